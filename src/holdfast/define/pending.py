@@ -1,0 +1,88 @@
+"""Replies: futures of a body that the journal will resolve.
+
+They hash by creation number, so that sets of them iterate alike on every replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class _Keeper(Protocol):
+    """What a reply needs of the body that made it."""
+
+    is_blocking: bool
+
+    def next_number(self) -> int: ...
+
+    def withdraw(self, reply: Reply[Any]) -> None: ...
+
+    def block(self, future: asyncio.Future[T]) -> T: ...
+
+
+class Reply(asyncio.Future[T]):
+    """The future behind one durable call. Cancelling it withdraws the command."""
+
+    def __init__(self, keeper: _Keeper, loop: asyncio.AbstractEventLoop, key: str) -> None:
+        super().__init__(loop=loop)
+        self._keeper = keeper
+        self._number = keeper.next_number()
+        self.key = key
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Withdraw the command: its step is cancelled and its result will not be recorded."""
+        if not super().cancel(msg):
+            return False
+        self._keeper.withdraw(self)
+        return True
+
+
+class Pending(Reply[T]):
+    """A step under way: what `step.start(...)` returns.
+
+    In an async body it is a future: await it, gather it, race it. In a `def` body `.result()` blocks this run until the step has
+    ended. A Pending that nobody ever looks at is an error at the end of the body; one that lost a race is cancelled.
+    """
+
+    _is_seen = False
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether anybody has looked at it."""
+        return self._is_seen
+
+    def __await__(self) -> Generator[Any, None, T]:
+        self._is_seen = True
+        return super().__await__()
+
+    __iter__ = __await__
+
+    def result(self) -> T:
+        """The step's value, or its exception. In a `def` body it blocks until there is one."""
+        self._is_seen = True
+        if self._keeper.is_blocking and not self.done():
+            return self._keeper.block(self)
+        return super().result()
+
+    def exception(self) -> BaseException | None:
+        self._is_seen = True
+        return super().exception()
+
+    def done(self) -> bool:
+        self._is_seen = True
+        return super().done()
+
+    def add_done_callback(self, fn: Callable[[asyncio.Future[T]], object], /, *, context: Any = None) -> None:
+        self._is_seen = True
+        super().add_done_callback(fn, context=context)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        self._is_seen = True
+        return super().cancel(msg)

@@ -1,0 +1,58 @@
+"""@resource: what steps need and arguments can't carry, such as pools, clients and secrets."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Generic, TypeVar, cast
+
+from holdfast.errors import DefinitionError, NotInBody, NotInRun
+
+from .scope import AttemptScope, current_scope
+
+T = TypeVar("T")
+
+
+class Resource(Generic[T]):
+    """What @resource makes of a generator function; calling it inside a step gives what was yielded."""
+
+    def __init__(self, fn: Callable[[], AsyncIterator[T] | Iterator[T]]) -> None:
+        self.fn = fn
+        self.name = fn.__name__
+        self.is_async = inspect.isasyncgenfunction(fn)
+        functools.update_wrapper(cast(Any, self), fn)
+
+    def __call__(self) -> T:
+        scope = current_scope.get()
+        if scope is None:
+            raise NotInRun(
+                f"the resource {self.name!r} was used outside a run; it is open inside steps that a worker executes: "
+                f"Worker(..., resources=[{self.name}])"
+            )
+        if not isinstance(scope, AttemptScope):
+            raise NotInBody(f"the resource {self.name!r} was used in a workflow body; use it inside a step")
+        try:
+            return cast(T, scope.resources[self])
+        except KeyError:
+            raise NotInRun(
+                f"the resource {self.name!r} is not open on this worker; give it: Worker(..., resources=[{self.name}])"
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"<resource {self.name}>"
+
+
+def resource(fn: Callable[[], AsyncIterator[T] | Iterator[T]]) -> Resource[T]:
+    """Declare something that steps share: opened on the worker's loop at its start, closed at its end, last first.
+
+        @holdfast.resource
+        async def db():
+            async with asyncpg.create_pool(DSN) as pool:
+                yield pool
+
+    Inside a step `db()` is the pool. In a body it raises: a body can do nothing with it that would survive replay.
+    """
+    if not (inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn)):
+        raise DefinitionError(f"@resource expects a generator function that yields once, not {fn!r}")
+    return Resource(fn)

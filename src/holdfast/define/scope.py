@@ -1,0 +1,220 @@
+"""Where am I? The one contextvar of the house, and what can stand in it.
+
+User code finds its run through `current_scope`: a `Body` while a workflow body advances (the engine implements it), an
+`AttemptScope` while a step executes, nothing outside. Nothing else in the house is global.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import ContextVar
+from datetime import datetime
+from random import Random
+from types import FrameType
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+from holdfast.errors import NotInBody, NotInRun
+from holdfast.model import Instant, moment_of
+
+T = TypeVar("T")
+
+
+class RunInfo:
+    """What a run may know about itself: `current_run()`.
+
+    `journal_length` counts the inputs delivered so far; `attempt` is 1 until the workflow's own retry policy begins it again.
+    """
+
+    __slots__ = (
+        "_created_at",
+        "_deadline_at",
+        "_started_at",
+        "attempt",
+        "chain_id",
+        "id",
+        "journal_length",
+        "key",
+        "parent_id",
+        "priority",
+        "tags",
+        "version",
+        "workflow",
+    )
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        workflow: str,
+        version: str,
+        key: str | None,
+        tags: Mapping[str, str],
+        priority: int,
+        chain_id: str,
+        parent_id: str | None,
+        created_at: Instant,
+        started_at: Instant,
+        deadline_at: Instant | None,
+    ) -> None:
+        self.id = id
+        self.workflow = workflow
+        self.version = version
+        self.key = key
+        self.tags = tags
+        self.priority = priority
+        self.chain_id = chain_id
+        self.parent_id = parent_id
+        self._created_at = created_at
+        self._started_at = started_at
+        self._deadline_at = deadline_at
+        self.journal_length = 0
+        self.attempt = 1
+
+    @property
+    def created_at(self) -> datetime:
+        return moment_of(self._created_at)
+
+    @property
+    def started_at(self) -> datetime:
+        return moment_of(self._started_at)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the run must have ended, or None."""
+        return None if self._deadline_at is None else moment_of(self._deadline_at)
+
+    def __repr__(self) -> str:
+        return f"<run {self.id} of {self.workflow} version {self.version}>"
+
+
+class StepInfo:
+    """What a step may know about itself: `current_step()`, and what middleware gets.
+
+    `idempotency_key` is the same for every attempt of this step of this run, also across crashes and `retry`: hand it to services
+    that remember what they have done. `cancelled` turns True when nobody waits for the result any more (the run was
+    cancelled or the attempt timed out): a step in a thread should look now and then.
+    """
+
+    __slots__ = ("_beat", "attempt", "cancelled", "deadline", "idempotency_key", "key", "name", "run")
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        key: str,
+        attempt: int,
+        run: RunInfo,
+        deadline: datetime | None,
+        beat: Callable[[Any], None],
+    ) -> None:
+        self.name = name
+        self.key = key
+        self.attempt = attempt
+        self.run = run
+        self.deadline = deadline
+        self.cancelled = False
+        self.idempotency_key = f"{run.chain_id}/{key}"
+        self._beat = beat
+
+    @property
+    def run_id(self) -> str:
+        return self.run.id
+
+    @property
+    def workflow(self) -> str:
+        return self.run.workflow
+
+    def heartbeat(self, details: Any = None) -> None:
+        """Say that this step is alive and getting on. It counts as progress for a run suspected of crashing its workers."""
+        self._beat(details)
+
+    def __repr__(self) -> str:
+        return f"<step {self.key}, attempt {self.attempt}, of {self.run!r}>"
+
+
+class AttemptScope:
+    """Stands in the contextvar while a step executes."""
+
+    __slots__ = ("resources", "step")
+
+    def __init__(self, step: StepInfo, resources: Mapping[object, Any]) -> None:
+        self.step = step
+        self.resources = resources
+
+
+class Body(Protocol):
+    """What the functions in this room need of the engine. One per run that is advancing."""
+
+    is_blocking: bool
+    """The body is a `def`: durable calls block it and return their value."""
+    is_replaying: bool
+    run: RunInfo
+
+    def ask_step(self, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
+        """Ask for a step; the future resolves when its result is delivered."""
+
+    def ask_pending(self, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same as a `Pending` for the user to hold; one that nobody looks at is NeverAwaited."""
+
+    def ask_timer(self, delay: int) -> asyncio.Future[None]:
+        """A durable timer; the delay is in microseconds from the run's own time."""
+
+    def block(self, future: asyncio.Future[T]) -> T:
+        """Set the calling task aside until the future is done; its siblings go on."""
+
+    def run_inside(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine as a task of the body and block until it ends."""
+
+    def track(self, work: Coroutine[Any, Any, T], ticket: int, frame: FrameType) -> Coroutine[Any, Any, T]:
+        """Remember a coroutine handed to the user until it is awaited for the first time."""
+
+    def new_ticket(self) -> int: ...
+
+    def redeem(self, ticket: int) -> None: ...
+
+    def now(self) -> Instant: ...
+
+    def rng(self) -> Random: ...
+
+    def uuid4(self) -> UUID: ...
+
+
+current_scope: ContextVar[Any] = ContextVar("holdfast_scope", default=None)
+
+
+def body_for(what: str) -> Body:
+    """The body that is calling `what`, or the error that says where it belongs."""
+    scope = current_scope.get()
+    if scope is None:
+        raise NotInRun(f"{what} was called outside a run; call it inside a @workflow function that a worker runs")
+    if isinstance(scope, AttemptScope):
+        raise NotInBody(
+            f"{what} was called inside the step {scope.step.key!r}; only a workflow body can wait durably: "
+            "do it in the body, before or after the step"
+        )
+    return scope  # type: ignore[no-any-return]  # the contextvar is Any for speed; nothing else is ever put in it
+
+
+def is_body(scope: Any) -> bool:
+    """Whether what stands in the contextvar is a body."""
+    return scope is not None and not isinstance(scope, AttemptScope)
+
+
+def current_run() -> RunInfo:
+    """The run that this body or step belongs to. Raises NotInRun outside any run."""
+    scope = current_scope.get()
+    if scope is None:
+        raise NotInRun("current_run() was called outside a run; it works in workflow bodies and in steps")
+    found: RunInfo = scope.step.run if isinstance(scope, AttemptScope) else scope.run
+    return found
+
+
+def current_step() -> StepInfo:
+    """The step that is executing. Raises NotInRun outside a step."""
+    scope = current_scope.get()
+    if not isinstance(scope, AttemptScope):
+        where = "outside a run" if scope is None else "in a workflow body"
+        raise NotInRun(f"current_step() was called {where}; it works inside a step that a worker executes")
+    return scope.step

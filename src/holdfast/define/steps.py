@@ -1,0 +1,237 @@
+"""@step: a unit of real work inside a run, and inline steps by `call`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple, cast, overload
+
+from holdfast.errors import DefinitionError
+from holdfast.model import Duration, Retry, microseconds
+
+from .pending import Pending
+from .scope import AttemptScope, Body, body_for, current_scope
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
+_DEFAULT_RETRY = Retry()
+
+
+class Step(Generic[P, R]):
+    """What @step makes of a function. `fn` is the function itself; outside any run, and inside another step, calling the step is calling it."""
+
+    is_async: bool
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        name: str | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        record_args: bool = False,
+    ) -> None:
+        if retry is not None and not isinstance(retry, Retry):
+            raise DefinitionError(f"step {name_of(fn)!r}: retry={retry!r}: expected holdfast.Retry(...)")
+        self.fn = fn
+        self.name = checked_name(name if name is not None else name_of(fn))
+        self.retry = retry if retry is not None else _DEFAULT_RETRY
+        self.timeout = None if timeout is None else microseconds(timeout, what=f"step {self.name!r}: timeout")
+        self.record_args = record_args
+        functools.update_wrapper(cast(Any, self), fn)
+
+    def options(
+        self, *, name: str | None = None, retry: Retry | None = None, timeout: Duration | None = None
+    ) -> Self:
+        """The same step under another name, retry policy or timeout, for this call: `charge.options(name="again")(...)`."""
+        other = type(self)(
+            self.fn,
+            name=self.name if name is None else name,
+            retry=self.retry if retry is None else retry,
+            timeout=timeout,
+            record_args=self.record_args,
+        )
+        if timeout is None:
+            other.timeout = self.timeout
+        return other
+
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> Pending[R]:
+        """Ask for the step now and go on: a Pending to await, or to call `.result()` on in a `def` body."""
+        body = body_for(f"{self.name}.start()")
+        return cast("Pending[R]", body.ask_pending(self, args, kwargs))
+
+    def __repr__(self) -> str:
+        return f"<step {self.name}>"
+
+
+class BlockingStep(Step[P, R]):
+    """A step made of a `def`: it executes in a thread and returns its value, in any body."""
+
+    is_async = False
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        scope = current_scope.get()
+        if scope is None or type(scope) is AttemptScope:
+            return cast(R, self.fn(*args, **kwargs))
+        return cast(R, scope.block(scope.ask_step(self, args, kwargs)))
+
+
+class AsyncStep(Step[P, R]):
+    """A step made of an `async def`: it executes on the worker's loop. Awaited in an async body; a `def` body blocks on it."""
+
+    is_async = True
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        scope = current_scope.get()
+        if scope is None or type(scope) is AttemptScope:
+            return cast("Coroutine[Any, Any, R]", self.fn(*args, **kwargs))
+        if scope.is_blocking:
+            return cast("Coroutine[Any, Any, R]", scope.block(scope.ask_step(self, args, kwargs)))
+        ticket = scope.new_ticket()
+        return cast(
+            "Coroutine[Any, Any, R]",
+            scope.track(_ask(scope, ticket, self, args, kwargs), ticket, sys._getframe(1)),
+        )
+
+
+async def _ask(body: Body, ticket: int, step: Step[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+    body.redeem(ticket)
+    return cast(R, await body.ask_step(step, args, kwargs))
+
+
+class _StepDecorator(Protocol):
+    """`@step(...)` with options, typed by the colour of what it decorates."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...  # type: ignore[overload-overlap]  # a coroutine function is also a function; the first overload wins
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> BlockingStep[P, R]: ...
+
+
+@overload
+def step(fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...  # type: ignore[overload-overlap]  # as above
+@overload
+def step(fn: Callable[P, R], /) -> BlockingStep[P, R]: ...
+@overload
+def step(
+    *,
+    name: str | None = None,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+    record_args: bool = False,
+) -> _StepDecorator: ...
+def step(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+    record_args: bool = False,
+) -> Any:
+    """Make a function a step: real work inside a run, recorded once and reused ever after.
+
+        @step
+        async def charge(card: str, cents: int) -> str: ...
+
+        @step(retry=Retry(attempts=5), timeout="30s")
+        def render(order: Order) -> bytes: ...
+
+    Calling a step is calling the function. In a workflow body the call is recorded: the body asks, the worker executes the
+    function (an `async def` on its loop, a `def` in a thread) and the result becomes an entry of the journal. On replay the
+    recorded result is handed back and nothing is executed. Outside any run, and inside another step, the function is
+    simply called, so it is unit-tested as one.
+
+    Arguments and result pass through the codec by their annotations, live as on replay: a step works on copies. A value
+    that can't be stored fails the step once, with its path; the side effect is not repeated because of it.
+
+    On an error the attempt is recorded and tried again as `retry` says, durably: the delay runs through restarts. `timeout` is per
+    attempt and raises StepTimeout. The last error is recorded like a result and raised in the body as its own
+    class. If the process dies while the step executes, it executes again: at least once. `current_step().idempotency_key` is
+    the same each time; pass it on to services that must not do things twice.
+
+    `record_args=True` keeps the arguments in the journal, not only their digest. A step's name is its function's; `name=` keeps
+    journals readable after a rename.
+    """
+
+    def decorate(fn: Callable[..., Any]) -> Any:
+        if isinstance(fn, Step):
+            raise DefinitionError(f"step {fn.name!r} is a step already; use .options(...) to vary it")
+        if not callable(fn):
+            raise DefinitionError(f"@step expects a function, not {fn!r}")
+        if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+            raise DefinitionError(f"step {name_of(fn)!r} is a generator; a step returns one value: return a list instead")
+        return make_step(fn, name=name, retry=retry, timeout=timeout, record_args=record_args)
+
+    return decorate if fn is None else decorate(fn)
+
+
+def make_step(
+    fn: Callable[..., Any],
+    *,
+    name: str | None = None,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+    record_args: bool = False,
+) -> AsyncStep[..., Any] | BlockingStep[..., Any]:
+    """The step of either colour for a callable."""
+    cls: Any = AsyncStep if is_coroutine_callable(fn) else BlockingStep
+    return cls(fn, name=name, retry=retry, timeout=timeout, record_args=record_args)  # type: ignore[no-any-return]
+
+
+def is_coroutine_callable(fn: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine: an `async def`, a partial of one, an object with an async `__call__`."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004  # the method itself is inspected
+
+
+@overload
+def call(
+    name: str,
+    fn: Callable[[*Ts], Coroutine[Any, Any, R]],
+    *args: *Ts,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+) -> Coroutine[Any, Any, R]: ...
+@overload
+def call(
+    name: str,
+    fn: Callable[[*Ts], R],
+    *args: *Ts,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+) -> Coroutine[Any, Any, R]: ...
+def call(
+    name: str,
+    fn: Callable[..., Any],
+    *args: Any,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+) -> Any:
+    """An inline step from any callable: `await holdfast.call("charge", stripe.charge, card, cents)`.
+
+    Awaited in an async body whichever colour `fn` has; in a `def` body it blocks and returns the value.
+    """
+    body = body_for("holdfast.call()")
+    made = make_step(fn.fn if isinstance(fn, Step) else fn, name=name, retry=retry, timeout=timeout)
+    if body.is_blocking:
+        return body.block(body.ask_step(made, args, {}))
+    ticket = body.new_ticket()
+    return body.track(_ask(body, ticket, made, args, {}), ticket, sys._getframe(1))
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    name = getattr(fn, "__name__", None) or type(fn).__name__
+    return str(name)
+
+
+def checked_name(name: object) -> str:
+    if not isinstance(name, str) or not name or len(name) > 200 or "\0" in name:
+        raise DefinitionError(f"{name!r} can't be a name; expected text of 1 to 200 characters")
+    return name

@@ -1,0 +1,57 @@
+"""Durable timers and the run's own clock, dice and ids: the same on every replay."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from datetime import datetime
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from holdfast.model import Duration, instant_of, microseconds, moment_of
+
+from .scope import Body, body_for
+
+
+def sleep(duration: Duration) -> Coroutine[Any, Any, None]:
+    """Wait durably: `await holdfast.sleep("1d")`. The timer runs through restarts and downtime.
+
+    In a `def` body it blocks this run only, and no thread is held.
+    """
+    return _wait(body_for("holdfast.sleep()"), microseconds(duration, what="sleep"), sys._getframe(1))
+
+
+def sleep_until(moment: datetime) -> Coroutine[Any, Any, None]:
+    """Wait durably until an aware datetime; one in the past is no wait at all."""
+    body = body_for("holdfast.sleep_until()")
+    return _wait(body, max(instant_of(moment, what="sleep_until") - body.now(), 0), sys._getframe(1))
+
+
+def _wait(body: Body, delay: int, frame: Any) -> Any:
+    if body.is_blocking:
+        return body.block(body.ask_timer(delay))
+    ticket = body.new_ticket()
+    return body.track(_await_timer(body, ticket, delay), ticket, frame)
+
+
+async def _await_timer(body: Body, ticket: int, delay: int) -> None:
+    body.redeem(ticket)
+    timer: asyncio.Future[None] = body.ask_timer(delay)
+    await timer
+
+
+def now() -> datetime:
+    """The run's time: when the last thing was delivered to it. The same on every replay."""
+    return moment_of(body_for("holdfast.now()").now())
+
+
+def rng() -> Random:
+    """The run's own dice: seeded once, so every replay throws the same."""
+    return body_for("holdfast.rng()").rng()
+
+
+def uuid4() -> UUID:
+    """A random UUID that is the same on every replay."""
+    return body_for("holdfast.uuid4()").uuid4()

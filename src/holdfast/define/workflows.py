@@ -1,0 +1,239 @@
+"""@workflow: a durable function. The decorator records what it is; workers and clients do the rest."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
+
+from holdfast.errors import DefinitionError, IOInBody, MisplacedCall, NotInBody, NotInRun
+from holdfast.model import ON_CONFLICT, Duration, OnConflict, Retry, instant_of, microseconds
+
+from .scope import AttemptScope, current_scope, is_body
+from .steps import checked_name, name_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOptions:
+    """How one run is started. Checked where they are written."""
+
+    id: str | None = None
+    key: str | None = None
+    on_conflict: OnConflict | None = None
+    delay: Duration | datetime | None = None
+    deadline: Duration | datetime | None = None
+    priority: int | None = None
+    tags: Mapping[str, str] | None = None
+    queue: str | None = None
+    retention: Duration | None = None
+
+    def __post_init__(self) -> None:
+        for what, text in (("id", self.id), ("key", self.key), ("queue", self.queue)):
+            if text is not None and (not isinstance(text, str) or not text or len(text) > 500 or "\0" in text):
+                raise DefinitionError(f"{what}={text!r}: expected text of 1 to 500 characters")
+        if self.on_conflict is not None and self.on_conflict not in ON_CONFLICT:
+            raise DefinitionError(f"on_conflict={self.on_conflict!r}: expected one of {', '.join(ON_CONFLICT)}")
+        if self.priority is not None and (
+            isinstance(self.priority, bool) or not isinstance(self.priority, int) or not 0 <= self.priority <= 9
+        ):
+            raise DefinitionError(f"priority={self.priority!r}: expected a whole number from 0 to 9, larger first")
+        if self.tags is not None and not (
+            isinstance(self.tags, Mapping) and all(isinstance(k, str) and isinstance(v, str) for k, v in self.tags.items())
+        ):
+            raise DefinitionError(f"tags={self.tags!r}: expected a mapping of text to text")
+        for what, when in (("delay", self.delay), ("deadline", self.deadline)):
+            if isinstance(when, datetime):
+                instant_of(when, what=what)
+            elif when is not None:
+                microseconds(when, what=what)
+        if self.retention is not None:
+            microseconds(self.retention, what="retention")
+
+    def over(self, other: StartOptions) -> StartOptions:
+        """These options, and `other` wherever this one says nothing."""
+        mine = {f: getattr(self, f) for f in self.__slots__ if getattr(self, f) is not None}
+        return replace(other, **mine)
+
+
+class Workflow(Generic[P, R]):
+    """What @workflow makes of a function: give it to `client.start`, `Worker(workflows=)` or `holdfast.run`."""
+
+    is_async: bool
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        name: str | None = None,
+        version: str = "1",
+        retry: Retry | None = None,
+        deadline: Duration | None = None,
+        retention: Duration | None = "30d",
+        queue: str = "default",
+        max_crashes: int = 5,
+        journal_limit: int = 50_000,
+        start_options: StartOptions | None = None,
+    ) -> None:
+        self.fn = fn
+        self.name = checked_name(name if name is not None else name_of(fn))
+        self.version = checked_name(version)
+        if retry is not None and not isinstance(retry, Retry):
+            raise DefinitionError(f"workflow {self.name!r}: retry={retry!r}: expected holdfast.Retry(...)")
+        if isinstance(max_crashes, bool) or not isinstance(max_crashes, int) or max_crashes < 1:
+            raise DefinitionError(f"workflow {self.name!r}: max_crashes={max_crashes!r}: expected a whole number from 1")
+        if isinstance(journal_limit, bool) or not isinstance(journal_limit, int) or journal_limit < 1:
+            raise DefinitionError(f"workflow {self.name!r}: journal_limit={journal_limit!r}: expected a whole number from 1")
+        self.retry = retry
+        self.deadline = None if deadline is None else microseconds(deadline, what=f"workflow {self.name!r}: deadline")
+        self.retention = None if retention is None else microseconds(retention, what=f"workflow {self.name!r}: retention")
+        self.queue = checked_name(queue)
+        self.max_crashes = max_crashes
+        self.journal_limit = journal_limit
+        self.start_options = start_options or StartOptions()
+        functools.update_wrapper(cast(Any, self), fn)
+
+    def options(
+        self,
+        *,
+        id: str | None = None,
+        key: str | None = None,
+        on_conflict: OnConflict | None = None,
+        delay: Duration | datetime | None = None,
+        deadline: Duration | datetime | None = None,
+        priority: int | None = None,
+        tags: Mapping[str, str] | None = None,
+        queue: str | None = None,
+        retention: Duration | None = None,
+    ) -> Self:
+        """The same workflow with options for its next start; arguments stay typed."""
+        given = StartOptions(
+            id=id, key=key, on_conflict=on_conflict, delay=delay, deadline=deadline, priority=priority, tags=tags,
+            queue=queue, retention=retention,
+        )  # fmt: skip  # one line a group reads better here
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.start_options = given.over(self.start_options)
+        return other
+
+    def _misplaced(self) -> MisplacedCall:
+        scope = current_scope.get()
+        if scope is None:
+            return NotInRun(
+                f"the workflow {self.name!r} was called outside a run; start it with client.start({self.name}, ...) "
+                f"or holdfast.run({self.name}, ...)"
+            )
+        if isinstance(scope, AttemptScope):
+            return NotInBody(
+                f"the workflow {self.name!r} was called inside the step {scope.step.key!r}; "
+                f"start it there with a client: client.start({self.name}, ...)"
+            )
+        return NotInRun(
+            f"the workflow {self.name!r} was called inside another workflow's body; child runs are not part of this "
+            f"version: start it from a step with a client, or make its body a plain function that both call"
+        )
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name} version {self.version}>"
+
+
+class BlockingWorkflow(Workflow[P, R]):
+    """A workflow whose body is a `def`."""
+
+    is_async = False
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        raise self._misplaced()
+
+
+class AsyncWorkflow(Workflow[P, R]):
+    """A workflow whose body is an `async def`."""
+
+    is_async = True
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        raise self._misplaced()
+
+
+class _WorkflowDecorator(Protocol):
+    """`@workflow(...)` with options, typed by the colour of what it decorates."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncWorkflow[P, R]: ...  # type: ignore[overload-overlap]  # a coroutine function is also a function; the first overload wins
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> BlockingWorkflow[P, R]: ...
+
+
+@overload
+def workflow(fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncWorkflow[P, R]: ...  # type: ignore[overload-overlap]  # as above
+@overload
+def workflow(fn: Callable[P, R], /) -> BlockingWorkflow[P, R]: ...
+@overload
+def workflow(
+    *,
+    name: str | None = None,
+    version: str = "1",
+    retry: Retry | None = None,
+    deadline: Duration | None = None,
+    retention: Duration | None = "30d",
+    queue: str = "default",
+    max_crashes: int = 5,
+    journal_limit: int = 50_000,
+) -> _WorkflowDecorator: ...
+def workflow(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    version: str = "1",
+    retry: Retry | None = None,
+    deadline: Duration | None = None,
+    retention: Duration | None = "30d",
+    queue: str = "default",
+    max_crashes: int = 5,
+    journal_limit: int = 50_000,
+) -> Any:
+    """Make a function durable: it survives crashes, restarts and deploys, and goes on where it left off.
+
+        @workflow
+        async def checkout(order: Order) -> Receipt:
+            payment = await charge(order.card, order.cents)
+            await holdfast.sleep("1d")
+            return await ship(order, payment)
+
+    The body is `def` or `async def` and must be deterministic: everything that touches the world belongs into steps, and time,
+    randomness and ids come from `holdfast.now`, `rng` and `uuid4`. On replay the body runs again from its start and
+    gets the recorded results in the recorded order.
+
+    `name` and `version` identify it in the journal; both together are unique. `retry` tries a failed run again from its last failure.
+    `deadline` cancels it after so long, `retention` is how long it is kept after its end (None: for ever), `max_crashes` stops it
+    when it keeps taking its worker down, `journal_limit` bounds its history.
+    """
+
+    def decorate(fn: Callable[..., Any]) -> Any:
+        if isinstance(fn, Workflow):
+            raise DefinitionError(f"{fn.name!r} is a workflow already")
+        if not inspect.isfunction(fn):
+            raise DefinitionError(f"@workflow expects a function, not {fn!r}")
+        if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+            raise DefinitionError(f"workflow {fn.__name__!r} is a generator; a workflow returns one value")
+        cls: Any = AsyncWorkflow if inspect.iscoroutinefunction(fn) else BlockingWorkflow
+        return cls(
+            fn, name=name, version=version, retry=retry, deadline=deadline, retention=retention, queue=queue,
+            max_crashes=max_crashes, journal_limit=journal_limit,
+        )  # fmt: skip  # one line a group reads better here
+
+    return decorate if fn is None else decorate(fn)
+
+
+def refuse_in_body(what: str, instead: str) -> None:
+    """Raise if a body is advancing: a call to the outside would not be in its journal."""
+    if is_body(current_scope.get()):
+        raise IOInBody(
+            f"{what} was called inside a workflow body, where it would happen again on every replay; {instead}"
+        )

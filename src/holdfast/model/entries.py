@@ -1,0 +1,173 @@
+"""The journal's entries: what a run took in and what it asked for, in order.
+
+An entry is either an input (it is delivered to the body and moves the run's clock) or an ask (it follows from the input
+before it). One row of the journal is one turn: several entries, encoded here as one blob. Payloads inside are bytes
+that only the codec understands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from .durations import Instant
+
+
+class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    @property
+    def kind(self) -> str:
+        """The entry's name in the journal, as in `step_completed`."""
+        tag = self.__struct_config__.tag
+        assert isinstance(tag, str)
+        return tag
+
+
+class Started(_Entry, tag="started"):
+    """The body begins. The seed feeds rng, uuid4 and tokens."""
+
+    at: Instant
+    seed: bytes
+
+
+class StepAsked(_Entry, tag="step_asked"):
+    """The body asked for a step: its key and a digest of its encoded arguments."""
+
+    key: str
+    digest: bytes
+    args: bytes | None = None
+
+
+class StepRetrying(_Entry, tag="step_retrying"):
+    """An attempt failed and another one follows at `retry_at`. The body does not see it."""
+
+    at: Instant
+    key: str
+    attempt: int
+    error: bytes
+    retry_at: Instant
+    first_at: Instant
+
+
+class StepCompleted(_Entry, tag="step_completed"):
+    """A step's result. It is never executed again."""
+
+    at: Instant
+    key: str
+    attempt: int
+    result: bytes
+
+
+class StepFailed(_Entry, tag="step_failed"):
+    """A step's final failure: an entry like a result."""
+
+    at: Instant
+    key: str
+    attempt: int
+    error: bytes
+
+
+class TimerFired(_Entry, tag="timer_fired"):
+    """A durable timer was due. Timers are numbered in the order in which the body set them."""
+
+    at: Instant
+    timer: int
+
+
+class Cancel(_Entry, tag="cancel"):
+    """The run was asked to end: by someone, or by its deadline."""
+
+    at: Instant
+    reason: str | None = None
+    deadline: bool = False
+
+
+class Claimed(_Entry, tag="claimed"):
+    """A worker took the run over from one that did not hand it back. This row is the fence."""
+
+    at: Instant
+    worker_id: str
+
+
+class RunRetrying(_Entry, tag="run_retrying"):
+    """The body failed and its workflow's policy tries again at `retry_at` from the last failure delivered to it."""
+
+    at: Instant
+    attempt: int
+    error: bytes
+    retry_at: Instant
+    first_at: Instant
+
+
+class Ended(_Entry, tag="ended"):
+    """The run's end: completed, failed or cancelled."""
+
+    at: Instant
+    status: str
+    output: bytes | None = None
+    error: bytes | None = None
+
+
+Input: TypeAlias = Started | StepRetrying | StepCompleted | StepFailed | TimerFired | Cancel | RunRetrying
+Ask: TypeAlias = StepAsked
+Entry: TypeAlias = Input | Ask | Claimed | Ended
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[list[Entry]] = msgspec.msgpack.Decoder(list[Entry])
+
+
+def encode_entries(entries: Sequence[Entry]) -> bytes:
+    """A turn's entries as the blob of its row."""
+    return _encoder.encode(entries)
+
+
+def decode_entries(data: bytes) -> list[Entry]:
+    """The entries of one row."""
+    return _decoder.decode(data)
+
+
+class History(NamedTuple):
+    """What a journal means for the body that is rebuilt from it.
+
+    `entries` are delivered in order. If the last thing that happened is a retry of the whole run, `retrying` is its entry
+    and `carried` holds results that came after the cut for steps asked before it: they are taken in anew, as inputs.
+    """
+
+    entries: list[Entry]
+    carried: list[StepCompleted]
+    retrying: RunRetrying | None
+
+
+def history_of(entries: Iterable[Entry]) -> History:
+    """The history that counts: claims left out, and cut wherever the run was tried again."""
+    kept: list[Entry] = []
+    carried: list[StepCompleted] = []
+    retrying: RunRetrying | None = None
+    for entry in entries:
+        if isinstance(entry, RunRetrying):
+            kept, carried = _cut(kept)
+            retrying = entry
+        elif not isinstance(entry, (Claimed, Ended)):
+            kept.append(entry)
+            carried, retrying = [], None
+    return History(kept, carried, retrying)
+
+
+def _cut(entries: list[Entry]) -> tuple[list[Entry], list[StepCompleted]]:
+    """Cut at the cancel, else at the last failure delivered; without either everything stays.
+
+    The failed step is open again and its attempts are counted from one.
+    """
+    at = next((i for i, entry in enumerate(entries) if isinstance(entry, Cancel)), None)
+    if at is None:
+        at = max((i for i, entry in enumerate(entries) if isinstance(entry, StepFailed)), default=None)
+    if at is None:
+        return entries, []
+    before, cause = entries[:at], entries[at]
+    asked = {entry.key for entry in before if isinstance(entry, StepAsked)}
+    if isinstance(cause, StepFailed):
+        asked.discard(cause.key)
+        before = [entry for entry in before if not (isinstance(entry, StepRetrying) and entry.key == cause.key)]
+    carried = [entry for entry in entries[at + 1 :] if isinstance(entry, StepCompleted) and entry.key in asked]
+    return before, carried

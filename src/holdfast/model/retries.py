@@ -1,0 +1,97 @@
+"""Retry policies: when to try again, and after how long. Pure: the caller brings the clock and the dice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from holdfast.errors import DefinitionError, FatalError, RetryAfter
+
+from .durations import Duration, microseconds
+
+Kind = Literal["fixed", "linear", "exponential"]
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and how long after an error a step, or a whole workflow, is tried again.
+
+    `attempts` counts all tries, the first included; None means no end. The delay before attempt n+1 is
+    `initial` (fixed), `initial * n` (linear) or `initial * factor ** (n - 1)` (exponential, the default), never more than
+    `max`, then spread by up to `jitter` of itself to either side. `on` lists the exception classes worth another try
+    and `unless` those that are not; `within` ends the tries when so much time has passed since the first one began.
+    `FatalError` is never retried and `RetryAfter` brings its own delay. Crashes of the worker are not errors and count
+    nowhere here.
+    """
+
+    attempts: int | None = 3
+    initial: Duration = "1s"
+    factor: float = 2
+    max: Duration = "60s"
+    jitter: float = 0.2
+    kind: Kind = "exponential"
+    on: tuple[type[BaseException], ...] = (Exception,)
+    unless: tuple[type[BaseException], ...] = ()
+    within: Duration | None = None
+    _initial: int = field(init=False, repr=False, compare=False, default=0)
+    _max: int = field(init=False, repr=False, compare=False, default=0)
+    _within: int | None = field(init=False, repr=False, compare=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.attempts is not None and (
+            isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1
+        ):
+            raise DefinitionError(f"Retry(attempts={self.attempts!r}): expected a whole number from 1, or None for no end")
+        if self.kind not in ("fixed", "linear", "exponential"):
+            raise DefinitionError(f"Retry(kind={self.kind!r}): expected 'fixed', 'linear' or 'exponential'")
+        if not 0 <= self.jitter <= 1:
+            raise DefinitionError(f"Retry(jitter={self.jitter!r}): expected a share from 0 to 1")
+        if self.factor < 1:
+            raise DefinitionError(f"Retry(factor={self.factor!r}): expected 1 or more")
+        set_ = object.__setattr__
+        set_(self, "on", _classes(self.on, "on"))
+        set_(self, "unless", _classes(self.unless, "unless"))
+        set_(self, "_initial", microseconds(self.initial, what="Retry(initial=)"))
+        set_(self, "_max", microseconds(self.max, what="Retry(max=)"))
+        set_(self, "_within", None if self.within is None else microseconds(self.within, what="Retry(within=)"))
+
+    def delay(self, error: BaseException, attempt: int, spent: int, dice: float) -> int | None:
+        """Microseconds to wait after `attempt` failed with `error`, or None to give up.
+
+        `spent` is the time since the first attempt began, `dice` a number from 0 to 1.
+        """
+        if isinstance(error, FatalError) or not isinstance(error, Exception):
+            return None
+        if self.attempts is not None and attempt >= self.attempts:
+            return None
+        if isinstance(error, RetryAfter):
+            pause = microseconds(error.delay, what="RetryAfter")
+        elif isinstance(error, self.unless) or not isinstance(error, self.on):
+            return None
+        else:
+            pause = self._pause(attempt, dice)
+        if self._within is not None and spent + pause > self._within:
+            return None
+        return pause
+
+    def _pause(self, attempt: int, dice: float) -> int:
+        if self.kind == "fixed":
+            pause: float = self._initial
+        elif self.kind == "linear":
+            pause = self._initial * attempt
+        else:
+            # The exponent is bounded, so that the ten-thousandth try of an endless policy doesn't overflow.
+            pause = self._initial * self.factor ** min(attempt - 1, 64)
+        pause = min(pause, self._max)
+        return round(pause * (1 + self.jitter * (2 * dice - 1)))
+
+
+def _classes(given: object, what: str) -> tuple[type[BaseException], ...]:
+    classes = given if isinstance(given, tuple) else (given,)
+    for one in classes:
+        if not (isinstance(one, type) and issubclass(one, BaseException)):
+            raise DefinitionError(f"Retry({what}={one!r}): expected exception classes")
+    return classes
+
+
+NO_RETRY = Retry(attempts=1)

@@ -1,0 +1,206 @@
+"""Runs as records: how one is begun, what one looks like from outside, what a worker gets when it claims one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from .durations import Instant
+from .messages import Message
+
+OnConflict = Literal["return", "raise", "replace", "restart", "retry"]
+ON_CONFLICT: tuple[OnConflict, ...] = ("return", "raise", "replace", "restart", "retry")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class RunStatus(StrEnum):
+    """Where a run is in its life. The last four are final."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    CONTINUED = "continued"
+
+    @property
+    def is_final(self) -> bool:
+        return self in _FINAL
+
+
+_FINAL = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.CONTINUED})
+
+
+class NewRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run about to be created. Durations are relative to the store's clock, so that only one clock counts."""
+
+    id: str
+    workflow: str
+    version: str
+    input: bytes
+    seed: bytes
+    queue: str = "default"
+    key: str | None = None
+    on_conflict: OnConflict = "return"
+    delay: int = 0
+    due_at: Instant | None = None
+    """An absolute time instead of `delay`."""
+    deadline: int | None = None
+    deadline_at: Instant | None = None
+    """An absolute time instead of `deadline`."""
+    priority: int = 0
+    tags: Mapping[str, str] = {}
+    retention: int | None = None
+    """Microseconds that the run is kept after its end; None for ever."""
+    chain_id: str | None = None
+    """The first run of the chain; None: this one."""
+    parent_id: str | None = None
+    forked_from: str | None = None
+    rows: tuple[bytes, ...] = ()
+    """Journal rows that the run begins with, from seq 0: a retry's."""
+    takes_key_of: str | None = None
+    """Take `key` over from this run, which must hold it and have ended; if it doesn't any more, nothing is created."""
+
+
+class StartedRun(msgspec.Struct, frozen=True):
+    """The answer to a start: the run there is now, and whether this start created it."""
+
+    id: str
+    status: RunStatus
+    created: bool
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the store knows about a run, apart from its journal."""
+
+    id: str
+    workflow: str
+    version: str
+    queue: str
+    status: RunStatus
+    paused: bool
+    key: str | None
+    tags: Mapping[str, str]
+    priority: int
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    due_at: datetime | None
+    """When it wants to go on; None: when a message comes, or never."""
+    deadline_at: datetime | None
+    chain_id: str
+    parent_id: str | None
+    forked_from: str | None
+    after_run_id: str | None
+    """It begins when that run has ended."""
+    owner: str | None
+    epoch: int
+    crashes: int
+    blocked: str | None
+    """Why the run is stopped although it has not ended, in words."""
+    input: bytes
+    output: bytes | None
+    error: bytes | None
+
+
+class JournalRow(msgspec.Struct, frozen=True):
+    """One turn as it is stored."""
+
+    seq: int
+    epoch: int
+    at: Instant
+    data: bytes
+
+
+class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as its new owner gets it: with its whole journal and inbox."""
+
+    id: str
+    workflow: str
+    version: str
+    epoch: int
+    next_seq: int
+    input: bytes
+    seed: bytes
+    key: str | None
+    tags: Mapping[str, str]
+    priority: int
+    created_at: Instant
+    started_at: Instant
+    """Stamped by the first claim, kept ever after: the time of the `started` entry."""
+    claimed_at: Instant
+    deadline_at: Instant | None
+    chain_id: str
+    parent_id: str | None
+    crashes: int
+    """Takeovers without progress, this one included."""
+    is_takeover: bool
+    blocked: str | None
+    rows: tuple[JournalRow, ...]
+    """Empty, whatever the journal holds, for a run whose journal the caller said it has."""
+    inbox: tuple[Message, ...]
+
+
+class RowChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What a turn, or a row-only write, changes in the run's row besides the journal."""
+
+    status: RunStatus
+    due_at: Instant | None = None
+    release: bool = False
+    """Give the run back: no owner, and the next seq stored, so that its next claim is no takeover."""
+    crashes: int = 0
+    blocked: str | None = None
+    output: bytes | None = None
+    error: bytes | None = None
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn to commit: accepted whole or refused whole."""
+
+    run_id: str
+    seq: int
+    epoch: int
+    at: Instant
+    data: bytes
+    change: RowChange | None = None
+    """None on the hot path: then the insert of the journal's row is all there is."""
+    taken: tuple[int, ...] = ()
+    """Ids of inbox messages that this turn took in; they are deleted with it."""
+
+
+class RowWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A row-only write, guarded by owner and epoch: park, hand back, block."""
+
+    run_id: str
+    worker_id: str
+    epoch: int
+    next_seq: int
+    change: RowChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs to list. Everything given must hold; `tags` and `input` are JSON-subset tests."""
+
+    workflow: str | None = None
+    status: RunStatus | str | tuple[RunStatus | str, ...] | None = None
+    key: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    input: Mapping[str, Any] = field(default_factory=dict)
+    since: datetime | None = None
+    until: datetime | None = None
+    parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T_co]):
+    """Some of many: `next` is the cursor of the following page, None on the last one."""
+
+    items: tuple[T_co, ...]
+    next: str | None

@@ -1,0 +1,158 @@
+"""The contract that every store keeps. One method is one transaction is one guarded transition.
+
+Invariants, whatever the dialect:
+
+- The journal's primary key (run, seq) decides. A turn is accepted if its row was inserted, or if the row at that seq
+  has this turn's own epoch (its answer was lost, and it is sent again); else it is refused and nothing of it happens.
+- A claim of a run that was not handed back writes a `claimed` row at the next seq in the claim's own commit.
+- Row-only writes happen only if owner and epoch still match.
+- A terminal status never changes.
+- `now` is an instant; None means the store's own clock. Only one of the two is used with one database.
+
+Methods may be called from any event loop of the process; each answers on the loop it was called from. When the database
+can't be reached they raise StoreAway and have changed nothing, except that a commit whose answer was lost may have
+happened: every write here may therefore be sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from holdfast.model import (
+    ClaimedRun,
+    Instant,
+    JournalRow,
+    Lane,
+    Message,
+    NewRun,
+    Page,
+    RowWrite,
+    RunFilter,
+    RunRecord,
+    StartedRun,
+    Turn,
+    WorkerRecord,
+    WorkflowCount,
+)
+
+
+class Store(Protocol):
+    """Where runs live. `open_store(url)` gives one; nothing is read or written before `open`."""
+
+    url: str
+    """Without a password."""
+    namespace: str
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect and migrate. Repeating it changes nothing."""
+
+    async def close(self) -> None:
+        """Finish what is under way, then disconnect. Repeating it changes nothing."""
+
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed` on this loop whenever something that others wait for may have happened: a start, a message, an end.
+
+        Calls are coalesced and may come for nothing. Returns the way to unsubscribe.
+        """
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
+        """Create runs, each on its own terms.
+
+        An id that exists is returned as it is (created=False). A key that is taken is settled by `on_conflict`: "return",
+        "raise" and "retry" return the run there is (the caller goes on from there); "restart" gives the key of an ended run
+        to the new one and returns a live one; "replace" does the same for an ended one, and for a live one sends it a
+        cancel and creates the new run with the key, to begin when the old one has ended.
+        """
+
+    async def get_run(self, run_id: str) -> RunRecord | None:
+        """One run, or None."""
+
+    async def find_run(self, workflow: str, key: str) -> RunRecord | None:
+        """The run that holds the key, or None."""
+
+    async def list_runs(self, where: RunFilter, *, cursor: str | None = None, limit: int = 100) -> Page[RunRecord]:
+        """Newest first, stable under inserts. A cursor that is none raises ValueError."""
+
+    async def read_ended(self, run_ids: Sequence[str]) -> list[RunRecord]:
+        """Those of the runs that have ended."""
+
+    async def read_journal(self, run_id: str) -> list[JournalRow]:
+        """All turns of a run, in order."""
+
+    async def cancel_run(
+        self, run_id: str, *, reason: str | None = None, force: bool = False, now: Instant | None = None
+    ) -> RunRecord | None:
+        """Ask a run to end, and return it as it was before; None: there is no such run.
+
+        An ended run is left alone. One never begun ends at once, with an `ended` row. A live one gets a "cancel" message,
+        once. With force it ends at once whoever holds it: `claimed` with the next epoch, and `ended`, in one row.
+        """
+
+    # -- ownership -----------------------------------------------------------------------------------------------
+
+    async def claim_runs(
+        self,
+        worker_id: str,
+        lanes: Sequence[Lane],
+        limit: int,
+        *,
+        run_id: str | None = None,
+        cached: Mapping[str, int] | None = None,
+        now: Instant | None = None,
+    ) -> list[ClaimedRun]:
+        """Take up to `limit` runs that are due or have fresh messages: larger priority first, then oldest due first.
+
+        Only unowned, unpaused, unended runs of these lanes (or the one run named). Each gets this owner, the next epoch, status running and a
+        `started_at` if it has none. `cached` names runs whose journal the caller holds up to a next seq: their rows are
+        left out if that is still the stored next seq. A fixed number of statements, whatever the limit.
+        """
+
+    async def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> list[bool]:
+        """Group commit. True: accepted, or accepted earlier with the answer lost. False: refused, nothing of it happened."""
+
+    async def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> list[bool]:
+        """Park, hand back or block, each guarded by owner and epoch."""
+
+    async def read_inbox(self, worker_id: str) -> list[Message]:
+        """Fresh messages for runs that this worker holds, oldest first."""
+
+    async def next_due(self, lanes: Sequence[Lane], *, now: Instant | None = None) -> Instant | None:
+        """When the earliest unowned run of these lanes is due; a time not after now if one is, or has a fresh message."""
+
+    # -- workers -------------------------------------------------------------------------------------------------
+
+    async def register_worker(
+        self, worker_id: str, lanes: Sequence[Lane], lease: int, *, now: Instant | None = None
+    ) -> Instant:
+        """Announce a worker and what it knows, wake the blocked runs of those lanes, return the store's time."""
+
+    def renew_lease(self, worker_id: str, lease: int, *, now: Instant | None = None) -> Instant | None:
+        """Extend the lease and return the store's time; None if the worker was reaped.
+
+        The one blocking method: it is called from the worker's renewal thread, on a connection of its own.
+        """
+
+    async def reap_workers(self, worker_id: str, *, now: Instant | None = None) -> list[str]:
+        """End the leases of workers that are dead: lapsed, or their process is gone. Their runs become due at once.
+
+        Takeovers of those runs count as crashes when they are claimed. Returns the ids of the dead.
+        """
+
+    async def remove_worker(self, worker_id: str) -> None:
+        """A worker that stops in good order leaves; what it still held becomes due at once."""
+
+    async def list_workers(self) -> list[WorkerRecord]:
+        """Every worker whose lease holds."""
+
+    # -- workflows -----------------------------------------------------------------------------------------------
+
+    async def newest_version(self, workflow: str, preferred: str | None) -> str | None:
+        """`preferred` if a worker has registered it, else the newest version that one has, else None."""
+
+    async def list_workflows(self) -> list[WorkflowCount]:
+        """Every workflow registered or started, with its runs counted by status."""
