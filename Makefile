@@ -1,0 +1,54 @@
+# Every target sets up .venv by itself. All it needs is make, Python 3.11 or newer, and a package registry.
+#
+#   make demo     a worker is killed in the middle of an order, another one finishes it
+#   make test     all tests                       PYTEST_ARGS="-k sleep -x" is handed on
+#   make check    format, lint, types, layers
+#   make bench    the figures, into benchmarks/results/     BENCH_ARGS is handed on
+#   make format   put the code into the shape that make check asks for
+
+NEW_ENOUGH := 'import sys; sys.exit(sys.version_info < (3, 11))'
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+    $$name -c $(NEW_ENOUGH) 2>/dev/null && echo $$name && break; done)
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench format clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: $(READY)
+	@$(BIN)/python examples/demo.py
+
+test: $(READY)
+	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: $(READY)
+	@mkdir -p benchmarks/results
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A half-made environment is thrown away, so that the next try begins afresh.
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" && $(PYTHON) -c $(NEW_ENOUGH) || { \
+	    echo "Holdfast needs Python 3.11 or newer. Name one: make PYTHON=/path/to/python ..." >&2; exit 1; }
+	@echo "setting up .venv"
+	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear .venv || { rm -rf .venv; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

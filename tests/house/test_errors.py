@@ -1,0 +1,61 @@
+"""The tree drawn at the top of errors.py is the tree of classes."""
+
+import builtins
+import inspect
+import re
+
+from holdfast import errors
+
+BRANCH = re.compile(r"^(?P<indent>[ │├└─]*)(?P<names>[A-Z]\w+.*?)(?:\s{2,}.*)?$")
+NAME = re.compile(r"([A-Z]\w+)(?: \(also (\w+)\))?")
+
+
+def drawn() -> dict[str, set[str]]:
+    """Each name in the drawing, with the names of the classes it is drawn under or says it also is."""
+    tree: dict[str, set[str]] = {}
+    above: list[tuple[int, str]] = []
+    for line in inspect.getdoc(errors).splitlines()[1:]:
+        branch = BRANCH.match(line)
+        if not branch:
+            continue
+        depth = len(branch["indent"])
+        while above and above[-1][0] >= depth:
+            above.pop()
+        names = NAME.findall(branch["names"])
+        for name, also in names:
+            tree[name] = {parent for _, parent in above[-1:]} | {also} - {""}
+        above.append((depth, names[-1][0]))
+    return tree
+
+
+def class_of(name: str) -> type:
+    return getattr(errors, name, None) or getattr(builtins, name)
+
+
+def defined() -> dict[str, type]:
+    return {
+        name: value
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and value.__module__ == errors.__name__ and not name.startswith("_")
+    }
+
+
+def test_every_error_is_drawn_in_the_tree():
+    assert set(defined()) - set(drawn()) == set()
+
+
+def test_everything_drawn_is_an_error_that_exists():
+    assert {name for name in drawn() if not (name in defined() or hasattr(builtins, name))} == set()
+
+
+def test_the_drawing_has_every_error_under_its_own_parents():
+    wrong = []
+    for name, parents in drawn().items():
+        if name in defined():
+            real = {base.__name__ for base in class_of(name).__bases__}
+            wrong += [] if real == parents else [f"{name}: drawn under {sorted(parents)}, derives from {sorted(real)}"]
+    assert wrong == []
+
+
+def test_every_error_says_what_it_means():
+    assert [name for name, error in defined().items() if not error.__doc__] == []
