@@ -8,16 +8,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.metadata
-import os
 import sys
 from collections.abc import Sequence
 
 from holdfast.errors import HoldfastError
+from holdfast.settings import resolve
 from holdfast.store import migration_sql, open_store
 
 __all__ = ["main"]
-
-DEFAULT_URL = "sqlite:///holdfast.db"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif given.sql:
             print(migration_sql())
         else:
-            print(asyncio.run(_migrate(given.url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL)))
+            print(asyncio.run(_migrate(resolve(url=given.url).url)))
     except HoldfastError as error:
         print(f"holdfast: {error}", file=sys.stderr)
         return 1
@@ -42,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     commands.add_parser("version", help="print the version")
     migrate = commands.add_parser("migrate", help="bring a database to this version's schema")
-    migrate.add_argument("--url", help=f"the database; else HOLDFAST_URL, else {DEFAULT_URL}")
+    migrate.add_argument("--url", help="the database; by default the one that the settings name")
     migrate.add_argument("--sql", action="store_true", help="print the statements and touch no database")
     return parser
 
