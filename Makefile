@@ -44,11 +44,11 @@ clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A half-made environment is thrown away, so that the next try begins afresh.
+# An environment that is half made, or whose Python has gone, is thrown away and made afresh.
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" && $(PYTHON) -c $(NEW_ENOUGH) || { \
 	    echo "Holdfast needs Python 3.11 or newer. Name one: make PYTHON=/path/to/python ..." >&2; exit 1; }
 	@echo "setting up .venv"
-	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear .venv || { rm -rf .venv; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv || { rm -rf .venv; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
