@@ -1,0 +1,20 @@
+"""Values and exceptions ⇄ stored bytes.
+
+    annotation ──▶ hints ──▶ annotations ──▶ a shape (scalars · containers · unions · records · models · bare)
+    value ──▶ shape.lower ──▶ JSON ──▶ seal (compress, encrypt) ──▶ stored bytes, and the same way back
+
+What is annotated is written as the JSON one would write by hand and read back by its annotation; what is not keeps its
+type through envelopes (`bare`). A value that would not come back equal and of the same type is refused when it is
+written, with its path.
+
+This room knows nothing of runs, steps or stores.
+"""
+
+from __future__ import annotations
+
+from holdfast.codec.arguments import ArgumentsCodec
+from holdfast.codec.codec import Codec
+from holdfast.codec.transforms import AesGcm, Transform, Zstd
+from holdfast.codec.values import ValueCodec
+
+__all__ = ["AesGcm", "ArgumentsCodec", "Codec", "Transform", "ValueCodec", "Zstd"]

@@ -1,0 +1,273 @@
+"""The arguments of one call, by the function's parameters ⇄ plain bytes.
+
+A call is written as a JSON array of its positional arguments. An argument given by name is moved to its position
+where nothing before it is missing, so that `f(1, b=2)` and `f(1, 2)` have the same bytes and the same digest. What
+can only be given by name makes it an object: `{"": [positional, ...], "name": value}`.
+
+Defaults are not filled in: a parameter that is added with a default changes neither the bytes nor the digest of calls
+made before it existed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from holdfast.codec.annotations import Builder
+from holdfast.codec.hints import Unresolved, function_hints
+from holdfast.codec.pickles import pickled, unpickled
+from holdfast.codec.scalars import PLAIN, Plain
+from holdfast.codec.seals import PICKLED
+from holdfast.codec.shapes import Misfit, Mismatch, Shape, Unstorable, encode_json
+from holdfast.codec.unions import Union
+from holdfast.codec.values import TOO_DEEP, json_bytes, parsed
+from holdfast.errors import BadArguments, NotDecodable, NotEncodable
+
+if TYPE_CHECKING:
+    from holdfast.codec.codec import Codec
+
+_Kind = inspect._ParameterKind
+
+
+class _Parameters:
+    """A signature, compiled."""
+
+    def __init__(self, fn: Callable[..., Any], skip: int, is_encrypted: bool) -> None:
+        builder = Builder(is_encrypted)
+        self.positional: list[tuple[str, Shape]] = []
+        self.by_name: dict[str, Shape] = {}
+        self.is_positional_only: set[str] = set()
+        self.required: list[str] = []
+        self.rest: Shape | None = None
+        self.named_rest: Shape | None = None
+        self.is_complete = True
+        hints = function_hints(fn)
+        for parameter in _parameters(fn)[skip:]:
+            hint = hints.get(parameter.name, parameter.empty)
+            self.is_complete &= not isinstance(hint, Unresolved)
+            self._add(parameter, builder.build(hint, getattr(fn, "__module__", None)))
+
+    def _add(self, parameter: inspect.Parameter, shape: Shape) -> None:
+        if parameter.kind is _Kind.VAR_POSITIONAL:
+            self.rest = shape
+            return
+        if parameter.kind is _Kind.VAR_KEYWORD:
+            self.named_rest = shape
+            return
+        if parameter.default is None and "null" not in shape.kinds:
+            shape = Union([shape, PLAIN[None]], [shape.name, "None"])
+        if parameter.default is parameter.empty:
+            self.required.append(parameter.name)
+        if parameter.kind is _Kind.KEYWORD_ONLY:
+            self.by_name[parameter.name] = shape
+            return
+        self.positional.append((parameter.name, shape))
+        if parameter.kind is _Kind.POSITIONAL_ONLY:
+            self.is_positional_only.add(parameter.name)
+        else:
+            self.by_name[parameter.name] = shape
+
+    def scalars(self) -> tuple[type, ...] | None:
+        """The types of a call that is nothing but plain scalars, all of them positional."""
+        names = {name for name, _ in self.positional}
+        shapes = [shape for _, shape in self.positional]
+        if not set(self.required) <= names or not all(isinstance(shape, Plain) for shape in shapes):
+            return None
+        return tuple(shape.type for shape in shapes if isinstance(shape, Plain))
+
+    def place(self, index: int) -> tuple[str, Shape] | None:
+        if index < len(self.positional):
+            return self.positional[index]
+        return None if self.rest is None else (f"*[{index - len(self.positional)}]", self.rest)
+
+
+class ArgumentsCodec:
+    """Packs and unpacks the arguments of one function. Made by `Codec.arguments`.
+
+    Works on plain bytes, which callers digest; sealing them is apart.
+    """
+
+    __slots__ = ("_codec", "_fn", "_known", "_name", "_read", "_skip", "_types")
+
+    def __init__(self, codec: Codec, fn: Callable[..., Any], skip: int) -> None:
+        self._codec = codec
+        self._fn: Callable[..., Any] | None = fn
+        self._skip = skip
+        self._name = f"{getattr(fn, '__qualname__', type(fn).__qualname__)}()".replace("<locals>.", "")
+        self._known: _Parameters | None = None
+        self._types: tuple[type, ...] | None = None
+        self._read: Callable[[bytes], tuple[Any, ...]] | None = None
+
+    def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """The call as bytes, the same for every way to write it.
+
+        Raises BadArguments for a call that the signature or the annotations don't allow, NotEncodable for a value that
+        can't be stored, PayloadTooLarge.
+        """
+        if not kwargs and tuple(map(type, args)) == self._types:
+            try:
+                plain = encode_json(args)
+            except (ValueError, OverflowError):
+                plain = self._pack(args, kwargs)
+        else:
+            plain = self._pack(args, kwargs)
+        if len(plain) > self._codec._seal.limit:
+            self._codec._seal.check_size(plain, f"the arguments of {self._name}")
+        return plain
+
+    def unpack(self, plain: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Fresh copies of the arguments. Raises NotDecodable."""
+        if self._read is not None:
+            try:
+                return self._read(plain), {}
+            except msgspec.DecodeError:
+                pass
+        return self._unpack(plain)
+
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """Pack, and prove that it unpacks, so that no worker ever meets arguments it can't read."""
+        plain = self.pack(args, kwargs)
+        try:
+            self.unpack(plain)
+        except NotDecodable as error:
+            raise BadArguments(str(error)) from error.__cause__
+        return plain
+
+    def _pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        known = self._resolve()
+        given, named = self._bind(known, args, kwargs)
+        try:
+            positional = [self._lower(*_placed(known, index), value) for index, value in enumerate(given)]
+            rest = {name: self._lower(name, _named(known, name), value) for name, value in named.items()}
+        except Unstorable as misfit:
+            if self._codec._pickle:
+                return pickled((tuple(given), named), f"the arguments of {self._name}", self._codec._seal.encrypts)
+            raise NotEncodable(f"{misfit.path}: {misfit.why} (argument of {self._name})") from None
+        content: Any = positional
+        if rest:
+            content = {"": positional, **rest} if positional else rest
+        return json_bytes(content, "arguments", f" (calling {self._name})")
+
+    def _lower(self, name: str, shape: Shape, value: Any) -> Any:
+        try:
+            return shape.lower(value)
+        except Mismatch as misfit:
+            raise BadArguments(f"{self._name}: argument {name}{misfit.path}: {misfit.why}") from misfit.__cause__
+        except Unstorable as misfit:
+            raise misfit.under(name) from None
+        except Misfit as misfit:
+            raise NotEncodable(f"{name}{misfit.path}: {misfit.why} (argument of {self._name})") from None
+        except RecursionError:
+            raise NotEncodable(f"{name}: {TOO_DEEP} (argument of {self._name})") from None
+
+    def _bind(
+        self, known: _Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The call in its one canonical form: what has a position, then what has a name, in the signature's order."""
+        if len(args) > len(known.positional) and known.rest is None:
+            raise BadArguments(
+                f"{self._name} takes {len(known.positional)} positional arguments "
+                f"({', '.join(name for name, _ in known.positional) or 'none'}), {len(args)} were given"
+            )
+        given = list(args)
+        left = dict(kwargs)
+        for name, _ in known.positional[: len(args)]:
+            if name in left and name not in known.is_positional_only:
+                raise BadArguments(f"{self._name}: argument {name} was given twice, by position and by name")
+        for name, _ in known.positional[len(args) :]:
+            if name not in left or name in known.is_positional_only:
+                break
+            given.append(left.pop(name))
+        named = {name: left.pop(name) for name in known.by_name if name in left}
+        for name in left:
+            if known.named_rest is None:
+                names = ", ".join(known.by_name) or "none"
+                raise BadArguments(f"{self._name} has no parameter {name!r}: its names are {names}")
+        taken = {name for name, _ in known.positional[: len(given)]} | named.keys()
+        missing = [name for name in known.required if name not in taken]
+        if missing:
+            raise BadArguments(f"{self._name} needs {', '.join(missing)}, which the call doesn't give")
+        return given, {**named, **left}
+
+    def _unpack(self, plain: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        what = f"the arguments of {self._name}"
+        if plain[:1] == PICKLED:
+            args, kwargs = unpickled(plain, what, self._codec._pickle)
+            return args, kwargs
+        known = self._resolve()
+        content = parsed(plain, what)
+        if type(content) is list:
+            positional, named = content, {}
+        elif type(content) is dict:
+            positional, named = content.pop("", []), content
+        else:
+            raise NotDecodable(f"{what}: expected an array or an object")
+        args = tuple(self._load(known, index, item) for index, item in enumerate(positional))
+        kwargs = {name: self._load(known, name, item) for name, item in named.items()}
+        taken = {name for name, _ in known.positional[: len(args)]} | kwargs.keys()
+        for name in known.required:
+            if name not in taken:
+                raise NotDecodable(f"{self._name} needs {name}, which was not stored: give it a default")
+        return args, kwargs
+
+    def _load(self, known: _Parameters, at: int | str, item: Any) -> Any:
+        place = known.place(at) if isinstance(at, int) else (at, known.by_name.get(at, known.named_rest))
+        if place is None or place[1] is None:
+            self._refuse_unknown(at)
+        name, shape = place
+        assert shape is not None
+        try:
+            return shape.load(item)
+        except Misfit as misfit:
+            raise NotDecodable(f"{self._name}: argument {name}{misfit.path}: {misfit.why}") from misfit.__cause__
+        except RecursionError:
+            raise NotDecodable(f"{self._name}: argument {name}: {TOO_DEEP}") from None
+
+    def _refuse_unknown(self, at: int | str) -> NoReturn:
+        which = f"argument number {at + 1}" if isinstance(at, int) else f"the argument {at!r}"
+        raise NotDecodable(
+            f"{self._name} has no place for {which}, which is stored: keep the parameter while runs need it"
+        )
+
+    def _resolve(self) -> _Parameters:
+        if self._known is not None:
+            return self._known
+        fn = self._fn
+        if fn is None:  # another thread has just resolved it
+            assert self._known is not None
+            return self._known
+        known = _Parameters(fn, self._skip, self._codec._seal.encrypts)
+        if not known.is_complete:
+            return known  # a name may exist by the next use
+        types = known.scalars()
+        if types is not None:
+            self._read = msgspec.json.Decoder(tuple[types]).decode  # type: ignore[valid-type]
+            self._types = types
+        self._known = known
+        self._fn = None
+        return known
+
+
+def _placed(known: _Parameters, index: int) -> tuple[str, Shape]:
+    place = known.place(index)
+    assert place is not None
+    return place
+
+
+def _named(known: _Parameters, name: str) -> Shape:
+    shape = known.by_name.get(name, known.named_rest)
+    assert shape is not None
+    return shape
+
+
+def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):  # some callables written in C tell nothing
+        return [
+            inspect.Parameter("args", _Kind.VAR_POSITIONAL),
+            inspect.Parameter("kwargs", _Kind.VAR_KEYWORD),
+        ]

@@ -1,0 +1,234 @@
+"""Values without an annotation, written so that they keep their types.
+
+What JSON has (null, booleans, numbers, strings, lists, dicts with string keys) is written as it is. Everything
+else is an envelope: an object with one key that begins with a tilde, `{"~tuple": [1, 2]}`. A dict that looks like
+an envelope is put into one, so no value can be mistaken for another.
+
+Instances of user classes are refused: without an annotation nothing says, on replay, which class to rebuild.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable
+from enum import Enum, Flag
+from typing import Any
+
+from holdfast.codec.loaded import find_class, main_name
+from holdfast.codec.shapes import (
+    ANY_KIND,
+    Misfit,
+    Mismatch,
+    Secret,
+    Shape,
+    Unstorable,
+    encode_json,
+    envelope,
+    type_name,
+)
+from holdfast.codec.texts import TEXTS, TEXTS_BY_TAG, UNREADABLE
+
+
+class Bare(Shape):
+    """The shape of `Any`, of `object`, and of everything that has no annotation."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.name = "any plain value"
+        self.kinds = ANY_KIND
+
+    def lower(self, value: Any) -> Any:
+        return lower(value)
+
+    def load(self, plain: Any) -> Any:
+        return load(plain)
+
+
+def lower(value: Any) -> Any:
+    cls = type(value)
+    if cls is str or cls is int or value is None or cls is bool:
+        return value
+    writer = _LOWER.get(cls)
+    if writer is not None:
+        return writer(value)
+    text = TEXTS.get(cls)
+    if text is not None:
+        return {"~" + text.tag: text.write(value)}
+    if isinstance(value, Enum):
+        return {"~enum": _enum_name(value)}
+    raise _refusal(value)
+
+
+def load(plain: Any) -> Any:
+    # Never in place: a union may have to read the same data by more than one member.
+    cls = type(plain)
+    if cls is dict:
+        return _load_object(plain) if envelope(plain) is None else _open(plain)
+    return _load_items(plain) if cls is list else plain
+
+
+def _load_object(plain: dict[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    key = ""
+    try:
+        for key, item in plain.items():
+            out[key] = load(item) if type(item) is dict or type(item) is list else item
+    except Misfit as misfit:
+        raise misfit.under(f"[{key!r}]") from None
+    return out
+
+
+def _load_items(plain: list[Any]) -> list[Any]:
+    out: list[Any] = []
+    try:
+        for item in plain:
+            out.append(load(item) if type(item) is dict or type(item) is list else item)
+    except Misfit as misfit:
+        raise misfit.under(f"[{len(out)}]") from None
+    return out
+
+
+def sort_plain(items: list[Any]) -> list[Any]:
+    """Put what was lowered from a set in an order that depends on the elements only, never on their hashes."""
+    try:
+        return sorted(items, key=encode_json)
+    except UnicodeEncodeError:
+        raise Unstorable(f"an element of a set is {SURROGATE}") from None
+
+
+SURROGATE = "str with a lone surrogate, which is no text: encode it to bytes, or repair it"
+
+
+def special_float(value: float) -> Any:
+    """JSON has no NaN and no infinity; msgspec would write null."""
+    return {"~float": str(value)}
+
+
+def _lower_float(value: float) -> Any:
+    return value if math.isfinite(value) else special_float(value)
+
+
+def _lower_items(value: Iterable[Any]) -> list[Any]:
+    out: list[Any] = []
+    try:
+        for item in value:
+            out.append(lower(item))
+    except Misfit as misfit:
+        raise misfit.under(f"[{len(out)}]") from None
+    return out
+
+
+def _lower_dict(value: dict[Any, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    key: Any = None
+    try:
+        for key, item in value.items():
+            if type(key) is not str:
+                return {"~dict": _lower_pairs(value)}
+            out[key] = lower(item)
+    except Misfit as misfit:
+        raise misfit.under(f"[{key!r}]") from None
+    # Escaped, or it would be read as one of our own.
+    return out if envelope(out) is None else {"~dict": [[key, out[key]] for key in out]}
+
+
+def _lower_pairs(value: dict[Any, Any]) -> list[Any]:
+    pairs: list[Any] = []
+    for key, item in value.items():
+        try:
+            plain_key = lower(key)
+        except Misfit as misfit:
+            raise misfit.under(f".key[{len(pairs)}]") from None
+        try:
+            pairs.append([plain_key, lower(item)])
+        except Misfit as misfit:
+            raise misfit.under(f"[{key!r}]") from None
+    return pairs
+
+
+def _enum_name(value: Enum) -> list[Any]:
+    cls = type(value)
+    if find_class(cls.__module__, cls.__qualname__) is not cls:
+        raise Unstorable(
+            f"{type_name(cls)} can't be found again by its name: annotate it, or define it at module level"
+        )
+    module = (main_name() or "__main__") if cls.__module__ == "__main__" else cls.__module__
+    # A combination of flags need not have a name.
+    return [f"{module}:{cls.__qualname__}", value.value if isinstance(value, Flag) else value.name]
+
+
+def _load_enum(content: Any) -> Enum:
+    name, member = content
+    module, _, qualname = name.partition(":")
+    cls = find_class(module, qualname)
+    if cls is None or not issubclass(cls, Enum):
+        raise Mismatch(f"the enum {name} is in no loaded module: import it where the worker starts")
+    return cls(member) if issubclass(cls, Flag) else cls[member]
+
+
+def _load_dict(content: Any) -> dict[Any, Any]:
+    out = {}
+    for key, item in content:
+        out[load(key)] = load(item)
+    return out
+
+
+_LOWER: dict[type, Callable[[Any], Any]] = {
+    float: _lower_float,
+    list: _lower_items,
+    dict: _lower_dict,
+    tuple: lambda value: {"~tuple": _lower_items(value)},
+    set: lambda value: {"~set": sort_plain(_lower_items(value))},
+    frozenset: lambda value: {"~frozenset": sort_plain(_lower_items(value))},
+}
+
+_OPEN: dict[str, Callable[[Any], Any]] = {
+    "~float": float,
+    "~tuple": lambda content: tuple(_load_items(content)),
+    "~set": lambda content: set(_load_items(content)),
+    "~frozenset": lambda content: frozenset(_load_items(content)),
+    "~dict": _load_dict,
+    "~enum": _load_enum,
+}
+
+
+def _open(plain: dict[str, Any]) -> Any:
+    ((tag, content),) = plain.items()
+    reader = _OPEN.get(tag)
+    if reader is None:
+        text = TEXTS_BY_TAG.get(tag[1:])
+        if text is None:
+            # A value that was typed when it was written and has no annotation now.
+            raise Mismatch(f"{tag[1:].lstrip(':')} was written by an annotation that is gone: annotate it again")
+        reader = text.read
+    try:
+        return reader(content)
+    except UNREADABLE as error:
+        raise Mismatch(f"{tag[1:]} can't be read: {error}") from error
+
+
+def is_secret(cls: type) -> bool:
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is None:
+        return False
+    classes = tuple(getattr(pydantic, name, type(None)) for name in ("SecretStr", "SecretBytes", "Secret"))
+    return issubclass(cls, classes) and cls is not type(None)
+
+
+def _refusal(value: Any) -> Misfit:
+    cls = type(value)
+    name = type_name(cls)
+    if is_secret(cls):
+        return Secret(f"{name} is a secret: annotate it and give the codec a chain that encrypts")
+    if cls is complex:
+        return Unstorable("complex can't be stored: keep its parts as a tuple of floats")
+    for base in (dict, list, tuple, set, frozenset, str, int, float, bytes):
+        if isinstance(value, base):
+            return Unstorable(
+                f"{name} would come back as {base.__name__}: annotate it, or convert it to {base.__name__}"
+            )
+    if cls.__module__ == "builtins" or cls.__module__ in sys.builtin_module_names:
+        return Unstorable(f"{name} can't be stored")
+    return Unstorable(f"{name} has no annotation, so nothing says what to rebuild: annotate it with {cls.__qualname__}")

@@ -1,0 +1,114 @@
+"""The codec of a client or worker: what it was told once, and the caches of what it made since."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from holdfast.codec.arguments import ArgumentsCodec
+from holdfast.codec.exceptions import load_exception, lower_exception, shortened
+from holdfast.codec.hints import function_hints
+from holdfast.codec.seals import Seal
+from holdfast.codec.shapes import decode_json, encode_json
+from holdfast.codec.transforms import Transform
+from holdfast.codec.values import ValueCodec
+from holdfast.errors import NotDecodable
+
+
+class Codec:
+    """Values and exceptions ⇄ stored bytes.
+
+    `max_payload` limits the plain size of one value. `pickle=True` lets values that JSON can't hold be pickled, and
+    pickles be read. `chain` is applied to every payload in order: `chain=[Zstd(), AesGcm(keys, primary="2024")]`.
+
+    A codec may be used from many threads. It never imports a module and keeps nothing but caches.
+    """
+
+    def __init__(
+        self, *, max_payload: int = 4 * 1024 * 1024, pickle: bool = False, chain: Sequence[Transform] = ()
+    ) -> None:
+        self._seal = Seal(chain, max_payload)
+        self._pickle = pickle
+        self._values: dict[Any, ValueCodec] = {}
+        self._functions: WeakKeyDictionary[Any, dict[int | None, Any]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def value(self, annotation: object) -> ValueCodec:
+        """The codec of one annotation. `Any` and `inspect.Parameter.empty` mean: keep whatever type it has."""
+        try:
+            return self._values[annotation]
+        except KeyError:
+            made = self._values[annotation] = ValueCodec(self, lambda: annotation, "value")
+            return made
+        except TypeError:  # unhashable, as Annotated[int, {}] is
+            return ValueCodec(self, lambda: annotation, "value")
+
+    def result(self, fn: Callable[..., Any]) -> ValueCodec:
+        """The codec of what a function returns. Its annotation is resolved at the first use."""
+        name = getattr(fn, "__qualname__", type(fn).__qualname__).replace("<locals>.", "")
+
+        def source() -> Any:
+            return function_hints(fn).get("return", inspect.Parameter.empty)
+
+        made: ValueCodec = self._cached(
+            fn, None, lambda: ValueCodec(self, source, "result", f" (returned by {name}())")
+        )
+        return made
+
+    def arguments(self, fn: Callable[..., Any], *, skip: int = 0) -> ArgumentsCodec:
+        """The codec of a function's arguments, without the first `skip` parameters."""
+        if inspect.ismethod(fn):
+            # A bound method is a new object each time it is looked up: remember its function.
+            return self.arguments(fn.__func__, skip=skip + 1)
+        made: ArgumentsCodec = self._cached(fn, skip, lambda: ArgumentsCodec(self, fn, skip))
+        return made
+
+    def seal(self, plain: bytes) -> bytes:
+        """What to store for a plain payload; the very same object if the chain is empty. Raises PayloadTooLarge."""
+        if self._seal.is_empty and len(plain) <= self._seal.limit and plain[:1] != b"\x00":
+            return plain
+        return self._seal.close(plain)
+
+    def open(self, stored: bytes) -> bytes:
+        """The plain payload, by whatever chain it was sealed. Raises NotDecodable."""
+        return self._seal.open(stored) if stored[:1] == b"\x00" else stored
+
+    def encode_exception(self, error: BaseException, *, notes: Sequence[str] = ()) -> bytes:
+        """An exception as sealed bytes. Never raises: what can't be kept becomes a note."""
+        plain = lower_exception(error, notes)
+        data = encode_json(plain)
+        if len(data) > self._seal.limit:
+            data = encode_json(shortened(plain))
+        return self._seal.close(data)
+
+    def decode_exception(self, stored: bytes, *, home: str | None = None) -> BaseException:
+        """The exception, ready to be raised.
+
+        `home` is the module of the workflow's body: classes recorded under `__main__` are looked for there too. Raises
+        NotDecodable if its class was recorded as known and can't be found now.
+        """
+        try:
+            plain = decode_json(self.open(stored))
+        except ValueError as error:
+            if isinstance(error, NotDecodable):
+                raise
+            raise NotDecodable(f"the stored exception is no JSON: {error}") from error
+        return load_exception(plain, home)
+
+    def _cached(self, fn: Any, key: int | None, make: Callable[[], Any]) -> Any:
+        if inspect.ismethod(fn):
+            fn = fn.__func__
+        try:
+            known = self._functions.get(fn)
+            if known is None:
+                with self._lock:
+                    known = self._functions.setdefault(fn, {})
+        except TypeError:  # neither hashable nor weakly referable: made anew each time
+            return make()
+        found = known.get(key)
+        if found is None:
+            found = known.setdefault(key, make())
+        return found

@@ -1,0 +1,238 @@
+"""Exceptions ⇄ plain data.
+
+An exception comes back as its own class if that class can be found by its name among the loaded modules. That is
+decided once, when it is written, and recorded; if the class can't be found later, that is an error, never another
+class. It is rebuilt without its `__init__`, whose signature nobody knows: by the `__new__` of its built-in base, its
+args, its attributes. Any other exception comes back as a StepFailed.
+
+What can't be kept is said in a note. Nothing here raises while writing: a failure must not get lost because
+its exception is an odd one.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from types import MemberDescriptorType
+from typing import Any
+
+from holdfast.codec import bare
+from holdfast.codec.loaded import find_class
+from holdfast.codec.shapes import Misfit, encode_json, type_name
+from holdfast.errors import NotDecodable, StepFailed
+
+MAX_DEPTH = 10
+MAX_TRACEBACK = 8 * 1024
+MAX_MESSAGE = 16 * 1024
+MAX_MEMBERS = 100
+_HEAP_TYPE = 1 << 9
+
+
+def lower_exception(error: BaseException, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Plain data for an exception, its causes and its members."""
+    try:
+        return _lower(error, notes, MAX_DEPTH, frozenset())
+    except Exception as problem:
+        # Some attribute of it raises. That it failed, and by what, must survive all the same.
+        plain = _lower(RuntimeError("<an exception that can't be looked at>"), notes, 1, frozenset())
+        said = f"reading it raised {type(problem).__qualname__}"
+        own = {"module": clean(str(type(error).__module__)), "name": clean(type(error).__qualname__), "rebuild": False}
+        return {**plain, **own, "notes": [*plain["notes"], said]}
+
+
+def shortened(plain: dict[str, Any]) -> dict[str, Any]:
+    """The same without what makes it large. It comes back as a StepFailed."""
+    message = plain["message"][:1000]
+    note = "the exception was too large to be kept whole"
+    return {**plain, "rebuild": False, "message": message, "args": [], "state": {}, "notes": [note], "members": None,
+            "cause": None, "context": None}  # fmt: skip
+
+
+def load_exception(plain: Any, home: str | None) -> BaseException:
+    try:
+        error = _load(plain, home)
+    except Misfit as misfit:
+        raise NotDecodable(f"exception{misfit.path}: {misfit.why}") from misfit.__cause__
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        if isinstance(problem, NotDecodable):
+            raise
+        raise NotDecodable(f"the stored exception can't be read: {type_name(type(problem))}: {problem}") from problem
+    return error
+
+
+def _lower(error: BaseException, notes: Sequence[str], depth: int, seen: frozenset[int]) -> dict[str, Any]:
+    seen = seen | {id(error)}
+    cls = type(error)
+    lost: list[str] = []
+    plain: dict[str, Any] = {
+        "module": clean(str(cls.__module__)),
+        "name": clean(cls.__qualname__),
+        "rebuild": False,
+        "message": _message(error),
+        "args": _lower_args(error, lost),
+        "state": _lower_state(error, lost),
+        "traceback": _traceback_text(error),
+        "members": _lower_members(error, depth, seen),
+        "cause": _lower_link(error.__cause__, depth, seen),
+        "context": None,
+    }
+    if not error.__suppress_context__:
+        plain["context"] = _lower_link(error.__context__, depth, seen)
+    own = [clean(str(note)) for note in _notes(error)]
+    plain["notes"] = [*own, *(f"could not be kept: {item}" for item in lost), *(clean(note) for note in notes)]
+    plain["rebuild"] = _may_be_rebuilt(cls, plain)
+    return plain
+
+
+def _lower_link(error: BaseException | None, depth: int, seen: frozenset[int]) -> dict[str, Any] | None:
+    return None if error is None or depth <= 1 or id(error) in seen else _lower(error, (), depth - 1, seen)
+
+
+def _lower_members(error: BaseException, depth: int, seen: frozenset[int]) -> list[Any] | None:
+    if not isinstance(error, BaseExceptionGroup) or depth <= 1:
+        return None
+    return [_lower(member, (), depth - 1, seen) for member in error.exceptions[:MAX_MEMBERS] if id(member) not in seen]
+
+
+def _lower_args(error: BaseException, lost: list[str]) -> list[Any]:
+    if isinstance(error, BaseExceptionGroup):
+        if len(error.exceptions) > MAX_MEMBERS:
+            lost.append(f"all but the first {MAX_MEMBERS} of {len(error.exceptions)} exceptions")
+        return [clean(error.message)]
+    out = []
+    for index, item in enumerate(error.args):
+        plain = _kept(item, f"args[{index}]", lost)
+        if plain is None and item is not None:
+            plain = clean(item) if type(item) is str else clean(_repr(item))
+        out.append(plain)
+    return out
+
+
+def _lower_state(error: BaseException, lost: list[str]) -> dict[str, Any]:
+    state: dict[str, Any] = {}
+    for name, value in (getattr(error, "__dict__", None) or {}).items():
+        if type(name) is not str or name == "__notes__":
+            continue
+        plain = _kept(value, name, lost)
+        if plain is not None or value is None:
+            state[clean(name)] = plain
+    for name, is_builtin in _slots(type(error)):
+        value = getattr(error, name, None)
+        if value is None or (is_builtin and name == "obj"):  # AttributeError holds on to whatever lacked it
+            continue
+        plain = _kept(value, name, lost)
+        if plain is not None:
+            state[name] = plain
+    return state
+
+
+def _slots(cls: type) -> list[tuple[str, bool]]:
+    """Attributes that live outside `__dict__`: those of built-in exceptions and of `__slots__`."""
+    found = []
+    for base in cls.__mro__:
+        if base in (BaseException, BaseExceptionGroup, ExceptionGroup):
+            continue
+        is_builtin = not base.__flags__ & _HEAP_TYPE
+        found += [(name, is_builtin) for name, slot in vars(base).items() if isinstance(slot, MemberDescriptorType)]
+    return found
+
+
+def _kept(value: Any, name: str, lost: list[str]) -> Any:
+    try:
+        plain = bare.lower(value)
+        encode_json(plain)
+    except Misfit as misfit:
+        lost.append(clean(f"{name}{misfit.path}: {misfit.why}"))
+    except (ValueError, OverflowError, RecursionError) as problem:
+        lost.append(clean(f"{name}: {problem}"))
+    else:
+        return plain
+    return None
+
+
+def _may_be_rebuilt(cls: type, plain: dict[str, Any]) -> bool:
+    if not issubclass(cls, Exception) or find_class(cls.__module__, cls.__qualname__) is not cls:
+        return False
+    try:
+        str(_rebuild(cls, plain, _load_members(plain, None)))
+    except Exception:
+        return False
+    return True
+
+
+def _load(plain: dict[str, Any], home: str | None) -> BaseException:
+    if plain["rebuild"]:
+        cls = find_class(plain["module"], plain["name"], home)
+        if cls is None or not issubclass(cls, BaseException):
+            name = f"{plain['module']}.{plain['name']}"
+            raise NotDecodable(
+                f"the exception class {name} was known when it was stored and is in no loaded module now: keep it, or "
+                f"import its module where the worker starts"
+            )
+        error = _rebuild(cls, plain, _load_members(plain, home))
+    else:
+        error = StepFailed(plain["message"], type=f"{plain['module']}.{plain['name']}", traceback=plain["traceback"])
+    if plain["cause"] is not None:
+        error.__cause__ = _load(plain["cause"], home)
+    elif plain["context"] is not None:
+        error.__context__ = _load(plain["context"], home)
+    for note in plain["notes"]:
+        error.add_note(note)
+    if plain["rebuild"] and plain["traceback"]:
+        error.add_note(plain["traceback"])
+    return error
+
+
+def _load_members(plain: dict[str, Any], home: str | None) -> list[Any]:
+    return [_load(member, home) for member in plain["members"] or ()]
+
+
+def _rebuild(cls: type, plain: dict[str, Any], members: list[Any]) -> BaseException:
+    base: Any = cls
+    while base.__flags__ & _HEAP_TYPE:
+        base = base.__base__
+    error: BaseException
+    if issubclass(cls, BaseExceptionGroup):
+        error = base.__new__(cls, plain["args"][0], members)
+    else:
+        error = base.__new__(cls)
+        error.args = tuple(bare.load(item) for item in plain["args"])
+    for name, value in plain["state"].items():
+        object.__setattr__(error, name, bare.load(value))
+    return error
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return clean(str(error))[:MAX_MESSAGE]
+    except Exception:
+        return f"<{type(error).__qualname__} without a printable message>"
+
+
+def _notes(error: BaseException) -> list[Any]:
+    notes = getattr(error, "__notes__", None)
+    return list(notes) if isinstance(notes, (list, tuple)) else []
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)[:200]
+    except Exception:
+        return f"<{type(value).__qualname__}>"
+
+
+def _traceback_text(error: BaseException) -> str:
+    if error.__traceback__ is None:
+        return ""
+    try:
+        lines = "".join(traceback.format_tb(error.__traceback__, limit=-50))
+    except Exception:
+        return ""
+    text = f"{lines}{type_name(type(error))}: {_message(error)}"
+    # The innermost frames are at the end.
+    return clean("Traceback (most recent call last):\n" + text[-MAX_TRACEBACK:])
+
+
+def clean(text: str) -> str:
+    """Text that JSON can hold: a lone surrogate becomes its escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

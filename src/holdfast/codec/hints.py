@@ -1,0 +1,97 @@
+"""Annotations as written, resolved to the types they mean: forward references, inherited type parameters.
+
+A name that can't be resolved does not spoil its neighbours: it becomes an `Unresolved`, which says so when used.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import typing
+from collections.abc import Callable
+from typing import Any
+
+
+class Unresolved:
+    """An annotation whose names can't be found."""
+
+    def __init__(self, text: str, error: Exception) -> None:
+        self.reason = (
+            f"its annotation {text!r} can't be resolved ({error}): define or import that name at module level, "
+            f"and not only under TYPE_CHECKING"
+        )
+
+
+def function_hints(fn: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of whatever can be called, by parameter name and `return`."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if isinstance(fn, type):
+        return {**function_hints(fn.__init__), "return": fn}  # type: ignore[misc]
+    if not hasattr(fn, "__annotations__") and not inspect.isroutine(fn):
+        fn = type(fn).__call__
+    try:
+        return typing.get_type_hints(fn, include_extras=True)
+    except Exception:
+        inner = inspect.unwrap(fn)
+        space = getattr(inner, "__globals__", {})
+        return {name: _resolve(hint, space, {}) for name, hint in getattr(fn, "__annotations__", {}).items()}
+
+
+def class_hints(cls: type, arguments: tuple[Any, ...] = ()) -> dict[str, Any]:
+    """The annotations of a class and its bases, with type parameters replaced by what is known of them."""
+    try:
+        hints = typing.get_type_hints(cls, localns={cls.__name__: cls}, include_extras=True)
+    except Exception:
+        hints = {}
+        for base in reversed(cls.__mro__):
+            space = getattr(sys.modules.get(base.__module__), "__dict__", {})
+            for name, hint in inspect.get_annotations(base).items():
+                hints[name] = _resolve(hint, space, {cls.__name__: cls})
+    known = _type_parameters(cls, arguments)
+    if known:
+        owners = _owners(cls)
+        hints = {name: substitute(hint, known.get(owners.get(name, cls), {})) for name, hint in hints.items()}
+    return hints
+
+
+def substitute(annotation: Any, known: dict[Any, Any]) -> Any:
+    if isinstance(annotation, typing.TypeVar):
+        return known.get(annotation, annotation)
+    parameters = getattr(annotation, "__parameters__", ())
+    if isinstance(annotation, type) or not any(parameter in known for parameter in parameters):
+        return annotation
+    return annotation[tuple(known.get(parameter, parameter) for parameter in parameters)]
+
+
+def resolve_reference(text: str, module: str | None) -> Any:
+    space = getattr(sys.modules.get(module or ""), "__dict__", {})
+    return _resolve(text, space, {})
+
+
+def _resolve(hint: Any, space: dict[str, Any], local: dict[str, Any]) -> Any:
+    holder = type("holder", (), {"__annotations__": {"hint": hint}})
+    try:
+        return typing.get_type_hints(holder, globalns=space, localns=local, include_extras=True)["hint"]
+    except Exception as error:
+        return Unresolved(hint if isinstance(hint, str) else str(hint), error)
+
+
+def _owners(cls: type) -> dict[str, type]:
+    owners: dict[str, type] = {}
+    for base in cls.__mro__:
+        for name in inspect.get_annotations(base):
+            owners.setdefault(name, base)
+    return owners
+
+
+def _type_parameters(cls: Any, arguments: tuple[Any, ...]) -> dict[type, dict[Any, Any]]:
+    """What each class of the hierarchy has its type parameters set to: the same T may differ between two of them."""
+    own = dict(zip(getattr(cls, "__parameters__", ()), arguments, strict=False))
+    known: dict[type, dict[Any, Any]] = {cls: own} if own else {}
+    for base in getattr(cls, "__orig_bases__", ()):
+        origin = typing.get_origin(base)
+        if isinstance(origin, type) and origin is not typing.Generic:
+            known.update(_type_parameters(origin, tuple(substitute(arg, own) for arg in typing.get_args(base))))
+    return known

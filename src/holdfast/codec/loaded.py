@@ -1,0 +1,41 @@
+"""Classes by name, among the modules that are loaded already. Nothing here ever imports a module.
+
+A script run as `python orders.py` knows its own classes as `__main__.X`; a worker that imports the same file knows
+them as `orders.X`. Both are found from either side.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import PurePath
+from types import ModuleType
+
+
+def find_class(module: str, qualname: str, home: str | None = None) -> type | None:
+    """The class of that name, or None. `home` is where names recorded under `__main__` may live now."""
+    for place in _places(module, home):
+        found: object = place
+        for part in qualname.split("."):
+            found = getattr(found, part, None)
+        if isinstance(found, type):
+            return found
+    return None
+
+
+def main_name() -> str | None:
+    """The name under which others import the file that runs as `__main__`."""
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name:
+        return str(spec.name).removesuffix(".__main__")
+    path = getattr(main, "__file__", None)
+    return PurePath(path).stem if path else None
+
+
+def _places(module: str, home: str | None) -> list[ModuleType]:
+    names = [module]
+    if module == "__main__":
+        names += [home] if home else []
+    elif module == main_name():
+        names.append("__main__")
+    return [sys.modules[name] for name in names if name in sys.modules]

@@ -1,0 +1,151 @@
+"""Pydantic, where it is installed and the program uses it: models, and types that only it knows.
+
+A model is written field by field, like a dataclass, so that what is nested keeps its type. It is read through the
+model's own validators, which is where programs bring old data up to date; then the stored fields are put back as they
+were, so that a validator that is not idempotent changes nothing. Which fields were never set is kept too, because
+`model_dump(exclude_unset=True)` depends on it.
+
+This module never imports pydantic: it is reached only with a class whose pydantic is loaded.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any
+
+from holdfast.codec import bare
+from holdfast.codec.records import Field, excluded, refuse_subclass, unwrapped
+from holdfast.codec.shapes import ANY_KIND, Misfit, Mismatch, Shape, Unstorable, encode_json, type_name
+
+UNSET = "~unset"
+
+
+def is_model(cls: type) -> bool:
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and issubclass(cls, pydantic.BaseModel)
+
+
+def has_core_schema(cls: object) -> bool:
+    return "pydantic" in sys.modules and hasattr(cls, "__get_pydantic_core_schema__")
+
+
+class Model(Shape):
+    """A pydantic model."""
+
+    __slots__ = ("_aliases", "_fields", "_hides", "_is_root", "_keeps_extra", "_options", "_passes_unknown", "type")
+
+    def __init__(self, cls: Any, is_encrypted: bool) -> None:
+        self.type = cls
+        self.name = cls.__name__
+        self.kinds = frozenset({"object"})
+        self._fields: dict[str, Field] = {}
+        self._keeps_extra = cls.model_config.get("extra") == "allow"
+        self._is_root = bool(getattr(cls, "__pydantic_root_model__", False))
+        decorators = cls.__pydantic_decorators__
+        # A validator that runs before the fields are read may want what an older version of the model wrote.
+        self._passes_unknown = any(
+            decorator.info.mode in ("before", "wrap") for decorator in decorators.model_validators.values()
+        )
+        hidden = [name for name, field in cls.model_fields.items() if field.exclude]
+        self._hides = hidden[0] if hidden and not is_encrypted else ""
+        by_name = "by_name" in inspect.signature(cls.model_validate).parameters
+        self._options = {"by_alias": False, "by_name": True} if by_name else {}
+        self._aliases = {} if by_name or cls.model_config.get("populate_by_name") else _aliases(cls)
+
+    def set_fields(self, fields: list[Field]) -> None:
+        self._fields = {field.name: field for field in fields}
+
+    def lower(self, value: Any) -> Any:
+        if type(value) is not self.type:
+            raise refuse_subclass(self, self.type, value)
+        if self._hides:
+            raise excluded(self._hides)
+        out: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, field in self._fields.items():
+                out[name] = field.shape.lower(getattr(value, name))
+            for name, item in (value.model_extra or {}).items():
+                out[name] = bare.lower(item)
+        except Misfit as misfit:
+            raise misfit.under("." + name) from None
+        except AttributeError:
+            raise Unstorable(f"{self.name} has no value for its field {name}: it was never set") from None
+        unset = [name for name in self._fields if name not in value.model_fields_set]
+        if unset:
+            out[UNSET] = unset
+        return out
+
+    def load(self, plain: Any) -> Any:
+        plain = dict(unwrapped(self, plain))
+        unset = plain.pop(UNSET, ())
+        given: dict[str, Any] = {}
+        stored: dict[str, Any] = {}
+        misfits: list[Misfit] = []
+        for name, item in plain.items():
+            field = self._fields.get(name)
+            if field is None:
+                if self._keeps_extra:
+                    given[name] = bare.load(item)
+                elif self._passes_unknown:
+                    given[name] = item
+                continue
+            try:
+                given[name] = stored[name] = field.shape.load(item)
+            except Misfit as misfit:
+                # Pydantic may know how to read what the annotation alone does not say.
+                given[name] = item
+                misfits.append(misfit.under("." + name))
+        value = self._validate(given, misfits)
+        value.__dict__.update(stored)
+        if unset:
+            object.__setattr__(value, "__pydantic_fields_set__", value.model_fields_set - set(unset))
+        return value
+
+    def _validate(self, given: dict[str, Any], misfits: list[Misfit]) -> Any:
+        content = given.get("root") if self._is_root else {self._aliases.get(name, name): given[name] for name in given}
+        try:
+            value = self.type.model_validate(content, **self._options)
+        except Exception as error:
+            if misfits:
+                raise misfits[0] from error
+            raise Mismatch(f"{self.name} refused its stored fields: {error}") from error
+        if type(value) is not self.type:
+            raise Mismatch(f"{self.name} was read back as {type_name(type(value))} by its own validator")
+        return value
+
+
+def _aliases(cls: Any) -> dict[str, str]:
+    return {
+        name: field.validation_alias
+        for name, field in cls.model_fields.items()
+        if isinstance(field.validation_alias, str)
+    }
+
+
+class Adapted(Shape):
+    """A type that describes itself to pydantic and to nobody else, such as a URL."""
+
+    __slots__ = ("_adapter",)
+
+    def __init__(self, annotation: Any, name: str) -> None:
+        self.name = name
+        self.kinds = ANY_KIND - {"null"}
+        self._adapter = sys.modules["pydantic"].TypeAdapter(annotation)
+
+    def lower(self, value: Any) -> Any:
+        try:
+            plain = self._adapter.dump_python(value, mode="json", round_trip=True, warnings="error")
+            back = self._adapter.validate_json(encode_json(plain))
+        except Exception as error:
+            raise Mismatch(f"expected {self.name}, got {type_name(type(value))}: {error}") from error
+        if type(back) is not type(value) or back != value or plain is None:
+            raise Unstorable(f"{type_name(type(value))} does not come back as it was through pydantic")
+        return plain
+
+    def load(self, plain: Any) -> Any:
+        try:
+            return self._adapter.validate_json(encode_json(plain))
+        except Exception as error:
+            raise Mismatch(f"expected {self.name}: {error}") from error

@@ -1,0 +1,259 @@
+"""Shapes of types with named fields: dataclasses, attrs classes, msgspec Structs, NamedTuples, TypedDicts.
+
+A record is written as a JSON object by field name. On reading, fields that are unknown now are ignored and those
+that are missing take their defaults. It is rebuilt through its own `__init__`, so that derived attributes exist and
+its checks run; then each stored field is put back as it was, so that a converter or a `__post_init__` that is not
+idempotent changes nothing.
+
+An instance of a subclass is refused: its own fields would be lost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.codec.containers import refuse_other_type
+from holdfast.codec.shapes import Misfit, Mismatch, Secret, Shape, Unstorable, expected_json, type_name
+
+MISSING: Any = dataclasses.MISSING
+
+
+class Field(NamedTuple):
+    """One field: its Python name, its key in JSON, how `__init__` calls it (None if it doesn't)."""
+
+    name: str
+    key: str
+    argument: str | None
+    shape: Shape
+    default: Any = MISSING
+    factory: Callable[[], Any] = MISSING
+
+
+class Record(Shape):
+    """An instance with fields."""
+
+    __slots__ = ("_fields", "_hides", "_is_restored", "_make", "_put", "type")
+
+    def __init__(
+        self, cls: type, name: str, *, is_restored: bool, make: Callable[..., Any] | None, hides: str = ""
+    ) -> None:
+        """`make` is None where `__init__` has another signature than the fields; `hides` names an excluded field."""
+        self.type: Any = cls
+        self.name = name
+        self.kinds = frozenset({"object"})
+        self._fields: list[Field] = []
+        self._hides = hides
+        self._is_restored = is_restored
+        self._make = make
+        self._put: Callable[[Any, str, Any], None] = (
+            msgspec.structs.force_setattr if issubclass(cls, msgspec.Struct) else object.__setattr__
+        )
+
+    def set_fields(self, fields: list[Field]) -> None:
+        """Told after construction, so that a field may refer to the record itself."""
+        self._fields = fields
+
+    def lower(self, value: Any) -> Any:
+        if type(value) is not self.type:
+            raise refuse_subclass(self, self.type, value)
+        if self._hides:
+            raise excluded(self._hides)
+        out = {}
+        name = ""
+        try:
+            for name, key, _, shape, _, _ in self._fields:
+                out[key] = shape.lower(getattr(value, name))
+        except Misfit as misfit:
+            raise misfit.under("." + name) from None
+        except AttributeError:
+            raise Unstorable(f"{self.name} has no value for its field {name}: it was never set") from None
+        if self._make is None:
+            self._refuse_others(value)
+        return out
+
+    def load(self, plain: Any) -> Any:
+        plain = unwrapped(self, plain)
+        arguments: dict[str, Any] = {}
+        stored: list[tuple[str, Any]] = []
+        for field in self._fields:
+            if field.key not in plain:
+                if field.default is MISSING and field.factory is MISSING and field.argument is not None:
+                    raise Mismatch(f"{self.name} needs {field.name}, which was not stored: give it a default")
+                continue
+            try:
+                item = field.shape.load(plain[field.key])
+            except Misfit as misfit:
+                raise misfit.under("." + field.name) from None
+            if field.argument is not None:
+                arguments[field.argument] = item
+            if self._is_restored or field.argument is None:
+                stored.append((field.name, item))
+        if self._make is None:
+            return self._assemble(stored)
+        try:
+            value = self._make(**arguments)
+        except Exception as error:
+            raise Mismatch(f"{self.name} refused its stored fields: {type_name(type(error))}: {error}") from error
+        for name, item in stored:
+            self._put(value, name, item)
+        return value
+
+    def _assemble(self, stored: list[tuple[str, Any]]) -> Any:
+        value = self.type.__new__(self.type)
+        for field in self._fields:
+            if field.default is not MISSING:
+                self._put(value, field.name, field.default)
+            elif field.factory is not MISSING:
+                self._put(value, field.name, field.factory())
+        for name, item in stored:
+            self._put(value, name, item)
+        return value
+
+    def _refuse_others(self, value: Any) -> None:
+        known = {field.name for field in self._fields}
+        for name in getattr(value, "__dict__", ()):
+            if name not in known:
+                raise Unstorable(f"{self.name} has {name}, which is none of its fields: declare it as one")
+
+
+class NamedRow(Shape):
+    """A NamedTuple."""
+
+    __slots__ = ("_fields", "type")
+
+    def __init__(self, cls: type, name: str) -> None:
+        self.type: Any = cls
+        self.name = name
+        self.kinds = frozenset({"object"})
+        self._fields: list[Field] = []
+
+    def set_fields(self, fields: list[Field]) -> None:
+        self._fields = fields
+
+    def lower(self, value: Any) -> Any:
+        if type(value) is not self.type:
+            raise refuse_subclass(self, self.type, value)
+        return _lower_entries(self._fields, zip((field.name for field in self._fields), value, strict=True))
+
+    def load(self, plain: Any) -> Any:
+        plain = unwrapped(self, plain)
+        values = []
+        for field in self._fields:
+            if field.key in plain:
+                try:
+                    values.append(field.shape.load(plain[field.key]))
+                except Misfit as misfit:
+                    raise misfit.under("." + field.name) from None
+            elif field.default is MISSING:
+                raise Mismatch(f"{self.name} needs {field.name}, which was not stored: give it a default")
+            else:
+                values.append(field.default)
+        return tuple.__new__(self.type, values)
+
+
+class Keyed(Shape):
+    """A TypedDict. A key it doesn't know is refused when written, for it would be gone when read."""
+
+    __slots__ = ("_fields", "_required")
+
+    def __init__(self, name: str, required: Iterable[str]) -> None:
+        self.name = name
+        self.kinds = frozenset({"object"})
+        self._required = frozenset(required)
+        self._fields: dict[str, Field] = {}
+
+    def set_fields(self, fields: list[Field]) -> None:
+        self._fields = {field.name: field for field in fields}
+
+    def lower(self, value: Any) -> Any:
+        if type(value) is not dict:
+            raise refuse_other_type(self, dict, value)
+        for key in value:
+            if key not in self._fields:
+                raise Mismatch(f"{self.name} has no key {key!r:.60}")
+        self._check_required(value)
+        return _lower_entries(list(self._fields.values()), value.items())
+
+    def load(self, plain: Any) -> Any:
+        plain = unwrapped(self, plain)
+        self._check_required(plain)
+        out = {}
+        for key, item in plain.items():
+            if key in self._fields:
+                try:
+                    out[key] = self._fields[key].shape.load(item)
+                except Misfit as misfit:
+                    raise misfit.under(f"[{key!r}]") from None
+        return out
+
+    def _check_required(self, value: dict[str, Any]) -> None:
+        for key in sorted(self._required):
+            if key not in value:
+                raise Mismatch(f"{self.name} needs the key {key!r}")
+
+
+def _lower_entries(fields: list[Field], entries: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    shapes = {field.name: field.shape for field in fields}
+    out = {}
+    for name, item in entries:
+        try:
+            out[name] = shapes[name].lower(item)
+        except Misfit as misfit:
+            raise misfit.under("." + name) from None
+    return out
+
+
+def unwrapped(shape: Shape, plain: Any) -> dict[str, Any]:
+    """The object to read a record from, out of the tag it has if the annotation was a union when it was written."""
+    if type(plain) is not dict:
+        raise expected_json(shape, plain)
+    if len(plain) == 1:
+        ((key, item),) = plain.items()
+        if key == f"~:{shape.name}":
+            return unwrapped(shape, item)
+        if key[:1] == "~":
+            raise Mismatch(f"expected {shape.name}, found {key.lstrip('~:')}")
+    return plain
+
+
+def refuse_subclass(shape: Shape, cls: type, value: Any) -> Misfit:
+    if isinstance(value, cls):
+        name = type(value).__qualname__
+        return Unstorable(
+            f"{type_name(type(value))} is a subclass of {shape.name}, whose own fields would be lost: annotate with "
+            f"{name}, or with a union that has it"
+        )
+    return refuse_other_type(shape, cls, value)
+
+
+def excluded(name: str) -> Secret:
+    return Secret(
+        f"its field {name} is excluded from serialisation: give the codec a chain that encrypts (AesGcm), "
+        f"or keep it in a resource"
+    )
+
+
+def accepts(cls: type, arguments: Iterable[str]) -> bool:
+    """Whether `cls(**fields)` is a call that its `__init__` understands."""
+    try:
+        parameters = inspect.signature(cls).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    wanted = set(arguments)
+    takes = {parameter.name for parameter in parameters if parameter.kind in (1, 3)}
+    needs = {
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (0, 1, 3) and parameter.default is parameter.empty
+    }
+    return wanted <= takes and needs <= wanted
+
+
+def is_attrs(cls: type) -> bool:
+    return "attr" in sys.modules and hasattr(cls, "__attrs_attrs__")

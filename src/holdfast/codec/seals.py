@@ -1,0 +1,78 @@
+"""The sealed form of a payload: layers, each of which names the transform that made it.
+
+    00 | length of the id | id | what the transform returned
+
+Inside a layer is the next one, or the plain payload. Plain JSON never begins with a zero byte, so an unsealed payload
+is known by its first byte and costs nothing. Since a later transform works on the whole earlier layer, an
+encrypting one at the end of the chain authenticates the layers within.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.codec.transforms import Transform
+from holdfast.errors import DefinitionError, NotDecodable, PayloadTooLarge
+
+LAYER = 0
+PICKLED = b"\x01"
+
+
+class Seal:
+    """Applies a chain and takes it off again."""
+
+    __slots__ = ("_chain", "_transforms", "encrypts", "is_empty", "limit")
+
+    def __init__(self, chain: Sequence[Transform], limit: int) -> None:
+        self.limit = limit
+        self._chain = [(_layer(transform.id), transform) for transform in chain]
+        self._transforms = {transform.id.encode(): transform for transform in chain}
+        if len(self._transforms) < len(self._chain):
+            raise DefinitionError("two transforms of the chain have the same id: give each its own")
+        self.encrypts = any(transform.encrypts for transform in chain)
+        self.is_empty = not chain
+
+    def close(self, plain: bytes) -> bytes:
+        self.check_size(plain)
+        data = b"\x00\x00" + plain if plain[:1] == b"\x00" else plain
+        for layer, transform in self._chain:
+            made = transform.apply(data)
+            if made is not data:
+                data = layer + made
+        return data
+
+    def open(self, stored: bytes) -> bytes:
+        data = stored
+        while data[:1] == b"\x00":
+            end = 2 + data[1] if len(data) > 1 else 2
+            name, content = data[2:end], data[end:]
+            if not name:  # a plain payload that begins with a zero byte of its own
+                return content
+            data = self._revert(name, content)
+        return data
+
+    def check_size(self, plain: bytes, what: str = "the payload") -> None:
+        if len(plain) > self.limit:
+            raise PayloadTooLarge(
+                f"{what} is {len(plain):,} bytes, more than the limit of {self.limit:,}: store a reference instead, "
+                f"or raise max_payload"
+            )
+
+    def _revert(self, name: bytes, content: bytes) -> bytes:
+        transform = self._transforms.get(name)
+        if transform is None:
+            text = name.decode(errors="replace")
+            raise NotDecodable(f"the payload was stored through {text!r}, which the codec's chain doesn't have: add it")
+        try:
+            return transform.revert(content)
+        except NotDecodable:
+            raise
+        except Exception as error:
+            raise NotDecodable(f"the payload can't be read through {transform.id!r}: {error}") from error
+
+
+def _layer(name: str) -> bytes:
+    data = name.encode()
+    if not 0 < len(data) < 256:
+        raise DefinitionError(f"a transform's id must have 1 to 255 bytes, not {name!r}")
+    return bytes([LAYER, len(data)]) + data

@@ -1,0 +1,113 @@
+"""Types that are written as one string: times, numbers, ids, paths, bytes.
+
+Each has a tag (used where no annotation says what the string is), a writer and a reader. A reader raises
+ValueError or one of its kin for text that is none.
+"""
+
+from __future__ import annotations
+
+import binascii
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    type: type
+    tag: str
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+
+
+def _zone_suffix(moment: datetime | time) -> str:
+    zone = moment.tzinfo
+    # An offset alone would forget the zone, and arithmetic across a change of clocks would differ on replay.
+    return f"[{zone.key}]" if type(zone) is ZoneInfo and zone.key else ""
+
+
+def _write_moment(moment: datetime | time) -> str:
+    return moment.isoformat() + _zone_suffix(moment)
+
+
+def _read_datetime(text: str) -> datetime:
+    if not text.endswith("]"):
+        return datetime.fromisoformat(text)
+    stamp, _, key = text[:-1].partition("[")
+    written = datetime.fromisoformat(stamp)
+    zone = ZoneInfo(key)
+    for fold in (0, 1):
+        moment = written.replace(tzinfo=zone, fold=fold)
+        if moment.utcoffset() == written.utcoffset():
+            return moment
+    # The zone's rules have changed since it was written: the instant is what must stay.
+    return written.astimezone(zone)
+
+
+def _read_time(text: str) -> time:
+    if not text.endswith("]"):
+        return time.fromisoformat(text)
+    stamp, _, key = text[:-1].partition("[")
+    return time.fromisoformat(stamp).replace(tzinfo=ZoneInfo(key))
+
+
+def _write_timedelta(span: timedelta) -> str:
+    return str(msgspec.to_builtins(span))
+
+
+def _read_timedelta(text: str) -> timedelta:
+    return msgspec.convert(text, timedelta)
+
+
+def _write_bytes(data: bytes | bytearray) -> str:
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+def _read_bytes(text: str) -> bytes:
+    return binascii.a2b_base64(text, strict_mode=True) if text else b""
+
+
+def _plain(cls: type, tag: str) -> Text:
+    return Text(cls, tag, str, cls)
+
+
+TEXTS: dict[type, Text] = {
+    text.type: text
+    for text in (
+        Text(datetime, "datetime", _write_moment, _read_datetime),
+        Text(date, "date", date.isoformat, date.fromisoformat),
+        Text(time, "time", _write_moment, _read_time),
+        Text(timedelta, "timedelta", _write_timedelta, _read_timedelta),
+        Text(bytes, "bytes", _write_bytes, _read_bytes),
+        Text(bytearray, "bytearray", _write_bytes, lambda text: bytearray(_read_bytes(text))),
+        Text(type(Path()), "path", str, Path),
+        _plain(Decimal, "decimal"),
+        _plain(UUID, "uuid"),
+        _plain(Fraction, "fraction"),
+        _plain(PurePosixPath, "posixpath"),
+        _plain(PureWindowsPath, "windowspath"),
+        _plain(ipaddress.IPv4Address, "ipv4address"),
+        _plain(ipaddress.IPv6Address, "ipv6address"),
+        _plain(ipaddress.IPv4Network, "ipv4network"),
+        _plain(ipaddress.IPv6Network, "ipv6network"),
+        _plain(ipaddress.IPv4Interface, "ipv4interface"),
+        _plain(ipaddress.IPv6Interface, "ipv6interface"),
+        Text(ZoneInfo, "zoneinfo", str, ZoneInfo),
+    )
+}
+
+TEXTS_BY_TAG: dict[str, Text] = {text.tag: text for text in TEXTS.values()}
+
+# What an annotation says, and the class its values really have.
+CONCRETE: dict[object, type] = {Path: type(Path()), PurePath: type(PurePath())}
+
+UNREADABLE = (ValueError, ArithmeticError, KeyError, TypeError, msgspec.ValidationError, OSError)

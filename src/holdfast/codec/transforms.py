@@ -1,0 +1,119 @@
+"""What may be done to a payload on its way to the store: compression, encryption, and what users add.
+
+A transform works on bytes and knows nothing of values. Its `id` is stored in front of what it made, so that a payload
+says itself how to read it and a chain may change while old payloads are around.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from holdfast.errors import DefinitionError, NotDecodable
+
+
+@runtime_checkable
+class Transform(Protocol):
+    """One link of a chain.
+
+    `apply` may return the very object it was given, which means: not worth it, store it without me. `revert` gets
+    exactly what `apply` returned and raises if it can't be read. Both may be called from many threads at once.
+    """
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def encrypts(self) -> bool: ...
+
+    def apply(self, data: bytes) -> bytes: ...
+
+    def revert(self, data: bytes) -> bytes: ...
+
+
+class Zstd:
+    """Compresses payloads of at least `threshold` bytes, where that makes them smaller."""
+
+    id = "zstd"
+    encrypts = False
+
+    def __init__(self, level: int = 3, threshold: int = 1024) -> None:
+        try:
+            import zstandard
+        except ImportError as error:
+            raise DefinitionError("Zstd needs the zstandard package: pip install 'holdfast[compress]'") from error
+        self._zstandard: Any = zstandard
+        self._level = level
+        self._threshold = threshold
+        # A (de)compressor must not be shared between threads.
+        self._local = threading.local()
+
+    def apply(self, data: bytes) -> bytes:
+        if len(data) < self._threshold:
+            return data
+        if not hasattr(self._local, "compressor"):
+            self._local.compressor = self._zstandard.ZstdCompressor(level=self._level, write_checksum=True)
+        packed: bytes = self._local.compressor.compress(data)
+        return packed if len(packed) < len(data) else data
+
+    def revert(self, data: bytes) -> bytes:
+        if not hasattr(self._local, "decompressor"):
+            self._local.decompressor = self._zstandard.ZstdDecompressor()
+        plain: bytes = self._local.decompressor.decompress(data)
+        return plain
+
+
+class AesGcm:
+    """Encrypts and authenticates with AES-GCM.
+
+    Writes with the key named `primary` and reads with any of `keys`, so that keys are rotated by adding one, making it
+    primary, and dropping the old one when no payload needs it any more. The key's name is stored beside the payload,
+    authenticated but readable. A payload whose key is not among `keys` raises NotDecodable with that name.
+    """
+
+    id = "aesgcm"
+    encrypts = True
+
+    def __init__(self, keys: Mapping[str, bytes], primary: str) -> None:
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError as error:
+            raise DefinitionError("AesGcm needs the cryptography package: pip install 'holdfast[encrypt]'") from error
+        for name, key in keys.items():
+            if len(key) not in (16, 24, 32):
+                raise DefinitionError(f"the key {name!r} has {len(key)} bytes: give it 16, 24 or 32 random ones")
+            if not 0 < len(name.encode()) < 256:
+                raise DefinitionError(f"the key name {name!r} must have 1 to 255 bytes")
+        if primary not in keys:
+            raise DefinitionError(f"the primary key {primary!r} is not among the keys: {', '.join(sorted(keys))}")
+        self._ciphers: dict[str, Any] = {name: AESGCM(key) for name, key in keys.items()}
+        self._cipher = self._ciphers[primary]
+        label = primary.encode()
+        self._header = bytes([len(label)]) + label
+
+    def __repr__(self) -> str:
+        return f"AesGcm(keys={sorted(self._ciphers)})"
+
+    def apply(self, data: bytes) -> bytes:
+        nonce = os.urandom(12)
+        sealed: bytes = self._cipher.encrypt(nonce, data, self._header)
+        return self._header + nonce + sealed
+
+    def revert(self, data: bytes) -> bytes:
+        end = 1 + data[0]
+        header, nonce, sealed = data[:end], data[end : end + 12], data[end + 12 :]
+        name = header[1:].decode(errors="replace")
+        cipher = self._ciphers.get(name)
+        if cipher is None:
+            raise NotDecodable(
+                f"the payload was encrypted with the key {name!r}, which AesGcm was not given: add it to keys"
+            )
+        try:
+            plain: bytes = cipher.decrypt(nonce, sealed, header)
+        except Exception as error:
+            raise NotDecodable(
+                f"the payload does not match the key {name!r}: it was changed, or the key was"
+            ) from error
+        return plain

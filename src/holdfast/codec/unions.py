@@ -1,0 +1,92 @@
+"""Unions.
+
+Where JSON itself tells the members apart (`int | str`, `Order | None`) nothing is added. Members that would look
+alike (`Cat | Dog`, `datetime | str`) are written as `{"~:Cat": ...}`, which records the one it was. The tag is the
+member's name, not its position, so that a union may grow and be reordered under live runs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from holdfast.codec.shapes import KIND_OF, Misfit, Mismatch, Shape, envelope, expected
+
+
+class Union(Shape):
+    """One of several shapes."""
+
+    __slots__ = ("_by_kind", "_by_tag", "_members", "_tags")
+
+    def __init__(self, members: list[Shape], names: list[str], natural: Shape | None = None) -> None:
+        """`names` become tags; `natural` is a member that is written without one whatever the others are."""
+        self.name = " | ".join(member.name for member in members)
+        self.kinds = frozenset().union(*(member.kinds for member in members))
+        self._members = members
+        self._by_tag = {f"~:{name}": member for name, member in zip(names, members, strict=True)}
+        claims = Counter(kind for member in members for kind in member.kinds)
+        clear = [
+            member is natural
+            or (member.verbatim and not any(_clash(member, other) for other in members if other is not member))
+            or all(claims[kind] == 1 for kind in member.kinds)
+            for member in members
+        ]
+        self._tags = [None if is_clear else tag for tag, is_clear in zip(self._by_tag, clear, strict=True)]
+        self._by_kind: dict[str, Shape] = {}
+        for member, is_clear in zip(members, clear, strict=True):
+            for kind in member.kinds if is_clear else ():
+                self._by_kind.setdefault(kind, member)
+
+    def lower(self, value: Any) -> Any:
+        deepest: Misfit | None = None
+        for member, tag in zip(self._members, self._tags, strict=True):
+            try:
+                plain = member.lower(value)
+            except Misfit as misfit:
+                if deepest is None or _tells_more(misfit, deepest):
+                    deepest = misfit
+            else:
+                return plain if tag is None else {tag: plain}
+        if deepest is None or (type(deepest) is Mismatch and not deepest.steps):
+            raise expected(self, value)
+        raise deepest
+
+    def load(self, plain: Any) -> Any:
+        tag = envelope(plain)
+        if tag is None:
+            member = self._by_kind.get(KIND_OF[type(plain)])
+            return self._load_unmarked(plain) if member is None else member.load(plain)
+        if tag in self._by_tag:
+            return self._by_tag[tag].load(plain[tag])
+        if tag.startswith("~:"):
+            raise Mismatch(f"{tag[2:]} is no longer among {self.name}: keep it there while such values are stored")
+        for member in self._members:
+            try:
+                return member.load(plain)
+            except Misfit:
+                continue
+        raise Mismatch(f"expected {self.name}, found {tag[1:]}")
+
+    def _load_unmarked(self, plain: Any) -> Any:
+        """Written by hand, or before this was a union: taken if just one member can be meant."""
+        found = []
+        for member in self._members:
+            try:
+                found.append((member, member.load(plain)))
+            except Misfit:
+                continue
+        if len(found) == 1:
+            return found[0][1]
+        if not found:
+            raise Mismatch(f"fits none of {self.name}")
+        names = " and ".join(member.name for member, _ in found)
+        raise Mismatch(f'fits {names} alike: say which, as in {{"~:{found[0][0].name}": ...}}')
+
+
+def _clash(member: Shape, other: Shape) -> bool:
+    return not other.verbatim and bool(member.kinds & other.kinds)
+
+
+def _tells_more(misfit: Misfit, other: Misfit) -> bool:
+    """Whether this is the better explanation: a member that fitted further in, or one that fitted but for storage."""
+    return (not isinstance(misfit, Mismatch), len(misfit.steps)) > (not isinstance(other, Mismatch), len(other.steps))

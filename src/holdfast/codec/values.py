@@ -1,0 +1,192 @@
+"""One value by one annotation ⇄ stored bytes.
+
+When is a value known to come back as it is? Shapes check types exactly while they write, so for everything that is
+rebuilt without user code, to have been written is proof enough: scalars cost one type check, and nothing is decoded
+twice. Where user code runs on the way back (a `__post_init__`, a validator, a pydantic model) writing proves nothing,
+and `encode` reads its own bytes once before it returns them. So what can't be read fails where it was made, once, with
+the value at hand, and never on a replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.codec.annotations import Builder
+from holdfast.codec.bare import SURROGATE
+from holdfast.codec.hints import Unresolved
+from holdfast.codec.pickles import pickled, unpickled
+from holdfast.codec.scalars import Plain
+from holdfast.codec.seals import PICKLED
+from holdfast.codec.shapes import Misfit, Shape, Unstorable, decode_json, encode_json
+from holdfast.errors import NotDecodable, NotEncodable
+
+if TYPE_CHECKING:
+    from holdfast.codec.codec import Codec
+
+TOO_DEEP = "nested too deeply, or it contains itself"
+
+
+class _Nothing:
+    """The type of no value."""
+
+
+class ValueCodec:
+    """Encodes and decodes values of one annotation. Made by `Codec.value` and `Codec.result`.
+
+    `encode` raises NotEncodable with the path and type of the culprit, or PayloadTooLarge; `decode`, NotDecodable.
+    """
+
+    __slots__ = (
+        "_codec",
+        "_direct",
+        "_is_sealed",
+        "_is_unproven",
+        "_limit",
+        "_read",
+        "_shape",
+        "_source",
+        "_what",
+        "_who",
+    )
+
+    def __init__(self, codec: Codec, source: Callable[[], Any], what: str, who: str = "") -> None:
+        """`source` gives the annotation when it is first needed; `what` begins paths, `who` ends messages."""
+        self._codec = codec
+        self._what = what
+        self._who = who
+        self._limit = codec._seal.limit
+        self._is_sealed = not codec._seal.is_empty
+        self._source: Callable[[], Any] | None = source
+        self._shape: Shape | None = None
+        self._is_unproven = False
+        self._direct: type = _Nothing
+        self._read: Callable[[bytes], Any] = self._decode
+
+    def encode(self, value: Any) -> bytes:
+        if type(value) is self._direct:
+            try:
+                plain = encode_json(value)
+            except (ValueError, OverflowError):
+                plain = self._encode(value)
+        else:
+            plain = self._encode(value)
+        if len(plain) > self._limit:
+            self._codec._seal.check_size(plain, self._what + self._who)
+        return self._codec._seal.close(plain) if self._is_sealed else plain
+
+    def decode(self, stored: bytes) -> Any:
+        try:
+            return self._read(stored)
+        except msgspec.DecodeError:  # sealed, a subtype, or not what it should be
+            return self._decode(stored)
+
+    def _encode(self, value: Any) -> bytes:
+        shape = self._resolve()
+        try:
+            plain = shape.lower(value)
+        except Unstorable as misfit:
+            if self._codec._pickle:
+                return pickled(value, self._what + self._who, self._codec._seal.encrypts)
+            raise self._refusal(misfit) from None
+        except Misfit as misfit:
+            raise self._refusal(misfit) from misfit.__cause__
+        except RecursionError:
+            raise NotEncodable(f"{self._what}: {TOO_DEEP}{self._who}") from None
+        data = json_bytes(plain, self._what, self._who)
+        if self._is_unproven:
+            try:
+                shape.load(decode_json(data))
+            except Misfit as misfit:
+                raise NotEncodable(
+                    f"{self._what}{misfit.path}: could be written but not read back: {misfit.why}{self._who}"
+                ) from misfit.__cause__
+        return data
+
+    def _decode(self, stored: bytes) -> Any:
+        plain = self._codec._seal.open(stored)
+        if plain[:1] == PICKLED:
+            return unpickled(plain, self._what + self._who, self._codec._pickle)
+        shape = self._resolve()
+        try:
+            return shape.load(parsed(plain, self._what + self._who))
+        except Misfit as misfit:
+            raise NotDecodable(f"{self._what}{misfit.path}: {misfit.why}{self._who}") from misfit.__cause__
+        except RecursionError:
+            raise NotDecodable(f"{self._what}: {TOO_DEEP}{self._who}") from None
+
+    def _refusal(self, misfit: Misfit) -> NotEncodable:
+        return NotEncodable(f"{self._what}{misfit.path}: {misfit.why}{self._who}")
+
+    def _resolve(self) -> Shape:
+        if self._shape is not None:
+            return self._shape
+        source = self._source
+        if source is None:  # another thread has just resolved it
+            assert self._shape is not None
+            return self._shape
+        annotation = source()
+        builder = Builder(self._codec._seal.encrypts)
+        shape = builder.build(annotation)
+        if isinstance(annotation, Unresolved):
+            return shape  # the name may exist by the next use
+        self._is_unproven = builder.is_unproven
+        if isinstance(shape, Plain):
+            self._direct = shape.type
+            self._read = msgspec.json.Decoder(shape.type).decode
+        self._shape = shape
+        self._source = None
+        return shape
+
+
+def json_bytes(plain: Any, what: str, who: str) -> bytes:
+    try:
+        return encode_json(plain)
+    except UnicodeEncodeError:
+        raise NotEncodable(f"{what}{_find(plain, _is_surrogate) or ''}: {SURROGATE}{who}") from None
+    except (ValueError, OverflowError):
+        raise NotEncodable(
+            f"{what}{_find(plain, _is_huge) or ''}: int of too many digits: store it as bytes{who}"
+        ) from None
+    except RecursionError:
+        raise NotEncodable(f"{what}: {TOO_DEEP}{who}") from None
+
+
+def parsed(plain: bytes, what: str) -> Any:
+    try:
+        return decode_json(plain)
+    except msgspec.DecodeError as error:
+        raise NotDecodable(f"{what}: the stored bytes are no JSON: {error}") from error
+
+
+def _is_surrogate(item: object) -> bool:
+    try:
+        return isinstance(item, str) and not item.encode()
+    except UnicodeEncodeError:
+        return True
+
+
+def _is_huge(item: object) -> bool:
+    try:
+        return isinstance(item, int) and not encode_json(item)
+    except (ValueError, OverflowError):
+        return True
+
+
+def _find(plain: Any, is_culprit: Callable[[object], bool]) -> str | None:
+    """The path to the first culprit inside plain data, or None."""
+    if isinstance(plain, dict):
+        for key, item in plain.items():
+            if is_culprit(key):
+                return f".key({key!r:.60})"
+            if (path := _find(item, is_culprit)) is not None:
+                return f"[{key!r}]{path}"
+    elif isinstance(plain, list):
+        for index, item in enumerate(plain):
+            if (path := _find(item, is_culprit)) is not None:
+                return f"[{index}]{path}"
+    elif is_culprit(plain):
+        return ""
+    return None
