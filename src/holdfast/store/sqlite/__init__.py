@@ -1,0 +1,10 @@
+"""The store in a SQLite file: hand-written SQL by noun, one writer thread, group commit.
+
+`store` hands each call to the `writer` or to the `readers`; they run the functions of the noun files (`starts`, `runs`,
+`ends`, `claims`, `turns`, `workers`, `workflows`) on a `Transaction`, and the SQL of those is in the .sql files.
+"""
+
+from .migrations import migration_sql
+from .store import SqliteStore
+
+__all__ = ["SqliteStore", "migration_sql"]

@@ -1,0 +1,105 @@
+"""Claims: a worker takes runs, with their journals and inboxes, in a fixed number of statements.
+
+A run that was not handed back gets a `claimed` row at its next seq: whoever held it before finds that seq taken.
+Messages that come with a claim are fresh no more: a run parked again with a message untaken is not woken by it twice.
+So whoever hands a run back without having looked at its inbox hands it back due.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from holdfast.model import Claimed, ClaimedRun, Instant, JournalRow, Lane, Message, encode_entries
+
+from .rows import claimed_run
+from .transactions import Row, Transaction, as_json
+
+MOST_NUMBERS = 200_000
+
+
+def claim_runs(
+    tx: Transaction,
+    worker_id: str,
+    lanes: Sequence[Lane],
+    limit: int,
+    run_id: str | None,
+    cached: Mapping[str, int],
+    now: Instant | None,
+) -> list[ClaimedRun]:
+    """Choose, take, fence, read."""
+    at = tx.now(now)
+    params = {"namespace_id": tx.namespace_id, "lanes": lanes_json(lanes), "limit": limit, "run_id": run_id, "now": at}
+    chosen = tx.all("choose_runs" if run_id is None else "choose_run", params)
+    if not chosen:
+        return []
+    numbers = as_json([row[0] for row in chosen])
+    tx.run("take_runs", {"owner": worker_id, "runs": numbers, "now": at})
+    _fence(tx, chosen, worker_id, at)
+    if len(tx.numbers) > MOST_NUMBERS:
+        tx.numbers.clear()
+    tx.numbers.update((row[1], row[0]) for row in chosen)
+    next_seqs = [_next_seq(row) for row in chosen]
+    journals = _journals(
+        tx, [row[0] for row, next_seq in zip(chosen, next_seqs, strict=True) if _is_wanted(row, next_seq, cached)]
+    )
+    inboxes = _inboxes(tx, {row[0]: row[1] for row in chosen if row[-1]})
+    return [
+        claimed_run(row, at, next_seq, tuple(journals.get(row[0], ())), tuple(inboxes.get(row[0], ())))
+        for row, next_seq in zip(chosen, next_seqs, strict=True)
+    ]
+
+
+def next_due(tx: Transaction, lanes: Sequence[Lane], now: Instant | None) -> Instant | None:
+    """When to claim next."""
+    row = tx.one("next_due", {"namespace_id": tx.namespace_id, "lanes": lanes_json(lanes), "now": tx.now(now)})
+    return None if row is None else row[0]
+
+
+def read_inbox(tx: Transaction, worker_id: str) -> list[Message]:
+    """Fresh messages for runs held. They stay fresh until a turn takes them: reading again finds them again."""
+    return [Message(*row) for row in tx.all("read_inbox", {"namespace_id": tx.namespace_id, "owner": worker_id})]
+
+
+def lanes_json(lanes: Sequence[Lane]) -> str:
+    """Lanes as the statements read them."""
+    return as_json([(lane.workflow, lane.version, lane.queue) for lane in lanes])
+
+
+def _next_seq(row: Row) -> int:
+    stored, last = row[5], row[6]
+    if stored is not None:
+        return int(stored)
+    # The fence itself stands at last + 1.
+    return 1 if last is None else int(last) + 2
+
+
+def _is_wanted(row: Row, next_seq: int, cached: Mapping[str, int]) -> bool:
+    if next_seq == 0:
+        return False
+    return row[5] is None or cached.get(row[1]) != next_seq
+
+
+def _fence(tx: Transaction, chosen: Sequence[Row], worker_id: str, at: Instant) -> None:
+    data = encode_entries([Claimed(at, worker_id)])
+    fences = [(row[0], _next_seq(row) - 1, row[4] + 1, at, data) for row in chosen if row[5] is None]
+    if fences:
+        tx.rows("insert_turns", fences)
+
+
+def _journals(tx: Transaction, numbers: list[int]) -> Mapping[int, list[JournalRow]]:
+    found: defaultdict[int, list[JournalRow]] = defaultdict(list)
+    if numbers:
+        for number, seq, epoch, at, data in tx.all("read_journals", {"runs": as_json(numbers)}):
+            found[number].append(JournalRow(seq, epoch, at, data))
+    return found
+
+
+def _inboxes(tx: Transaction, ids: Mapping[int, str]) -> Mapping[int, list[Message]]:
+    found: defaultdict[int, list[Message]] = defaultdict(list)
+    if ids:
+        runs = as_json(list(ids))
+        for number, message_id, kind, name, payload, sent_at in tx.all("read_inboxes", {"runs": runs}):
+            found[number].append(Message(message_id, ids[number], kind, name, payload, sent_at))
+        tx.run("see_messages", {"runs": runs})
+    return found

@@ -1,0 +1,135 @@
+-- Claims: which runs a worker takes, what comes with them, and when the next one is due.
+
+-- name: choose_runs
+-- Due runs and runs with fresh messages. Lanes times levels are index probes of bounded length: no backlog is ever sorted.
+WITH wanted (lane_id) AS MATERIALIZED (
+    SELECT lanes.id
+    FROM json_each(:lanes) AS asked
+    CROSS JOIN lanes ON lanes.namespace_id = :namespace_id
+        AND lanes.workflow = json_extract(asked.value, '$[0]')
+        AND lanes.version = json_extract(asked.value, '$[1]')
+        AND lanes.queue = json_extract(asked.value, '$[2]')
+),
+levels (priority) AS (VALUES (9), (8), (7), (6), (5), (4), (3), (2), (1), (0)),
+candidates (number, due_at) AS (
+    SELECT runs.number, runs.due_at
+    FROM wanted
+    CROSS JOIN levels
+    CROSS JOIN runs
+    WHERE runs.number IN (
+        SELECT due.number FROM runs AS due
+        WHERE due.lane_id = wanted.lane_id AND due.priority = levels.priority AND due.due_at <= :now
+            AND due.owner IS NULL AND due.due_at IS NOT NULL AND due.paused = 0
+        ORDER BY due.due_at LIMIT :limit
+    )
+    UNION ALL
+    SELECT runs.number, inbox.sent_at
+    FROM wanted
+    CROSS JOIN inbox ON inbox.lane_id = wanted.lane_id AND inbox.fresh = 1
+    CROSS JOIN runs ON runs.number = inbox.run
+    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND (runs.paused = 0 OR inbox.kind = 'cancel')
+),
+chosen (number, due_at) AS MATERIALIZED (
+    SELECT candidates.number, min(candidates.due_at)
+    FROM candidates
+    CROSS JOIN runs ON runs.number = candidates.number
+    GROUP BY candidates.number
+    ORDER BY runs.priority DESC, min(candidates.due_at), candidates.number
+    LIMIT :limit
+)
+SELECT runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, runs.next_seq,
+    CASE WHEN runs.next_seq IS NULL THEN (SELECT max(journal.seq) FROM journal WHERE journal.run = runs.number) END,
+    starts.input, starts.seed, starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at,
+    runs.deadline_at, coalesce(starts.chain_id, runs.id), starts.parent_id, runs.crashes, runs.blocked,
+    EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number)
+FROM chosen
+CROSS JOIN runs ON runs.number = chosen.number
+CROSS JOIN lanes ON lanes.id = runs.lane_id
+CROSS JOIN starts ON starts.number = runs.number
+ORDER BY runs.priority DESC, chosen.due_at, chosen.number;
+
+-- name: choose_run
+-- The one run named, if it can be claimed; of any lane if none are given. The same columns as choose_runs.
+SELECT runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, runs.next_seq,
+    CASE WHEN runs.next_seq IS NULL THEN (SELECT max(journal.seq) FROM journal WHERE journal.run = runs.number) END,
+    starts.input, starts.seed, starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at,
+    runs.deadline_at, coalesce(starts.chain_id, runs.id), starts.parent_id, runs.crashes, runs.blocked,
+    EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number)
+FROM runs
+CROSS JOIN lanes ON lanes.id = runs.lane_id
+CROSS JOIN starts ON starts.number = runs.number
+WHERE runs.namespace_id = :namespace_id AND runs.id = :run_id AND runs.owner IS NULL AND runs.ended_at IS NULL
+    AND (
+        runs.due_at <= :now AND runs.paused = 0
+        OR EXISTS (
+            SELECT 1 FROM inbox
+            WHERE inbox.run = runs.number AND inbox.fresh = 1 AND (runs.paused = 0 OR inbox.kind = 'cancel')
+        )
+    )
+    AND (
+        json_array_length(:lanes) = 0
+        OR json_array(lanes.workflow, lanes.version, lanes.queue) IN (SELECT value FROM json_each(:lanes))
+    );
+
+-- name: take_runs
+-- Make the chosen runs ours. One that was not handed back counts as a crash.
+UPDATE runs
+SET owner = :owner, epoch = epoch + 1, status = 'running', started_at = coalesce(started_at, :now),
+    crashes = crashes + (next_seq IS NULL), next_seq = NULL
+WHERE number IN (SELECT value FROM json_each(:runs));
+
+-- name: read_journals
+-- The journals of the runs just taken, read after they were.
+SELECT journal.run, journal.seq, journal.epoch, journal.at, journal.data
+FROM json_each(:runs) AS taken
+CROSS JOIN journal ON journal.run = taken.value
+ORDER BY journal.run, journal.seq;
+
+-- name: read_inboxes
+-- Their messages, seen before or not.
+SELECT inbox.run, inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at
+FROM json_each(:runs) AS taken
+CROSS JOIN inbox ON inbox.run = taken.value
+WHERE inbox.taken = 0
+ORDER BY inbox.id;
+
+-- name: see_messages
+-- Handed over with the claim, a message wakes the run no more.
+UPDATE inbox SET fresh = 0 WHERE fresh = 1 AND run IN (SELECT value FROM json_each(:runs));
+
+-- name: read_inbox
+-- Fresh messages for runs that a worker holds: few rows are fresh, so they are walked, not the runs.
+SELECT inbox.id, runs.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at
+FROM inbox INDEXED BY inbox_fresh
+CROSS JOIN runs ON runs.number = inbox.run
+WHERE inbox.fresh = 1 AND runs.namespace_id = :namespace_id AND runs.owner = :owner
+ORDER BY inbox.id;
+
+-- name: next_due
+-- The earliest due time of unowned runs in these lanes, and of fresh messages for them.
+WITH wanted (lane_id) AS MATERIALIZED (
+    SELECT lanes.id
+    FROM json_each(:lanes) AS asked
+    CROSS JOIN lanes ON lanes.namespace_id = :namespace_id
+        AND lanes.workflow = json_extract(asked.value, '$[0]')
+        AND lanes.version = json_extract(asked.value, '$[1]')
+        AND lanes.queue = json_extract(asked.value, '$[2]')
+),
+levels (priority) AS (VALUES (9), (8), (7), (6), (5), (4), (3), (2), (1), (0))
+SELECT min(due_at)
+FROM (
+    SELECT (
+        SELECT due.due_at FROM runs AS due
+        WHERE due.lane_id = wanted.lane_id AND due.priority = levels.priority
+            AND due.owner IS NULL AND due.due_at IS NOT NULL AND due.paused = 0
+        ORDER BY due.due_at LIMIT 1
+    ) AS due_at
+    FROM wanted
+    CROSS JOIN levels
+    UNION ALL
+    SELECT min(inbox.sent_at, :now)
+    FROM wanted
+    CROSS JOIN inbox ON inbox.lane_id = wanted.lane_id AND inbox.fresh = 1
+    CROSS JOIN runs ON runs.number = inbox.run
+    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND (runs.paused = 0 OR inbox.kind = 'cancel')
+);

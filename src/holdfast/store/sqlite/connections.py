@@ -1,0 +1,133 @@
+"""Connections to one SQLite file: opening, pragmas, waiting for the write lock, and what an error means.
+
+SQLITE_BUSY never leaves this file: the lock is asked for again every millisecond, since SQLite's own waiting backs off
+to a tenth of a second and starves whoever came third. Errors of the disk become StoreAway.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+from holdfast.errors import StoreAway, StoreError
+
+MEMORY = ":memory:"
+PATIENCE = 30.0
+_PAUSE = 0.001
+_BUSY = frozenset({5, 6})  # BUSY, LOCKED
+_AWAY = frozenset({3, 7, 8, 10, 13, 14, 15})  # PERM, NOMEM, READONLY, IOERR, FULL, CANTOPEN, PROTOCOL
+_BROKEN = frozenset({11, 26})  # CORRUPT, NOTADB
+T = TypeVar("T")
+
+
+def error_code(error: BaseException) -> int:
+    """SQLite's primary result code, or 0 if the error did not come from SQLite."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether someone else has the lock: worth asking again."""
+    return error_code(error) in _BUSY
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether the database itself is the trouble, not what it was asked."""
+    return isinstance(error, StoreError) or error_code(error) in _AWAY | _BROKEN
+
+
+def explained(error: BaseException, path: str) -> BaseException:
+    """The error as a user should meet it."""
+    code = error_code(error)
+    if code in _AWAY:
+        return StoreAway(
+            f"{path}: {error}. Nothing was changed; work goes on when the file can be written again:"
+            " check that it exists, its permissions and the space on its disk"
+        )
+    if code in _BROKEN:
+        return StoreError(
+            f"{path}: {error}. This is not a SQLite database, or a damaged one; restore it or name another file"
+        )
+    return error
+
+
+def patiently(deed: Callable[[], T], path: str) -> T:
+    """Do it as soon as the lock is free. A lock that nobody gives back for long is StoreAway."""
+    ends = 0.0
+    while True:
+        try:
+            return deed()
+        except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                raise
+            if not ends:
+                ends = time.monotonic() + PATIENCE
+            elif time.monotonic() > ends:
+                raise StoreAway(
+                    f"{path}: another process has held the write lock for {PATIENCE:.0f} s. Nothing was changed;"
+                    " look for a transaction that was left open"
+                ) from error
+        time.sleep(_PAUSE)
+
+
+def connect(path: str, *, create: bool = False, read_only: bool = False) -> sqlite3.Connection:
+    """A connection in autocommit mode, with this store's pragmas. Only the first opening creates the file."""
+    try:
+        if path == MEMORY:
+            connection = _connection(MEMORY, uri=False)
+        else:
+            mode = "rwc" if create else "rw"
+            connection = _connection(f"file:{quote(os.path.abspath(path))}?mode={mode}", uri=True)
+    except sqlite3.Error as error:
+        raise explained(error, path) from error
+    try:
+        patiently(lambda: _prepare(connection, read_only), path)
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise explained(error, path) from error
+        raise
+    return connection
+
+
+def _connection(name: str, *, uri: bool) -> sqlite3.Connection:
+    return sqlite3.connect(
+        name, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256, uri=uri
+    )
+
+
+def _prepare(connection: sqlite3.Connection, read_only: bool) -> None:
+    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+    if mode not in ("wal", "memory"):
+        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("PRAGMA cache_size = -32000")
+    connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    if read_only:
+        connection.execute("PRAGMA query_only = ON")
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """Which file the path leads to, to notice that it was deleted or replaced under an open connection."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def refuse_vanished(path: str) -> StoreAway:
+    """What to raise when the file is no longer the one that was opened."""
+    return StoreAway(f"{path}: the file was deleted or replaced while it was open; put it back and work goes on")
+
+
+def require_folder(path: str) -> None:
+    """A clear error for a folder that is not there, where SQLite says only "unable to open"."""
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise StoreAway(f"{path}: there is no folder {folder}; create it or name another file")

@@ -1,0 +1,92 @@
+"""Ending runs from outside, and what every end brings with it: inboxes are freed, runs that waited for it begin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+from holdfast.model import Claimed, Ended, Entry, Instant, RunRecord, RunStatus, encode_entries
+
+from .rows import STATUS, run_record
+from .statements import SQL
+from .transactions import Row, Transaction, as_json
+
+FORCED = "forced-cancel"
+"""Stands where the worker's id stands in the `claimed` entry of a forced cancel."""
+
+
+class Live(NamedTuple):
+    """What decides how a run can be ended."""
+
+    number: int
+    id: str
+    status: RunStatus
+    lane_id: int
+    started_at: Instant | None
+    owner: str | None
+    epoch: int
+    next_seq: int | None
+    after_run_id: str | None
+
+    @classmethod
+    def of(cls, row: Row) -> Self:
+        """A row of find_run or find_holder."""
+        number, id, status, *rest = row
+        return cls(number, id, STATUS[status], *rest)
+
+    @property
+    def has_begun(self) -> bool:
+        return self.started_at is not None or self.owner is not None
+
+
+def live_run(tx: Transaction, run_id: str) -> Live | None:
+    """The run's row, or None."""
+    row = tx.one("find_run", {"namespace_id": tx.namespace_id, "id": run_id})
+    return None if row is None else Live.of(row)
+
+
+def cancel_run(tx: Transaction, run_id: str, reason: str | None, force: bool, now: Instant | None) -> RunRecord | None:
+    """End the run, or ask it to. The record is as it was before."""
+    at = tx.now(now)
+    rows = tx.select(SQL.join("select_runs", "where_id"), {"namespace_id": tx.namespace_id, "id": run_id})
+    run = live_run(tx, run_id)
+    if not rows or run is None:
+        return None
+    if not run.status.is_final:
+        if force:
+            _end_by_force(tx, run, at)
+        elif not run.has_begun:
+            end_unbegun(tx, run, at)
+        else:
+            payload = (reason or "").encode()
+            tx.run("send_cancel", {"run": run.number, "lane_id": run.lane_id, "payload": payload, "now": at})
+            tx.has_news = True
+    return run_record(rows[0])
+
+
+def end_unbegun(tx: Transaction, run: Live, at: Instant) -> None:
+    """End a run that no worker ever had: nobody is to be fenced out, so its epoch stays."""
+    _end(tx, run, run.next_seq or 0, run.epoch, [Ended(at, RunStatus.CANCELLED.value)], at)
+
+
+def _end_by_force(tx: Transaction, run: Live, at: Instant) -> None:
+    """A takeover and an end in one row: whoever holds the run finds its next seq taken."""
+    row = tx.one("last_seq", {"run": run.number})
+    seq = 0 if row is None or row[0] is None else row[0] + 1
+    _end(tx, run, seq, run.epoch + 1, [Claimed(at, FORCED), Ended(at, RunStatus.CANCELLED.value)], at)
+
+
+def _end(tx: Transaction, run: Live, seq: int, epoch: int, entries: list[Entry], at: Instant) -> None:
+    tx.rows("insert_turns", [(run.number, seq, epoch, at, encode_entries(entries))])
+    tx.run("end_run", {"run": run.number, "next_seq": seq + 1, "epoch": epoch, "now": at})
+    after_ends(tx, [(run.number, run.id)], at)
+
+
+def after_ends(tx: Transaction, ended: Sequence[tuple[int, str]], at: Instant) -> None:
+    """What the end of runs means for others, in the same commit."""
+    tx.run("free_inboxes", {"runs": as_json([number for number, _ in ended])})
+    tx.run(
+        "wake_followers",
+        {"namespace_id": tx.namespace_id, "ids": as_json([run_id for _, run_id in ended]), "now": at},
+    )
+    tx.has_news = True

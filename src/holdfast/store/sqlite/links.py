@@ -1,0 +1,96 @@
+"""A link is a connection that comes back: made when it is needed, thrown away when the database fails under it."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+
+from holdfast.errors import StoreAway
+
+from .connections import MEMORY, connect, explained, identity, patiently, refuse_vanished, require_folder
+from .migrations import migrate
+from .statements import SQL
+from .transactions import Clock, Stats, Transaction
+
+_LOOK_EVERY = 0.05
+
+
+class Link:
+    """One connection to one file, used by one thread at a time."""
+
+    def __init__(self, path: str, namespace: str, stats: Stats, clock: Clock, *, read_only: bool = False) -> None:
+        self.path = path
+        self._namespace = namespace
+        self._stats = stats
+        self._clock = clock
+        self._is_read_only = read_only
+        self._has_been_open = read_only
+        self._open: Transaction | None = None
+        self._identity: tuple[int, int] | None = None
+        self._looked_at = 0.0
+
+    def use(self) -> Transaction:
+        """The open connection, or a new one. Only the very first creates the file."""
+        if self._open is None:
+            self._open = self._connect()
+            self._has_been_open = True
+        return self._open
+
+    def _connect(self) -> Transaction:
+        if self.path != MEMORY:
+            require_folder(self.path)
+        connection = connect(self.path, create=not self._has_been_open, read_only=self._is_read_only)
+        try:
+            if not self._is_read_only:
+                migrate(connection, self.path)
+            namespace_id = patiently(lambda: self._namespace_id(connection), self.path)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise explained(error, self.path) from error
+            raise
+        self._identity = identity(self.path)
+        return Transaction(connection, self._stats, self._clock, namespace_id)
+
+    def _namespace_id(self, connection: sqlite3.Connection) -> int:
+        row = connection.execute(SQL["find_namespace"], {"name": self._namespace}).fetchone()
+        if row is None:
+            connection.execute(SQL["insert_namespace"], {"name": self._namespace})
+            row = connection.execute(SQL["find_namespace"], {"name": self._namespace}).fetchone()
+        return int(row[0])
+
+    def refuse_if_vanished(self) -> None:
+        """Raise StoreAway if the file was deleted or replaced: SQLite would go on writing into nothing.
+
+        Looked at now and then, since each look waits for the interpreter lock.
+        """
+        if self.path == MEMORY or time.monotonic() - self._looked_at < _LOOK_EVERY:
+            return
+        self._looked_at = time.monotonic()
+        if identity(self.path) != self._identity:
+            raise self.vanished()
+
+    def vanished(self) -> StoreAway:
+        """What to raise then."""
+        self._looked_at = 0.0
+        return refuse_vanished(self.path)
+
+    def drop(self) -> None:
+        """Throw the connection away; the next use makes a new one. A database in memory is only rolled back."""
+        if self._open is None:
+            return
+        self._open.numbers.clear()
+        if self.path == MEMORY:
+            with contextlib.suppress(sqlite3.Error):
+                if self._open.connection.in_transaction:
+                    self._open.connection.execute("ROLLBACK")
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        found, self._open = self._open, None
+        if found is not None:
+            with contextlib.suppress(sqlite3.Error):
+                found.connection.close()

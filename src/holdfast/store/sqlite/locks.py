@@ -1,0 +1,85 @@
+"""Locks that live as long as a process: how the others on this host see that a worker is dead before its lease ends.
+
+One file a worker, in a folder beside the database. The database's own files are never opened here: closing any
+descriptor of one would drop the locks that SQLite holds on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from urllib.parse import quote
+
+try:
+    import fcntl
+except ImportError:  # Windows: leases end by lapsing only
+    fcntl = None  # type: ignore[assignment]
+
+
+def host_name() -> str:
+    """Which host this is: locks of another one say nothing here."""
+    return socket.gethostname()
+
+
+class ProcessLocks:
+    """The locks that this store holds for its workers, and a way to try those of others."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder if fcntl is not None else None
+        self._held: dict[str, int] = {}
+
+    def hold(self, worker_id: str) -> bool:
+        """Take the worker's lock and keep it; False where there are no locks."""
+        if self._folder is None:
+            return False
+        if worker_id not in self._held:
+            os.makedirs(self._folder, exist_ok=True)
+            while worker_id not in self._held:
+                descriptor = self._try(worker_id, create=True)
+                if descriptor is None:
+                    # Someone tries this very file, or another store of this process registered the same id.
+                    return False
+                self._held[worker_id] = descriptor
+        return True
+
+    def take_if_dead(self, worker_id: str) -> int | None:
+        """A descriptor holding the lock of a worker whose process is gone; None if it lives or can't be told."""
+        if self._folder is None or worker_id in self._held:
+            return None
+        return self._try(worker_id, create=False)
+
+    def drop(self, worker_id: str, descriptor: int) -> None:
+        """Remove a dead worker's file and let go of its lock."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._path(worker_id))
+        os.close(descriptor)
+
+    def release(self, worker_id: str) -> None:
+        """Let go of a lock that this store holds."""
+        descriptor = self._held.pop(worker_id, None)
+        if descriptor is not None:
+            self.drop(worker_id, descriptor)
+
+    def release_all(self) -> None:
+        """Let go of everything, and leave the files: their workers have not left in good order."""
+        while self._held:
+            os.close(self._held.popitem()[1])
+
+    def _try(self, worker_id: str, *, create: bool) -> int | None:
+        try:
+            descriptor = os.open(self._path(worker_id), os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_ino == os.stat(self._path(worker_id)).st_ino:
+                return descriptor
+        except OSError:
+            pass
+        os.close(descriptor)
+        return None
+
+    def _path(self, worker_id: str) -> str:
+        assert self._folder is not None
+        return os.path.join(self._folder, quote(worker_id, safe="") + ".lock")

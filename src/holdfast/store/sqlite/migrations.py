@@ -1,0 +1,75 @@
+"""Numbered migrations: applied under the write lock, each once, however many processes start at the same time."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from importlib import resources
+
+from holdfast.errors import StoreTooNew
+
+from .connections import patiently
+from .statements import SQL
+
+
+def migrations() -> list[tuple[int, str]]:
+    """Every migration with its number, in order."""
+    folder = resources.files(__package__) / "migrations"
+    found = [
+        (int(file.name[:4]), file.read_text(encoding="utf-8")) for file in folder.iterdir() if file.name[:4].isdigit()
+    ]
+    return sorted(found)
+
+
+def migration_sql() -> str:
+    """What migrating an empty database executes, as text to read or to run by hand."""
+    parts = [SQL["create_migrations"] + ";"]
+    for number, text in migrations():
+        parts.append(f"-- migration {number}\n{text.strip()}")
+        parts.append(f"INSERT INTO migrations (number, applied_at) VALUES ({number}, unixepoch() * 1000000);")
+    return "\n\n".join(parts) + "\n"
+
+
+def split_statements(text: str) -> list[str]:
+    """The statements of a script, one by one: executescript would commit the migration's own transaction."""
+    found, lines = [], []
+    for line in text.splitlines():
+        lines.append(line)
+        if line.rstrip().endswith(";") and sqlite3.complete_statement("\n".join(lines)):
+            found.append("\n".join(lines).strip())
+            lines = []
+    return found
+
+
+def migrate(connection: sqlite3.Connection, path: str) -> None:
+    """Bring the schema up to date. A schema from the future raises StoreTooNew and is left alone."""
+    known = migrations()
+    newest = known[-1][0]
+    if patiently(lambda: _applied(connection), path) == newest:
+        return
+    patiently(lambda: connection.execute("BEGIN IMMEDIATE"), path)
+    try:
+        applied = _applied(connection)
+        if applied > newest:
+            raise StoreTooNew(
+                f"{path}: its schema is number {applied}, and this Holdfast knows up to {newest}; upgrade Holdfast"
+            )
+        connection.execute(SQL["create_migrations"])
+        for number, text in known:
+            if number > applied:
+                for statement in split_statements(text):
+                    connection.execute(statement)
+                connection.execute(SQL["insert_migration"], {"number": number, "now": time.time_ns() // 1000})
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _applied(connection: sqlite3.Connection) -> int:
+    (is_there,) = connection.execute(SQL["has_migrations"]).fetchone()
+    if not is_there:
+        return 0
+    (number,) = connection.execute(SQL["last_migration"]).fetchone()
+    return int(number)

@@ -1,0 +1,80 @@
+"""Readers: threads with connections of their own, beside the writer. WAL gives each statement a snapshot."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import queue
+import threading
+from collections.abc import Callable, Sequence
+
+from .connections import explained, is_away, patiently
+from .jobs import Answers, Job
+from .links import Link
+from .transactions import Stats
+
+THREADS = 2
+
+
+class Readers:
+    """A few threads that take reading jobs from one queue; none is started before the first job."""
+
+    def __init__(self, link: Callable[[], Link], stats: Stats) -> None:
+        self._link = link
+        self._stats = stats
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._left: list[concurrent.futures.Future[None]] = []
+
+    def submit(self, job: Job) -> None:
+        """Have it done by whichever thread is free."""
+        if not self._threads:
+            self._begin()
+        self._queue.put(job)
+
+    def stop(self) -> Sequence[concurrent.futures.Future[None]]:
+        """Finish what is queued, then disconnect."""
+        with self._lock:
+            threads, self._threads = self._threads, []
+            left, self._left = self._left, []
+        for _ in threads:
+            self._queue.put(None)
+        return left
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._threads:
+                return
+            self._left = [concurrent.futures.Future() for _ in range(THREADS)]
+            threads = [
+                threading.Thread(target=self._work, args=(done,), name="holdfast-sqlite-reader", daemon=True)
+                for done in self._left
+            ]
+            for thread in threads:
+                thread.start()
+            self._threads = threads
+
+    def _work(self, done: concurrent.futures.Future[None]) -> None:
+        link = self._link()
+        while (job := self._queue.get()) is not None:
+            self._read(link, job)
+        link.close()
+        done.set_result(None)
+
+    def _read(self, link: Link, job: Job) -> None:
+        answers = Answers()
+        self._stats.reads += 1
+        try:
+            tx = link.use()
+            found = patiently(lambda: job.deed(tx), link.path)
+            link.refuse_if_vanished()
+        except BaseException as error:
+            if is_away(error):
+                link.drop()
+            told = explained(error, link.path)
+            if told is not error:
+                told.__cause__ = error
+            answers.add(job, None, told)
+        else:
+            answers.add(job, found)
+        answers.send(here=False)

@@ -1,0 +1,150 @@
+"""Runs as they are read: one, by key, the ended ones, a journal, a page of many."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.model import JournalRow, Page, RunFilter, RunRecord, RunStatus, instant_of
+
+from .rows import run_record
+from .statements import SQL
+from .transactions import Row, Transaction, as_json
+
+CHUNK = 500
+MOST_LOOKED_AT = 10_000
+"""Runs that one page looks at when tags or input are tested; then it ends early, with a cursor to go on from."""
+
+
+def get_run(tx: Transaction, run_id: str) -> RunRecord | None:
+    """By id."""
+    rows = tx.select(SQL.join("select_runs", "where_id"), {"namespace_id": tx.namespace_id, "id": run_id})
+    return run_record(rows[0]) if rows else None
+
+
+def find_run(tx: Transaction, workflow: str, key: str) -> RunRecord | None:
+    """By key."""
+    params = {"namespace_id": tx.namespace_id, "workflow": workflow, "key": key}
+    rows = tx.select(SQL.join("select_runs", "where_key"), params)
+    return run_record(rows[0]) if rows else None
+
+
+def read_ended(tx: Transaction, run_ids: Sequence[str]) -> list[RunRecord]:
+    """Those that have ended."""
+    params = {"namespace_id": tx.namespace_id, "ids": as_json(list(run_ids))}
+    return [run_record(row) for row in tx.select(SQL.join("select_runs", "where_ended"), params)]
+
+
+def read_journal(tx: Transaction, run_id: str) -> list[JournalRow]:
+    """All turns."""
+    return [JournalRow(*row) for row in tx.all("read_journal", {"namespace_id": tx.namespace_id, "id": run_id})]
+
+
+def list_runs(tx: Transaction, where: RunFilter, cursor: str | None, limit: int) -> Page[RunRecord]:
+    """One page, newest first.
+
+    `tags` and `input` are tested here, on at most MOST_LOOKED_AT runs: a page may be short, even empty, and have a
+    next one.
+    """
+    is_tested = bool(where.tags or where.input)
+    after = None if cursor is None else decode_cursor(cursor)
+    found: list[Row] = []
+    looked_at = 0
+    while True:
+        size = CHUNK if is_tested else limit + 1
+        text, params = listing(where, after)
+        rows = tx.select(text, {**params, "namespace_id": tx.namespace_id, "limit": size})
+        looked_at += len(rows)
+        for row in rows:
+            after = row[_CREATED_AT], row[_NUMBER]
+            if not is_tested or matches(where, row):
+                if len(found) == limit:
+                    last = found[-1]
+                    return _page(found, (last[_CREATED_AT], last[_NUMBER]))
+                found.append(row)
+        if len(rows) < size:
+            return _page(found, None)
+        if looked_at >= MOST_LOOKED_AT:
+            return _page(found, after)
+
+
+_NUMBER, _TAGS, _CREATED_AT, _INPUT = 0, 8, 10, 23
+
+
+def listing(where: RunFilter, after: tuple[int, int] | None) -> tuple[str, dict[str, Any]]:
+    """The statement for a filter, joined from fragments, and its parameters."""
+    params: dict[str, Any] = {}
+    names = ["select_runs", "where_listed"]
+    if after is not None:
+        names.append("and_before")
+        params["cursor_at"], params["cursor_number"] = after
+    if where.since is not None:
+        names.append("and_since")
+        params["since"] = instant_of(where.since, what="since")
+    if where.until is not None:
+        names.append("and_until")
+        params["until"] = instant_of(where.until, what="until")
+    if where.status is not None:
+        names.append("and_status")
+        params["statuses"] = as_json(statuses(where.status))
+    if where.key is not None:
+        names.append("and_key")
+        params["key"] = where.key
+    if where.parent is not None:
+        names.append("and_parent")
+        params["parent"] = where.parent
+    names.append("end_walk")
+    if where.workflow is not None:
+        names.append("and_workflow")
+        params["workflow"] = where.workflow
+    names.append("end_listed")
+    return SQL.join(*names), params
+
+
+def statuses(given: RunStatus | str | tuple[RunStatus | str, ...]) -> list[str]:
+    """The states of a filter. One that is none raises ValueError."""
+    several = given if isinstance(given, tuple) else (given,)
+    return [RunStatus(one).value for one in several]
+
+
+def matches(where: RunFilter, row: Row) -> bool:
+    """The tests that are not left to SQL. `input` is tested on the first argument, if that is stored as plain JSON."""
+    if where.tags and not contains(msgspec.json.decode(row[_TAGS]), where.tags):
+        return False
+    if not where.input:
+        return True
+    try:
+        arguments = msgspec.json.decode(row[_INPUT])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return isinstance(arguments, list) and bool(arguments) and contains(arguments[0], where.input)
+
+
+def contains(value: object, wanted: object) -> bool:
+    """Whether `wanted` is a part of `value`: objects by their fields, everything else by equality."""
+    if isinstance(wanted, Mapping):
+        return isinstance(value, Mapping) and all(
+            name in value and contains(value[name], one) for name, one in wanted.items()
+        )
+    return type(value) is type(wanted) and value == wanted
+
+
+def encode_cursor(after: tuple[int, int]) -> str:
+    """A place in the listing, as text that means nothing to others."""
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode(after)).decode()
+
+
+def decode_cursor(cursor: str) -> tuple[int, int]:
+    """The place; ValueError if the text is no cursor."""
+    try:
+        return msgspec.msgpack.decode(base64.b64decode(cursor, altchars=b"-_", validate=True), type=tuple[int, int])
+    except (binascii.Error, msgspec.DecodeError, ValueError, AttributeError, TypeError) as error:
+        raise ValueError(f"cursor: {cursor!r} is none; give the `next` of an earlier page, or nothing") from error
+
+
+def _page(rows: Sequence[Row], after: tuple[int, int] | None) -> Page[RunRecord]:
+    return Page(tuple(run_record(row) for row in rows), None if after is None else encode_cursor(after))

@@ -1,0 +1,167 @@
+-- Runs: starting, reading, listing, cancelling. Blocks named where_ and and_ are fragments that follow select_runs.
+
+-- name: find_ids
+-- Which of these ids exist already, and as what.
+SELECT runs.id, runs.status
+FROM json_each(:ids) AS asked
+CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = asked.value;
+
+-- name: find_holder
+-- The run that holds a key, with what decides a conflict.
+SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,
+    runs.after_run_id
+FROM keys
+JOIN runs ON runs.number = keys.run
+WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.key = :key;
+
+-- name: find_run
+-- One run by id, with what decides how it can be ended.
+SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,
+    runs.after_run_id
+FROM runs
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id;
+
+-- name: last_number
+-- The largest number ever given to a run; under the write lock the next ones are ours.
+SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'runs';
+
+-- name: insert_lane
+-- Make a lane known.
+INSERT OR IGNORE INTO lanes (namespace_id, workflow, version, queue)
+VALUES (:namespace_id, :workflow, :version, :queue);
+
+-- name: find_lane
+-- A lane's number.
+SELECT id FROM lanes
+WHERE namespace_id = :namespace_id AND workflow = :workflow AND version = :version AND queue = :queue;
+
+-- name: insert_runs
+-- Many runs in one statement; a row of nulls is padding.
+INSERT INTO runs (number, namespace_id, id, lane_id, status, priority, due_at, next_seq, created_at, deadline_at,
+    after_run_id)
+SELECT column1, column2, column3, column4, 'pending', column5, column6, column7, column8, column9, column10
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+WHERE column1 IS NOT NULL;
+
+-- name: insert_starts
+-- What those runs were started with.
+INSERT INTO starts (number, due_at, input, seed, key, tags, retention, chain_id, parent_id, forked_from)
+SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+WHERE column1 IS NOT NULL;
+
+-- name: hold_key
+-- Give a key to a run, whoever held it.
+INSERT INTO keys (namespace_id, workflow, key, run) VALUES (:namespace_id, :workflow, :key, :run)
+ON CONFLICT (namespace_id, workflow, key) DO UPDATE SET run = excluded.run;
+
+-- name: send_cancel
+-- Ask a live run to end, once in its life.
+INSERT OR IGNORE INTO inbox (run, lane_id, kind, payload, sent_at)
+VALUES (:run, :lane_id, 'cancel', :payload, :now);
+
+-- name: end_run
+-- End a run from outside; the journal's row is written beside it.
+UPDATE runs
+SET status = 'cancelled', ended_at = :now, due_at = NULL, owner = NULL, next_seq = :next_seq, epoch = :epoch,
+    blocked = NULL
+WHERE number = :run AND ended_at IS NULL;
+
+-- name: last_seq
+-- The last seq of a run's journal, or null.
+SELECT max(seq) FROM journal WHERE run = :run;
+
+-- name: free_inboxes
+-- Messages that no run will read any more.
+DELETE FROM inbox WHERE run IN (SELECT value FROM json_each(:runs));
+
+-- name: wake_followers
+-- Runs that waited for these to end begin, not before the time they were asked to.
+UPDATE runs
+SET due_at = max(:now, (SELECT starts.due_at FROM starts WHERE starts.number = runs.number))
+WHERE namespace_id = :namespace_id
+    AND after_run_id IN (SELECT value FROM json_each(:ids))
+    AND after_run_id IS NOT NULL AND started_at IS NULL AND ended_at IS NULL;
+
+-- name: read_journal
+-- All turns of a run, in order.
+SELECT journal.seq, journal.epoch, journal.at, journal.data
+FROM runs
+CROSS JOIN journal ON journal.run = runs.number
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id
+ORDER BY journal.seq;
+
+-- name: select_runs
+-- The columns of a run's record, in the order that rows.py reads them.
+SELECT runs.number, runs.id, lanes.workflow, lanes.version, lanes.queue, runs.status, runs.paused, starts.key,
+    starts.tags, runs.priority, runs.created_at, runs.started_at, runs.ended_at, runs.due_at, runs.deadline_at,
+    coalesce(starts.chain_id, runs.id), starts.parent_id, starts.forked_from, runs.after_run_id, runs.owner, runs.epoch,
+    runs.crashes, runs.blocked, starts.input, runs.output, runs.error
+FROM runs
+CROSS JOIN lanes ON lanes.id = runs.lane_id
+CROSS JOIN starts ON starts.number = runs.number
+
+-- name: where_id
+-- One run by its id.
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id
+
+-- name: where_ended
+-- Those of some runs that have ended.
+WHERE runs.namespace_id = :namespace_id AND runs.id IN (SELECT value FROM json_each(:ids))
+    AND runs.ended_at IS NOT NULL
+
+-- name: where_key
+-- The run that holds a key.
+WHERE runs.number = (
+    SELECT keys.run FROM keys
+    WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.key = :key
+)
+
+-- name: where_listed
+-- The newest runs of each lane: one bounded walk along an index for each, then the newest of those. Closed by end_listed.
+WHERE runs.number IN (
+    SELECT listed.number
+    FROM lanes AS wanted
+    CROSS JOIN runs AS listed
+    WHERE wanted.namespace_id = :namespace_id
+        AND listed.number IN (
+            SELECT one.number FROM runs AS one
+            WHERE one.lane_id = wanted.id
+
+-- name: and_before
+-- After the cursor.
+AND (one.created_at, one.number) < (:cursor_at, :cursor_number)
+
+-- name: and_since
+-- Created then or later.
+AND one.created_at >= :since
+
+-- name: and_until
+-- Created earlier than then.
+AND one.created_at < :until
+
+-- name: and_status
+-- In one of these states.
+AND one.status IN (SELECT value FROM json_each(:statuses))
+
+-- name: and_key
+-- Started with this key, whether they still hold it or not.
+AND one.number IN (SELECT keyed.number FROM starts AS keyed WHERE keyed.key = :key)
+
+-- name: and_parent
+-- Children of that run.
+AND one.number IN (SELECT child.number FROM starts AS child WHERE child.parent_id = :parent)
+
+-- name: end_walk
+-- The end of the walk along one lane.
+ORDER BY one.created_at DESC, one.number DESC LIMIT :limit
+        )
+
+-- name: and_workflow
+-- Of this workflow only.
+AND wanted.workflow = :workflow
+
+-- name: end_listed
+-- The newest of all lanes.
+)
+ORDER BY runs.created_at DESC, runs.number DESC LIMIT :limit

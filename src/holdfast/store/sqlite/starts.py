@@ -1,0 +1,155 @@
+"""Starting runs: many at once where nothing can be in the way, one by one where a key decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast.model import Instant, Lane, NewRun, RunStatus, StartedRun
+
+from .ends import Live, end_unbegun, live_run
+from .rows import STATUS
+from .transactions import Row, Transaction, as_json
+
+
+def start_runs(tx: Transaction, runs: Sequence[NewRun], now: Instant | None) -> list[StartedRun]:
+    """Create what is not there yet. A start that is sent again finds its own run: created is False then."""
+    at = tx.now(now)
+    known = {
+        id: StartedRun(id, STATUS[status], created=False)
+        for id, status in tx.all(
+            "find_ids", {"namespace_id": tx.namespace_id, "ids": as_json([run.id for run in runs])}
+        )
+    }
+    free: list[NewRun] = []
+    answers: list[StartedRun | None] = []
+    for run in runs:
+        found = known.get(run.id)
+        if found is None and run.key is None:
+            free.append(run)
+            found = StartedRun(run.id, RunStatus.PENDING, created=True)
+            known[run.id] = StartedRun(run.id, RunStatus.PENDING, created=False)
+        answers.append(found)
+    if free:
+        _create(tx, [Creation(run) for run in free], at)
+        tx.has_news = True
+    return [_start_keyed(tx, run, at) if answer is None else answer for run, answer in zip(runs, answers, strict=True)]
+
+
+class Creation(NamedTuple):
+    """A run to insert, and the run that has to end before it begins."""
+
+    run: NewRun
+    after_run_id: str | None = None
+
+
+def _start_keyed(tx: Transaction, run: NewRun, at: Instant) -> StartedRun:
+    assert run.key is not None
+    # The same id may have come earlier in this very call.
+    again = live_run(tx, run.id)
+    if again is not None:
+        return StartedRun(again.id, again.status, created=False)
+    holder = _holder(tx, run.workflow, run.key)
+    if run.takes_key_of is not None and (holder is None or holder.id != run.takes_key_of or not holder.status.is_final):
+        return _instead(tx, run.takes_key_of, holder)
+    after: str | None = None
+    if holder is not None and run.takes_key_of is None:
+        if run.on_conflict not in ("restart", "replace") or (
+            run.on_conflict == "restart" and not holder.status.is_final
+        ):
+            return StartedRun(holder.id, holder.status, created=False)
+        if not holder.status.is_final:
+            after = _replace(tx, holder, at)
+    number = _create(tx, [Creation(run, after)], at)
+    tx.run("hold_key", {"namespace_id": tx.namespace_id, "workflow": run.workflow, "key": run.key, "run": number})
+    tx.has_news = True
+    return StartedRun(run.id, RunStatus.PENDING, created=True)
+
+
+def _instead(tx: Transaction, wanted: str, holder: Live | None) -> StartedRun:
+    """What to answer when the key can't be taken over: the run that holds it, else the one that was to give it up."""
+    found = holder or live_run(tx, wanted)
+    if found is None:
+        # Deleted meanwhile: the caller asks for it and gets None.
+        return StartedRun(wanted, RunStatus.CANCELLED, created=False)
+    return StartedRun(found.id, found.status, created=False)
+
+
+def _replace(tx: Transaction, old: Live, at: Instant) -> str | None:
+    """Cancel the live holder of a key. Returns whom the new run has to wait for."""
+    if not old.has_begun:
+        end_unbegun(tx, old, at)
+        # It may itself have waited for one that lives on: then so does its replacement.
+        before = live_run(tx, old.after_run_id) if old.after_run_id else None
+        return before.id if before is not None and not before.status.is_final else None
+    tx.run("send_cancel", {"run": old.number, "lane_id": old.lane_id, "payload": b"", "now": at})
+    return old.id
+
+
+def _holder(tx: Transaction, workflow: str, key: str) -> Live | None:
+    row = tx.one("find_holder", {"namespace_id": tx.namespace_id, "workflow": workflow, "key": key})
+    return None if row is None else Live.of(row)
+
+
+def _create(tx: Transaction, creations: Sequence[Creation], at: Instant) -> int:
+    """Insert the runs and return the last one's number."""
+    found = tx.one("last_number", {})
+    number: int = found[0] if found else 0
+    lanes: dict[Lane, int] = {}
+    runs: list[Row] = []
+    starts: list[Row] = []
+    journal: list[Row] = []
+    for run, after in creations:
+        number += 1
+        lane = Lane(run.workflow, run.version, run.queue)
+        if lane not in lanes:
+            lanes[lane] = lane_id(tx, lane)
+        due_at = at + run.delay if run.due_at is None else run.due_at
+        deadline_at = run.deadline_at
+        if deadline_at is None and run.deadline is not None:
+            deadline_at = at + run.deadline
+        runs.append(
+            (
+                number,
+                tx.namespace_id,
+                run.id,
+                lanes[lane],
+                run.priority,
+                None if after else due_at,
+                len(run.rows),
+                at,
+                deadline_at,
+                after,
+            )
+        )
+        starts.append(
+            (
+                number,
+                due_at,
+                run.input,
+                run.seed,
+                run.key,
+                as_json(run.tags) if run.tags else "{}",
+                run.retention,
+                run.chain_id,
+                run.parent_id,
+                run.forked_from,
+            )
+        )
+        journal.extend((number, seq, 0, at, data) for seq, data in enumerate(run.rows))
+    tx.rows("insert_runs", runs)
+    tx.rows("insert_starts", starts)
+    if journal:
+        tx.rows("insert_turns", journal)
+    return number
+
+
+def lane_id(tx: Transaction, lane: Lane) -> int:
+    """The lane's number; a new lane is made known."""
+    params = {"namespace_id": tx.namespace_id, "workflow": lane.workflow, "version": lane.version, "queue": lane.queue}
+    row = tx.one("find_lane", params)
+    if row is None:
+        tx.run("insert_lane", params)
+        row = tx.one("find_lane", params)
+        assert row is not None
+    return int(row[0])

@@ -1,0 +1,263 @@
+"""The SQLite store: the contract's methods, each handed to the writer or a reader. The noun files do them."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from holdfast.errors import StoreError
+from holdfast.model import (
+    ClaimedRun,
+    Instant,
+    JournalRow,
+    Lane,
+    Message,
+    NewRun,
+    Page,
+    RowWrite,
+    RunFilter,
+    RunRecord,
+    StartedRun,
+    Turn,
+    WorkerRecord,
+    WorkflowCount,
+)
+
+from . import claims, ends, runs, starts, turns, workers, workflows
+from .connections import MEMORY, explained, patiently
+from .jobs import BatchDeed, BatchJob, Job, ShortCut
+from .links import Link
+from .locks import ProcessLocks
+from .readers import Readers
+from .transactions import Clock, Stats, Transaction, host_clock
+from .watcher import Watcher
+from .writer import Writer
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """Runs in one SQLite file, or in memory, where each store is a database of its own.
+
+    With `inline` there are no threads: each call is done before its coroutine gives way, in one order, for simulations.
+    `clock` stands in for the host's clock wherever `now` is not given.
+    """
+
+    def __init__(self, path: str, url: str, namespace: str, *, inline: bool = False, clock: Clock = host_clock) -> None:
+        self.url = url
+        self.namespace = namespace
+        self.stats = Stats()
+        self._path = path
+        self._is_open = False
+        self._has_readers = path != MEMORY and not inline
+        self._is_shared = path == MEMORY
+        self._locks = ProcessLocks(None if path == MEMORY else f"{path}.holdfast")
+        self._link = partial(Link, path, namespace, self.stats, clock)
+        self._watcher = Watcher(
+            f"{path}-wal" if self._has_readers else None, lambda: self._writer.groups, self._look_for_others
+        )
+        self._writer = Writer(self._link(), self.stats, self._watcher.signal, inline=inline)
+        self._readers = Readers(partial(self._link, read_only=True), self.stats)
+        self._renewal = self._link()
+        self._renewal_lock = threading.Lock()
+        self._data_version = 0
+
+    def __repr__(self) -> str:
+        return f"SqliteStore({self.url!r}, namespace={self.namespace!r})"
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        if not self._is_open:
+            # The first job connects and migrates.
+            await self._submit(_do_nothing)
+            self._is_open = True
+
+    async def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._watcher.stop()
+        for done in [*self._readers.stop(), self._writer.stop()]:
+            await asyncio.wrap_future(done)
+        with self._renewal_lock:
+            self._renewal.close()
+        self._locks.release_all()
+
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        return self._watcher.subscribe(changed)
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
+        for run in runs:
+            if not 0 <= run.priority <= 9:
+                raise ValueError(f"run {run.id}: priority {run.priority} is none; expected 0 to 9")
+        return await self._write_batch(starts.start_runs, runs, now)
+
+    async def get_run(self, run_id: str) -> RunRecord | None:
+        return await self._read(partial(_runs.get_run, run_id=run_id))
+
+    async def find_run(self, workflow: str, key: str) -> RunRecord | None:
+        return await self._read(partial(_runs.find_run, workflow=workflow, key=key))
+
+    async def list_runs(self, where: RunFilter, *, cursor: str | None = None, limit: int = 100) -> Page[RunRecord]:
+        if limit < 1:
+            raise ValueError(f"limit: {limit} is none; expected 1 or more")
+        return await self._read(partial(_runs.list_runs, where=where, cursor=cursor, limit=limit))
+
+    async def read_ended(self, run_ids: Sequence[str]) -> list[RunRecord]:
+        return await self._read(partial(_runs.read_ended, run_ids=run_ids))
+
+    async def read_journal(self, run_id: str) -> list[JournalRow]:
+        return await self._read(partial(_runs.read_journal, run_id=run_id))
+
+    async def cancel_run(
+        self, run_id: str, *, reason: str | None = None, force: bool = False, now: Instant | None = None
+    ) -> RunRecord | None:
+        return await self._write(partial(ends.cancel_run, run_id=run_id, reason=reason, force=force, now=now))
+
+    # -- ownership -----------------------------------------------------------------------------------------------
+
+    async def claim_runs(
+        self,
+        worker_id: str,
+        lanes: Sequence[Lane],
+        limit: int,
+        *,
+        run_id: str | None = None,
+        cached: Mapping[str, int] | None = None,
+        now: Instant | None = None,
+    ) -> list[ClaimedRun]:
+        deed = partial(
+            claims.claim_runs,
+            worker_id=worker_id, lanes=lanes, limit=limit, run_id=run_id, cached=cached or {}, now=now,
+        )  # fmt: skip
+        return await self._write(deed)
+
+    async def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> list[bool]:
+        return await self._write_batch(_turns.commit_turns, turns, now, _turns.commit_plain)
+
+    async def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> list[bool]:
+        for write in writes:
+            if write.change.status.is_final:
+                raise ValueError(f"run {write.run_id}: a row-only write can't end a run; commit a turn")
+        return await self._write_batch(_turns.write_rows, writes, now)
+
+    async def read_inbox(self, worker_id: str) -> list[Message]:
+        return await self._read(partial(claims.read_inbox, worker_id=worker_id))
+
+    async def next_due(self, lanes: Sequence[Lane], *, now: Instant | None = None) -> Instant | None:
+        return await self._read(partial(claims.next_due, lanes=lanes, now=now))
+
+    # -- workers -------------------------------------------------------------------------------------------------
+
+    async def register_worker(
+        self, worker_id: str, lanes: Sequence[Lane], lease: int, *, now: Instant | None = None
+    ) -> Instant:
+        deed = partial(
+            workers.register_worker, locks=self._locks, worker_id=worker_id, lanes=lanes, lease=lease, now=now
+        )
+        return await self._write(deed)
+
+    def renew_lease(self, worker_id: str, lease: int, *, now: Instant | None = None) -> Instant | None:
+        self._refuse_closed()
+        deed = partial(workers.renew_lease, worker_id=worker_id, lease=lease, now=now)
+        if self._is_shared:
+            # In memory there is one connection, so this waits its turn with the others.
+            future: concurrent.futures.Future[Instant | None] = concurrent.futures.Future()
+            self._writer.submit(Job(deed, None, future))
+            return future.result()
+        with self._renewal_lock:
+            try:
+                tx = self._renewal.use()
+                renewed = patiently(lambda: deed(tx), self._path)
+                self._renewal.refuse_if_vanished()
+                return renewed
+            except Exception as error:
+                self._renewal.drop()
+                told = explained(error, self._path)
+                if told is error:
+                    raise
+                raise told from error
+
+    async def reap_workers(self, worker_id: str, *, now: Instant | None = None) -> list[str]:
+        if not await self._read(partial(workers.seem_dead, locks=self._locks, worker_id=worker_id, now=now)):
+            return []
+        return await self._write(partial(workers.reap_workers, locks=self._locks, worker_id=worker_id, now=now))
+
+    async def remove_worker(self, worker_id: str) -> None:
+        await self._write(partial(workers.remove_worker, worker_id=worker_id))
+        self._locks.release(worker_id)
+
+    async def list_workers(self) -> list[WorkerRecord]:
+        return await self._read(workers.list_workers)
+
+    # -- workflows -----------------------------------------------------------------------------------------------
+
+    async def newest_version(self, workflow: str, preferred: str | None) -> str | None:
+        return await self._read(partial(workflows.newest_version, workflow=workflow, preferred=preferred))
+
+    async def list_workflows(self) -> list[WorkflowCount]:
+        return await self._read(workflows.list_workflows)
+
+    # -- jobs ----------------------------------------------------------------------------------------------------
+
+    def _refuse_closed(self) -> None:
+        if not self._is_open:
+            raise StoreError(f"the store {self.url} is not open; call `await store.open()` first")
+
+    async def _submit(self, deed: Callable[[Transaction], T]) -> T:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._writer.submit(Job(deed, loop, future))
+        return await future
+
+    async def _write(self, deed: Callable[[Transaction], T]) -> T:
+        self._refuse_closed()
+        return await self._submit(deed)
+
+    async def _write_batch(
+        self, deed: BatchDeed, items: Sequence[Any], now: Instant | None, shortcut: ShortCut | None = None
+    ) -> list[Any]:
+        self._refuse_closed()
+        if not items:
+            return []
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[Any]] = loop.create_future()
+        self._writer.submit(BatchJob(deed, items, now, loop, future, shortcut))
+        return await future
+
+    async def _read(self, deed: Callable[[Transaction], T]) -> T:
+        self._refuse_closed()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        job = Job(deed, loop, future, is_read=True)
+        if self._has_readers:
+            self._readers.submit(job)
+        else:
+            self._writer.submit(job)
+        return await future
+
+    def _look_for_others(self) -> None:
+        """Ask the writer's connection whether anybody else has committed. Called by the watcher's thread."""
+        if self._is_open:
+            self._writer.submit(Job(self._compare_version, None, concurrent.futures.Future(), is_read=True))
+
+    def _compare_version(self, tx: Transaction) -> None:
+        (version,) = tx.connection.execute("PRAGMA data_version").fetchone()
+        if version != self._data_version:
+            self._data_version = version
+            self._watcher.signal()
+
+
+# `runs` and `turns` are also what the contract calls its parameters.
+_runs, _turns = runs, turns
+
+
+def _do_nothing(tx: Transaction) -> None:
+    pass

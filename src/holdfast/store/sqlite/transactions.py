@@ -1,0 +1,85 @@
+"""What the noun files get to work with: one open transaction, statements by name, the time, and what they have to tell.
+
+A transaction neither begins nor commits here; the writer does that, for a whole group of them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import msgspec
+
+from holdfast.model import Instant
+
+from .statements import SQL
+
+Row: TypeAlias = tuple[Any, ...]
+Clock: TypeAlias = Callable[[], Instant]
+_json = msgspec.json.Encoder()
+
+
+def host_clock() -> Instant:
+    """The store's own clock, where none is given: the host's."""
+    return time.time_ns() // 1000
+
+
+def as_json(value: object) -> str:
+    """A list for json_each, or a mapping to store."""
+    return _json.encode(value).decode()
+
+
+@dataclass(slots=True)
+class Stats:
+    """What a store has done, counted: for tests and benchmarks."""
+
+    commits: int = 0
+    statements: int = 0
+    writes: int = 0
+    """Write calls: many of them share a commit."""
+    reads: int = 0
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One connection in the hands of one thread. `has_news` tells the writer that someone may wait for this."""
+
+    connection: sqlite3.Connection
+    stats: Stats
+    clock: Clock
+    namespace_id: int = 0
+    numbers: dict[str, int] = field(default_factory=dict)
+    """Ids of the runs that this process claimed, with their numbers: turns need no lookup."""
+    has_news: bool = False
+
+    def now(self, given: Instant | None) -> Instant:
+        """The time that counts: the caller's, else the store's."""
+        return self.clock() if given is None else given
+
+    def all(self, name: str, params: Mapping[str, Any]) -> list[Row]:
+        """The rows of a block."""
+        return self.select(SQL[name], params)
+
+    def select(self, text: str, params: Mapping[str, Any]) -> list[Row]:
+        """The rows of a statement joined from fragments."""
+        self.stats.statements += 1
+        return self.connection.execute(text, params).fetchall()
+
+    def one(self, name: str, params: Mapping[str, Any]) -> Row | None:
+        """The first row of a block."""
+        rows = self.all(name, params)
+        return rows[0] if rows else None
+
+    def run(self, name: str, params: Mapping[str, Any]) -> int:
+        """Execute a block and return how many rows it changed."""
+        self.stats.statements += 1
+        return self.connection.execute(SQL[name], params).rowcount
+
+    def rows(self, name: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Execute a block that takes many rows."""
+        for text, values in SQL.batches(name, rows):
+            self.stats.statements += 1
+            self.connection.execute(text, values)

@@ -1,0 +1,158 @@
+"""Turns and row-only writes. Whether a journal's row was inserted decides about everything else in its turn.
+
+All rows go in as one statement, which inserts all of them or none. Only if it fails is it found out, one by one, which
+turns are refused and which were accepted before.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from holdfast.model import Instant, RowChange, RowWrite, Turn
+
+from .ends import after_ends
+from .statements import LARGEST
+from .transactions import Row, Transaction, as_json
+
+
+def commit_plain(tx: Transaction, turns: Sequence[Turn]) -> list[bool] | None:
+    """The hot path, outside any transaction: turns that only insert rows are one statement. None: not this way."""
+    if len(turns) > LARGEST or any(turn.change is not None or turn.taken for turn in turns):
+        return None
+    rows = _rows(tx, turns)
+    if len(rows) < len(turns):
+        return None
+    try:
+        tx.rows("insert_turns", rows)
+    except sqlite3.IntegrityError:
+        return None
+    return [True] * len(turns)
+
+
+def commit_turns(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> list[bool]:
+    """Insert the rows, then change what the accepted ones change."""
+    answers: list[bool] = []
+    inserted: list[Turn] = []
+    refused: set[str] = set()
+    for start in range(0, len(turns), LARGEST):
+        part = turns[start : start + LARGEST]
+        if refused or not _insert_all(tx, part):
+            answers.extend(_insert_one(tx, turn, inserted, refused) for turn in part)
+        else:
+            answers.extend([True] * len(part))
+            inserted.extend(part)
+    _apply(tx, inserted, now)
+    return answers
+
+
+def _insert_all(tx: Transaction, turns: Sequence[Turn]) -> bool:
+    rows = _rows(tx, turns)
+    if len(rows) < len(turns):
+        return False
+    try:
+        tx.rows("insert_turns", rows)
+    except sqlite3.IntegrityError:
+        return False
+    return True
+
+
+def _insert_one(tx: Transaction, turn: Turn, inserted: list[Turn], refused: set[str]) -> bool:
+    """Accept or refuse one turn. What follows a refused turn of the same run is refused with it."""
+    rows = _rows(tx, [turn])
+    if not rows or turn.run_id in refused:
+        return False
+    found = tx.one("find_turn", {"run": rows[0][0], "seq": turn.seq})
+    if found is None:
+        tx.rows("insert_turns", rows)
+        inserted.append(turn)
+        return True
+    if found[0] == turn.epoch:
+        # Accepted before, and its answer was lost: what it changes is changed already.
+        return True
+    refused.add(turn.run_id)
+    tx.numbers.pop(turn.run_id, None)
+    return False
+
+
+def _rows(tx: Transaction, turns: Sequence[Turn]) -> list[Row]:
+    """The rows to insert, without those of runs that don't exist."""
+    numbers = tx.numbers
+    missing = {turn.run_id for turn in turns if turn.run_id not in numbers}
+    if missing:
+        params = {"namespace_id": tx.namespace_id, "ids": as_json(list(missing))}
+        numbers.update((run_id, number) for run_id, number in tx.all("find_numbers", params))
+    return [
+        (numbers[turn.run_id], turn.seq, turn.epoch, turn.at, turn.data) for turn in turns if turn.run_id in numbers
+    ]
+
+
+def _apply(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> None:
+    """What inserted turns change beside the journal."""
+    changes: dict[str, Row] = {}
+    taken: list[int] = []
+    ended: list[tuple[int, str]] = []
+    at = tx.now(now)
+    for turn in turns:
+        taken.extend(turn.taken)
+        if turn.change is not None:
+            number = tx.numbers[turn.run_id]
+            changes[turn.run_id] = _change(number, turn.change, turn.seq + 1, at)
+            if turn.change.status.is_final:
+                ended.append((number, turn.run_id))
+    if taken:
+        ids = as_json(taken)
+        tx.run("drop_messages", {"ids": ids})
+        tx.run("take_cancels", {"ids": ids})
+    if changes:
+        _change_runs(tx, changes)
+    if ended:
+        after_ends(tx, ended, at)
+
+
+def write_rows(tx: Transaction, writes: Sequence[RowWrite], now: Instant | None) -> list[bool]:
+    """Row-only writes: park, hand back, block. An end is none of them, it needs a turn."""
+    asked = as_json([(write.run_id, write.worker_id, write.epoch) for write in writes])
+    held: dict[int, int] = dict(tx.all("find_held", {"namespace_id": tx.namespace_id, "writes": asked}))
+    at = tx.now(now)
+    changes: dict[str, Row] = {}
+    released: set[str] = set()
+    answers = []
+    for index, write in enumerate(writes):
+        is_held = index in held and write.run_id not in released
+        answers.append(is_held)
+        if is_held:
+            changes[write.run_id] = _change(held[index], write.change, write.next_seq, at)
+            if write.change.release:
+                released.add(write.run_id)
+    if changes:
+        _change_runs(tx, changes)
+    return answers
+
+
+_RELEASED = 4
+
+
+def _change(number: int, change: RowChange, next_seq: int, at: Instant) -> Row:
+    """A row for change_runs."""
+    is_final = change.status.is_final
+    return (
+        number,
+        change.status.value,
+        None if is_final else change.due_at,
+        at if is_final else None,
+        change.release or is_final,
+        next_seq,
+        change.crashes,
+        change.blocked,
+        change.output,
+        change.error,
+    )
+
+
+def _change_runs(tx: Transaction, changes: dict[str, Row]) -> None:
+    tx.rows("change_runs", list(changes.values()))
+    for run_id, row in changes.items():
+        if row[_RELEASED]:
+            tx.numbers.pop(run_id, None)
+            tx.has_news = True

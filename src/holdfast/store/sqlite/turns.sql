@@ -1,0 +1,48 @@
+-- Turns: the hot path. One insert for all journal rows of a commit, and little else.
+
+-- name: insert_turns
+-- Many journal rows, all or none; a row of nulls is padding.
+INSERT INTO journal (run, seq, epoch, at, data)
+SELECT column1, column2, column3, column4, column5
+FROM (VALUES (?, ?, ?, ?, ?))
+WHERE column1 IS NOT NULL;
+
+-- name: find_turn
+-- Whose row is at this seq.
+SELECT epoch FROM journal WHERE run = :run AND seq = :seq;
+
+-- name: find_numbers
+-- The numbers of runs that this process did not claim.
+SELECT runs.id, runs.number
+FROM json_each(:ids) AS asked
+CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = asked.value;
+
+-- name: change_runs
+-- What accepted turns and guarded row-only writes change in their runs; a row of nulls is padding.
+WITH change (run, status, due_at, ended_at, released, next_seq, crashes, blocked, output, error) AS (
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+)
+UPDATE runs
+SET status = change.status, due_at = change.due_at, ended_at = change.ended_at,
+    owner = CASE WHEN change.released THEN NULL ELSE runs.owner END,
+    next_seq = CASE WHEN change.released THEN change.next_seq ELSE runs.next_seq END,
+    crashes = change.crashes, blocked = change.blocked, output = change.output, error = change.error
+FROM change
+WHERE runs.number = change.run AND runs.ended_at IS NULL;
+
+-- name: find_held
+-- Which of these writes, by position, still have the owner and epoch that they were made with, and their runs.
+SELECT asked.key, runs.number
+FROM json_each(:writes) AS asked
+CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = json_extract(asked.value, '$[0]')
+WHERE runs.owner = json_extract(asked.value, '$[1]') AND runs.epoch = json_extract(asked.value, '$[2]')
+    AND runs.ended_at IS NULL;
+
+-- name: drop_messages
+-- Messages that accepted turns took in; a cancel stays behind, so that it is the only one.
+DELETE FROM inbox WHERE kind <> 'cancel' AND id IN (SELECT value FROM json_each(:ids));
+
+-- name: take_cancels
+-- Cancels that accepted turns took in.
+UPDATE inbox SET taken = 1, fresh = 0
+WHERE kind = 'cancel' AND id IN (SELECT value FROM json_each(:ids));

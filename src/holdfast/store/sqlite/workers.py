@@ -1,0 +1,120 @@
+"""Workers: announcing, leaving, and ending the leases of the dead."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from holdfast.model import Instant, Lane, WorkerRecord
+
+from .claims import lanes_json
+from .locks import ProcessLocks, host_name
+from .rows import worker_record
+from .starts import lane_id
+from .transactions import Transaction, as_json
+
+
+def register_worker(
+    tx: Transaction, locks: ProcessLocks, worker_id: str, lanes: Sequence[Lane], lease: int, now: Instant | None
+) -> Instant:
+    """The lock first: a row without one could be taken for a dead worker's."""
+    at = tx.now(now)
+    asked = lanes_json(lanes)
+    params = {
+        "namespace_id": tx.namespace_id,
+        "id": worker_id,
+        "host": host_name(),
+        "pid": os.getpid(),
+        "has_lock": locks.hold(worker_id),
+        "now": at,
+        "lease_until": at + lease,
+        "lanes": asked,
+    }
+    tx.run("register_worker", params)
+    for lane in lanes:
+        lane_id(tx, lane)
+        tx.run(
+            "insert_registered",
+            {"namespace_id": tx.namespace_id, "workflow": lane.workflow, "version": lane.version, "now": at},
+        )
+    tx.run("wake_blocked", {"namespace_id": tx.namespace_id, "lanes": asked, "now": at})
+    tx.has_news = True
+    return at
+
+
+def renew_lease(tx: Transaction, worker_id: str, lease: int, now: Instant | None) -> Instant | None:
+    """One statement; a worker that was reaped has no row to renew."""
+    at = tx.now(now)
+    params = {"namespace_id": tx.namespace_id, "id": worker_id, "now": at, "lease_until": at + lease}
+    return at if tx.run("renew_lease", params) else None
+
+
+def seem_dead(tx: Transaction, locks: ProcessLocks, worker_id: str, now: Instant | None) -> bool:
+    """Whether a reap would find anyone. It only reads, so that looking for the dead costs no write lock."""
+    dead, taken = _find_dead(tx, locks, worker_id, tx.now(now))
+    for descriptor in taken.values():
+        os.close(descriptor)
+    return bool(dead)
+
+
+def reap_workers(tx: Transaction, locks: ProcessLocks, worker_id: str, now: Instant | None) -> list[str]:
+    """Runs of the dead become due, their rows go. Their locks are held meanwhile, so that nobody else does it too."""
+    at = tx.now(now)
+    dead, taken = _find_dead(tx, locks, worker_id, at)
+    try:
+        if dead:
+            _release(tx, dead, at)
+    except BaseException:
+        for descriptor in taken.values():
+            os.close(descriptor)
+        raise
+    # crash or rollback from here on: a row without a file is reaped when its lease lapses.
+    for name, descriptor in taken.items():
+        locks.drop(name, descriptor)
+    return dead
+
+
+def remove_worker(tx: Transaction, worker_id: str) -> None:
+    """The worker leaves; what it still held is treated like a dead one's."""
+    _release(tx, [worker_id], tx.now(None))
+
+
+def list_workers(tx: Transaction) -> list[WorkerRecord]:
+    """Every worker whose lease holds."""
+    now = tx.now(None)
+    rows = tx.all("list_workers", {"namespace_id": tx.namespace_id})
+    return [worker_record(row) for row in rows if row[_LEASE_UNTIL] >= now]
+
+
+_HAS_LOCK, _LEASE_UNTIL = 3, 6
+
+
+def _find_dead(tx: Transaction, locks: ProcessLocks, worker_id: str, at: Instant) -> tuple[list[str], dict[str, int]]:
+    """Ids of the dead, and the locks taken to make sure of it.
+
+    Dead is: lapsed, or its process is gone, or an owner of runs without a row: its claim came after it was reaped.
+    """
+    here = host_name()
+    dead: list[str] = []
+    taken: dict[str, int] = {}
+    known = {worker_id}
+    for row in tx.all("list_workers", {"namespace_id": tx.namespace_id}):
+        name, host = row[0], row[1]
+        known.add(name)
+        if name == worker_id:
+            continue
+        descriptor = locks.take_if_dead(name) if row[_HAS_LOCK] and host == here else None
+        if descriptor is not None:
+            taken[name] = descriptor
+        if descriptor is not None or row[_LEASE_UNTIL] < at:
+            dead.append(name)
+    owners = [name for (name,) in tx.all("list_owners", {"namespace_id": tx.namespace_id})]
+    dead.extend(name for name in owners if name not in known)
+    return dead, taken
+
+
+def _release(tx: Transaction, worker_ids: Sequence[str], at: Instant) -> None:
+    params = {"namespace_id": tx.namespace_id, "workers": as_json(list(worker_ids)), "now": at}
+    tx.run("release_runs", params)
+    tx.run("delete_workers", params)
+    tx.has_news = True

@@ -1,0 +1,198 @@
+"""The writer: all that one store writes goes through one thread, and what is asked for meanwhile goes out together.
+
+There is no timer and no delay: alone, a job is one commit; under load, all that queued up during a commit is the next
+one. Answers leave after the commit. A job that fails, fails alone; if the database fails, all do and nothing happened.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+
+from holdfast.errors import StoreError
+
+from .connections import explained, is_away, patiently
+from .jobs import Answers, AnyJob, Unit, merged
+from .links import Link
+from .transactions import Stats, Transaction
+
+
+class Writer:
+    """One connection that writes. `news` is called after a commit that others may wait for."""
+
+    def __init__(self, link: Link, stats: Stats, news: Callable[[], None], *, inline: bool = False) -> None:
+        self._link = link
+        self._stats = stats
+        self._news = news
+        self._is_inline = inline
+        self._queue: queue.SimpleQueue[AnyJob | concurrent.futures.Future[None]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self.groups = 0
+        """Counts up before anything is written: tells the watcher our own writes from those of others."""
+
+    def submit(self, job: AnyJob) -> None:
+        """Have it done with the next commit."""
+        if self._is_inline:
+            self.execute([job])
+            return
+        if self._thread is None:
+            self._begin()
+        self._queue.put(job)
+
+    def stop(self) -> concurrent.futures.Future[None]:
+        """Finish what is queued, then disconnect."""
+        done: concurrent.futures.Future[None] = concurrent.futures.Future()
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is None:
+            self._link.close()
+            done.set_result(None)
+        else:
+            self._queue.put(done)
+        return done
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="holdfast-sqlite-writer", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            found = [self._queue.get()]
+            while not self._queue.empty():
+                found.append(self._queue.get())
+            jobs = [one for one in found if not isinstance(one, concurrent.futures.Future)]
+            if jobs:
+                self.execute(jobs)
+            for one in found:
+                if isinstance(one, concurrent.futures.Future):
+                    self._link.close()
+                    one.set_result(None)
+                    return
+
+    def execute(self, jobs: Sequence[AnyJob]) -> None:
+        """All of them in one transaction, and then their answers."""
+        answers = Answers()
+        self.groups += 1
+        self._stats.writes += len(jobs)
+        has_news = False
+        try:
+            tx = self._link.use()
+            tx.has_news = False
+            self._group(tx, merged(jobs), answers)
+            self._link.refuse_if_vanished()
+            has_news = tx.has_news
+        except BaseException as error:
+            # Nothing of the group was committed, or nobody can tell: every job hears of it and may be sent again.
+            self._link.drop()
+            answers = Answers()
+            for job in jobs:
+                answers.add(job, None, self._told(error))
+        if has_news:
+            self._news()
+        answers.send(here=self._is_inline)
+
+    def _told(self, error: BaseException) -> BaseException:
+        told = explained(error, self._link.path)
+        if told is error and isinstance(error, StoreError):
+            told = type(error)(*error.args)
+        if told is not error:
+            told.__cause__ = error
+        return told
+
+    def _group(self, tx: Transaction, units: list[Unit], answers: Answers) -> None:
+        if all(unit.is_read for unit in units):
+            self._read(tx, units, answers)
+        elif len(units) > 1:
+            self._together(tx, units, answers)
+        elif not self._short(tx, units[0], answers):
+            self._alone(tx, units[0], answers)
+
+    def _short(self, tx: Transaction, unit: Unit, answers: Answers) -> bool:
+        """One statement that is its own transaction. False: it has to be done the long way, nothing has happened."""
+        try:
+            found = patiently(lambda: unit.run_short(tx), self._link.path)
+        except Exception as error:
+            if is_away(error):
+                raise
+            return False
+        if found is None:
+            return False
+        self._stats.commits += 1
+        for job, answer in zip(unit.jobs, found, strict=True):
+            answers.add(job, answer)
+        return True
+
+    def _alone(self, tx: Transaction, unit: Unit, answers: Answers) -> None:
+        """One unit needs no savepoint: if it fails, the transaction does."""
+        self._begin_transaction(tx)
+        try:
+            found = unit.run(tx)
+        except Exception as error:
+            if is_away(error):
+                raise
+            self._rollback(tx)
+            if len(unit.jobs) > 1:
+                # Merged batches are taken apart again, so that only the guilty one fails.
+                self._together(tx, [Unit([job]) for job in unit.jobs], answers)
+            else:
+                answers.add(unit.jobs[0], None, error)
+            return
+        self._commit(tx)
+        for job, answer in zip(unit.jobs, found, strict=True):
+            answers.add(job, answer)
+
+    def _together(self, tx: Transaction, units: Sequence[Unit], answers: Answers) -> None:
+        self._begin_transaction(tx)
+        for unit in units:
+            self._in_savepoint(tx, unit, answers)
+        self._commit(tx)
+
+    def _in_savepoint(self, tx: Transaction, unit: Unit, answers: Answers) -> None:
+        self._execute(tx, "SAVEPOINT unit")
+        try:
+            found = unit.run(tx)
+        except Exception as error:
+            if is_away(error):
+                raise
+            self._execute(tx, "ROLLBACK TO unit")
+            self._execute(tx, "RELEASE unit")
+            if len(unit.jobs) > 1:
+                for job in unit.jobs:
+                    self._in_savepoint(tx, Unit([job]), answers)
+            else:
+                answers.add(unit.jobs[0], None, error)
+            return
+        self._execute(tx, "RELEASE unit")
+        for job, answer in zip(unit.jobs, found, strict=True):
+            answers.add(job, answer)
+
+    def _read(self, tx: Transaction, units: Sequence[Unit], answers: Answers) -> None:
+        for unit in units:
+            try:
+                answers.add(unit.jobs[0], unit.run(tx)[0])
+            except Exception as error:
+                if is_away(error):
+                    raise
+                answers.add(unit.jobs[0], None, error)
+
+    def _begin_transaction(self, tx: Transaction) -> None:
+        patiently(lambda: self._execute(tx, "BEGIN IMMEDIATE"), self._link.path)
+
+    def _commit(self, tx: Transaction) -> None:
+        patiently(lambda: self._execute(tx, "COMMIT"), self._link.path)
+        self._stats.commits += 1
+
+    def _rollback(self, tx: Transaction) -> None:
+        tx.numbers.clear()
+        if tx.connection.in_transaction:
+            self._execute(tx, "ROLLBACK")
+
+    def _execute(self, tx: Transaction, text: str) -> sqlite3.Cursor:
+        self._stats.statements += 1
+        return tx.connection.execute(text)

@@ -1,0 +1,62 @@
+"""Database urls: which store they name, and how they may be shown."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from holdfast.errors import DefinitionError
+
+from .contract import Store
+
+_EXPECTED = "expected sqlite:///relative.db, sqlite:////absolute/path.db or sqlite:///:memory:"
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/]*(?=@)")
+_PASSWORD_OPTION = re.compile(r"(?i)([?&](?:password|sslpassword)=)[^&]*")
+
+
+class StoreUrl(NamedTuple):
+    """What a url says: the kind of database, and where it is."""
+
+    scheme: str
+    path: str
+
+
+def redact_url(url: str) -> str:
+    """The url without its password, fit for messages and logs."""
+    return _PASSWORD_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***", url))
+
+
+def parse_url(url: str) -> StoreUrl:
+    """What the url says. A url that names no store raises DefinitionError, which never shows a password."""
+    shown = redact_url(url)
+    found = _SCHEME.fullmatch(url)
+    if found is None:
+        raise DefinitionError(f"url {shown!r} has no scheme; {_EXPECTED}")
+    scheme, rest = found[1].lower(), found[2]
+    if scheme in ("postgresql", "postgres"):
+        raise DefinitionError(f"url {shown!r}: Postgres is not available in this version of Holdfast; {_EXPECTED}")
+    if scheme != "sqlite":
+        raise DefinitionError(f"url {shown!r}: there is no store for {scheme}://; {_EXPECTED}")
+    if not rest.startswith("/") or rest == "/" or rest.endswith("/"):
+        raise DefinitionError(f"url {shown!r} names no file; {_EXPECTED}")
+    if "?" in rest or "#" in rest:
+        raise DefinitionError(f"url {shown!r}: options are not understood here; {_EXPECTED}")
+    return StoreUrl("sqlite", unquote(rest[1:]))
+
+
+def open_store(url: str, *, namespace: str = "default", schema: str | None = None) -> Store:
+    """The store that the url names, not yet open: nothing is read or written before `await store.open()`.
+
+    `schema` is for databases that have schemas; SQLite has none, so it must be left out.
+    """
+    found = parse_url(url)
+    if not namespace:
+        raise DefinitionError("namespace: '' is none; leave it out or give it a name")
+    if schema is not None:
+        raise DefinitionError(f"schema {schema!r}: a SQLite file has no schemas; name another file or use namespace=")
+    # Imported here, so that importing the package imports no driver.
+    from .sqlite import SqliteStore
+
+    return SqliteStore(found.path, redact_url(url), namespace)
