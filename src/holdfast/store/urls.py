@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from holdfast.errors import DefinitionError
 
 from .contract import Store
+from .sqlite import SqliteStore
 
 _EXPECTED = "expected sqlite:///relative.db, sqlite:////absolute/path.db or sqlite:///:memory:"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
@@ -46,17 +47,15 @@ def parse_url(url: str) -> StoreUrl:
     return StoreUrl("sqlite", unquote(rest[1:]))
 
 
-def open_store(url: str, *, namespace: str = "default", schema: str | None = None) -> Store:
+def open_store(url: str, *, namespace: str = "default", schema: str | None = None, migrate: bool = True) -> Store:
     """The store that the url names, not yet open: nothing is read or written before `await store.open()`.
 
-    `schema` is for databases that have schemas; SQLite has none, so it must be left out.
+    `schema` is for databases that have schemas; SQLite has none, so it must be left out. Without `migrate`, opening a
+    database whose schema is not this version's raises StoreError instead of changing it.
     """
     found = parse_url(url)
     if not namespace:
         raise DefinitionError("namespace: '' is none; leave it out or give it a name")
     if schema is not None:
         raise DefinitionError(f"schema {schema!r}: a SQLite file has no schemas; name another file or use namespace=")
-    # Imported here, so that importing the package imports no driver.
-    from .sqlite import SqliteStore
-
-    return SqliteStore(found.path, redact_url(url), namespace)
+    return SqliteStore(found.path, redact_url(url), namespace, migrate=migrate)

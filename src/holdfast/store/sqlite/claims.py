@@ -30,7 +30,7 @@ def claim_runs(
     """Choose, take, fence, read."""
     at = tx.now(now)
     params = {"namespace_id": tx.namespace_id, "lanes": lanes_json(lanes), "limit": limit, "run_id": run_id, "now": at}
-    chosen = tx.all("choose_runs" if run_id is None else "choose_run", params)
+    chosen = tx.all("claim_runs" if run_id is None else "claim_run", params)
     if not chosen:
         return []
     numbers = as_json([row[0] for row in chosen])
@@ -84,7 +84,7 @@ def _fence(tx: Transaction, chosen: Sequence[Row], worker_id: str, at: Instant) 
     data = encode_entries([Claimed(at, worker_id)])
     fences = [(row[0], _next_seq(row) - 1, row[4] + 1, at, data) for row in chosen if row[5] is None]
     if fences:
-        tx.rows("insert_turns", fences)
+        tx.rows("commit_turns", fences)
 
 
 def _journals(tx: Transaction, numbers: list[int]) -> Mapping[int, list[JournalRow]]:

@@ -1,6 +1,6 @@
 -- Claims: which runs a worker takes, what comes with them, and when the next one is due.
 
--- name: choose_runs
+-- name: claim_runs
 -- Due runs and runs with fresh messages. Lanes times levels are index probes of bounded length: no backlog is ever sorted.
 WITH wanted (lane_id) AS MATERIALIZED (
     SELECT lanes.id
@@ -48,8 +48,8 @@ CROSS JOIN lanes ON lanes.id = runs.lane_id
 CROSS JOIN starts ON starts.number = runs.number
 ORDER BY runs.priority DESC, chosen.due_at, chosen.number;
 
--- name: choose_run
--- The one run named, if it can be claimed; of any lane if none are given. The same columns as choose_runs.
+-- name: claim_run
+-- The one run named, if it can be claimed; of any lane if none are given. The same columns as claim_runs.
 SELECT runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, runs.next_seq,
     CASE WHEN runs.next_seq IS NULL THEN (SELECT max(journal.seq) FROM journal WHERE journal.run = runs.number) END,
     starts.input, starts.seed, starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at,

@@ -30,7 +30,7 @@ class Live(NamedTuple):
 
     @classmethod
     def of(cls, row: Row) -> Self:
-        """A row of find_run or find_holder."""
+        """A row of find_live or find_holder."""
         number, id, status, *rest = row
         return cls(number, id, STATUS[status], *rest)
 
@@ -41,14 +41,14 @@ class Live(NamedTuple):
 
 def live_run(tx: Transaction, run_id: str) -> Live | None:
     """The run's row, or None."""
-    row = tx.one("find_run", {"namespace_id": tx.namespace_id, "id": run_id})
+    row = tx.one("find_live", {"namespace_id": tx.namespace_id, "id": run_id})
     return None if row is None else Live.of(row)
 
 
 def cancel_run(tx: Transaction, run_id: str, reason: str | None, force: bool, now: Instant | None) -> RunRecord | None:
     """End the run, or ask it to. The record is as it was before."""
     at = tx.now(now)
-    rows = tx.select(SQL.join("select_runs", "where_id"), {"namespace_id": tx.namespace_id, "id": run_id})
+    rows = tx.select(SQL.join("select_runs", "get_run"), {"namespace_id": tx.namespace_id, "id": run_id})
     run = live_run(tx, run_id)
     if not rows or run is None:
         return None
@@ -59,7 +59,7 @@ def cancel_run(tx: Transaction, run_id: str, reason: str | None, force: bool, no
             end_unbegun(tx, run, at)
         else:
             payload = (reason or "").encode()
-            tx.run("send_cancel", {"run": run.number, "lane_id": run.lane_id, "payload": payload, "now": at})
+            tx.run("cancel_run", {"run": run.number, "lane_id": run.lane_id, "payload": payload, "now": at})
             tx.has_news = True
     return run_record(rows[0])
 
@@ -77,7 +77,7 @@ def _end_by_force(tx: Transaction, run: Live, at: Instant) -> None:
 
 
 def _end(tx: Transaction, run: Live, seq: int, epoch: int, entries: list[Entry], at: Instant) -> None:
-    tx.rows("insert_turns", [(run.number, seq, epoch, at, encode_entries(entries))])
+    tx.rows("commit_turns", [(run.number, seq, epoch, at, encode_entries(entries))])
     tx.run("end_run", {"run": run.number, "next_seq": seq + 1, "epoch": epoch, "now": at})
     after_ends(tx, [(run.number, run.id)], at)
 

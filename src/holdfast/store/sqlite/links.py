@@ -19,11 +19,14 @@ _LOOK_EVERY = 0.05
 class Link:
     """One connection to one file, used by one thread at a time."""
 
-    def __init__(self, path: str, namespace: str, stats: Stats, clock: Clock, *, read_only: bool = False) -> None:
+    def __init__(
+        self, path: str, namespace: str, stats: Stats, clock: Clock, migrate: bool, *, read_only: bool = False
+    ) -> None:
         self.path = path
         self._namespace = namespace
         self._stats = stats
         self._clock = clock
+        self._may_migrate = migrate
         self._is_read_only = read_only
         self._has_been_open = read_only
         self._open: Transaction | None = None
@@ -43,7 +46,7 @@ class Link:
         connection = connect(self.path, create=not self._has_been_open, read_only=self._is_read_only)
         try:
             if not self._is_read_only:
-                migrate(connection, self.path)
+                migrate(connection, self.path, may_change=self._may_migrate)
             namespace_id = patiently(lambda: self._namespace_id(connection), self.path)
         except BaseException as error:
             connection.close()

@@ -6,10 +6,12 @@ import sqlite3
 import time
 from importlib import resources
 
-from holdfast.errors import StoreTooNew
+from holdfast.errors import StoreError, StoreTooNew
 
 from .connections import patiently
 from .statements import SQL
+
+_NOW = "CAST(strftime('%s', 'now') AS INTEGER) * 1000000"
 
 
 def migrations() -> list[tuple[int, str]]:
@@ -26,7 +28,8 @@ def migration_sql() -> str:
     parts = [SQL["create_migrations"] + ";"]
     for number, text in migrations():
         parts.append(f"-- migration {number}\n{text.strip()}")
-        parts.append(f"INSERT INTO migrations (number, applied_at) VALUES ({number}, unixepoch() * 1000000);")
+        noted = SQL["insert_migration"].replace(":number", str(number)).replace(":now", _NOW)
+        parts.append(f"{noted};")
     return "\n\n".join(parts) + "\n"
 
 
@@ -41,19 +44,23 @@ def split_statements(text: str) -> list[str]:
     return found
 
 
-def migrate(connection: sqlite3.Connection, path: str) -> None:
-    """Bring the schema up to date. A schema from the future raises StoreTooNew and is left alone."""
+def migrate(connection: sqlite3.Connection, path: str, *, may_change: bool) -> None:
+    """Bring the schema up to date, if that is allowed. One from the future raises StoreTooNew and is left alone."""
     known = migrations()
     newest = known[-1][0]
-    if patiently(lambda: _applied(connection), path) == newest:
+    applied = patiently(lambda: _applied(connection), path)
+    _refuse_newer(applied, newest, path)
+    if applied == newest:
         return
+    if not may_change:
+        raise StoreError(
+            f"{path}: its schema is number {applied}, and this Holdfast needs {newest}; run `holdfast migrate`"
+        )
     patiently(lambda: connection.execute("BEGIN IMMEDIATE"), path)
     try:
+        # Another process may have been faster.
         applied = _applied(connection)
-        if applied > newest:
-            raise StoreTooNew(
-                f"{path}: its schema is number {applied}, and this Holdfast knows up to {newest}; upgrade Holdfast"
-            )
+        _refuse_newer(applied, newest, path)
         connection.execute(SQL["create_migrations"])
         for number, text in known:
             if number > applied:
@@ -65,6 +72,13 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _refuse_newer(applied: int, newest: int, path: str) -> None:
+    if applied > newest:
+        raise StoreTooNew(
+            f"{path}: its schema is number {applied}, and this Holdfast knows up to {newest}; upgrade Holdfast"
+        )
 
 
 def _applied(connection: sqlite3.Connection) -> int:

@@ -64,7 +64,7 @@ def run_record(row: Row) -> RunRecord:
 def claimed_run(
     row: Row, now: Instant, next_seq: int, rows: tuple[JournalRow, ...], inbox: tuple[Message, ...]
 ) -> ClaimedRun:
-    """A row of choose_runs as it is after the claim."""
+    """A row of claim_runs as it is after the claim."""
     (_number, id, workflow, version, epoch, stored_seq, _last_seq, input, seed, key, tags, priority, created_at,
      started_at, deadline_at, chain_id, parent_id, crashes, blocked, _has_messages) = row  # fmt: skip
     return ClaimedRun(

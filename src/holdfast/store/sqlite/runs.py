@@ -22,21 +22,21 @@ MOST_LOOKED_AT = 10_000
 
 def get_run(tx: Transaction, run_id: str) -> RunRecord | None:
     """By id."""
-    rows = tx.select(SQL.join("select_runs", "where_id"), {"namespace_id": tx.namespace_id, "id": run_id})
+    rows = tx.select(SQL.join("select_runs", "get_run"), {"namespace_id": tx.namespace_id, "id": run_id})
     return run_record(rows[0]) if rows else None
 
 
 def find_run(tx: Transaction, workflow: str, key: str) -> RunRecord | None:
     """By key."""
     params = {"namespace_id": tx.namespace_id, "workflow": workflow, "key": key}
-    rows = tx.select(SQL.join("select_runs", "where_key"), params)
+    rows = tx.select(SQL.join("select_runs", "find_run"), params)
     return run_record(rows[0]) if rows else None
 
 
 def read_ended(tx: Transaction, run_ids: Sequence[str]) -> list[RunRecord]:
     """Those that have ended."""
     params = {"namespace_id": tx.namespace_id, "ids": as_json(list(run_ids))}
-    return [run_record(row) for row in tx.select(SQL.join("select_runs", "where_ended"), params)]
+    return [run_record(row) for row in tx.select(SQL.join("select_runs", "read_ended"), params)]
 
 
 def read_journal(tx: Transaction, run_id: str) -> list[JournalRow]:
@@ -78,7 +78,7 @@ _NUMBER, _TAGS, _CREATED_AT, _INPUT = 0, 8, 10, 23
 def listing(where: RunFilter, after: tuple[int, int] | None) -> tuple[str, dict[str, Any]]:
     """The statement for a filter, joined from fragments, and its parameters."""
     params: dict[str, Any] = {}
-    names = ["select_runs", "where_listed"]
+    names = ["select_runs", "list_runs"]
     if after is not None:
         names.append("and_before")
         params["cursor_at"], params["cursor_number"] = after

@@ -1,4 +1,4 @@
--- Runs: starting, reading, listing, cancelling. Blocks named where_ and and_ are fragments that follow select_runs.
+-- Runs: starting, reading, listing, cancelling. A block without a SELECT of its own follows select_runs.
 
 -- name: find_ids
 -- Which of these ids exist already, and as what.
@@ -14,8 +14,8 @@ FROM keys
 JOIN runs ON runs.number = keys.run
 WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.key = :key;
 
--- name: find_run
--- One run by id, with what decides how it can be ended.
+-- name: find_live
+-- The same of a run by its id.
 SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,
     runs.after_run_id
 FROM runs
@@ -35,7 +35,7 @@ VALUES (:namespace_id, :workflow, :version, :queue);
 SELECT id FROM lanes
 WHERE namespace_id = :namespace_id AND workflow = :workflow AND version = :version AND queue = :queue;
 
--- name: insert_runs
+-- name: start_runs
 -- Many runs in one statement; a row of nulls is padding.
 INSERT INTO runs (number, namespace_id, id, lane_id, status, priority, due_at, next_seq, created_at, deadline_at,
     after_run_id)
@@ -55,7 +55,7 @@ WHERE column1 IS NOT NULL;
 INSERT INTO keys (namespace_id, workflow, key, run) VALUES (:namespace_id, :workflow, :key, :run)
 ON CONFLICT (namespace_id, workflow, key) DO UPDATE SET run = excluded.run;
 
--- name: send_cancel
+-- name: cancel_run
 -- Ask a live run to end, once in its life.
 INSERT OR IGNORE INTO inbox (run, lane_id, kind, payload, sent_at)
 VALUES (:run, :lane_id, 'cancel', :payload, :now);
@@ -101,23 +101,23 @@ FROM runs
 CROSS JOIN lanes ON lanes.id = runs.lane_id
 CROSS JOIN starts ON starts.number = runs.number
 
--- name: where_id
+-- name: get_run
 -- One run by its id.
 WHERE runs.namespace_id = :namespace_id AND runs.id = :id
 
--- name: where_ended
+-- name: read_ended
 -- Those of some runs that have ended.
 WHERE runs.namespace_id = :namespace_id AND runs.id IN (SELECT value FROM json_each(:ids))
     AND runs.ended_at IS NOT NULL
 
--- name: where_key
+-- name: find_run
 -- The run that holds a key.
 WHERE runs.number = (
     SELECT keys.run FROM keys
     WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.key = :key
 )
 
--- name: where_listed
+-- name: list_runs
 -- The newest runs of each lane: one bounded walk along an index for each, then the newest of those. Closed by end_listed.
 WHERE runs.number IN (
     SELECT listed.number

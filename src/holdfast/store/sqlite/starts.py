@@ -82,7 +82,7 @@ def _replace(tx: Transaction, old: Live, at: Instant) -> str | None:
         # It may itself have waited for one that lives on: then so does its replacement.
         before = live_run(tx, old.after_run_id) if old.after_run_id else None
         return before.id if before is not None and not before.status.is_final else None
-    tx.run("send_cancel", {"run": old.number, "lane_id": old.lane_id, "payload": b"", "now": at})
+    tx.run("cancel_run", {"run": old.number, "lane_id": old.lane_id, "payload": b"", "now": at})
     return old.id
 
 
@@ -137,10 +137,10 @@ def _create(tx: Transaction, creations: Sequence[Creation], at: Instant) -> int:
             )
         )
         journal.extend((number, seq, 0, at, data) for seq, data in enumerate(run.rows))
-    tx.rows("insert_runs", runs)
+    tx.rows("start_runs", runs)
     tx.rows("insert_starts", starts)
     if journal:
-        tx.rows("insert_turns", journal)
+        tx.rows("commit_turns", journal)
     return number
 
 

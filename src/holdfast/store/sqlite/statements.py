@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from importlib import resources
 from itertools import chain
 from typing import Any
@@ -49,18 +50,23 @@ def repeat_group(text: str, size: int) -> str:
 
 
 class Statements:
-    """All blocks of a package's .sql files. Names are unique across files."""
+    """All blocks of a package's .sql files, read when the first is asked for. Names are unique across files."""
 
     def __init__(self, package: str) -> None:
-        self._blocks: dict[str, str] = {}
+        self._package = package
         self._repeated: dict[tuple[str, int], str] = {}
         self._joined: dict[tuple[str, ...], str] = {}
-        for file in sorted(resources.files(package).iterdir(), key=lambda file: file.name):
+
+    @cached_property
+    def _blocks(self) -> dict[str, str]:
+        blocks: dict[str, str] = {}
+        for file in sorted(resources.files(self._package).iterdir(), key=lambda file: file.name):
             if file.name.endswith(".sql"):
                 for name, text in parse_blocks(file.read_text(encoding="utf-8")).items():
-                    if name in self._blocks:
+                    if name in blocks:
                         raise ValueError(f"the block {name} is in two files")
-                    self._blocks[name] = text
+                    blocks[name] = text
+        return blocks
 
     def __getitem__(self, name: str) -> str:
         return self._blocks[name]

@@ -47,7 +47,16 @@ class SqliteStore:
     `clock` stands in for the host's clock wherever `now` is not given.
     """
 
-    def __init__(self, path: str, url: str, namespace: str, *, inline: bool = False, clock: Clock = host_clock) -> None:
+    def __init__(
+        self,
+        path: str,
+        url: str,
+        namespace: str,
+        *,
+        migrate: bool = True,
+        inline: bool = False,
+        clock: Clock = host_clock,
+    ) -> None:
         self.url = url
         self.namespace = namespace
         self.stats = Stats()
@@ -56,7 +65,7 @@ class SqliteStore:
         self._has_readers = path != MEMORY and not inline
         self._is_shared = path == MEMORY
         self._locks = ProcessLocks(None if path == MEMORY else f"{path}.holdfast")
-        self._link = partial(Link, path, namespace, self.stats, clock)
+        self._link = partial(Link, path, namespace, self.stats, clock, migrate)
         self._watcher = Watcher(
             f"{path}-wal" if self._has_readers else None, lambda: self._writer.groups, self._look_for_others
         )

@@ -24,7 +24,7 @@ def commit_plain(tx: Transaction, turns: Sequence[Turn]) -> list[bool] | None:
     if len(rows) < len(turns):
         return None
     try:
-        tx.rows("insert_turns", rows)
+        tx.rows("commit_turns", rows)
     except sqlite3.IntegrityError:
         return None
     return [True] * len(turns)
@@ -51,7 +51,7 @@ def _insert_all(tx: Transaction, turns: Sequence[Turn]) -> bool:
     if len(rows) < len(turns):
         return False
     try:
-        tx.rows("insert_turns", rows)
+        tx.rows("commit_turns", rows)
     except sqlite3.IntegrityError:
         return False
     return True
@@ -64,7 +64,7 @@ def _insert_one(tx: Transaction, turn: Turn, inserted: list[Turn], refused: set[
         return False
     found = tx.one("find_turn", {"run": rows[0][0], "seq": turn.seq})
     if found is None:
-        tx.rows("insert_turns", rows)
+        tx.rows("commit_turns", rows)
         inserted.append(turn)
         return True
     if found[0] == turn.epoch:
@@ -113,7 +113,7 @@ def _apply(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> None:
 def write_rows(tx: Transaction, writes: Sequence[RowWrite], now: Instant | None) -> list[bool]:
     """Row-only writes: park, hand back, block. An end is none of them, it needs a turn."""
     asked = as_json([(write.run_id, write.worker_id, write.epoch) for write in writes])
-    held: dict[int, int] = dict(tx.all("find_held", {"namespace_id": tx.namespace_id, "writes": asked}))
+    held: dict[int, int] = dict(tx.all("write_rows", {"namespace_id": tx.namespace_id, "writes": asked}))
     at = tx.now(now)
     changes: dict[str, Row] = {}
     released: set[str] = set()

@@ -1,6 +1,6 @@
 -- Turns: the hot path. One insert for all journal rows of a commit, and little else.
 
--- name: insert_turns
+-- name: commit_turns
 -- Many journal rows, all or none; a row of nulls is padding.
 INSERT INTO journal (run, seq, epoch, at, data)
 SELECT column1, column2, column3, column4, column5
@@ -30,7 +30,7 @@ SET status = change.status, due_at = change.due_at, ended_at = change.ended_at,
 FROM change
 WHERE runs.number = change.run AND runs.ended_at IS NULL;
 
--- name: find_held
+-- name: write_rows
 -- Which of these writes, by position, still have the owner and epoch that they were made with, and their runs.
 SELECT asked.key, runs.number
 FROM json_each(:writes) AS asked

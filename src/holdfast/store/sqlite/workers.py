@@ -115,6 +115,6 @@ def _find_dead(tx: Transaction, locks: ProcessLocks, worker_id: str, at: Instant
 
 def _release(tx: Transaction, worker_ids: Sequence[str], at: Instant) -> None:
     params = {"namespace_id": tx.namespace_id, "workers": as_json(list(worker_ids)), "now": at}
-    tx.run("release_runs", params)
-    tx.run("delete_workers", params)
+    tx.run("reap_workers", params)
+    tx.run("remove_worker", params)
     tx.has_news = True

@@ -54,11 +54,11 @@ WITH RECURSIVE owners (owner) AS (
 )
 SELECT owner FROM owners WHERE owner IS NOT NULL;
 
--- name: release_runs
+-- name: reap_workers
 -- What the dead held becomes due at once. next_seq stays null, so that the next claim is a takeover.
 UPDATE runs SET owner = NULL, due_at = :now
 WHERE namespace_id = :namespace_id AND owner IN (SELECT value FROM json_each(:workers)) AND owner IS NOT NULL;
 
--- name: delete_workers
+-- name: remove_worker
 -- The dead leave.
 DELETE FROM workers WHERE namespace_id = :namespace_id AND id IN (SELECT value FROM json_each(:workers));

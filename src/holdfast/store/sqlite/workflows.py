@@ -12,7 +12,7 @@ from .transactions import Transaction
 
 def newest_version(tx: Transaction, workflow: str, preferred: str | None) -> str | None:
     """The preferred one if it is registered, else the one that was registered last."""
-    rows = tx.all("list_versions", {"namespace_id": tx.namespace_id, "workflow": workflow})
+    rows = tx.all("newest_version", {"namespace_id": tx.namespace_id, "workflow": workflow})
     versions = {version: first_at for _, version, first_at in rows}
     if preferred in versions:
         return preferred
@@ -23,11 +23,11 @@ def list_workflows(tx: Transaction) -> list[WorkflowCount]:
     """Every workflow registered or started. Versions nobody has registered come first."""
     first: defaultdict[str, dict[str, int]] = defaultdict(dict)
     counts: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    for workflow, version, status, count in tx.all("list_lanes", {"namespace_id": tx.namespace_id}):
+    for workflow, version, status, count in tx.all("list_workflows", {"namespace_id": tx.namespace_id}):
         first[workflow].setdefault(version, -1)
         if status is not None:
             counts[workflow][status] = counts[workflow].get(status, 0) + count
-    for workflow, version, first_at in tx.all("list_versions", {"namespace_id": tx.namespace_id, "workflow": None}):
+    for workflow, version, first_at in tx.all("newest_version", {"namespace_id": tx.namespace_id, "workflow": None}):
         first[workflow][version] = first_at
     return [
         WorkflowCount(
