@@ -20,6 +20,7 @@
        │  ├─ StoreTooNew                      its schema was written by a newer version
        │  └─ LeaseLost
        ├─ UnknownWorkflow, RunNotFound, KeyTaken, RunEnded
+       ├─ NotRetryable, ClientClosed
        ├─ RunFailed, RunCancelled             what `result()` raises; RunFailed's __cause__ is the body's own exception
        ├─ JournalDiverged, JournalLimitReached
        ├─ DeadlineExceeded (also TimeoutError), RunCrashed
@@ -125,6 +126,18 @@ class KeyTaken(HoldfastError):
 
 class RunEnded(HoldfastError):
     """The run has ended already, so there is nobody to tell."""
+
+
+class NotRetryable(HoldfastError):
+    """Only a run that failed or was cancelled can be retried."""
+
+    def __init__(self, message: str, run_id: str = "") -> None:
+        super().__init__(message)
+        self.run_id = run_id
+
+
+class ClientClosed(HoldfastError):
+    """The client was closed, and can't be used any more."""
 
 
 class RunFailed(HoldfastError):

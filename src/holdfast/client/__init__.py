@@ -1,0 +1,31 @@
+"""Clients: how applications start, watch and manage runs.
+
+    Client ──▶ portal ──▶ AsyncClient ──▶ store
+                             ├─ starts, retries    what a start writes, decided before anything is written
+                             ├─ runs, listings     handles
+                             ├─ watch              all waits of a client, in one question to the store
+                             └─ explain, journals  what happened, for readers
+
+Only this room and the worker's know a store, and they don't know each other.
+"""
+
+from .blocking import Client, Run, Runs
+from .clients import AsyncClient
+from .explain import Explanation, OpenStep, Reason
+from .journals import JournalEntry
+from .listings import AsyncRuns
+from .runs import AsyncRun, Cancellation
+
+__all__ = [
+    "AsyncClient",
+    "AsyncRun",
+    "AsyncRuns",
+    "Cancellation",
+    "Client",
+    "Explanation",
+    "JournalEntry",
+    "OpenStep",
+    "Reason",
+    "Run",
+    "Runs",
+]

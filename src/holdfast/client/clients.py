@@ -1,0 +1,348 @@
+"""AsyncClient: how an application starts, watches and manages runs. `Client` is only a facade over it.
+
+A client only reads and writes rows. It never talks to a worker: the store is the only place where the two meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ParamSpec, Self, TypeVar, overload
+
+from holdfast.codec import Codec
+from holdfast.define import StartOptions, Workflow, refuse_in_body
+from holdfast.errors import DefinitionError, RunNotFound
+from holdfast.model import (
+    Duration,
+    OnConflict,
+    RunFilter,
+    RunRecord,
+    WorkerRecord,
+    WorkflowCount,
+    decode_entries,
+    moment_of,
+)
+from holdfast.store import Store
+
+from . import journals
+from .connections import Connection
+from .explain import Explanation, explain
+from .journals import JournalEntry
+from .listings import AsyncRuns, checked_filter
+from .runs import AsyncRun, Cancellation, cancel, described, error_of, not_found
+from .starting import Starter
+from .starts import Call, calls_of, check_options, merged, name_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AsyncClient:
+    """Starts, watches and manages the runs of one database.
+
+        async with holdfast.AsyncClient("sqlite:///orders.db") as client:
+            run = await client.start(checkout.options(key="order-42"), order)
+            receipt = await run.result(timeout="30s")
+
+    `url` is the address of a database or an open store; it and the other settings default to `HOLDFAST_*`, the
+    nearest holdfast.toml or pyproject.toml, and `sqlite:///holdfast.db`. Making a client does no I/O and needs no
+    event loop: the store is opened by the first call. `close` ends all waits and closes the store, unless it was
+    given open.
+
+    When the database can't be reached, calls raise StoreAway and may be made again; waiting goes on until it is back.
+    """
+
+    def __init__(
+        self,
+        url: str | Store | None = None,
+        *,
+        namespace: str | None = None,
+        codec: Codec | None = None,
+        schema: str | None = None,
+        max_payload: int | None = None,
+        migrate: bool | None = None,
+    ) -> None:
+        self._connection = Connection(
+            url, namespace=namespace, codec=codec, schema=schema, max_payload=max_payload, migrate=migrate
+        )
+        self._starter = Starter(self._connection)
+
+    # -- what a worker takes over ------------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> Store:
+        """The store, opened or not."""
+        return self._connection.store
+
+    @property
+    def codec(self) -> Codec:
+        return self._connection.codec
+
+    @property
+    def namespace(self) -> str:
+        return self._connection.store.namespace
+
+    @property
+    def url(self) -> str:
+        """The address of the database, without a password."""
+        return self._connection.store.url
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """End all waits and close the store, unless it was given open. Repeating it changes nothing."""
+        await self._connection.close()
+
+    async def __aenter__(self) -> Self:
+        await self._connection.opened()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    # -- starting ----------------------------------------------------------------------------------------------------
+
+    # The first overload is the typed one. The others are for options given directly, and ask for at least one each: an
+    # overload without any would take wrong arguments too.
+    @overload
+    async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> AsyncRun[R]: ...
+    @overload
+    async def start(self, workflow: Workflow[..., R], /, *args: Any, key: str, **kwargs: Any) -> AsyncRun[R]: ...
+    @overload
+    async def start(self, workflow: Workflow[..., R], /, *args: Any, id: str, **kwargs: Any) -> AsyncRun[R]: ...
+    @overload
+    async def start(
+        self, workflow: Workflow[..., R], /, *args: Any, delay: Duration | datetime, **kwargs: Any
+    ) -> AsyncRun[R]: ...
+    @overload
+    async def start(
+        self, workflow: Workflow[..., R], /, *args: Any, deadline: Duration | datetime, **kwargs: Any
+    ) -> AsyncRun[R]: ...
+    @overload
+    async def start(self, workflow: Workflow[..., R], /, *args: Any, priority: int, **kwargs: Any) -> AsyncRun[R]: ...
+    @overload
+    async def start(
+        self, workflow: Workflow[..., R], /, *args: Any, tags: Mapping[str, str], **kwargs: Any
+    ) -> AsyncRun[R]: ...
+    @overload
+    async def start(self, workflow: Workflow[..., R], /, *args: Any, queue: str, **kwargs: Any) -> AsyncRun[R]: ...
+    @overload
+    async def start(
+        self, workflow: Workflow[..., R], /, *args: Any, retention: Duration, **kwargs: Any
+    ) -> AsyncRun[R]: ...
+    @overload
+    async def start(self, workflow: str, /, *args: Any, **kwargs: Any) -> AsyncRun[Any]: ...
+    async def start(  # type: ignore[misc]  # a parameter of a workflow that is named as an option is refused at run time
+        self,
+        workflow: Workflow[..., Any] | str,
+        /,
+        *args: Any,
+        id: str | None = None,
+        key: str | None = None,
+        on_conflict: OnConflict | None = None,
+        delay: Duration | datetime | None = None,
+        deadline: Duration | datetime | None = None,
+        priority: int | None = None,
+        tags: Mapping[str, str] | None = None,
+        queue: str | None = None,
+        retention: Duration | None = None,
+        **kwargs: Any,
+    ) -> AsyncRun[Any]:
+        """Start a run and return its handle. When this returns, the run is durable.
+
+            run = await client.start(checkout.options(key="order-42", delay="5m"), order)
+            run = await client.start(checkout, order, key="order-42")
+            run = await client.start("checkout", {"card": "4711"})
+
+        In the first form arguments are checked by the type checker; in all but the last they are checked here, and
+        BadArguments is raised before anything is written. By name there must be a worker that has ever registered the
+        workflow, else UnknownWorkflow, and the arguments are checked by the worker.
+
+        `key` makes a start idempotent: there is one run for a workflow and a key for as long as the run is kept. A
+        second start returns that run, live or ended, with `run.created` False, and does not compare arguments.
+        `on_conflict` says otherwise: "raise" (KeyTaken), "replace" (a live one is cancelled, and the new one begins
+        when it has ended), "restart" (an ended one gives up the key, a live one is returned), "retry" (a failed or
+        cancelled one goes on where it stopped, as a new run). `id` names the run itself; a second start with it
+        returns that run.
+
+        `delay` and `deadline` are durations from now, or aware datetimes: the run begins after the one and is
+        cancelled, and fails with DeadlineExceeded, after the other. `priority` is 0 to 9, larger first. `tags` are
+        for finding the run again. `retention` is how long it is kept after its end.
+
+        The run takes the workflow's own version if a worker has registered that, else the newest one registered. On
+        StoreAway the run may have been created or not: start again with the same `key` or `id` to be sure.
+        """
+        direct = StartOptions(
+            id=id, key=key, on_conflict=on_conflict, delay=delay, deadline=deadline, priority=priority, tags=tags,
+            queue=queue, retention=retention,
+        )  # fmt: skip  # one line a group reads better here
+        return await self._start(workflow, (args, kwargs), direct)
+
+    @overload
+    async def start_many(
+        self,
+        workflow: Workflow[..., R],
+        items: Iterable[Sequence[Any]],
+        /,
+        *,
+        delay: Duration | datetime | None = None,
+        deadline: Duration | datetime | None = None,
+        priority: int | None = None,
+        tags: Mapping[str, str] | None = None,
+        queue: str | None = None,
+        retention: Duration | None = None,
+    ) -> list[AsyncRun[R]]: ...
+    @overload
+    async def start_many(
+        self,
+        workflow: str,
+        items: Iterable[Sequence[Any]],
+        /,
+        *,
+        delay: Duration | datetime | None = None,
+        deadline: Duration | datetime | None = None,
+        priority: int | None = None,
+        tags: Mapping[str, str] | None = None,
+        queue: str | None = None,
+        retention: Duration | None = None,
+    ) -> list[AsyncRun[Any]]: ...
+    async def start_many(
+        self,
+        workflow: Workflow[..., Any] | str,
+        items: Iterable[Sequence[Any]],
+        /,
+        *,
+        delay: Duration | datetime | None = None,
+        deadline: Duration | datetime | None = None,
+        priority: int | None = None,
+        tags: Mapping[str, str] | None = None,
+        queue: str | None = None,
+        retention: Duration | None = None,
+    ) -> list[AsyncRun[Any]]:
+        """Start one run for each tuple of arguments, in one write: all of them, or on an error none.
+
+        Every argument is checked before anything is written; the error says which item it was. The options hold for
+        all; an id or a key would name one run, so neither is taken.
+        """
+        refuse_in_body("client.start_many()", "do it in a step")
+        direct = StartOptions(
+            delay=delay, deadline=deadline, priority=priority, tags=tags, queue=queue, retention=retention
+        )
+        name_of(workflow)
+        options = merged(workflow, direct)
+        if options.id is not None or options.key is not None:
+            raise DefinitionError("start_many: id= and key= name one run; leave them out, or start the runs one by one")
+        return await self._starter.start_many(workflow, calls_of(items), options)
+
+    async def retry(self, run_id: str) -> AsyncRun[Any]:
+        """Go on where a failed or cancelled run stopped: as a new run, with its history up to the last failure.
+
+        Steps with a recorded result are not executed again. The old run stays as it was. Retrying a run with a key
+        once more returns the run that the first retry made. Raises NotRetryable for a run that is live or
+        completed, KeyTaken if the key has gone to another run, RunNotFound.
+        """
+        refuse_in_body("client.retry()", "do it in a step")
+        return await self._starter.retry(await self._record(run_id))
+
+    # -- finding -----------------------------------------------------------------------------------------------------
+
+    @overload
+    async def get_run(self, run_id: str, /) -> AsyncRun[Any]: ...
+    @overload
+    async def get_run(self, workflow: Workflow[..., R], /, *, key: str) -> AsyncRun[R]: ...
+    @overload
+    async def get_run(self, workflow: Workflow[..., R], /, *, id: str) -> AsyncRun[R]: ...
+    @overload
+    async def get_run(self, workflow: str, /, *, key: str) -> AsyncRun[Any]: ...
+    async def get_run(
+        self, workflow: Workflow[..., Any] | str, /, *, key: str | None = None, id: str | None = None
+    ) -> AsyncRun[Any]:
+        """A run by its id, or by its workflow and key: `get_run(run_id)`, `get_run(checkout, key="order-42")`.
+
+        `get_run(checkout, id=run_id)` is the first with the result's type. Raises RunNotFound.
+        """
+        return await self._get_run(workflow, key, id)
+
+    def runs(self, where: RunFilter | None = None) -> AsyncRuns:
+        """The runs that the filter lets through, newest first: iterate over it, or take a page at a time."""
+        refuse_in_body("client.runs()", "do it in a step")
+        return AsyncRuns(self._connection, checked_filter(where))
+
+    async def journal(self, run_id: str) -> list[JournalEntry]:
+        """Everything that a run took in and asked for, in order. Raises RunNotFound."""
+        refuse_in_body("client.journal()", "do it in a step")
+        await self._record(run_id)
+        return journals.read(await self.store.read_journal(run_id), self.codec)
+
+    async def explain(self, run_id: str) -> Explanation:
+        """Why a run is not moving, in words. Raises RunNotFound."""
+        refuse_in_body("client.explain()", "do it in a step")
+        record = await self._record(run_id)
+        rows = [] if record.status.is_final else await self.store.read_journal(run_id)
+        entries = [entry for row in rows for entry in decode_entries(row.data)]
+        workers = await self.store.list_workers()
+        now = moment_of(self._connection.now())
+        return explain(record, entries, workers, now, describe=lambda stored: described(error_of(self.codec, stored)))
+
+    # -- managing ----------------------------------------------------------------------------------------------------
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, force: bool = False) -> Cancellation:
+        """Ask a run to end: its body gets a CancelledError and may clean up. Raises RunNotFound.
+
+        The answer is true if the run was live; an ended one is left as it is, and the answer says so. Repeats
+        change nothing. With `force` the run ends at once: no cleanup, and a step in flight is not waited for.
+        """
+        return await cancel(self._connection, run_id, reason=reason, force=force)
+
+    async def workers(self) -> list[WorkerRecord]:
+        """Every worker that is alive, and what it knows."""
+        refuse_in_body("client.workers()", "do it in a step")
+        return await (await self._connection.opened()).list_workers()
+
+    async def workflows(self) -> list[WorkflowCount]:
+        """Every workflow that was ever registered or started, with its runs counted by status."""
+        refuse_in_body("client.workflows()", "do it in a step")
+        return await (await self._connection.opened()).list_workflows()
+
+    async def _start(self, workflow: Workflow[..., Any] | str, call: Call, direct: StartOptions) -> AsyncRun[Any]:
+        refuse_in_body("client.start()", "start it in a step, with a key or an id so that it is started once")
+        name_of(workflow)
+        check_options(workflow, direct)
+        return await self._starter.start(workflow, call, merged(workflow, direct))
+
+    async def _get_run(self, workflow: Workflow[..., Any] | str, key: str | None, id: str | None) -> AsyncRun[Any]:
+        refuse_in_body("client.get_run()", "do it in a step")
+        if isinstance(workflow, str) and key is None and id is None:
+            record = await self._record(workflow)
+            return self._handle(record, record.workflow)
+        if (key is None) == (id is None):
+            raise DefinitionError("get_run: expected an id, or a workflow with either key= or id=")
+        name = name_of(workflow)
+        if id is not None:
+            record = await self._record(id)
+            if record.workflow != name:
+                raise RunNotFound(f"run {id!r} is one of {record.workflow!r}, not of {name!r}")
+            return self._handle(record, workflow)
+        store = await self._connection.opened()
+        found = await store.find_run(name, str(key))
+        if found is None:
+            raise RunNotFound(
+                f"no run of {name!r} has the key {key!r} in the namespace {store.namespace!r}; it was never started, "
+                "or deleted after its retention"
+            )
+        return self._handle(found, workflow)
+
+    async def _record(self, run_id: str) -> RunRecord:
+        if not isinstance(run_id, str):
+            raise DefinitionError(f"{run_id!r} is not a run's id; expected text, such as run.id")
+        store = await self._connection.opened()
+        record = await store.get_run(run_id)
+        if record is None:
+            raise not_found(run_id, store.namespace)
+        return record
+
+    def _handle(self, record: RunRecord, workflow: Workflow[..., Any] | str) -> AsyncRun[Any]:
+        return AsyncRun(self._connection, record.id, workflow=workflow, status=record.status, record=record)
+
+    def __repr__(self) -> str:
+        return f"<AsyncClient {self.url}>"

@@ -1,0 +1,162 @@
+"""What a client and its handles share: settings, codec, store and watchers.
+
+Making one reads nothing and needs no event loop. The store is opened by whoever needs it first, once, however many come
+at the same time. A process made by `fork` opens a store of its own and never touches the one it inherited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+from holdfast.codec import Codec
+from holdfast.errors import ClientClosed, DefinitionError, StoreError
+from holdfast.model import Instant
+from holdfast.settings import Settings, checked, resolve
+from holdfast.store import Store, open_store
+
+from .watch import Watcher
+
+_inherited: list[Store] = []
+"""Stores that a parent process had open. Collecting one would close the parent's connections from the wrong process."""
+
+
+class Connection:
+    """A store that is opened when it is needed, and the codec for what is in it."""
+
+    def __init__(
+        self,
+        url: str | Store | None,
+        *,
+        namespace: str | None,
+        codec: Codec | None,
+        schema: str | None,
+        max_payload: int | None,
+        migrate: bool | None,
+    ) -> None:
+        if codec is not None and not isinstance(codec, Codec):
+            raise DefinitionError(f"codec={codec!r}: expected a holdfast.codec.Codec(...)")
+        if codec is not None and max_payload is not None:
+            raise DefinitionError("max_payload= goes into a codec that is given: Codec(max_payload=...)")
+        given = {"namespace": namespace, "schema": schema, "max_payload": max_payload, "migrate": migrate}
+        self._given_store: Store | None = None
+        if url is None or isinstance(url, str):
+            given["url"] = url
+        else:
+            self._given_store = _checked_store(url, given)
+        self._given = checked(given, lambda key: f"{key}=")
+        self._given_codec = codec
+        self._store: Store | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._is_open = False
+        self._is_closed = False
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._watchers: WeakKeyDictionary[asyncio.AbstractEventLoop, Watcher] = WeakKeyDictionary()
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Resolved at first use, so that a client may be made before the environment is."""
+        return resolve(**self._given)
+
+    @cached_property
+    def codec(self) -> Codec:
+        if self._given_codec is not None:
+            return self._given_codec
+        limit = self.settings.max_payload
+        return Codec() if limit is None else Codec(max_payload=limit)
+
+    @property
+    def store(self) -> Store:
+        """The store, opened or not."""
+        if self._given_store is not None:
+            return self._given_store
+        with self._lock:
+            if self._store is None:
+                self._store = _chosen(self.settings)
+            return self._store
+
+    def now(self) -> Instant:
+        """For words and for the stamp of a retry; leases and due times are the store's own affair."""
+        clock: Callable[[], Instant] | None = getattr(self.store, "clock", None)
+        return time.time_ns() // 1_000 if clock is None else clock()
+
+    async def opened(self) -> Store:
+        """The store, open. Raises StoreAway if it can't be reached; the next call tries again."""
+        if self._is_closed:
+            raise ClientClosed("this client was closed; make another one, or close it later")
+        if self._pid != os.getpid():
+            self._leave_the_parent()
+        if not self._is_open:
+            await self._open()
+        return self.store
+
+    async def watcher(self) -> Watcher:
+        """The watcher of the running loop."""
+        store = await self.opened()
+        loop = asyncio.get_running_loop()
+        watcher = self._watchers.get(loop)
+        if watcher is None:
+            watcher = self._watchers[loop] = Watcher(store)
+        return watcher
+
+    async def close(self) -> None:
+        """End all waits, and close the store if this connection opened it."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for watcher in list(self._watchers.values()):
+            watcher.close(ClientClosed("the client was closed while something waited for a run; the run goes on"))
+        if self._store is not None and self._pid == os.getpid():
+            await self._store.close()
+
+    async def _open(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._opening is None or self._opening.get_loop() is not loop:
+            self._opening = loop.create_task(self.store.open(), name="holdfast: open the store")
+        opening = self._opening
+        try:
+            # Shielded: whoever came first may be cancelled, and the others still need it.
+            await asyncio.shield(opening)
+        except Exception:
+            if self._opening is opening:
+                self._opening = None
+            raise
+        self._is_open = True
+
+    def _leave_the_parent(self) -> None:
+        is_used = self._is_open or self._opening is not None
+        if is_used and (self._given_store is not None or ":memory:" in self.settings.url):
+            raise StoreError(
+                "this client was opened before the process forked, and its store can't be opened again here; "
+                "make the client after the fork, from a URL"
+            )
+        if self._store is not None:
+            _inherited.append(self._store)
+        self._store = self._opening = None
+        self._is_open = False
+        self._lock = threading.Lock()
+        self._watchers = WeakKeyDictionary()
+        self._pid = os.getpid()
+
+
+def _chosen(settings: Settings) -> Store:
+    if not settings.migrate:
+        raise DefinitionError("migrate=False: a SQLite file is always brought to this version's schema; leave it out")
+    return open_store(settings.url, namespace=settings.namespace, schema=settings.schema)
+
+
+def _checked_store(store: object, given: Mapping[str, object]) -> Store:
+    if not hasattr(store, "start_runs"):
+        raise DefinitionError(f"url={store!r}: expected the address of a database, or an open store")
+    for key in ("namespace", "schema", "migrate"):
+        if given[key] is not None and given[key] != getattr(store, key, None):
+            raise DefinitionError(
+                f"{key}= belongs to the store that was given; open that with it: open_store(url, {key}=...)"
+            )
+    return store  # type: ignore[return-value]  # a protocol can't be checked whole at run time

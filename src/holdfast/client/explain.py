@@ -1,0 +1,298 @@
+"""Why is this run not moving? A pure answer from its row, its journal, the live workers and the time.
+
+Nothing here reads or waits: `explain` decides, the client brings what it needs. What is not in the store can't be
+said: a timer set by a body that its worker keeps in memory has no entry until it fires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from holdfast.model import (
+    Cancel,
+    Entry,
+    Lane,
+    RunRecord,
+    RunRetrying,
+    RunStatus,
+    StepAsked,
+    StepCompleted,
+    StepFailed,
+    StepRetrying,
+    WorkerRecord,
+    history_of,
+    instant_of,
+    moment_of,
+    spoken,
+)
+
+
+class Reason(StrEnum):
+    """Why a run is where it is, in one word."""
+
+    ENDED = "ended"
+    PAUSED = "paused"
+    BLOCKED = "blocked"
+    AFTER = "after"
+    """It begins when another run has ended."""
+    NOT_DUE = "not_due"
+    NO_WORKER = "no_worker"
+    CAPACITY = "capacity"
+    """A worker knows it and has not taken it yet."""
+    TAKEOVER = "takeover"
+    """Its worker is gone; another one takes over."""
+    RETRYING = "retrying"
+    STEP = "step"
+    SLEEPING = "sleeping"
+    WAITING = "waiting"
+    ADVANCING = "advancing"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a run is not moving: `str()` says it in words, `reason` in one; `details` is what the words are made of."""
+
+    run_id: str
+    reason: Reason
+    text: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStep:
+    """A step that was asked for and has no result: what `details["steps"]` holds."""
+
+    key: str
+    attempt: int
+    since: datetime | None
+    retry_at: datetime | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """All there is to decide by."""
+
+    run: RunRecord
+    steps: tuple[OpenStep, ...]
+    retrying: RunRetrying | None
+    cancel: Cancel | None
+    workers: Sequence[WorkerRecord]
+    now: datetime
+    describe: Callable[[bytes], str]
+
+    @property
+    def owner(self) -> WorkerRecord | None:
+        return next((worker for worker in self.workers if worker.id == self.run.owner), None)
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(self.run.workflow, self.run.version, self.run.queue)
+
+    @property
+    def knowing(self) -> list[WorkerRecord]:
+        return [worker for worker in self.workers if self.lane in worker.lanes]
+
+
+def explain(
+    run: RunRecord,
+    entries: Iterable[Entry],
+    workers: Sequence[WorkerRecord],
+    now: datetime,
+    *,
+    describe: Callable[[bytes], str],
+) -> Explanation:
+    """Why `run` is not moving. `describe` puts a stored exception into words."""
+    history = history_of(entries)
+    cancel = next((entry for entry in history.entries if isinstance(entry, Cancel)), None)
+    steps = tuple(_open_steps(history.entries, describe))
+    scene = _Scene(run, steps, history.retrying, cancel, workers, now, describe)
+    reason, text, details = _decide(scene)
+    if reason is not Reason.ENDED:
+        text = " ".join([text, *_asides(scene)])
+    return Explanation(run.id, reason, f"run {run.id} of {run.workflow!r} {text}", details)
+
+
+_Answer = tuple[Reason, str, dict[str, Any]]
+
+
+def _decide(scene: _Scene) -> _Answer:
+    run = scene.run
+    if run.status.is_final:
+        return _ended(scene)
+    if run.paused:
+        return Reason.PAUSED, "is paused: no turn is taken until it is resumed.", {}
+    if run.owner is not None:
+        return _held(scene)
+    if run.blocked is not None:
+        return _blocked(scene)
+    if run.after_run_id is not None and run.started_at is None and run.due_at is None:
+        text = f"begins when run {run.after_run_id} has ended, from which it takes over the key {run.key!r}."
+        return Reason.AFTER, text, {"after_run_id": run.after_run_id}
+    if run.due_at is not None and run.due_at <= scene.now:
+        return _unclaimed(scene)
+    return _parked(scene)
+
+
+def _ended(scene: _Scene) -> _Answer:
+    run = scene.run
+    when = "" if run.ended_at is None else f" at {_told(run.ended_at)}"
+    details: dict[str, Any] = {"status": run.status, "ended_at": run.ended_at}
+    if run.status is RunStatus.FAILED and run.error:
+        details["error"] = scene.describe(run.error)
+        text = f"failed{when} with {details['error']}; client.retry({run.id!r}) goes on from there."
+        return Reason.ENDED, text, details
+    return Reason.ENDED, f"has ended: {run.status}{when}.", details
+
+
+def _held(scene: _Scene) -> _Answer:
+    """It has an owner: alive, or not any more."""
+    run, owner = scene.run, scene.owner
+    if owner is None:
+        text = f"was held by worker {run.owner}, whose lease has ended; "
+        text += _next_worker(scene, "takes it over", "it is taken over when one that does is started")
+        return Reason.TAKEOVER, text, {"owner": run.owner, "steps": scene.steps}
+    where = f"on worker {owner.id} (host {owner.host}, pid {owner.pid})"
+    details: dict[str, Any] = {"worker": owner, "steps": scene.steps}
+    if run.blocked is not None:
+        return Reason.BLOCKED, f"is blocked {where}: {run.blocked}", {**details, "report": run.blocked}
+    if scene.steps:
+        waits = [step for step in scene.steps if not _is_due(step, scene.now)]
+        reason = Reason.RETRYING if len(waits) == len(scene.steps) else Reason.STEP
+        return reason, f"{_steps_told(scene)} {where}.", details
+    if run.started_at is not None and scene.retrying is None and run.status is RunStatus.RUNNING:
+        what = "its first steps are in flight, or it waits for a short timer"
+        return Reason.ADVANCING, f"is held {where}, begun at {_told(run.started_at)}: {what}.", details
+    return Reason.ADVANCING, f"is held {where}.", details
+
+
+def _blocked(scene: _Scene) -> _Answer:
+    run = scene.run
+    again = "" if run.due_at is None else f" It is tried again at {_told(run.due_at)}."
+    text = f"is blocked and intact; a fixed deploy lets it go on.{again} The report: {run.blocked}"
+    return Reason.BLOCKED, text, {"report": run.blocked, "retry_at": run.due_at}
+
+
+def _unclaimed(scene: _Scene) -> _Answer:
+    """Due, and nobody holds it."""
+    run = scene.run
+    if not scene.knowing:
+        text = f"is {run.status} and due, but " + _next_worker(scene, "", "it waits until one that does is started")
+        return Reason.NO_WORKER, text, {"lane": scene.lane, "known": _lanes(scene.workers)}
+    names = ", ".join(worker.id for worker in scene.knowing[:3])
+    assert run.due_at is not None
+    late = spoken(max(instant_of(scene.now) - instant_of(run.due_at), 0))
+    text = (
+        f"is {run.status} and due for {late}; {_counted(len(scene.knowing), 'live worker')} ({names}) can take it: it "
+        "waits for one that has room, behind runs of a larger priority and those due earlier."
+    )
+    return Reason.CAPACITY, text, {"workers": tuple(scene.knowing), "due_at": run.due_at}
+
+
+def _parked(scene: _Scene) -> _Answer:
+    """Nobody holds it and it is not due: it waits for its time, or for a message."""
+    run = scene.run
+    if run.due_at is None:
+        return Reason.WAITING, "waits for a message; nothing else would wake it.", {"steps": scene.steps}
+    until = f"{_told(run.due_at)}, {_left(run.due_at, scene.now)}"
+    details: dict[str, Any] = {"until": run.due_at, "steps": scene.steps}
+    if run.started_at is None:
+        return Reason.NOT_DUE, f"is not due yet: it begins at {until}.", details
+    if scene.retrying is not None:
+        error = scene.describe(scene.retrying.error) if scene.retrying.error else "no recorded error"
+        details |= {"error": error, "attempt": scene.retrying.attempt}
+        return Reason.RETRYING, f"failed with {error} and is tried again as a whole at {until}.", details
+    if scene.steps:
+        return Reason.RETRYING, f"{_steps_told(scene)}; it is looked at again at {until}.", details
+    return Reason.SLEEPING, f"sleeps until {until}.", details
+
+
+def _asides(scene: _Scene) -> Iterable[str]:
+    run = scene.run
+    if scene.cancel is not None:
+        why = f" ({scene.cancel.reason})" if scene.cancel.reason else ""
+        kind = "Its deadline passed" if scene.cancel.deadline else f"It was cancelled{why}"
+        yield f"{kind} at {_told(moment_of(scene.cancel.at))}, and its cleanup has not ended."
+    if run.crashes:
+        yield f"It has taken its worker down {_counted(run.crashes, 'time')} without progress."
+    if run.deadline_at is not None and scene.cancel is None:
+        yield f"Its deadline is {_told(run.deadline_at)}."
+
+
+def _open_steps(entries: Iterable[Entry], describe: Callable[[bytes], str]) -> Iterable[OpenStep]:
+    """Steps asked for and not answered, in the order of asking."""
+    found: dict[str, OpenStep] = {}
+    at: datetime | None = None
+    for entry in entries:
+        if isinstance(entry, StepAsked):
+            found[entry.key] = OpenStep(entry.key, 1, at)
+            continue
+        at = moment_of(entry.at)
+        if isinstance(entry, (StepCompleted, StepFailed)):
+            found.pop(entry.key, None)
+        elif isinstance(entry, StepRetrying):
+            retry_at = moment_of(entry.retry_at)
+            found[entry.key] = OpenStep(entry.key, entry.attempt + 1, retry_at, retry_at, describe(entry.error))
+    return found.values()
+
+
+def _is_due(step: OpenStep, now: datetime) -> bool:
+    return step.retry_at is None or step.retry_at <= now
+
+
+def _steps_told(scene: _Scene) -> str:
+    told = [_step_told(step, scene.now) for step in scene.steps[:5]]
+    more = f" and {len(scene.steps) - 5} more" if len(scene.steps) > 5 else ""
+    return "; ".join(told) + more
+
+
+def _step_told(step: OpenStep, now: datetime) -> str:
+    since = "" if step.since is None else f", since {_told(step.since)}"
+    if step.retry_at is None:
+        return f"waits for step {step.key!r} (attempt {step.attempt}{since})"
+    if _is_due(step, now):
+        return f"waits for step {step.key!r} (attempt {step.attempt}{since}; the last one failed with {step.error})"
+    return (
+        f"retries step {step.key!r} at {_told(step.retry_at)}, {_left(step.retry_at, now)} (attempt {step.attempt}; "
+        f"the last one failed with {step.error})"
+    )
+
+
+def _next_worker(scene: _Scene, does: str, otherwise: str) -> str:
+    """Who could take the run: the live workers that know it, or why none does."""
+    lane = scene.lane
+    if scene.knowing:
+        return f"the next of {_counted(len(scene.knowing), 'live worker')} to look {does}."
+    what = f"{lane.workflow!r} version {lane.version!r} on queue {lane.queue!r}"
+    if not scene.workers:
+        return f"no worker is alive; {otherwise}. It needs {what}."
+    same = [other for other in _lanes(scene.workers) if other.workflow == lane.workflow]
+    listed = same or _lanes(scene.workers)
+    known = ", ".join(f"{other.workflow} version {other.version} on {other.queue}" for other in listed[:10])
+    alive = _counted(len(scene.workers), "worker")
+    return f"no live worker knows {what}; {otherwise}. {alive} alive, knowing: {known}."
+
+
+def _lanes(workers: Iterable[WorkerRecord]) -> list[Lane]:
+    found = {lane for worker in workers for lane in worker.lanes}
+    return sorted(found, key=lambda lane: (lane.workflow, lane.version, lane.queue))
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _told(moment: datetime) -> str:
+    return moment.isoformat(" ", "milliseconds" if moment.microsecond else "seconds").replace("+00:00", " UTC")
+
+
+def _left(moment: datetime, now: datetime) -> str:
+    left = instant_of(moment) - instant_of(now)
+    return f"in {spoken(left)}" if left > 0 else "now"

@@ -1,0 +1,134 @@
+"""A run's journal for readers: entries in order, numbered, their payloads decoded as far as that goes without types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from holdfast.codec import Codec
+from holdfast.errors import CodecError
+from holdfast.model import (
+    Cancel,
+    Claimed,
+    Ended,
+    Entry,
+    JournalRow,
+    RunRetrying,
+    StepAsked,
+    StepCompleted,
+    StepFailed,
+    StepRetrying,
+    TimerFired,
+    decode_entries,
+    moment_of,
+    spoken,
+)
+
+from .runs import described, error_of
+
+_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """One entry of a run's journal. What its kind doesn't have is None."""
+
+    number: int
+    """Its place in the journal, from 0."""
+    seq: int
+    """The turn that it belongs to."""
+    epoch: int
+    at: datetime
+    """When it was taken in; for what the body asked, the time of the input before it."""
+    kind: str
+    key: str | None = None
+    """The step's key."""
+    attempt: int | None = None
+    value: Any = None
+    """A result as plain data, or its bytes if it can't be read that way; the recorded arguments of a step asked."""
+    error: BaseException | None = None
+    note: str | None = None
+    """What else there is to say, in words."""
+    entry: Entry
+    """As it is stored."""
+
+    def __str__(self) -> str:
+        time = self.at.isoformat(" ", "milliseconds").replace("+00:00", "")
+        parts = [f"{self.number:>4}  {time}  {self.kind:<14}"]
+        if self.key is not None:
+            parts.append(self.key)
+        if self.attempt is not None and self.attempt > 1:
+            parts.append(f"attempt {self.attempt}")
+        if self.error is not None:
+            parts.append(f"✗ {described(self.error)}")
+        elif isinstance(self.entry, StepCompleted) or (isinstance(self.entry, Ended) and self.entry.output is not None):
+            parts.append(f"→ {_shortened(self.value)}")
+        if self.note is not None:
+            parts.append(f"({self.note})")
+        return "  ".join(parts).rstrip()
+
+
+def read(rows: Iterable[JournalRow], codec: Codec) -> list[JournalEntry]:
+    """The entries of all rows."""
+    found: list[JournalEntry] = []
+    for row in rows:
+        at = row.at if not found else None
+        for entry in decode_entries(row.data):
+            at = entry.at if not isinstance(entry, StepAsked) else at
+            moment = moment_of(at) if at is not None else found[-1].at
+            found.append(_readable(len(found), row, moment, entry, codec))
+    return found
+
+
+def _readable(number: int, row: JournalRow, at: datetime, entry: Entry, codec: Codec) -> JournalEntry:
+    key = attempt = value = error = None
+    if isinstance(entry, (StepAsked, StepRetrying, StepCompleted, StepFailed)):
+        key = entry.key
+    if isinstance(entry, (StepRetrying, StepCompleted, StepFailed, RunRetrying)):
+        attempt = entry.attempt
+    if isinstance(entry, StepCompleted):
+        value = _plain(codec, entry.result)
+    elif isinstance(entry, StepAsked) and entry.args is not None:
+        value = _plain(codec, entry.args)
+    elif isinstance(entry, Ended):
+        value = _plain(codec, entry.output)
+    if isinstance(entry, (StepRetrying, StepFailed, RunRetrying, Ended)):
+        error = error_of(codec, entry.error)
+    return JournalEntry(
+        number=number, seq=row.seq, epoch=row.epoch, at=at, kind=entry.kind, key=key, attempt=attempt, value=value,
+        error=error, note=_note(entry), entry=entry,
+    )  # fmt: skip  # one line a group reads better here
+
+
+def _note(entry: Entry) -> str | None:
+    match entry:
+        case StepRetrying() | RunRetrying():
+            return f"again after {spoken(max(entry.retry_at - entry.at, 0))}"
+        case TimerFired():
+            return f"timer {entry.timer}"
+        case Cancel(deadline=True):
+            return "its deadline passed"
+        case Cancel():
+            return entry.reason
+        case Claimed():
+            return f"taken over by {entry.worker_id}"
+        case Ended():
+            return entry.status
+        case _:
+            return None
+
+
+def _plain(codec: Codec, stored: bytes | None) -> Any:
+    if stored is None:
+        return None
+    try:
+        return codec.value(Any).decode(stored)
+    except CodecError:
+        return stored
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

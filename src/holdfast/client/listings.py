@@ -1,0 +1,69 @@
+"""Listings: many runs, newest first, read a page at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from holdfast.define import refuse_in_body
+from holdfast.errors import DefinitionError
+from holdfast.model import Page, RunFilter, RunStatus, instant_of
+
+from .connections import Connection
+from .runs import AsyncRun
+
+PAGE = 100
+LARGEST_PAGE = 1_000
+
+
+class AsyncRuns:
+    """The runs that a filter lets through: `async for run in client.runs(...)`, or one page at a time.
+
+    Runs started while it is read don't disturb it: each run that was there is seen once.
+    """
+
+    def __init__(self, connection: Connection, where: RunFilter) -> None:
+        self._connection = connection
+        self._where = where
+
+    async def page(self, *, cursor: str | None = None, limit: int = PAGE) -> Page[AsyncRun[Any]]:
+        """One page; `page.next` is the cursor of the one that follows."""
+        refuse_in_body("client.runs()", "do it in a step")
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LARGEST_PAGE:
+            raise DefinitionError(f"limit={limit!r}: expected a whole number from 1 to {LARGEST_PAGE}")
+        store = await self._connection.opened()
+        page = await store.list_runs(self._where, cursor=cursor, limit=limit)
+        handles = tuple(
+            AsyncRun[Any](self._connection, record.id, workflow=record.workflow, status=record.status, record=record)
+            for record in page.items
+        )
+        return Page(handles, page.next)
+
+    async def __aiter__(self) -> AsyncIterator[AsyncRun[Any]]:
+        cursor: str | None = None
+        while True:
+            page = await self.page(cursor=cursor)
+            for run in page.items:
+                yield run
+            cursor = page.next
+            if cursor is None:
+                return
+
+
+def checked_filter(where: RunFilter | None) -> RunFilter:
+    """The filter with its statuses as such; what can't be filtered by is refused."""
+    if where is None:
+        return RunFilter()
+    if not isinstance(where, RunFilter):
+        raise DefinitionError(f"{where!r} is not a filter; expected RunFilter(workflow=..., status=..., ...)")
+    for what, moment in (("since", where.since), ("until", where.until)):
+        if moment is not None:
+            instant_of(moment, what=f"RunFilter({what}=)")
+    if where.status is None:
+        return where
+    given = where.status if isinstance(where.status, (tuple, list, set, frozenset)) else (where.status,)
+    try:
+        return replace(where, status=tuple(RunStatus(status) for status in given))
+    except ValueError as error:
+        raise DefinitionError(f"RunFilter(status=): {error}; expected any of {', '.join(RunStatus)}") from None

@@ -1,0 +1,98 @@
+"""The portal: an event loop in a thread of its own, through which blocking code calls async code.
+
+The thread starts with the first call and is a daemon; `close` ends it, and so does the garbage collector or the end
+of the program. A process made by `fork` has no such thread: there the portal starts another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from holdfast.errors import ClientClosed, MisplacedCall
+
+T = TypeVar("T")
+_PATIENCE = 10.0
+"""Seconds that closing waits for what is under way."""
+
+
+class Portal:
+    """Runs coroutines for threads that can't wait in any other way than by blocking."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+        self._is_closed = False
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the portal's loop, in the caller's context, and block until it ends.
+
+        Interrupted (Ctrl-C), it cancels the work and lets the interruption through.
+        """
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._running())
+        except BaseException:
+            work.close()
+            raise
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self, last: Callable[[], Awaitable[None]], *, wait: bool = True) -> None:
+        """Await `last` on the loop if there is one, then end the loop and its thread. Repeating it changes nothing."""
+        with self._lock:
+            loop, thread, pid = self._loop, self._thread, self._pid
+            self._loop = self._thread = None
+            self._is_closed = True
+        if loop is None or thread is None or pid != os.getpid() or not thread.is_alive():
+            return
+        ending = asyncio.run_coroutine_threadsafe(_end(loop, last), loop)
+        if wait and threading.current_thread() is not thread:
+            thread.join(_PATIENCE)
+            if ending.done():
+                ending.result()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        """The loop; its thread is started if there is none."""
+        if self._pid != os.getpid():
+            # After a fork the lock may be held by a thread that does not exist here.
+            self._lock, self._loop, self._thread, self._pid = threading.Lock(), None, None, os.getpid()
+        with self._lock:
+            if self._is_closed:
+                raise ClientClosed("this client was closed; make another one, or close it later")
+            if threading.current_thread() is self._thread:
+                raise MisplacedCall(
+                    "a blocking client was called on its own event loop, where it would wait for itself; "
+                    "use AsyncClient there"
+                )
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="holdfast client", daemon=True)
+                self._thread.start()
+            return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        for task in (left := asyncio.all_tasks(loop)):
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
+
+
+async def _end(loop: asyncio.AbstractEventLoop, last: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await last()
+    finally:
+        loop.stop()

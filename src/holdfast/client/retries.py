@@ -1,0 +1,85 @@
+"""Retry: a new run that goes on where a failed or cancelled one stopped. Pure.
+
+The new run begins with the old one's history and a `run_retrying` entry, at which replay makes its cut: results
+recorded for steps asked before the last failure are kept, the failed step is open again. It stays in the old run's
+chain, so that steps keep their idempotency keys.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+
+from holdfast.errors import NotRetryable
+from holdfast.model import (
+    Claimed,
+    Ended,
+    Entry,
+    Instant,
+    JournalRow,
+    NewRun,
+    RunRecord,
+    RunRetrying,
+    RunStatus,
+    Started,
+    decode_entries,
+    encode_entries,
+    instant_of,
+    new_id,
+)
+
+RETRYABLE = (RunStatus.FAILED, RunStatus.CANCELLED)
+
+
+def check_retryable(record: RunRecord) -> None:
+    """Raise NotRetryable for a run that is live or did what it should."""
+    if record.status in RETRYABLE:
+        return
+    if record.status.is_final:
+        advice = "it did not fail: start a new run instead"
+    else:
+        advice = "it has not ended: wait for it, or cancel it first"
+    raise NotRetryable(
+        f"run {record.id} of {record.workflow!r} is {record.status} and can't be retried; {advice}", record.id
+    )
+
+
+def retry_of(
+    record: RunRecord, rows: Sequence[JournalRow], *, version: str, retention: int | None, at: Instant
+) -> NewRun:
+    """The run that goes on where `record` stopped, with its journal's `rows`, from `at` on."""
+    entries = [entry for row in rows for entry in decode_entries(row.data)]
+    history = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
+    deadline = None
+    if record.deadline_at is not None:
+        deadline = max(instant_of(record.deadline_at) - instant_of(record.created_at), 0)
+    return NewRun(
+        id=new_id(),
+        workflow=record.workflow,
+        version=version,
+        input=record.input,
+        seed=_seed_of(history),
+        queue=record.queue,
+        key=record.key,
+        # Whoever holds the key by now is returned instead.
+        on_conflict="return",
+        takes_key_of=record.id if record.key is not None else None,
+        deadline=deadline,
+        priority=record.priority,
+        tags=record.tags,
+        retention=retention,
+        chain_id=record.chain_id,
+        forked_from=record.id,
+        rows=(_row(history, record.error, at),) if history else (),
+    )
+
+
+def _row(history: Sequence[Entry], error: bytes | None, at: Instant) -> bytes:
+    at = max([at, *(entry.at for entry in history if hasattr(entry, "at"))])
+    # Attempt 0: a run retried by hand has the whole of its workflow's own retries before it.
+    return encode_entries([*history, RunRetrying(at, 0, error or b"", at, at)])
+
+
+def _seed_of(history: Iterable[Entry]) -> bytes:
+    # A run that never began has thrown no dice yet.
+    return next((entry.seed for entry in history if isinstance(entry, Started)), None) or secrets.token_bytes(16)

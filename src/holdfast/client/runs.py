@@ -1,0 +1,235 @@
+"""Handles: a run as the outside sees it, and what its end means for whoever asked for its result."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Generic, NoReturn, Self, TypeVar, cast
+
+import msgspec
+
+from holdfast.codec import Codec
+from holdfast.define import Workflow, refuse_in_body
+from holdfast.errors import HoldfastError, NotDecodable, RunCancelled, RunFailed, RunNotFound, StepFailed
+from holdfast.model import (
+    SECOND,
+    Cancel,
+    Duration,
+    RunRecord,
+    RunStatus,
+    decode_entries,
+    microseconds,
+    spoken,
+)
+
+from .connections import Connection
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """What a cancel came to. It is true if the run was live, so that the cancel could reach it."""
+
+    run_id: str
+    status: RunStatus
+    """The run's status when the cancel came."""
+    force: bool = False
+
+    @property
+    def is_sent(self) -> bool:
+        return not self.status.is_final
+
+    def __bool__(self) -> bool:
+        return self.is_sent
+
+    def __str__(self) -> str:
+        if not self.is_sent:
+            return f"run {self.run_id} had ended already ({self.status}); nothing was changed"
+        if self.force:
+            return f"run {self.run_id} was {self.status} and was ended at once"
+        return f"run {self.run_id} was {self.status} and has been asked to end"
+
+
+class AsyncRun(Generic[R_co]):
+    """One run. `status` and `record` are what was last seen; `refresh` looks again."""
+
+    __slots__ = ("_connection", "_key", "_record", "_status", "_workflow", "_workflow_name", "created", "id")
+
+    created: bool | None
+    """Whether the start that gave this handle created the run; None if the handle did not come from a start."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        run_id: str,
+        *,
+        workflow: Workflow[..., Any] | str,
+        status: RunStatus,
+        key: str | None = None,
+        record: RunRecord | None = None,
+        created: bool | None = None,
+    ) -> None:
+        self.id = run_id
+        self.created = created
+        self._connection = connection
+        self._workflow = workflow if isinstance(workflow, Workflow) else None
+        self._workflow_name = workflow.name if isinstance(workflow, Workflow) else workflow
+        self._status = status
+        self._key = key
+        self._record = record
+
+    @property
+    def workflow(self) -> str:
+        """The workflow's name."""
+        return self._workflow_name
+
+    @property
+    def key(self) -> str | None:
+        """The key that the run was started with."""
+        return self._key if self._record is None else self._record.key
+
+    @property
+    def status(self) -> RunStatus:
+        """As last seen."""
+        return self._status if self._record is None else self._record.status
+
+    @property
+    def record(self) -> RunRecord | None:
+        """Everything the store knew about the run when it was last read; None if only its start is known."""
+        return self._record
+
+    async def refresh(self) -> Self:
+        """Read the run again, and return this handle. Raises RunNotFound if the run is gone."""
+        refuse_in_body("run.refresh()", "do it in a step")
+        store = await self._connection.opened()
+        record = await store.get_run(self.id)
+        if record is None:
+            raise not_found(self.id, store.namespace)
+        self._record = record
+        return self
+
+    async def wait(self, timeout: Duration | None = None) -> RunStatus:
+        """Wait until the run has ended, however, and return its last status.
+
+        Raises TimeoutError after `timeout`; the run goes on.
+        """
+        refuse_in_body("run.wait()", "do it in a step")
+        return (await self._ended(timeout)).status
+
+    async def result(self, timeout: Duration | None = None) -> R_co:
+        """Wait until the run has ended and return what its body returned.
+
+        Raises RunFailed, whose `__cause__` is the body's own exception, RunCancelled, or after `timeout`
+        TimeoutError, which leaves the run alone. A value comes back by the annotation of the workflow's return if
+        the handle was got with the workflow itself, and as plain data if it was got by a name or an id.
+        """
+        refuse_in_body("run.result()", "do it in a step")
+        record = await self._ended(timeout)
+        codec = self._connection.codec
+        if record.status is RunStatus.COMPLETED:
+            return cast(R_co, _value(codec, self._workflow, record.output))
+        if record.status is RunStatus.CANCELLED:
+            raise RunCancelled(await self._cancelled_text(record), record.id)
+        _raise_failed(codec, self._workflow, record)
+
+    async def cancel(self, *, reason: str | None = None, force: bool = False) -> Cancellation:
+        """Ask the run to end; as `client.cancel`."""
+        return await cancel(self._connection, self.id, reason=reason, force=force)
+
+    async def _ended(self, timeout: Duration | None) -> RunRecord:
+        limit = None if timeout is None else microseconds(timeout, what="timeout")
+        if self._record is not None and self._record.status.is_final:
+            return self._record
+        if limit == 0:
+            # Not waiting at all is still looking once.
+            record = (await self.refresh())._record
+            if record is None or not record.status.is_final:
+                raise TimeoutError(self._late_text(limit))
+            return record
+        watcher = await self._connection.watcher()
+        try:
+            async with asyncio.timeout(None if limit is None else limit / SECOND):
+                self._record = await watcher.wait(self.id)
+        except TimeoutError:
+            raise TimeoutError(self._late_text(limit or 0)) from None
+        return self._record
+
+    def _late_text(self, limit: int) -> str:
+        return (
+            f"run {self.id} of {self.workflow!r} has not ended after {spoken(limit)}; it goes on: ask again, or see "
+            f"what it waits for with client.explain({self.id!r})"
+        )
+
+    async def _cancelled_text(self, record: RunRecord) -> str:
+        store = await self._connection.opened()
+        entries = [entry for row in await store.read_journal(record.id) for entry in decode_entries(row.data)]
+        reason = next((entry.reason for entry in entries if isinstance(entry, Cancel) and entry.reason), None)
+        why = f": {reason}" if reason else ""
+        advice = f"client.retry({record.id!r}) would go on from there"
+        return f"run {record.id} of {record.workflow!r} was cancelled{why}; {advice}"
+
+    def __repr__(self) -> str:
+        return f"<run {self.id} of {self.workflow}: {self.status}>"
+
+
+async def cancel(connection: Connection, run_id: str, *, reason: str | None, force: bool) -> Cancellation:
+    """Send a cancel; RunNotFound if there is nobody to send it to."""
+    refuse_in_body("a cancel by the client", "do it in a step")
+    store = await connection.opened()
+    before = await store.cancel_run(run_id, reason=reason, force=force)
+    if before is None:
+        raise not_found(run_id, store.namespace)
+    return Cancellation(run_id, before.status, force)
+
+
+def not_found(run_id: str, namespace: str) -> RunNotFound:
+    """The error for an id that is not there."""
+    return RunNotFound(
+        f"there is no run {run_id!r} in the namespace {namespace!r}; it may have been deleted after its retention, or "
+        "live in another database or namespace"
+    )
+
+
+def _value(codec: Codec, workflow: Workflow[..., Any] | None, output: bytes | None) -> Any:
+    if output is None:
+        return None
+    return (codec.value(Any) if workflow is None else codec.result(workflow.fn)).decode(output)
+
+
+def _raise_failed(codec: Codec, workflow: Workflow[..., Any] | None, record: RunRecord) -> NoReturn:
+    if record.status is not RunStatus.FAILED:
+        raise HoldfastError(f"run {record.id} of {record.workflow!r} ended as {record.status} and has no result")
+    cause = error_of(codec, record.error, home=None if workflow is None else workflow.fn.__module__)
+    raise RunFailed(f"run {record.id} of {record.workflow!r} failed: {described(cause)}", record.id) from cause
+
+
+def error_of(codec: Codec, stored: bytes | None, *, home: str | None = None) -> BaseException | None:
+    """The exception that was stored, or the one that says why it can't be read."""
+    if not stored:
+        return None
+    try:
+        return codec.decode_exception(stored, home=home)
+    except NotDecodable as unreadable:
+        # A client need not have loaded the worker's modules: what was recorded about the error is enough to tell it.
+        try:
+            plain = msgspec.json.decode(codec.open(stored), type=_StoredError)
+        except (NotDecodable, msgspec.DecodeError):
+            return unreadable
+        return StepFailed(plain.message, type=f"{plain.module}.{plain.name}", traceback=plain.traceback)
+
+
+class _StoredError(msgspec.Struct, frozen=True):
+    module: str
+    name: str
+    message: str
+    traceback: str = ""
+
+
+def described(error: BaseException | None) -> str:
+    """An exception in one line."""
+    if error is None:
+        return "no error was recorded"
+    text = str(error).strip().partition("\n")[0]
+    name = error.type.rpartition(".")[2] if isinstance(error, StepFailed) and error.type else type(error).__name__
+    return f"{name}: {text}" if text else name

@@ -1,0 +1,179 @@
+"""Settings, resolved in one place for clients, workers, `holdfast.run` and the command.
+
+A setting is what was given as an argument; else `HOLDFAST_<NAME>` of the environment; else the nearest file upward
+from the working directory, which is a `holdfast.toml` (keys at its top) or a `pyproject.toml` with a table
+`[tool.holdfast]`; else its default. A wrong value is refused here, by the name of whoever said it. Nothing is read
+before `resolve` is called.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import DefinitionError
+from holdfast.model import microseconds
+
+_SQLITE = "sqlite:///"
+_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What was resolved. None for a worker's number means: the worker's own default."""
+
+    url: str = "sqlite:///holdfast.db"
+    namespace: str = "default"
+    schema: str | None = None
+    """The schema of a Postgres database that the tables live in."""
+    max_payload: int | None = None
+    """The largest encoding of one value, in bytes; None: the codec's own limit."""
+    migrate: bool = True
+    """Whether opening a store may bring its schema up to date."""
+    queues: tuple[str, ...] | None = None
+    concurrency: int | None = None
+    threads: int | None = None
+    lease: int | None = None
+    """Microseconds."""
+    grace: int | None = None
+    """Microseconds."""
+
+
+def resolve(
+    *, environ: Mapping[str, str] | None = None, directory: str | os.PathLike[str] | None = None, **given: Any
+) -> Settings:
+    """The settings that hold, each from the first place that says something; an argument that is None says nothing.
+
+    `environ` and `directory` stand for the process's own environment and working directory.
+    """
+    found = checked(given, lambda key: f"{key}=")
+    found = {**_from_environment(os.environ if environ is None else environ), **found}
+    if len(found) < len(_CHECKS):
+        found = {**_from_file(Path.cwd() if directory is None else Path(directory)), **found}
+    return Settings(**found)
+
+
+def checked(given: Mapping[str, Any], place: Callable[[str], str]) -> dict[str, Any]:
+    """The settings among `given` that say something, in their proper form. `place` names a key for its author."""
+    found = {}
+    for key, value in given.items():
+        if key not in _CHECKS:
+            raise DefinitionError(f"{place(key)} is not a setting{_meant(key)}; known: {', '.join(_CHECKS)}")
+        if value is None:
+            continue
+        try:
+            found[key] = _CHECKS[key](value)
+        except ValueError as error:
+            # Never the value of `url`: a password may be in it.
+            shown = "" if key == "url" else f" {value!r}"
+            raise DefinitionError(f"{place(key)}{shown}: {error}") from None
+    return found
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    # Other HOLDFAST_* variables may belong to somebody else, and an empty one is how some shells say "unset".
+    given = {key: environ.get(f"HOLDFAST_{key.upper()}") or None for key in _CHECKS}
+    return checked(given, lambda key: f"the environment variable HOLDFAST_{key.upper()}")
+
+
+def _from_file(directory: Path) -> dict[str, Any]:
+    directory = directory.absolute()
+    for place in (directory, *directory.parents):
+        own, shared = place / "holdfast.toml", place / "pyproject.toml"
+        # os.path.isfile: a directory that may not be read is passed by.
+        if os.path.isfile(own):
+            return _from_table(_parsed(own), own, "")
+        if os.path.isfile(shared):
+            tool = _parsed(shared).get("tool")
+            if isinstance(tool, dict) and "holdfast" in tool:
+                return _from_table(tool["holdfast"], shared, "tool.holdfast.")
+    return {}
+
+
+def _parsed(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise DefinitionError(f"{file} can't be read: {error}; correct it, or give the settings elsewhere") from error
+
+
+def _from_table(table: Any, file: Path, prefix: str) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise DefinitionError(f"{file}: {prefix.rstrip('.')}: expected a table of settings")
+    found = checked(table, lambda key: f"{file}: {prefix}{key}")
+    if "url" in found:
+        found["url"] = _anchored(found["url"], file.parent)
+    return found
+
+
+def _anchored(url: str, directory: Path) -> str:
+    """A relative SQLite path in a file is meant from there; else every working directory had a database of its own."""
+    path = url.removeprefix(_SQLITE)
+    if path == url or not path or path.startswith((":memory:", "/", "file:")) or Path(path).is_absolute():
+        return url
+    return f"{_SQLITE}{directory.absolute() / path}"
+
+
+def _meant(key: str) -> str:
+    close = get_close_matches(key, _CHECKS, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _url(value: Any) -> str:
+    if not isinstance(value, str) or "://" not in value:
+        raise ValueError("expected the address of a database, such as sqlite:///orders.db")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > 200 or "\0" in value:
+        raise ValueError("expected text of 1 to 200 characters")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    texts = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)) or not texts:
+        raise ValueError("expected names, as a list or with commas between them")
+    return tuple(_text(text) for text in texts)
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError("expected a whole number from 1")
+    return value
+
+
+def _switch(value: Any) -> bool:
+    if isinstance(value, str):
+        value = _WORDS.get(value.strip().lower(), value)
+    if not isinstance(value, bool):
+        raise ValueError("expected true or false")
+    return value
+
+
+def _duration(value: Any) -> int:
+    if isinstance(value, str) and value.strip().replace(".", "", 1).isdecimal():
+        value = float(value)
+    return microseconds(value)
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "url": _url,
+    "namespace": _text,
+    "schema": _text,
+    "max_payload": _count,
+    "migrate": _switch,
+    "queues": _texts,
+    "concurrency": _count,
+    "threads": _count,
+    "lease": _duration,
+    "grace": _duration,
+}

@@ -1,0 +1,144 @@
+"""Retry: a new run that goes on where the old one stopped."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast.errors import KeyTaken, NotRetryable, RunNotFound
+from holdfast.model import (
+    Claimed,
+    Ended,
+    RunRetrying,
+    RunStatus,
+    Started,
+    StepAsked,
+    StepCompleted,
+    decode_entries,
+    history_of,
+)
+from tests.client.hands import total
+
+
+async def failed(client, hands, **options):
+    run = await client.start(total, 1, **options)
+    await hands.fail(run.id, ValueError("no"))
+    return run
+
+
+async def entries_of(client, run_id):
+    return [entry for row in await client.store.read_journal(run_id) for entry in decode_entries(row.data)]
+
+
+async def test_a_retry_is_a_new_run_of_the_same_chain_and_the_old_one_stays(client, hands):
+    old = await failed(client, hands, key="k", tags={"a": "b"}, priority=4)
+    new = await client.retry(old.id)
+    record, before = (await new.refresh()).record, (await old.refresh()).record
+    assert new.created
+    assert (record.forked_from, record.chain_id, record.input) == (old.id, before.chain_id, before.input)
+    assert (record.key, record.tags, record.priority, record.queue) == ("k", {"a": "b"}, 4, "default")
+    assert (record.status, before.status) == (RunStatus.PENDING, RunStatus.FAILED)
+    assert (await client.get_run(total, key="k")).id == new.id
+
+
+async def test_a_retry_keeps_the_history_up_to_the_last_failure_and_the_seed(client, hands):
+    old = await failed(client, hands)
+    new = await client.retry(old.id)
+    entries = await entries_of(client, new.id)
+    assert not any(isinstance(entry, (Ended, Claimed)) for entry in entries)
+    assert isinstance(entries[-1], RunRetrying)
+    assert entries[-1].attempt == 0
+    assert entries[-1].error == (await old.refresh()).record.error
+    history = history_of(entries)
+    assert [type(entry) for entry in history.entries] == [Started, StepAsked, StepCompleted, StepAsked]
+    claimed = await hands.claim(new.id)
+    assert claimed.seed == history.entries[0].seed
+    assert claimed.next_seq == 1
+
+
+async def test_the_retrys_time_is_never_before_what_it_follows(client, hands):
+    old = await failed(client, hands)
+    entries = await entries_of(client, (await client.retry(old.id)).id)
+    times = [entry.at for entry in entries if not isinstance(entry, StepAsked)]
+    assert times == sorted(times)
+
+
+async def test_a_run_cancelled_before_it_began_is_retried_from_nothing(client):
+    old = await client.start(total, 1, key="k")
+    await client.cancel(old.id)
+    new = await client.retry(old.id)
+    assert await client.store.read_journal(new.id) == []
+    assert (await client.get_run(total, key="k")).id == new.id
+
+
+async def test_a_retried_run_can_fail_and_be_retried_again(client, hands):
+    old = await failed(client, hands, key="k")
+    second = await client.retry(old.id)
+    await hands.fail(second.id, ValueError("again"))
+    third = await client.retry(second.id)
+    record = (await third.refresh()).record
+    assert (record.forked_from, record.chain_id) == (second.id, old.id)
+    kinds = [entry.kind for entry in await client.journal(third.id)]
+    assert kinds.count("run_retrying") == 2
+    assert kinds.count("ended") == 0
+
+
+async def test_retrying_a_run_with_a_key_again_returns_the_first_retry(client, hands):
+    old = await failed(client, hands, key="k")
+    first, second = await asyncio.gather(client.retry(old.id), client.retry(old.id))
+    assert first.id == second.id
+    assert sorted([first.created, second.created]) == [False, True]
+
+
+async def test_a_run_whose_key_has_gone_to_another_is_not_retried(client, hands):
+    old = await failed(client, hands, key="k")
+    other = await client.start(total, 1, key="k", on_conflict="restart")
+    with pytest.raises(KeyTaken, match=f"which run {other.id} has now") as taken:
+        await client.retry(old.id)
+    assert taken.value.run_id == other.id
+
+
+async def test_a_live_or_completed_run_is_not_retried(client, hands):
+    run = await client.start(total, 1)
+    with pytest.raises(NotRetryable, match="has not ended"):
+        await client.retry(run.id)
+    await hands.complete(run.id, 1)
+    with pytest.raises(NotRetryable, match="did not fail") as refused:
+        await client.retry(run.id)
+    assert refused.value.run_id == run.id
+
+
+async def test_what_is_not_there_is_not_retried(client):
+    with pytest.raises(RunNotFound):
+        await client.retry("nobody")
+
+
+async def test_a_start_with_retry_goes_on_with_a_failed_run(client, hands):
+    old = await failed(client, hands, key="k")
+    new = await client.start(total, 1, key="k", on_conflict="retry")
+    assert new.created
+    assert (await new.refresh()).record.forked_from == old.id
+    again = await client.start(total, 1, key="k", on_conflict="retry")
+    assert (again.id, again.created) == (new.id, False)
+
+
+async def test_a_start_with_retry_returns_a_completed_run(client, hands):
+    run = await client.start(total, 1, key="k")
+    await hands.complete(run.id, 7)
+    again = await client.start(total, 1, key="k", on_conflict="retry")
+    assert (again.id, again.created, await again.result()) == (run.id, False, 7)
+
+
+async def test_many_starts_with_retry_at_once_make_one_retry(client, hands):
+    await failed(client, hands, key="k")
+    runs = await asyncio.gather(*(client.start(total, 1, key="k", on_conflict="retry") for _ in range(10)))
+    assert len({run.id for run in runs}) == 1
+
+
+async def test_a_start_by_id_and_key_with_retry_finds_the_run_that_has_the_key_now(client, hands):
+    await failed(client, hands, id="mine", key="k")
+    new = await client.start(total, 1, id="mine", key="k", on_conflict="retry")
+    again = await client.start(total, 1, id="mine", key="k", on_conflict="retry")
+    assert new.id != "mine"
+    assert again.id == new.id

@@ -1,0 +1,145 @@
+"""Where settings come from, and what is said about wrong ones."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from holdfast import settings
+from holdfast.errors import DefinitionError
+from holdfast.settings import Settings, resolve
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory with two above it that belong to the test."""
+    deep = tmp_path / "project" / "package"
+    deep.mkdir(parents=True)
+    return deep
+
+
+def test_every_setting_has_a_check_and_a_field():
+    assert set(settings._CHECKS) == {field.name for field in fields(Settings)}
+
+
+def test_without_any_word_the_defaults_hold(place):
+    found = resolve(environ={}, directory=place)
+    assert (found.url, found.namespace, found.migrate) == ("sqlite:///holdfast.db", "default", True)
+
+
+def test_an_argument_comes_before_the_environment_and_the_environment_before_the_file(place):
+    (place / "holdfast.toml").write_text('url = "sqlite:////file.db"\nnamespace = "file"\nschema = "file"\n')
+    environ = {"HOLDFAST_URL": "sqlite:////environ.db", "HOLDFAST_NAMESPACE": "environ"}
+    found = resolve(environ=environ, directory=place, url="sqlite:////argument.db")
+    assert (found.url, found.namespace, found.schema) == ("sqlite:////argument.db", "environ", "file")
+
+
+def test_an_argument_that_is_none_and_an_empty_variable_say_nothing(place):
+    assert resolve(environ={"HOLDFAST_URL": ""}, directory=place, url=None).url == "sqlite:///holdfast.db"
+
+
+def test_the_nearest_file_upward_counts_alone(place):
+    (place.parent / "holdfast.toml").write_text('namespace = "near"\n')
+    (place.parent.parent / "holdfast.toml").write_text('namespace = "far"\nschema = "far"\n')
+    found = resolve(environ={}, directory=place)
+    assert (found.namespace, found.schema) == ("near", None)
+
+
+def test_a_pyproject_counts_only_if_it_has_the_table(place):
+    (place / "pyproject.toml").write_text('[project]\nname = "x"\n')
+    (place.parent / "pyproject.toml").write_text('[tool.holdfast]\nnamespace = "shop"\n')
+    assert resolve(environ={}, directory=place).namespace == "shop"
+
+
+def test_holdfast_toml_comes_before_a_pyproject_beside_it(place):
+    (place / "pyproject.toml").write_text('[tool.holdfast]\nnamespace = "pyproject"\n')
+    (place / "holdfast.toml").write_text('namespace = "own"\n')
+    assert resolve(environ={}, directory=place).namespace == "own"
+
+
+def test_a_relative_database_in_a_file_is_meant_from_that_file(place):
+    (place.parent / "holdfast.toml").write_text('url = "sqlite:///data/orders.db"\n')
+    assert resolve(environ={}, directory=place).url == f"sqlite:///{place.parent}/data/orders.db"
+
+
+@pytest.mark.parametrize("url", ["sqlite:////abs/orders.db", "sqlite:///:memory:", "postgresql://host/orders"])
+def test_any_other_address_in_a_file_stays_as_it_is(place, url):
+    (place / "holdfast.toml").write_text(f'url = "{url}"\n')
+    assert resolve(environ={}, directory=place).url == url
+
+
+def test_values_of_the_environment_are_read_as_what_they_mean(place):
+    environ = {
+        "HOLDFAST_MAX_PAYLOAD": "1024",
+        "HOLDFAST_MIGRATE": "off",
+        "HOLDFAST_QUEUES": "default, parcels",
+        "HOLDFAST_LEASE": "1m30s",
+        "HOLDFAST_GRACE": "2.5",
+    }
+    found = resolve(environ=environ, directory=place)
+    assert (found.max_payload, found.migrate, found.queues) == (1024, False, ("default", "parcels"))
+    assert (found.lease, found.grace) == (90_000_000, 2_500_000)
+
+
+def test_variables_that_are_no_settings_belong_to_somebody_else(place):
+    assert resolve(environ={"HOLDFAST_COLOUR": "red"}, directory=place) == Settings()
+
+
+def test_an_unknown_key_in_a_file_is_refused_with_the_file_the_key_and_a_guess(place):
+    (place / "holdfast.toml").write_text('namespce = "x"\n')
+    with pytest.raises(DefinitionError, match=r"holdfast\.toml: namespce is not a setting .did you mean 'namespace'"):
+        resolve(environ={}, directory=place)
+
+
+def test_an_unknown_key_in_a_pyproject_is_named_with_its_table(place):
+    (place / "pyproject.toml").write_text('[tool.holdfast]\ncolour = "red"\n')
+    with pytest.raises(DefinitionError, match=r"pyproject\.toml: tool\.holdfast\.colour is not a setting; known: url,"):
+        resolve(environ={}, directory=place)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("namespace", '""', "expected text"),
+        ("max_payload", "0", "expected a whole number from 1"),
+        ("max_payload", "true", "expected a whole number from 1"),
+        ("migrate", '"perhaps"', "expected true or false"),
+        ("queues", "[]", "expected names"),
+        ("lease", '"soon"', "is not a duration"),
+        ("url", '"orders.db"', "expected the address of a database"),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_file_and_key(place, key, value, expected):
+    (place / "holdfast.toml").write_text(f"{key} = {value}\n")
+    with pytest.raises(DefinitionError, match=rf"holdfast\.toml: {key}.*{expected}"):
+        resolve(environ={}, directory=place)
+
+
+def test_a_bad_value_in_the_environment_is_refused_by_the_name_of_the_variable(place):
+    with pytest.raises(DefinitionError, match="the environment variable HOLDFAST_CONCURRENCY 'many'"):
+        resolve(environ={"HOLDFAST_CONCURRENCY": "many"}, directory=place)
+
+
+def test_a_bad_address_is_never_repeated_since_it_may_hold_a_password(place):
+    with pytest.raises(DefinitionError) as refused:
+        resolve(environ={"HOLDFAST_URL": "user:secret@host"}, directory=place)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_file_that_is_no_toml_is_named(place):
+    (place / "holdfast.toml").write_text("url = \n")
+    with pytest.raises(DefinitionError, match=r"holdfast\.toml can't be read"):
+        resolve(environ={}, directory=place)
+
+
+def test_a_table_that_is_none_is_refused(place):
+    (place / "pyproject.toml").write_text("[tool]\nholdfast = 3\n")
+    with pytest.raises(DefinitionError, match=r"tool\.holdfast: expected a table"):
+        resolve(environ={}, directory=place)
+
+
+def test_an_unknown_argument_is_refused(place):
+    with pytest.raises(DefinitionError, match="colour= is not a setting"):
+        resolve(environ={}, directory=place, colour="red")
