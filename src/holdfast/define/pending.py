@@ -21,6 +21,8 @@ class _Keeper(Protocol):
 
     def withdraw(self, reply: Reply[Any]) -> None: ...
 
+    def seen(self, pending: Pending[Any]) -> None: ...
+
     def block(self, future: asyncio.Future[T]) -> T: ...
 
 
@@ -32,6 +34,8 @@ class Reply(asyncio.Future[T]):
         self._keeper = keeper
         self._number = keeper.next_number()
         self.key = key
+        self.timer: Any = None
+        """The timer that resolves it, if one does."""
 
     def __hash__(self) -> int:
         return self._number
@@ -53,36 +57,36 @@ class Pending(Reply[T]):
 
     _is_seen = False
 
-    @property
-    def is_seen(self) -> bool:
-        """Whether anybody has looked at it."""
-        return self._is_seen
+    def _see(self) -> None:
+        if not self._is_seen:
+            self._is_seen = True
+            self._keeper.seen(self)
 
     def __await__(self) -> Generator[Any, None, T]:
-        self._is_seen = True
+        self._see()
         return super().__await__()
 
     __iter__ = __await__
 
     def result(self) -> T:
         """The step's value, or its exception. In a `def` body it blocks until there is one."""
-        self._is_seen = True
-        if self._keeper.is_blocking and not self.done():
+        self._see()
+        if self._keeper.is_blocking and not super().done():
             return self._keeper.block(self)
         return super().result()
 
     def exception(self) -> BaseException | None:
-        self._is_seen = True
+        self._see()
         return super().exception()
 
     def done(self) -> bool:
-        self._is_seen = True
+        self._see()
         return super().done()
 
-    def add_done_callback(self, fn: Callable[[asyncio.Future[T]], object], /, *, context: Any = None) -> None:
-        self._is_seen = True
+    def add_done_callback(self, fn: Callable[[Any], object], /, *, context: Any = None) -> None:
+        self._see()
         super().add_done_callback(fn, context=context)
 
     def cancel(self, msg: Any | None = None) -> bool:
-        self._is_seen = True
+        self._see()
         return super().cancel(msg)

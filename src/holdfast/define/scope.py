@@ -29,10 +29,10 @@ class RunInfo:
 
     __slots__ = (
         "_created_at",
-        "_deadline_at",
         "_started_at",
         "attempt",
         "chain_id",
+        "deadline_instant",
         "id",
         "journal_length",
         "key",
@@ -68,7 +68,8 @@ class RunInfo:
         self.parent_id = parent_id
         self._created_at = created_at
         self._started_at = started_at
-        self._deadline_at = deadline_at
+        self.deadline_instant = deadline_at
+        """The same as `deadline`, as an instant."""
         self.journal_length = 0
         self.attempt = 1
 
@@ -83,7 +84,7 @@ class RunInfo:
     @property
     def deadline(self) -> datetime | None:
         """When the run must have ended, or None."""
-        return None if self._deadline_at is None else moment_of(self._deadline_at)
+        return None if self.deadline_instant is None else moment_of(self.deadline_instant)
 
     def __repr__(self) -> str:
         return f"<run {self.id} of {self.workflow} version {self.version}>"

@@ -43,9 +43,7 @@ class Step(Generic[P, R]):
         self.record_args = record_args
         functools.update_wrapper(cast(Any, self), fn)
 
-    def options(
-        self, *, name: str | None = None, retry: Retry | None = None, timeout: Duration | None = None
-    ) -> Self:
+    def options(self, *, name: str | None = None, retry: Retry | None = None, timeout: Duration | None = None) -> Self:
         """The same step under another name, retry policy or timeout, for this call: `charge.options(name="again")(...)`."""
         other = type(self)(
             self.fn,
@@ -163,7 +161,9 @@ def step(
         if not callable(fn):
             raise DefinitionError(f"@step expects a function, not {fn!r}")
         if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-            raise DefinitionError(f"step {name_of(fn)!r} is a generator; a step returns one value: return a list instead")
+            raise DefinitionError(
+                f"step {name_of(fn)!r} is a generator; a step returns one value: return a list instead"
+            )
         return make_step(fn, name=name, retry=retry, timeout=timeout, record_args=record_args)
 
     return decorate if fn is None else decorate(fn)

@@ -44,7 +44,8 @@ class StartOptions:
         ):
             raise DefinitionError(f"priority={self.priority!r}: expected a whole number from 0 to 9, larger first")
         if self.tags is not None and not (
-            isinstance(self.tags, Mapping) and all(isinstance(k, str) and isinstance(v, str) for k, v in self.tags.items())
+            isinstance(self.tags, Mapping)
+            and all(isinstance(k, str) and isinstance(v, str) for k, v in self.tags.items())
         ):
             raise DefinitionError(f"tags={self.tags!r}: expected a mapping of text to text")
         for what, when in (("delay", self.delay), ("deadline", self.deadline)):
@@ -86,12 +87,18 @@ class Workflow(Generic[P, R]):
         if retry is not None and not isinstance(retry, Retry):
             raise DefinitionError(f"workflow {self.name!r}: retry={retry!r}: expected holdfast.Retry(...)")
         if isinstance(max_crashes, bool) or not isinstance(max_crashes, int) or max_crashes < 1:
-            raise DefinitionError(f"workflow {self.name!r}: max_crashes={max_crashes!r}: expected a whole number from 1")
+            raise DefinitionError(
+                f"workflow {self.name!r}: max_crashes={max_crashes!r}: expected a whole number from 1"
+            )
         if isinstance(journal_limit, bool) or not isinstance(journal_limit, int) or journal_limit < 1:
-            raise DefinitionError(f"workflow {self.name!r}: journal_limit={journal_limit!r}: expected a whole number from 1")
+            raise DefinitionError(
+                f"workflow {self.name!r}: journal_limit={journal_limit!r}: expected a whole number from 1"
+            )
         self.retry = retry
         self.deadline = None if deadline is None else microseconds(deadline, what=f"workflow {self.name!r}: deadline")
-        self.retention = None if retention is None else microseconds(retention, what=f"workflow {self.name!r}: retention")
+        self.retention = (
+            None if retention is None else microseconds(retention, what=f"workflow {self.name!r}: retention")
+        )
         self.queue = checked_name(queue)
         self.max_crashes = max_crashes
         self.journal_limit = journal_limit

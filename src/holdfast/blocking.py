@@ -1,0 +1,96 @@
+"""The durable functions as a `def` body uses them: each blocks this run, holds no thread, and returns its value.
+
+The same names in `holdfast` do the same at run time in a `def` body, but are typed for `await`; these are typed for
+blocking. In an async body they block the calling task only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from datetime import datetime
+from typing import Any, TypeVar, TypeVarTuple, cast, overload
+
+from holdfast.define import Pending, Step, body_for, make_step
+from holdfast.errors import WaitTimeout
+from holdfast.model import Duration, Retry, instant_of, microseconds
+
+T = TypeVar("T")
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
+
+
+def sleep(duration: Duration) -> None:
+    """Wait durably. The timer runs through restarts and downtime."""
+    body = body_for("blocking.sleep()")
+    body.block(body.ask_timer(microseconds(duration, what="sleep")))
+
+
+def sleep_until(moment: datetime) -> None:
+    """Wait durably until an aware datetime; one in the past is no wait at all."""
+    body = body_for("blocking.sleep_until()")
+    body.block(body.ask_timer(max(instant_of(moment, what="sleep_until") - body.now(), 0)))
+
+
+@overload
+def call(
+    name: str,
+    fn: Callable[[*Ts], Coroutine[Any, Any, R]],
+    *args: *Ts,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+) -> R: ...
+@overload
+def call(
+    name: str,
+    fn: Callable[[*Ts], R],
+    *args: *Ts,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+) -> R: ...
+def call(
+    name: str,
+    fn: Callable[..., Any],
+    *args: Any,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+) -> Any:
+    """An inline step from any callable of either colour; blocks until it has ended."""
+    body = body_for("blocking.call()")
+    made = make_step(fn.fn if isinstance(fn, Step) else fn, name=name, retry=retry, timeout=timeout)
+    return body.block(body.ask_step(made, args, {}))
+
+
+def gather(*pendings: Pending[T]) -> list[T]:
+    """Every result, in the order given. The first failure is raised; the others go on."""
+    body = body_for("blocking.gather()")
+    return cast("list[T]", body.run_inside(_gather(pendings)))
+
+
+def wait(
+    pendings: Iterable[Pending[T]], *, timeout: Duration | None = None, return_when: str = asyncio.ALL_COMPLETED
+) -> tuple[set[Pending[T]], set[Pending[T]]]:
+    """Block until all, or the first, of them have ended or the timeout is over: (done, not done). Nothing is cancelled."""
+    body = body_for("blocking.wait()")
+    seconds = None if timeout is None else microseconds(timeout, what="wait(timeout=)") / 1_000_000
+    found = body.run_inside(asyncio.wait(list(pendings), timeout=seconds, return_when=return_when))
+    return cast("tuple[set[Pending[T]], set[Pending[T]]]", found)
+
+
+def as_completed(pendings: Iterable[Pending[T]], *, timeout: Duration | None = None) -> Iterator[Pending[T]]:
+    """Each of them as it ends, first come first; raises WaitTimeout when the time is over and some have not."""
+    body = body_for("blocking.as_completed()")
+    left = list(pendings)
+    end = None if timeout is None else body.now() + microseconds(timeout, what="as_completed(timeout=)")
+    while left:
+        seconds = None if end is None else max(end - body.now(), 0) / 1_000_000
+        done, _ = wait(left, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            raise WaitTimeout(f"{len(left)} of the steps did not end within {timeout}; wait longer or cancel them")
+        for pending in [one for one in left if one in done]:
+            left.remove(pending)
+            yield pending
+
+
+async def _gather(pendings: Iterable[Pending[T]]) -> list[T]:
+    return list(await asyncio.gather(*pendings))

@@ -1,0 +1,8 @@
+"""One run, one turn: `Execution.advance(inputs)` gives the turn to commit and the steps to begin. No I/O in here."""
+
+from .commands import Advance, Command
+from .divergence import describe
+from .execution import Execution
+from .runners import Runners
+
+__all__ = ["Advance", "Command", "Execution", "Runners", "describe"]

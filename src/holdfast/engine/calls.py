@@ -1,0 +1,257 @@
+"""What a body's durable calls come to: asks, timers, blocking, and the refusals of a run that is dead.
+
+This half of an execution faces the body (it is the `Body` of holdfast.define); execution.py faces the worker. What
+is asked follows from the entries delivered alone. On replay each ask is compared with the journal where it is made: the
+first difference stops the execution with a report, and nothing of it gets out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sys
+from asyncio.tasks import _enter_task, _leave_task
+from collections.abc import Coroutine, Sequence
+from hashlib import blake2b
+from types import CodeType, FrameType
+from typing import Any, NoReturn, TypeVar
+from uuid import UUID
+
+from greenlet import getcurrent, greenlet
+
+from holdfast.codec import Codec
+from holdfast.define import Pending, Reply, RunInfo, Step, Workflow
+from holdfast.errors import IOInBody, JournalDiverged, JournalLimitReached, Suspended
+from holdfast.model import Entry, Instant, StepAsked
+
+from .commands import Command
+from .divergence import calling_line, diverged
+from .loop import BodyLoop, BodyTask
+from .runners import BLOCKED, STUBBORN, Runners
+
+T = TypeVar("T")
+_log = logging.getLogger("holdfast.engine")
+_CLEANUP_RESERVE = 1_000
+_TALKATIVE = 100
+
+
+class Calls:
+    """The side of an execution that its body sees."""
+
+    __slots__ = (
+        "_begun", "_codec", "_counts", "_cursor", "_entries", "_feed", "_is_limit_told", "_numbers", "_open_pendings",
+        "_refused", "_rng", "_seed", "_tickets", "_uuids", "_withdrawn", "commands", "fault", "hub", "is_blocking",
+        "is_dead", "is_replaying", "loop", "run", "runners", "time", "workflow",
+    )  # fmt: skip  # a name a line would be a page
+
+    def __init__(self, workflow: Workflow[Any, Any], run: RunInfo, seed: bytes, codec: Codec, runners: Runners) -> None:
+        self.workflow = workflow
+        self.run = run
+        self.time: Instant = 0
+        self.is_blocking = not workflow.is_async
+        self.is_replaying = False
+        self.is_dead = False
+        self.fault: Exception | None = None
+        self.commands: dict[str, Command] = {}
+        self.hub: greenlet | None = None
+        self.runners = runners
+        self.loop = BodyLoop(self, runners.ready)
+        self._codec = codec
+        self._seed = seed
+        self._entries: list[Entry] = []
+        self._feed: Sequence[Entry] = ()
+        self._cursor = 0
+        self._begun: list[Command] = []
+        self._withdrawn: list[Command] = []
+        self._counts: dict[str, int] = {}
+        self._numbers = 0
+        self._tickets: dict[int, tuple[Coroutine[Any, Any, Any], CodeType, int]] = {}
+        self._open_pendings: dict[int, tuple[Pending[Any], CodeType, int]] = {}
+        self._is_limit_told = False
+        self._refused = 0
+        self._rng: random.Random | None = None
+        self._uuids = 0
+
+    def ask_step(self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reply[Any]:
+        return self._ask(step, args, kwargs, Reply)
+
+    def ask_pending(self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pending[Any]:
+        pending = self._ask(step, args, kwargs, Pending)
+        assert isinstance(pending, Pending)
+        frame = sys._getframe(2)
+        self._open_pendings[hash(pending)] = (pending, frame.f_code, frame.f_lineno)
+        return pending
+
+    def _ask(
+        self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any], cls: type[Reply[Any]]
+    ) -> Reply[Any]:
+        if self.is_dead:
+            self.refuse()
+        self.check_limit()
+        name = step.name
+        plain = self._codec.arguments(step.fn).pack(args, kwargs)
+        used = self._counts.get(name, 0)
+        self._counts[name] = used + 1
+        key = f"{name}:{used}" if used else name
+        digest = blake2b(plain, digest_size=8).digest()
+        if self.is_replaying:
+            self._match(key, digest)
+        else:
+            self._entries.append(StepAsked(key, digest, self._codec.seal(plain) if step.record_args else None))
+        reply = cls(self, self.loop, key)
+        command = self.commands[key] = Command(key, step, plain, reply)
+        self._begun.append(command)
+        return reply
+
+    def _match(self, key: str, digest: bytes) -> None:
+        held = self._feed[self._cursor] if self._cursor < len(self._feed) else None
+        if isinstance(held, StepAsked) and held.key == key and held.digest == digest:
+            self._cursor += 1
+            return
+        what = f"step {key!r}, arguments {digest.hex()}, at {calling_line(3)}"
+        if isinstance(held, StepAsked) and held.key == key:
+            what = f"step {key!r} with other arguments ({digest.hex()}), at {calling_line(3)}"
+        self.stop_with(self.divergence(what, held, at=self._cursor))
+
+    def ask_timer(self, delay: int) -> asyncio.Future[None]:
+        if self.is_dead:
+            self.refuse()
+        reply: Reply[None] = Reply(self, self.loop, "")
+        reply.timer = self.loop.call_after(delay, _resolve, reply, context=self.runners.context)
+        return reply
+
+    def block(self, future: asyncio.Future[T]) -> T:
+        if self.is_dead:
+            self.refuse()
+        if future.done():
+            return future.result()
+        task = asyncio.current_task(self.loop)
+        if not isinstance(task, BodyTask):
+            self.stop_with(
+                IOInBody(
+                    "a blocking durable call was made in a callback of the body; make it in the body itself or in a task"
+                )
+            )
+        me = getcurrent()
+        future.add_done_callback(_Unblock(self.runners.ready, me), context=self.runners.context)
+        task.blocked_on, task.greenlet = future, me
+        _leave_task(self.loop, task)
+        assert self.hub is not None
+        try:
+            self.hub.switch(BLOCKED)
+        finally:
+            task.blocked_on = task.greenlet = None
+            _enter_task(self.loop, task)
+        if self.is_dead:
+            self.refuse()
+        if task.must_cancel:
+            task.must_cancel = False
+            raise asyncio.CancelledError
+        return future.result()
+
+    def run_inside(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.block(self.loop.create_task(work))
+
+    def withdraw(self, reply: Reply[Any]) -> None:
+        if reply.timer is not None:
+            reply.timer.cancel()
+            return
+        command = self.commands.get(reply.key)
+        if command is not None and command.reply is reply:
+            del self.commands[reply.key]
+            self._withdrawn.append(command)
+
+    def new_ticket(self) -> int:
+        if self.is_dead:
+            self.refuse()
+        return self.next_number()
+
+    def track(self, work: Coroutine[Any, Any, T], ticket: int, frame: FrameType) -> Coroutine[Any, Any, T]:
+        self._tickets[ticket] = (work, frame.f_code, frame.f_lineno)
+        return work
+
+    def redeem(self, ticket: int) -> None:
+        self._tickets.pop(ticket, None)
+
+    def seen(self, pending: Pending[Any]) -> None:
+        self._open_pendings.pop(hash(pending), None)
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def now(self) -> Instant:
+        return self.time
+
+    def rng(self) -> random.Random:
+        if self._rng is None:
+            self._rng = random.Random(self._seed)
+        return self._rng
+
+    def uuid4(self) -> UUID:
+        self._uuids += 1
+        drawn = blake2b(self._uuids.to_bytes(8, "big"), key=self._seed, person=b"holdfast uuid4", digest_size=16)
+        return UUID(bytes=drawn.digest(), version=4)
+
+    def check_limit(self) -> None:
+        """Raise once when the journal is full; what follows is cleanup, and has a reserve of its own."""
+        limit = self.workflow.journal_limit
+        if self.run.journal_length < limit:
+            return
+        if self._is_limit_told and self.run.journal_length < limit + _CLEANUP_RESERVE:
+            return
+        self._is_limit_told = True
+        raise JournalLimitReached(
+            f"the run {self.run.id} of {self.run.workflow!r} has taken in {self.run.journal_length} inputs, which is its "
+            "journal_limit; end it with continue_as_new(...), which begins a fresh run with an empty journal, or raise "
+            "@workflow(journal_limit=)"
+        )
+
+    def stop_with(self, error: Exception) -> NoReturn:
+        """Stop the execution from inside its body: the error is the worker's to see, never the body's."""
+        self.fail_with(error)
+        raise Suspended
+
+    def fail_with(self, error: Exception) -> None:
+        if self.fault is None:
+            self.fault = error
+        self.is_dead = True
+
+    def refuse(self) -> NoReturn:
+        """A durable call on a dead run: the suspension is raised again, and code that won't take it is left behind."""
+        self._refused += 1
+        while self._refused > _TALKATIVE and self.hub is not None and getcurrent() is not self.hub:
+            if getcurrent() not in self.runners.kept:
+                self.runners.kept.append(getcurrent())
+                _log.error(
+                    "%r: its body goes on calling although it was put away; it is left at %s", self.run, calling_line(2)
+                )
+            self.hub.switch(STUBBORN)
+        raise Suspended
+
+    def divergence(self, what: str, held: Entry | None, *, at: int | None = None) -> JournalDiverged:
+        return diverged(repr(self.run), self._cursor - 1 if at is None else at, held, what)
+
+    def unhandled(self, context: dict[str, Any]) -> None:
+        """What asyncio reports when a callback failed or nobody retrieved an exception."""
+        if not self.is_dead:
+            _log.error("%r: %s", self.run, context.get("message"), exc_info=context.get("exception"))
+
+
+class _Unblock:
+    """Puts a greenlet that was set aside back in line."""
+
+    __slots__ = ("_greenlet", "_ready")
+
+    def __init__(self, ready: Any, me: greenlet) -> None:
+        self._ready = ready
+        self._greenlet = me
+
+    def __call__(self, _: asyncio.Future[Any]) -> None:
+        self._ready.append(self._greenlet)
+
+
+def _resolve(reply: Reply[None]) -> None:
+    if not reply.done():
+        reply.set_result(None)

@@ -1,0 +1,52 @@
+"""What a body asked for, and what comes of one advance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.define import Reply, Step
+from holdfast.model import Ended, Entry, Instant, RunRetrying
+
+
+class Command:
+    """A step that was asked for and has not ended. `attempt` is the next one to execute."""
+
+    __slots__ = ("args", "attempt", "first_at", "key", "reply", "retry_at", "step")
+
+    def __init__(self, key: str, step: Step[Any, Any], args: bytes, reply: Reply[Any]) -> None:
+        self.key = key
+        self.step = step
+        self.args = args
+        self.reply = reply
+        self.attempt = 1
+        self.first_at: Instant | None = None
+        """When the first attempt began, as far as the journal knows."""
+        self.retry_at: Instant | None = None
+
+    def __repr__(self) -> str:
+        return f"<command {self.key}, attempt {self.attempt}>"
+
+
+class Advance:
+    """What one advance took in and gave out.
+
+    `entries` is the turn to commit; only when it is durable may `begin` be executed. `withdrawn` lists steps whose result nobody
+    wants any more. At most one of `ended` and `retrying` is set. Taking turns goes on when a step ends, a message
+    comes or `Execution.next_timer` is due.
+    """
+
+    __slots__ = ("begin", "ended", "entries", "retrying", "withdrawn")
+
+    def __init__(
+        self,
+        entries: list[Entry],
+        begin: list[Command],
+        withdrawn: list[Command],
+        ended: Ended | None = None,
+        retrying: RunRetrying | None = None,
+    ) -> None:
+        self.entries = entries
+        self.begin = begin
+        self.withdrawn = withdrawn
+        self.ended = ended
+        self.retrying = retrying

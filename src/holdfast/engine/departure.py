@@ -1,0 +1,102 @@
+"""Putting a body away: it ends in its own context, marked dead, and nothing it does on the way gets out.
+
+A body is never left to the garbage collector, whose moment nobody chooses: a `finally` that runs there would find another
+run's loop and context around it. Code that will not end is kept, so that it never runs again, and reported.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from asyncio.tasks import _enter_task, _leave_task
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from types import AsyncGeneratorType
+from typing import Any, Protocol
+
+from greenlet import getcurrent, greenlet
+
+from holdfast.errors import Suspended
+
+from .loop import BodyLoop, BodyTask
+from .runners import STUBBORN, Runners
+
+_log = logging.getLogger("holdfast.engine")
+_PATIENCE = 8
+
+
+class Departing(Protocol):
+    """What this file needs of an execution."""
+
+    is_dead: bool
+    hub: greenlet | None
+    loop: BodyLoop
+    run: Any
+
+    @property
+    def runners(self) -> Runners: ...
+
+    def enter(self) -> Callable[[], None]: ...
+
+    def open_generators(self) -> Iterable[AsyncGeneratorType[Any, Any]]: ...
+
+    def forget(self) -> None: ...
+
+
+def put_away(body: Departing) -> None:
+    """End every task of the body, youngest first, then forget it."""
+    body.is_dead = True
+    leave = body.enter()
+    body.hub = getcurrent()
+    ready: deque[Any] = body.runners.ready
+    try:
+        for task in reversed(list(body.loop.tasks.values())):
+            if not task.done() and not _end(body, task):
+                # Holding on to it keeps the collector from running its code at a moment of its own.
+                body.runners.kept.append(task)
+                _log.error("%r: a task of its body would not end when it was put away: %r", body.run, task.get_coro())
+            # However it ended, asyncio has nothing to say about it any more.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # an attribute of the C task
+        for generator in body.open_generators():
+            _drive(body, generator.aclose(), contextvars.Context())
+    finally:
+        ready.clear()
+        body.hub = None
+        leave()
+    body.forget()
+
+
+def _end(body: Departing, task: BodyTask[Any]) -> bool:
+    for _ in range(_PATIENCE):
+        if task.greenlet is not None:
+            if task.greenlet.throw(Suspended()) is STUBBORN:
+                return False
+            if task.done():
+                return True
+            continue
+        _enter_task(body.loop, task)
+        try:
+            return _drive(body, task.get_coro(), task.own_context)
+        finally:
+            _leave_task(body.loop, task)
+    return False
+
+
+def _drive(body: Departing, work: Any, context: contextvars.Context) -> bool:
+    """Throw Suspended into a coroutine until it has ended; False if it won't."""
+    # In a greenlet of its own, so that one that never stops calling can be left behind.
+    hand = greenlet(_throw)
+    outcome = hand.switch(work, context)
+    if outcome is STUBBORN:
+        body.runners.kept.append(hand)
+        return False
+    return outcome is True
+
+
+def _throw(work: Coroutine[Any, Any, Any], context: contextvars.Context) -> bool:
+    for _ in range(_PATIENCE):
+        try:
+            context.run(work.throw, Suspended())
+        except BaseException:
+            return True
+    return False

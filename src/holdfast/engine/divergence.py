@@ -1,0 +1,52 @@
+"""The report of P10: what the journal holds, what the code asked for, and where."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import CodeType, FrameType
+
+from holdfast.errors import JournalDiverged
+from holdfast.model import Entry, StepAsked, StepCompleted, StepFailed, StepRetrying, TimerFired
+
+_HOUSE = str(Path(__file__).parent.parent) + "/"
+_ASYNCIO = "/asyncio/"
+
+
+def calling_line(depth: int = 1) -> str:
+    """Where the user's code is right now: "orders.py:42 in checkout"."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_HOUSE) and _ASYNCIO not in name and not name.startswith("<frozen"):
+            return line_of(frame.f_code, frame.f_lineno)
+        frame = frame.f_back
+    return "an unknown line"
+
+
+def line_of(code: CodeType, line: int) -> str:
+    """A line as people name it."""
+    return f"{Path(code.co_filename).name}:{line} in {code.co_name}"
+
+
+def diverged(run: str, number: int, held: Entry | None, asked: str) -> JournalDiverged:
+    """The error itself. `number` is the entry's place in the history, from 0."""
+    holds = "nothing more" if held is None else describe(held)
+    return JournalDiverged(
+        f"{run} does not match its journal at entry {number}.\n"
+        f"  the journal holds: {holds}\n"
+        f"  the code asked for: {asked}\n"
+        "The run is intact. Deploy code that asks for the same things in the same order, or give changed code a new "
+        "version= and keep the old one for the runs in flight; the run then goes on by itself."
+    )
+
+
+def describe(entry: Entry) -> str:
+    """An entry in a few words."""
+    if isinstance(entry, StepAsked):
+        return f"step {entry.key!r} asked, arguments {entry.digest.hex()}"
+    if isinstance(entry, (StepCompleted, StepFailed, StepRetrying)):
+        return f"{entry.kind} of {entry.key!r}, attempt {entry.attempt}"
+    if isinstance(entry, TimerFired):
+        return f"timer {entry.timer} fired"
+    return entry.kind

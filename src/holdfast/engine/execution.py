@@ -1,0 +1,325 @@
+"""One run in memory: a body, its loop, and the journal's entries going in and out. Sans-IO: no clock, no store, no thread.
+
+Invariants:
+
+- Inputs are delivered one entry at a time, live and on replay, and after each the body runs until it is quiet. How
+  inputs were grouped into turns has no effect on the body.
+- Once dead (put away, or stopped by a fault) every durable call raises Suspended, whatever the body catches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import sys
+import weakref
+from asyncio import events
+from asyncio.tasks import _enter_task, _leave_task
+from collections.abc import Callable, Sequence
+from types import AsyncGeneratorType
+from typing import Any, NoReturn, TypeVar
+
+from greenlet import greenlet
+
+from holdfast.codec import Codec
+from holdfast.define import RunInfo, Workflow, current_scope
+from holdfast.errors import CodecError, NeverAwaited, NotDecodable, Suspended
+from holdfast.model import (
+    Cancel,
+    Entry,
+    Input,
+    Instant,
+    Started,
+    StepAsked,
+    StepCompleted,
+    StepFailed,
+    StepRetrying,
+    TimerFired,
+)
+
+from .calls import Calls
+from .commands import Advance, Command
+from .departure import put_away
+from .divergence import line_of
+from .loop import BodyTask, Handle
+from .outcome import settle
+from .runners import Runners
+
+T = TypeVar("T")
+
+
+class Execution(Calls):
+    """The body of one run. `replay` rebuilds it, `advance` takes inputs in, `put_away` ends it without a trace.
+
+    Both may raise what blocks a run (JournalDiverged, NeverAwaited, NotDecodable, IOInBody): the run is intact, this
+    execution is not.
+    """
+
+    __slots__ = ("_generators", "_input", "began_at", "cancel", "main")
+
+    def __init__(
+        self, workflow: Workflow[Any, Any], run: RunInfo, input: bytes, seed: bytes, codec: Codec, runners: Runners
+    ) -> None:
+        super().__init__(workflow, run, seed, codec, runners)
+        self._input = input
+        self.began_at: Instant = 0
+        self.cancel: Cancel | None = None
+        self.main: BodyTask[Any] | None = None
+        self._generators: weakref.WeakSet[AsyncGeneratorType[Any, Any]] | None = None
+
+    # -- for the worker --------------------------------------------------------------------------------------------
+
+    def replay(self, history: Sequence[Entry]) -> None:
+        """Rebuild the body from its history. Open commands are in `commands` afterwards."""
+        if not history:
+            return
+        self._feed, self._cursor, self.is_replaying = history, 0, True
+        self._run()
+        if self._cursor < len(history):
+            self._diverge(self._what_it_does())
+        self._feed, self.is_replaying = (), False
+        if self.main is not None and self.main.done():
+            self._diverge("the end of the run", history)
+        self._begun.clear()
+        self._withdrawn.clear()
+        self._entries.clear()
+
+    def advance(self, inputs: Sequence[Input]) -> Advance:
+        """Take inputs in, in order; those that nobody waits for any more are left out."""
+        self._entries, self._begun, self._withdrawn = [], [], []
+        self._feed, self._cursor = inputs, 0
+        self._run()
+        self._feed = ()
+        done = Advance(self._entries, self._begun, self._withdrawn)
+        self._entries = []
+        main = self.main
+        if main is not None and main.done():
+            if main.cancelled() or main.exception() is None:
+                self._check_everything_was_awaited()
+            settle(self, self._codec, self._seed, done)
+        elif done.withdrawn:
+            # What was asked and withdrawn in one advance is not begun at all.
+            done.begin = [command for command in done.begin if self.commands.get(command.key) is command]
+        return done
+
+    def next_timer(self) -> Instant | None:
+        """When the next timer is due."""
+        timer = self.loop.next_timer()
+        return None if timer is None else timer.due_at
+
+    def due_timers(self, now: Instant) -> list[tuple[Instant, int]]:
+        """When each timer that is due was due, and its number, in the order in which they fire."""
+        return [(timer.due_at, timer.number) for timer in self.loop.due_timers(now)]
+
+    def put_away(self) -> None:
+        """End the body without effect: nothing it does from here on gets out."""
+        put_away(self)
+
+    @property
+    def is_ended(self) -> bool:
+        return self.main is not None and self.main.done()
+
+    # -- the pump --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        host = events._get_running_loop()
+        hooks = sys.get_asyncgen_hooks()
+        host_task = None
+        if sys.version_info >= (3, 14) and host is not None:
+            # From 3.14 on the current task is kept per thread, not per loop.
+            host_task = asyncio.current_task(host)
+            if host_task is not None:
+                _leave_task(host, host_task)
+        events._set_running_loop(self.loop)
+        sys.set_asyncgen_hooks(self._generator_begins, self._generator_lost)
+        try:
+            self.runners.run(self)
+        finally:
+            sys.set_asyncgen_hooks(*hooks)
+            events._set_running_loop(host)
+            if host_task is not None:
+                assert host is not None
+                _enter_task(host, host_task)
+        if self.fault is not None:
+            raise self.fault
+
+    def pump(self) -> greenlet | None:
+        """Run what is ready; when quiet, deliver the next entry; stop when there is none."""
+        ready = self.runners.ready
+        while True:
+            while ready:
+                item = ready.popleft()
+                if item.__class__ is greenlet:
+                    return item  # type: ignore[no-any-return]  # the deque holds handles and greenlets
+                if not item._cancelled:
+                    self._run_handle(item)
+                if self.is_dead:
+                    return None
+            if self._cursor >= len(self._feed) or (self.main is not None and self.main.done()):
+                return None
+            entry = self._feed[self._cursor]
+            if self.is_replaying and entry.__class__ is StepAsked:
+                return None
+            self._cursor += 1
+            self._deliver(entry)
+            if self.is_dead:
+                return None
+
+    def _run_handle(self, handle: Handle) -> None:
+        try:
+            handle.run()
+        except (KeyboardInterrupt, SystemExit):
+            if self.main is not None and self.main.done():
+                return
+            raise
+        except Suspended:
+            pass
+        except BaseException as error:
+            self.unhandled({"message": "a callback in the body failed", "exception": error})
+
+    def _deliver(self, entry: Entry) -> None:
+        kind = entry.__class__
+        if kind is StepCompleted:
+            command = self._addressee(entry)
+            if command is not None:
+                del self.commands[command.key]
+                self._take_in(entry)
+                try:
+                    value = self._codec.result(command.step.fn).decode(entry.result)  # type: ignore[union-attr]  # narrowed by class
+                except NotDecodable as error:
+                    self.fail_with(error)
+                else:
+                    command.reply.set_result(value)
+        elif kind is TimerFired:
+            assert isinstance(entry, TimerFired)
+            if entry.timer in self.loop.timers:
+                self._take_in(entry)
+                self.loop.fire(entry.timer)
+            elif self.is_replaying:
+                self.fail_with(self.divergence(f"{self._what_it_does()}; no such timer is set", entry))
+        elif kind is StepFailed:
+            command = self._addressee(entry)
+            if command is not None:
+                del self.commands[command.key]
+                self._take_in(entry)
+                try:
+                    failure = self._codec.decode_exception(entry.error, home=self.workflow.fn.__module__)  # type: ignore[union-attr]  # as above
+                except NotDecodable as error:
+                    self.fail_with(error)
+                else:
+                    command.reply.set_exception(failure)
+        elif kind is StepRetrying:
+            assert isinstance(entry, StepRetrying)
+            command = self._addressee(entry)
+            if command is not None:
+                self._take_in(entry)
+                command.attempt = entry.attempt + 1
+                command.retry_at = entry.retry_at
+                command.first_at = entry.first_at
+        elif kind is Cancel:
+            assert isinstance(entry, Cancel)
+            if self.cancel is None and self.main is not None:
+                self._take_in(entry)
+                self.cancel = entry
+                self.main.cancel()
+        elif kind is Started:
+            self._take_in(entry)
+            self.began_at = self.time
+            self._begin()
+        else:
+            self.fail_with(self.divergence(self._what_it_does(), entry))
+
+    def _addressee(self, entry: Any) -> Command | None:
+        command = self.commands.get(entry.key)
+        if command is None and self.is_replaying:
+            self.fail_with(self.divergence(f"{self._what_it_does()}; nobody waits for that step", entry))
+        return command
+
+    def _take_in(self, entry: Any) -> None:
+        if entry.at > self.time:
+            self.time = entry.at
+        self.run.journal_length += 1
+        if not self.is_replaying:
+            self._entries.append(entry)
+
+    def _begin(self) -> None:
+        try:
+            args, kwargs = self._codec.arguments(self.workflow.fn).unpack(self._codec.open(self._input))
+        except CodecError as error:
+            return self.fail_with(error)
+        fn = self.workflow.fn
+        # The body starts in a context of its own: nothing of the worker's leaks in, and nothing of it leaks out.
+        context = contextvars.Context()
+        context.run(current_scope.set, self)
+        body = fn(*args, **kwargs) if self.workflow.is_async else _call(fn, args, kwargs)
+        self.main = self.loop.create_task(body, name="body", context=context)
+
+    # -- faults ----------------------------------------------------------------------------------------------------
+
+    def _diverge(self, what: str, history: Sequence[Entry] | None = None) -> NoReturn:
+        held = None if history is not None else self._feed[self._cursor]
+        self.fail_with(self.divergence(what, held, at=self._cursor))
+        assert self.fault is not None
+        raise self.fault
+
+    def _what_it_does(self) -> str:
+        if self.main is None:
+            return "nothing yet: the run has not begun"
+        if self.main.done():
+            return "nothing: the body has ended"
+        waits = [f"step {key!r}" for key in self.commands]
+        waits += [f"timer {number}" for number in self.loop.timers]
+        return "nothing; it waits for " + (", ".join(waits) or "something that will not come")
+
+    def _check_everything_was_awaited(self) -> None:
+        forgotten = [(work.__qualname__, code, line) for work, code, line in self._tickets.values()]
+        forgotten += [(f"Pending of {p.key!r}", code, line) for p, code, line in self._open_pendings.values()]
+        if not forgotten:
+            return
+        lines = ", ".join(dict.fromkeys(line_of(code, line) for _, code, line in forgotten))
+        self.fail_with(
+            NeverAwaited(
+                f"{self.run!r} ended, but the result of a durable call was never looked at: {lines}. "
+                "Await it (or call .result() in a def body); the run is intact and goes on when the code is fixed"
+            )
+        )
+        assert self.fault is not None
+        raise self.fault
+
+    # -- departure (see departure.py) --------------------------------------------------------------------------------
+
+    def enter(self) -> Callable[[], None]:
+        """Make this body's loop the running one; the answer undoes it."""
+        host = events._get_running_loop()
+        events._set_running_loop(self.loop)
+        return lambda: events._set_running_loop(host)
+
+    def open_generators(self) -> list[AsyncGeneratorType[Any, Any]]:
+        return list(self._generators or ())
+
+    def _generator_begins(self, generator: AsyncGeneratorType[Any, Any]) -> None:
+        if self._generators is None:
+            self._generators = weakref.WeakSet()
+        self._generators.add(generator)
+
+    def _generator_lost(self, generator: AsyncGeneratorType[Any, Any]) -> None:
+        if not self.is_dead:
+            self.loop.create_task(generator.aclose())
+
+    def forget(self) -> None:
+        """Let go of everything, so that reference counting frees it now. Coroutines never started are closed in silence."""
+        for work, _, _ in self._tickets.values():
+            work.close()
+        self._tickets.clear()
+        self._open_pendings.clear()
+        self.commands.clear()
+        self.loop.timers.clear()
+        self.loop.tasks.clear()
+        self.main = None
+
+    def __repr__(self) -> str:
+        return f"<execution of {self.run!r}>"
+
+
+async def _call(fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+    return fn(*args, **kwargs)

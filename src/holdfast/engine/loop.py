@@ -1,0 +1,310 @@
+"""The deterministic event loop that one `async def` body lives on.
+
+It offers what asyncio's pure primitives need and nothing that reaches outside: no sockets, threads or subprocesses. Its time is
+the time of the last entry delivered, its timers are durable, its tasks and futures are numbered in creation order and
+hash by that number. It never runs by itself: the execution pumps it until it is quiet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import sys
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn, Protocol, TypeVar
+
+from greenlet import greenlet
+
+from holdfast.errors import IOInBody
+from holdfast.model import Instant
+
+T = TypeVar("T")
+_ENSURE_FUTURE = frozenset({"ensure_future", "_ensure_future"})
+
+
+class LoopOwner(Protocol):
+    """What a loop needs of the execution it belongs to."""
+
+    is_dead: bool
+    time: Instant
+
+    def next_number(self) -> int: ...
+
+    def stop_with(self, error: Exception) -> NoReturn: ...
+
+    def refuse(self) -> NoReturn: ...
+
+    def check_limit(self) -> None: ...
+
+    def unhandled(self, context: dict[str, Any]) -> None: ...
+
+
+class BodyFuture(asyncio.Future[T]):
+    """A future of a body: hashes by number, so that sets of them iterate alike on every replay."""
+
+    def __init__(self, owner: LoopOwner, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._number = owner.next_number()
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class BodyTask(asyncio.Task[T]):
+    """A task of a body. While it is blocked in a `def` call its greenlet is set aside and `blocked_on` is what it waits for."""
+
+    def __init__(
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        number: int,
+        name: str | None,
+        context: contextvars.Context,
+    ) -> None:
+        # The C task hashes itself while it is being made, so the number comes first.
+        self._number = number
+        self.own_context = context
+        self.blocked_on: asyncio.Future[Any] | None = None
+        self.greenlet: greenlet | None = None
+        self.must_cancel = False
+        self._raised_cancels = 0
+        super().__init__(coro, loop=loop, name=name or f"task-{number}", context=context)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    # asyncio would only note a cancel of a task that is, to its eyes, in the middle of a step. A blocked one gets it
+    # raised out of its call, and the count that timeout() and TaskGroup read is kept here.
+    def cancel(self, msg: Any | None = None) -> bool:
+        if self.blocked_on is None:
+            return super().cancel(msg)
+        self._raised_cancels += 1
+        if not self.blocked_on.cancel(msg):
+            # What it waits for is done, but it has not gone on yet: the cancel comes first, as in asyncio.
+            self.must_cancel = True
+        return True
+
+    def cancelling(self) -> int:
+        return super().cancelling() + self._raised_cancels
+
+    def uncancel(self) -> int:
+        if self._raised_cancels:
+            self._raised_cancels -= 1
+            return self.cancelling()
+        return super().uncancel()
+
+
+class Handle:
+    """A callback that is ready to run."""
+
+    __slots__ = ("_args", "_callback", "_cancelled", "_context")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def run(self) -> None:
+        self._context.run(self._callback, *self._args)
+
+
+class Timer(Handle):
+    """A durable timer: it fires when the journal says so."""
+
+    __slots__ = ("_loop", "due_at", "number")
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context,
+        loop: BodyLoop,
+        number: int,
+        due_at: Instant,
+    ) -> None:
+        super().__init__(callback, args, context)
+        self._loop = loop
+        self.number = number
+        self.due_at = due_at
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._loop.timers.pop(self.number, None)
+
+    def when(self) -> float:
+        return self.due_at / 1_000_000
+
+
+class BodyLoop(asyncio.AbstractEventLoop):
+    """One per run. `ready` is borrowed from the worker's runners: between advances it is always empty."""
+
+    def __init__(self, owner: LoopOwner, ready: deque[Handle | greenlet]) -> None:
+        self._owner = owner
+        self._ready = ready
+        self._timer_count = 0
+        self._due: list[tuple[Instant, int]] = []
+        self.timers: dict[int, Timer] = {}
+        self.tasks: dict[int, BodyTask[Any]] = {}
+        self._prune_at = 16
+
+    # -- what asyncio's primitives use -----------------------------------------------------------------------------
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return self._owner.is_dead
+
+    def time(self) -> float:
+        return self._owner.time / 1_000_000
+
+    def call_soon(  # type: ignore[override]  # our own, smaller handles
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> Handle:
+        handle = Handle(callback, args, contextvars.copy_context() if context is None else context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(  # type: ignore[override]  # as above
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> Handle:
+        return self.call_after(round(delay * 1_000_000), callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]  # as above
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> Handle:
+        return self.call_after(round(when * 1_000_000) - self._owner.time, callback, *args, context=context)
+
+    def call_after(
+        self, delay: int, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> Handle:
+        """A durable timer, `delay` microseconds from the run's time."""
+        if self._owner.is_dead:
+            self._owner.refuse()
+        if delay <= 0:
+            return self.call_soon(callback, *args, context=context)
+        self._owner.check_limit()
+        number = self._timer_count
+        self._timer_count = number + 1
+        due_at = self._owner.time + delay
+        timer = Timer(callback, args, contextvars.copy_context() if context is None else context, self, number, due_at)
+        self.timers[number] = timer
+        heapq.heappush(self._due, (due_at, number))
+        return timer
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return BodyFuture(self._owner, self)
+
+    def create_task(  # type: ignore[override]  # asyncio's signature grows with each version
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+        **_: Any,
+    ) -> BodyTask[T]:
+        if self._owner.is_dead:
+            coro.close()
+            self._owner.refuse()
+        if sys._getframe(1).f_code.co_name in _ENSURE_FUTURE:
+            self._refuse_as_completed(coro)
+        number = self._owner.next_number()
+        context = contextvars.copy_context() if context is None else context
+        task = BodyTask(coro, loop=self, number=number, name=name, context=context)
+        self.tasks[number] = task
+        if len(self.tasks) >= self._prune_at:
+            self.tasks = {number: task for number, task in self.tasks.items() if not task.done()}
+            self._prune_at = 2 * len(self.tasks) + 16
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self._owner.unhandled(context)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self._owner.unhandled(context)
+
+    def get_exception_handler(self) -> None:
+        return None
+
+    def get_task_factory(self) -> None:
+        return None
+
+    # -- what the execution uses -----------------------------------------------------------------------------------
+
+    def next_timer(self) -> Timer | None:
+        """The timer that is due first; the older one if two are due together."""
+        while self._due:
+            found = self.timers.get(self._due[0][1])
+            if found is not None:
+                return found
+            heapq.heappop(self._due)
+        return None
+
+    def due_timers(self, now: Instant) -> list[Timer]:
+        """All timers that are due, in the order in which they fire."""
+        found = [timer for timer in self.timers.values() if timer.due_at <= now]
+        return sorted(found, key=lambda timer: (timer.due_at, timer.number))
+
+    def fire(self, number: int) -> bool:
+        """Make a timer's callback ready; False if there is no such timer."""
+        timer = self.timers.pop(number, None)
+        if timer is None:
+            return False
+        self._ready.append(timer)
+        return True
+
+    def _refuse_as_completed(self, coro: Coroutine[Any, Any, Any]) -> None:
+        # as_completed() puts bare coroutines into a set, which starts them in the order of their addresses.
+        frame = sys._getframe(2)
+        for _ in range(4):
+            if frame.f_code.co_name == "as_completed" or "AsCompleted" in type(frame.f_locals.get("self")).__name__:
+                coro.close()
+                self._owner.stop_with(
+                    IOInBody(
+                        "asyncio.as_completed() over bare coroutines starts them in no fixed order; "
+                        "make them tasks first: as_completed([asyncio.create_task(c) for c in ...])"
+                    )
+                )
+            if frame.f_back is None:
+                return
+            frame = frame.f_back
+
+
+def _refusal(name: str) -> Callable[..., NoReturn]:
+    def refuse(self: BodyLoop, *args: Any, **kwargs: Any) -> NoReturn:
+        for arg in args:
+            if asyncio.iscoroutine(arg):
+                arg.close()
+        self._owner.stop_with(
+            IOInBody(
+                f"loop.{name}() was called in a workflow body, which must not do I/O or use threads; move this into a step"
+            )
+        )
+
+    refuse.__name__ = name
+    return refuse
+
+
+for _name in (
+    "add_reader add_signal_handler add_writer call_soon_threadsafe close connect_accepted_socket connect_read_pipe "
+    "connect_write_pipe create_connection create_datagram_endpoint create_server create_unix_connection create_unix_server "
+    "getaddrinfo getnameinfo remove_reader remove_signal_handler remove_writer run_forever run_in_executor "
+    "run_until_complete sendfile set_debug set_default_executor set_exception_handler set_task_factory shutdown_asyncgens "
+    "shutdown_default_executor sock_accept sock_connect sock_recv sock_recv_into sock_recvfrom sock_recvfrom_into sock_sendall "
+    "sock_sendfile sock_sendto start_tls stop subprocess_exec subprocess_shell"
+).split():
+    setattr(BodyLoop, _name, _refusal(_name))
+BodyLoop.__abstractmethods__ = frozenset()

@@ -1,0 +1,83 @@
+"""Greenlets in which bodies run, shared by all runs of one thread.
+
+A body's callbacks are pumped inside a runner. When one of them blocks (a `def` step, a `def` body), its greenlet is set aside with
+the frames inside it, and the hub goes on with another runner: siblings, timers and timeouts of the same run are not held up.
+A run whose tasks all await holds no greenlet at all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextvars import Context
+from typing import Any, Protocol
+
+from greenlet import getcurrent, greenlet
+
+
+class Pumped(Protocol):
+    """What a runner pumps."""
+
+    hub: greenlet | None
+
+    def pump(self) -> greenlet | None:
+        """Run what is ready until quiet (None), or until a greenlet set aside can go on (that one)."""
+
+
+class _Blocked:
+    pass
+
+
+class _Raised:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+BLOCKED = _Blocked()
+STUBBORN = _Blocked()
+"""A dead body that goes on calling is left behind in its greenlet."""
+
+
+class Runners:
+    """The runners of one thread, and the queue of ready callbacks that their runs borrow while they advance."""
+
+    def __init__(self) -> None:
+        self._idle: list[greenlet] = []
+        self.ready: deque[Any] = deque()
+        self.context = Context()
+        """For the house's own callbacks, which look at no contextvar."""
+        self.kept: list[object] = []
+        """What would not end when it was put away; see departure.py."""
+
+    def run(self, pumped: Pumped) -> None:
+        """Pump until quiet. Raises what must not stay inside a body, such as KeyboardInterrupt."""
+        hub = pumped.hub = getcurrent()
+        resumed: greenlet | None = None
+        try:
+            while True:
+                if resumed is not None:
+                    outcome = resumed.switch()
+                else:
+                    runner = self._idle.pop() if self._idle else greenlet(self._main, hub)
+                    outcome = runner.switch(pumped)
+                if outcome is None or outcome is STUBBORN:
+                    return
+                if isinstance(outcome, _Raised):
+                    raise outcome.error
+                resumed = None if outcome is BLOCKED else outcome
+        finally:
+            pumped.hub = None
+            self.ready.clear()
+
+    def _main(self, pumped: Pumped) -> None:
+        me = getcurrent()
+        while True:
+            outcome: Any
+            try:
+                outcome = pumped.pump()
+            except BaseException as error:
+                outcome = _Raised(error)
+            hub = pumped.hub
+            assert hub is not None
+            del pumped
+            self._idle.append(me)
+            pumped = hub.switch(outcome)

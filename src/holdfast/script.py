@@ -1,0 +1,145 @@
+"""`holdfast.run`: a client and a worker in one call, for scripts. Kill the script, run it again: it goes on where it was."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any, ParamSpec, TypeVar, overload
+
+from holdfast.client import AsyncClient, AsyncRun
+from holdfast.define import Resource, Step, StepInfo, Workflow, refuse_in_body
+from holdfast.errors import DefinitionError, HoldfastError, MisplacedCall
+from holdfast.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_POLL = 0.5
+
+
+@overload
+def run(workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+@overload
+def run(
+    workflow: Workflow[..., R],
+    /,
+    *args: Any,
+    key: str | None = None,
+    url: str | None = None,
+    namespace: str | None = None,
+    resources: tuple[Resource[Any], ...] = (),
+    middleware: tuple[Callable[[StepInfo], Any], ...] = (),
+    **kwargs: Any,
+) -> R: ...
+def run(
+    workflow: Workflow[..., Any],
+    /,
+    *args: Any,
+    key: str | None = None,
+    url: str | None = None,
+    namespace: str | None = None,
+    resources: tuple[Resource[Any], ...] = (),
+    middleware: tuple[Callable[[StepInfo], Any], ...] = (),
+    **kwargs: Any,
+) -> Any:
+    """Run a workflow to its end in this process, and return its result.
+
+        receipt = holdfast.run(checkout, order, key="order-42")
+
+    With a key, a script that was killed goes on where it was when it is run again; if the run failed, it is tried again from
+    its last failure; if it has completed, its result is returned. Ctrl-C waits for steps in flight, leaves the run
+    intact, says how to go on and raises KeyboardInterrupt.
+
+    The worker inside serves the workflows found in the globals and closures of the one given. A blocked run raises its error.
+    """
+    refuse_in_body("holdfast.run()", "call the other workflow's steps, or start it from a step with a client")
+    if not isinstance(workflow, Workflow):
+        raise DefinitionError(f"holdfast.run({workflow!r}): expected a function decorated with @workflow")
+    with contextlib.suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise MisplacedCall(
+            "holdfast.run() was called inside a running event loop, which it would block; use "
+            "`async with AsyncClient(...) as client, Worker(client, workflows=[...]): ...` there"
+        )
+    if key is not None:
+        workflow = workflow.options(key=key)
+    if workflow.start_options.on_conflict is None:
+        workflow = workflow.options(on_conflict="retry")
+    return asyncio.run(_run(workflow, args, kwargs, url, namespace, resources, middleware))
+
+
+async def _run(
+    workflow: Workflow[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    url: str | None,
+    namespace: str | None,
+    resources: tuple[Resource[Any], ...],
+    middleware: tuple[Callable[[StepInfo], Any], ...],
+) -> Any:
+    async with AsyncClient(url, namespace=namespace) as client:
+        started = await client.start(workflow, *args, **kwargs)
+        worker = Worker(client, workflows=workflows_of(workflow), resources=resources, middleware=middleware)
+        working = asyncio.ensure_future(worker.run())
+        waiting = asyncio.ensure_future(_end_of(client, started))
+        try:
+            await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                return await waiting
+            await working
+            print(
+                f"The run {started.id} of {workflow.name!r} is intact; call holdfast.run again with the same key to go on."
+                if workflow.start_options.key
+                else f"The run {started.id} of {workflow.name!r} is intact; a worker that knows it goes on with it.",
+                file=sys.stderr,
+            )
+            raise KeyboardInterrupt
+        finally:
+            worker.stop()
+            waiting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await working
+
+
+async def _end_of(client: AsyncClient, started: AsyncRun[Any]) -> Any:
+    while True:
+        try:
+            return await started.result(timeout=_POLL)
+        except TimeoutError:
+            record = await client.store.get_run(started.id)
+            if record is not None and record.blocked is not None:
+                raise HoldfastError(f"the run {started.id} is blocked and intact: {record.blocked}") from None
+
+
+def workflows_of(workflow: Workflow[..., Any]) -> list[Workflow[Any, Any]]:
+    """The workflow and all others that its body can name, transitively, through globals and closures."""
+    found: dict[int, Workflow[Any, Any]] = {}
+    seen: set[int] = set()
+    todo: list[Any] = [workflow]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, (Workflow, Step)):
+            if isinstance(one, Workflow):
+                found.setdefault(id(one.fn), one)
+            one = one.fn
+        code = getattr(one, "__code__", None)
+        if code is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        for name in _names(code):
+            reached = one.__globals__.get(name)
+            if isinstance(reached, (Workflow, Step)) or getattr(reached, "__module__", None) == one.__module__:
+                todo.append(reached)
+        for cell in one.__closure__ or ():
+            with contextlib.suppress(ValueError):
+                todo.append(cell.cell_contents)
+    return list(found.values())
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _names(const)

@@ -1,0 +1,88 @@
+"""How a claimed run comes in: rebuilt from its journal or found in memory, suspects one at a time."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+
+from holdfast.engine import Advance
+from holdfast.errors import NotDecodable, RunCrashed
+from holdfast.model import ClaimedRun, Ended, Entry, RunRetrying, RunStatus, decode_entries, history_of
+
+from .held import Held
+from .turns import Turns
+
+_SUSPECT_PAUSE = 1_000_000
+
+
+class Admission(Turns):
+    """Takes claimed runs on. From here on their turns go by themselves."""
+
+    def admit(self, claimed: ClaimedRun) -> None:
+        """Rebuild the body if it is not in memory, and let the run go on."""
+        workflow = self._workflows[claimed.workflow, claimed.version]
+        held = self.parked.pop(claimed.id, None)
+        if held is not None and held.seq != claimed.next_seq:
+            self.discard(held)
+            held = None
+        if held is None:
+            held = Held(claimed, workflow)
+        else:
+            held.hold(claimed)
+        self.held[claimed.id] = held
+        if claimed.crashes > workflow.max_crashes:
+            self._stop_crashing(held)
+            return
+        if claimed.crashes and not self._is_next_suspect(held):
+            return
+        self.set_busy(held, True)
+        if held.execution is None and not self._rebuild(held, claimed):
+            return
+        for message in claimed.inbox:
+            self.arrive(held, message)
+        self.resume(held, is_takeover=claimed.is_takeover)
+
+    def _is_next_suspect(self, held: Held) -> bool:
+        """One suspect at a time, so that the guilty one is found. One that is not executed is not counted either."""
+        if self._suspect is None:
+            self._suspect = held
+            return True
+        change = self.waiting(self._clock.now() + _SUSPECT_PAUSE, crashes=held.crashes, release=True)
+        self.write_row(held, change, partial(self._row_written, held, change))
+        return False
+
+    def _rebuild(self, held: Held, claimed: ClaimedRun) -> bool:
+        entries: list[Entry] = []
+        try:
+            for row in claimed.rows:
+                entries += decode_entries(row.data)
+                held.last_at = max(held.last_at, row.at)
+        except msgspec.MsgspecError as error:
+            self.block(held, NotDecodable(f"the journal of {held.info!r} can't be read at row {row.seq}: {error}"))
+            return False
+        if self._replay_each_turn:
+            held.journal = entries
+        held.info.attempt = 1 + sum(isinstance(entry, RunRetrying) for entry in entries)
+        history = history_of(entries)
+        if history.retrying is not None:
+            held.history = history
+            return True
+        return self.replay(held, history.entries)
+
+    def _stop_crashing(self, held: Held) -> None:
+        error = RunCrashed(
+            f"{held.info!r} was claimed {held.crashes} times by workers that died before it made any progress, more than "
+            f"its max_crashes of {held.workflow.max_crashes}, and was stopped; find out what its open step does to the "
+            "process, then retry the run"
+        )
+        ended = Ended(self._clock.now(), RunStatus.FAILED, None, self._codec.encode_exception(error))
+        self.commit(held, Advance([ended], [], [], ended), ())
+
+    def hand_back_all(self) -> None:
+        """Give everything back that has no write under way."""
+        for held in list(self.held.values()):
+            if not held.is_committing:
+                self.hand_back(held)
+
+

@@ -1,0 +1,253 @@
+"""Executing steps: one attempt is one try, on the loop or in a thread, inside its middleware.
+
+An attempt ends in exactly one entry, or in none if nobody wants its result any more. Results are encoded and checked here, before
+the journal sees them: a value that can't be stored fails the step once, and its side effect is not repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from holdfast.codec import Codec
+from holdfast.define import AttemptScope, Step, StepInfo, current_scope
+from holdfast.engine import Command
+from holdfast.errors import CodecError, StepFailed, StepTimeout
+from holdfast.model import Instant, StepCompleted, StepRetrying, moment_of, spoken
+from holdfast.model import StepFailed as StepFailedEntry
+
+from .clock import Alarm, Clock
+from .held import Held
+
+_log = logging.getLogger("holdfast.worker")
+_LINGER = 5_000_000
+Outcome = StepCompleted | StepFailedEntry | StepRetrying
+
+
+class Attempt:
+    """One try of one step of one run."""
+
+    __slots__ = (
+        "alarm", "args", "first_at", "held", "info", "is_settled", "is_timed_out", "key", "number", "step", "task",
+    )  # fmt: skip  # a name a line would be a page
+
+    def __init__(self, held: Held, command: Command, now: Instant) -> None:
+        self.held = held
+        self.key = command.key
+        self.step: Step[Any, Any] = command.step
+        self.args = command.args
+        self.number = command.attempt
+        self.first_at = now if command.first_at is None else command.first_at
+        self.info: StepInfo
+        self.task: asyncio.Task[None] | None = None
+        self.alarm: Alarm | None = None
+        self.is_settled = False
+        self.is_timed_out = False
+
+
+class Attempts:
+    """The steps that this worker has in flight."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        clock: Clock,
+        *,
+        threads: int,
+        middleware: Sequence[Callable[[StepInfo], Any]],
+        done: Callable[[Attempt, Outcome], None],
+        beat: Callable[[Held, Any], None],
+        interrupted: Callable[[], None],
+    ) -> None:
+        self._codec = codec
+        self._clock = clock
+        self._middleware = middleware
+        self._done = done
+        self._beat = beat
+        self._interrupted = interrupted
+        self._thread_count = threads
+        self._threads: ThreadPoolExecutor | None = None
+        self.resources: Mapping[object, Any] = {}
+        self.tasks: set[asyncio.Task[None]] = set()
+        """Every attempt's task until it ends, also those that nobody waits for any more."""
+
+    def begin(self, held: Held, command: Command) -> Attempt:
+        now = self._clock.now()
+        attempt = Attempt(held, command, now)
+        timeout = command.step.timeout
+        attempt.info = StepInfo(
+            name=command.step.name,
+            key=command.key,
+            attempt=command.attempt,
+            run=held.info,
+            deadline=None if timeout is None else moment_of(now + timeout),
+            beat=lambda details: self._beat(held, details),
+        )
+        held.attempts[command.key] = attempt
+        task = attempt.task = asyncio.get_running_loop().create_task(self._run(attempt))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        if timeout is not None:
+            attempt.alarm = self._clock.call_at(now + timeout, lambda: self._time_out(attempt))
+        return attempt
+
+    def withdraw(self, attempt: Attempt) -> None:
+        """Nobody wants its result any more: an async step is cancelled, one in a thread is told."""
+        if attempt.is_settled:
+            return
+        self._settle(attempt)
+        attempt.info.cancelled = True
+        if attempt.task is not None and attempt.step.is_async:
+            attempt.task.cancel()
+
+    def close(self) -> None:
+        """Let go of the threads; a step that still sits in one can't be stopped, but its result goes nowhere."""
+        for task in self.tasks:
+            task.cancel()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, attempt: Attempt) -> None:
+        current_scope.set(AttemptScope(attempt.info, self.resources))
+        fn = attempt.step.fn
+        try:
+            args, kwargs = self._codec.arguments(fn).unpack(attempt.args)
+            if self._middleware:
+                value = await self._inside_middleware(attempt, args, kwargs)
+            elif attempt.step.is_async:
+                value = await fn(*args, **kwargs)
+            else:
+                value = await self._in_thread(fn, args, kwargs)
+        except asyncio.CancelledError as error:
+            if attempt.is_timed_out:
+                self._fail(attempt, _timed_out(attempt))
+            elif not attempt.is_settled:
+                # Nobody cancelled it: the step raised it by itself.
+                self._fail(attempt, error)
+        except KeyboardInterrupt:
+            self._settle(attempt)
+            self._interrupted()
+        except BaseException as error:
+            self._fail(attempt, _timed_out(attempt, error) if attempt.is_timed_out else error)
+        else:
+            if attempt.is_timed_out:
+                self._fail(attempt, _timed_out(attempt))
+            else:
+                self._succeed(attempt, value)
+
+    async def _inside_middleware(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        async with contextlib.AsyncExitStack() as stack:
+            for middleware in self._middleware:
+                manager = middleware(attempt.info)
+                if hasattr(manager, "__aenter__"):
+                    await stack.enter_async_context(manager)
+                else:
+                    stack.enter_context(manager)
+            if attempt.step.is_async:
+                return await attempt.step.fn(*args, **kwargs)
+            return await self._in_thread(attempt.step.fn, args, kwargs)
+
+    async def _in_thread(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._thread_count, thread_name_prefix="holdfast-step")
+        context = contextvars.copy_context()
+        result, error = await asyncio.get_running_loop().run_in_executor(
+            self._threads, context.run, _caught, fn, args, kwargs
+        )
+        if error is not None:
+            raise error
+        return result
+
+    def _succeed(self, attempt: Attempt, value: Any) -> None:
+        if attempt.is_settled:
+            return
+        try:
+            stored = self._codec.result(attempt.step.fn).encode(value)
+        except CodecError as error:
+            self._end_failed(attempt, error)
+            return
+        self._settle(attempt)
+        self._done(attempt, StepCompleted(self._clock.now(), attempt.key, attempt.number, stored))
+
+    def _fail(self, attempt: Attempt, error: BaseException) -> None:
+        if attempt.is_settled:
+            return
+        if isinstance(error, StopIteration) or not isinstance(error, Exception):
+            error = _as_step_failed(error)
+            pause = None
+        else:
+            now = self._clock.now()
+            try:
+                pause = attempt.step.retry.delay(error, attempt.number, now - attempt.first_at, random.random())
+            except Exception as broken:
+                error, pause = broken, None
+        if pause is None:
+            self._end_failed(attempt, error)
+            return
+        now = self._clock.now()
+        stored = self._codec.encode_exception(error, notes=_notes(attempt))
+        self._settle(attempt)
+        self._done(attempt, StepRetrying(now, attempt.key, attempt.number, stored, now + pause, attempt.first_at))
+
+    def _end_failed(self, attempt: Attempt, error: BaseException) -> None:
+        stored = self._codec.encode_exception(error, notes=_notes(attempt))
+        self._settle(attempt)
+        self._done(attempt, StepFailedEntry(self._clock.now(), attempt.key, attempt.number, stored))
+
+    def _settle(self, attempt: Attempt) -> None:
+        attempt.is_settled = True
+        if attempt.alarm is not None:
+            attempt.alarm.cancel()
+            attempt.alarm = None
+
+    def _time_out(self, attempt: Attempt) -> None:
+        if attempt.is_settled:
+            return
+        attempt.is_timed_out = attempt.info.cancelled = True
+        assert attempt.task is not None
+        if attempt.step.is_async:
+            attempt.task.cancel()
+            # Its cleanup may take a moment; one that won't end is left behind.
+            attempt.alarm = self._clock.call_at(self._clock.now() + _LINGER, lambda: self._abandon(attempt))
+        else:
+            self._abandon(attempt)
+
+    def _abandon(self, attempt: Attempt) -> None:
+        if attempt.is_settled:
+            return
+        _log.warning(
+            "%r went on after its timeout and was abandoned; whatever it returns will not be recorded", attempt.info
+        )
+        self._fail(attempt, _timed_out(attempt))
+
+
+def _caught(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, BaseException | None]:
+    # A future can't carry StopIteration, so errors travel as values.
+    try:
+        return fn(*args, **kwargs), None
+    except BaseException as error:
+        return None, error
+
+
+def _timed_out(attempt: Attempt, cause: BaseException | None = None) -> StepTimeout:
+    assert attempt.step.timeout is not None
+    error = StepTimeout(f"the step {attempt.key!r} did not end within its timeout of {spoken(attempt.step.timeout)}")
+    error.__cause__ = cause
+    return error
+
+
+def _as_step_failed(error: BaseException) -> StepFailed:
+    name = f"{type(error).__module__}.{type(error).__qualname__}"
+    failed = StepFailed(f"{name}: {error}", type=name)
+    failed.__cause__ = error
+    return failed
+
+
+def _notes(attempt: Attempt) -> list[str]:
+    return [f"in the step {attempt.key!r}, attempt {attempt.number}, of the run {attempt.held.id}"]

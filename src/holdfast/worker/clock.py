@@ -1,0 +1,62 @@
+"""The worker's clock: its estimate of the database's. One clock for leases, due times and entries."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from holdfast.model import Instant
+
+
+class Alarm(Protocol):
+    """Something set that can be called off."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """What a worker needs to know of time. Tests pass their own."""
+
+    def now(self) -> Instant:
+        """The database's time, as far as is known. Never goes back by itself."""
+
+    def monotonic(self) -> int:
+        """Microseconds of this machine's own, unaffected by anybody setting a clock: for leases."""
+
+    def observe(self, store_now: Instant) -> None:
+        """The store has just said what time it is."""
+
+    def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
+        """Call back on the running loop when it is that time."""
+
+    def store_time(self) -> Instant | None:
+        """What to tell the store about now; None: it has a clock of its own."""
+
+
+class SystemClock:
+    """The database's clock, advanced by this machine's monotonic one between two sightings."""
+
+    def __init__(self) -> None:
+        self._offset = time.time_ns() // 1_000 - self.monotonic()
+        self._latest = 0
+
+    def now(self) -> Instant:
+        found = self.monotonic() + self._offset
+        if found < self._latest:
+            return self._latest
+        self._latest = found
+        return found
+
+    def monotonic(self) -> int:
+        return time.monotonic_ns() // 1_000
+
+    def observe(self, store_now: Instant) -> None:
+        self._offset = store_now - self.monotonic()
+
+    def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
+        return asyncio.get_running_loop().call_later(max(when - self.now(), 0) / 1_000_000, callback)
+
+    def store_time(self) -> Instant | None:
+        return None

@@ -1,0 +1,94 @@
+"""A run in a worker's hands: what is in memory about it, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from holdfast.define import RunInfo, Workflow
+from holdfast.engine import Execution
+from holdfast.model import ClaimedRun, Entry, History, Input, Instant
+
+from .clock import Alarm
+
+MESSAGE, RESULT, TIMER = 0, 1, 2
+"""How inputs of the same time are ordered: a message sent before a timeout wins, however late the wake."""
+
+
+class Arrival(NamedTuple):
+    """An input that has arrived and not been taken in yet."""
+
+    when: Instant
+    """Sent, completed or due: what orders inputs found together."""
+    rank: int
+    entry: Input
+    message_id: int | None = None
+
+
+class Held:
+    """One run between its claim and its end, park or loss.
+
+    `seq` is the next row to write. `is_committing` is True while a turn is uncommitted; what arrives meanwhile waits in `arrivals`.
+    `unwritten` holds the first turn, whose asks follow from the start alone and are written with the next one.
+    `attempts` are the steps in flight, by key.
+    """
+
+    __slots__ = (
+        "alarm", "alarm_at", "arrivals", "attempts", "blocked", "crashes", "epoch", "execution", "history", "id", "info",
+        "input", "is_busy", "is_committing", "is_deadline_told", "is_lost", "is_parked", "is_row_waiting", "journal",
+        "last_at", "row_due", "seed", "seq", "started_at", "taking", "unwritten", "workflow",
+    )  # fmt: skip  # a name a line would be a page
+
+    def __init__(self, claimed: ClaimedRun, workflow: Workflow[Any, Any]) -> None:
+        self.id = claimed.id
+        self.workflow = workflow
+        self.input = claimed.input
+        self.seed = claimed.seed
+        self.started_at = claimed.started_at
+        self.info = RunInfo(
+            id=claimed.id,
+            workflow=claimed.workflow,
+            version=claimed.version,
+            key=claimed.key,
+            tags=claimed.tags,
+            priority=claimed.priority,
+            chain_id=claimed.chain_id,
+            parent_id=claimed.parent_id,
+            created_at=claimed.created_at,
+            started_at=claimed.started_at,
+            deadline_at=claimed.deadline_at,
+        )
+        self.execution: Execution | None = None
+        self.history: History | None = None
+        """Only while the run waits to be tried again as a whole; then there is no execution."""
+        self.journal: list[Entry] | None = None
+        """All entries, where every turn is to be replayed."""
+        self.arrivals: list[Arrival] = []
+        self.attempts: dict[str, Any] = {}
+        self.unwritten: list[Entry] = []
+        self.is_committing = False
+        self.is_lost = False
+        self.is_deadline_told = False
+        self.alarm: Alarm | None = None
+        self.alarm_at: Instant | None = None
+        self.hold(claimed)
+
+    def hold(self, claimed: ClaimedRun) -> None:
+        """Take what a claim gives, also for a run whose body is still in memory."""
+        self.epoch = claimed.epoch
+        self.seq = claimed.next_seq
+        self.crashes = claimed.crashes
+        self.blocked = claimed.blocked
+        self.last_at: Instant = claimed.claimed_at
+        self.is_parked = False
+        self.is_busy = False
+        self.is_row_waiting = False
+        self.row_due: Instant | None = None
+        self.taking: tuple[int, ...] = ()
+        """Messages in the uncommitted turn: still in the inbox, and not to be taken again."""
+
+    def quiet(self) -> bool:
+        """Whether nothing of it is under way: it only waits."""
+        return not self.attempts and not self.is_committing
+
+    def __repr__(self) -> str:
+        return f"<held {self.info!r}, epoch {self.epoch}, seq {self.seq}>"

@@ -1,0 +1,160 @@
+"""The worker's lease: one row to renew, however many runs are held.
+
+The pulse is a thread of its own, so that renewals don't depend on the user's code being polite. It stops renewing when the
+worker's loop has not turned for `stall`: then the run on the loop is the one to blame. It also reports a body that blocks
+the loop, with its stack.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+
+from holdfast.errors import StoreError
+from holdfast.model import spoken
+from holdfast.store import Store
+
+from .clock import Clock
+
+_log = logging.getLogger("holdfast.worker")
+_TICK = 0.25
+
+
+class Lease:
+    """Until when this worker may begin effects and commit, by its own monotonic clock."""
+
+    def __init__(self, clock: Clock, length: int) -> None:
+        self.length = length
+        self._clock = clock
+        self._until = 0
+        self.is_lost = False
+
+    def holds(self) -> bool:
+        return not self.is_lost and self._clock.monotonic() < self._until
+
+    def renewed(self, asked_at: int) -> None:
+        """It was renewed by a request sent at `asked_at`: counting from there errs on the safe side."""
+        self._until = max(self._until, asked_at + self.length)
+
+    def remaining(self) -> int:
+        return self._until - self._clock.monotonic()
+
+
+class Pulse:
+    """The thread that renews, and watches the loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        worker_id: str,
+        lease: Lease,
+        clock: Clock,
+        *,
+        stall: int,
+        blocked_after: int,
+        advancing: Callable[[], tuple[object, int] | None],
+        lost: Callable[[], None],
+        renewed: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._worker_id = worker_id
+        self._lease = lease
+        self._clock = clock
+        self._stall = stall
+        self._blocked_after = blocked_after
+        self._advancing = advancing
+        self._lost = lost
+        self._renewed = renewed
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._turned = clock.monotonic()
+        self._is_asked = False
+        self._reported: object = None
+        self._is_away = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"holdfast-pulse-{worker_id[-6:]}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def join(self) -> None:
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        due = self._clock.monotonic() + self._lease.length // 3
+        while not self._stop.wait(_TICK):
+            now = self._clock.monotonic()
+            self._watch_body(now)
+            self._ask_loop()
+            if now >= due:
+                if now - self._turned > self._stall:
+                    _log.error(
+                        "the worker's loop has not turned for %s; its lease is left to end. It is here:\n%s",
+                        spoken(now - self._turned),
+                        self._stack(),
+                    )
+                    due = now + self._lease.length // 3
+                    continue
+                due = now + (self._lease.length // 3 if self._renew(now) else 200_000)
+            if self._lease.is_lost:
+                return
+
+    def _renew(self, asked_at: int) -> bool:
+        try:
+            seen = self._store.renew_lease(self._worker_id, self._lease.length, now=self._clock.store_time())
+        except StoreError as error:
+            if not self._is_away:
+                self._is_away = True
+                _log.warning("the lease can't be renewed, work goes on until it ends: %s", error)
+            return False
+        if self._is_away:
+            self._is_away = False
+            _log.warning("the lease could be renewed again")
+        if seen is None:
+            self._lease.is_lost = True
+            self._post(self._lost)
+            return True
+        self._lease.renewed(asked_at)
+        self._clock.observe(seen)
+        self._post(self._renewed)
+        return True
+
+    def _ask_loop(self) -> None:
+        if not self._is_asked and self._clock.monotonic() - self._turned > 1_000_000:
+            self._is_asked = True
+            self._post(self._answer)
+
+    def _answer(self) -> None:
+        self._turned = self._clock.monotonic()
+        self._is_asked = False
+
+    def _post(self, call: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            # The loop was closed under the worker: there is nobody left to renew for.
+            self._stop.set()
+
+    def _watch_body(self, now: int) -> None:
+        advancing = self._advancing()
+        if advancing is None or now - advancing[1] < self._blocked_after or advancing is self._reported:
+            return
+        self._reported = advancing
+        _log.warning(
+            "the body of %r has blocked this worker's loop for %s; a body must only call steps and wait durably: "
+            "move slow or blocking work into a step. It is here:\n%s",
+            advancing[0],
+            spoken(now - advancing[1]),
+            self._stack(),
+        )
+
+    def _stack(self) -> str:
+        frame = sys._current_frames().get(self._loop_thread)
+        return "".join(traceback.format_stack(frame)[-12:]) if frame is not None else "(unknown)"

@@ -1,0 +1,153 @@
+"""How a run rests in a worker and how it leaves: alarms, parking, dropping, handing back.
+
+A short wait stays in memory with its worker; a long one is parked in the database, while its body stays in memory as long as
+that is cheap: if the run comes back to this worker it goes on without replay. Whatever leaves is put away first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from holdfast.errors import StoreError
+from holdfast.model import Instant, RowChange, RowWrite, RunStatus
+
+from .attempts import Attempts
+from .clock import Clock
+from .commits import GroupWriter
+from .held import Held
+
+PARK_AFTER = 10_000_000
+"""A wait at least this long is parked in the database; a shorter one stays with its worker."""
+
+
+class Resting:
+    """The runs that one worker holds, and those whose bodies it only remembers."""
+
+    attempts: Attempts
+
+    def __init__(
+        self,
+        worker_id: str,
+        clock: Clock,
+        rows: GroupWriter[RowWrite],
+        *,
+        keep_parked: int,
+        freed: Callable[[], None],
+    ) -> None:
+        self.worker_id = worker_id
+        self.held: dict[str, Held] = {}
+        self.parked: dict[str, Held] = {}
+        """Bodies of parked runs, oldest first."""
+        self.busy = 0
+        """Runs that advance or have a step in flight."""
+        self.is_stopping = False
+        self._clock = clock
+        self._rows = rows
+        self._keep_parked = keep_parked
+        self._freed = freed
+        self._suspect: Held | None = None
+
+    def waiting(
+        self, due_at: Instant | None, *, crashes: int = 0, blocked: str | None = None, release: bool | None = None
+    ) -> RowChange:
+        """The row of a run that waits until `due_at`, or for a message."""
+        if release is None:
+            release = due_at is None or due_at - self._clock.now() >= PARK_AFTER
+        return RowChange(status=RunStatus.WAITING, due_at=due_at, release=release, crashes=crashes, blocked=blocked)
+
+    def wake_at(self, held: Held) -> Instant | None:
+        """When the run must be woken if nothing else happens."""
+        times: list[Instant] = []
+        if held.history is not None and held.history.retrying is not None:
+            times.append(held.history.retrying.retry_at)
+        elif held.execution is not None:
+            timer = held.execution.next_timer()
+            if timer is not None:
+                times.append(timer)
+            for command in held.execution.commands.values():
+                if command.retry_at is not None and command.key not in held.attempts:
+                    times.append(command.retry_at)
+        if held.info.deadline_instant is not None and not held.is_deadline_told:
+            times.append(held.info.deadline_instant)
+        return min(times, default=None)
+
+    def write_row(self, held: Held, change: RowChange, told: Callable[[bool | StoreError], None]) -> None:
+        """A row-only write. No turn is taken before it is answered: it carries the next seq."""
+        held.is_committing = True
+        self._rows.add(
+            RowWrite(run_id=held.id, worker_id=self.worker_id, epoch=held.epoch, next_seq=held.seq, change=change), told
+        )
+
+    def row_says(self, held: Held, change: RowChange) -> None:
+        """Remember what the run's row says, so that it is not written again for nothing."""
+        held.is_row_waiting = change.status is RunStatus.WAITING
+        held.row_due = change.due_at
+
+    def park(self, held: Held) -> None:
+        """The store has it back."""
+        self._let_go(held)
+        held.is_parked = True
+        if held.execution is None or held.arrivals or held.journal is not None:
+            # What arrived meanwhile is still in the inbox: it is fresh, and will be found.
+            held.arrivals = []
+            self.discard(held)
+        else:
+            self.parked[held.id] = held
+            while len(self.parked) > self._keep_parked:
+                self.discard(self.parked.pop(next(iter(self.parked))))
+
+    def drop(self, held: Held) -> None:
+        """Let go of a run at once: it has ended, or it is somebody else's."""
+        held.is_lost = True
+        self.parked.pop(held.id, None)
+        self._let_go(held)
+        self.discard(held)
+
+    def drop_all(self) -> None:
+        for held in [*self.held.values(), *self.parked.values()]:
+            self.drop(held)
+
+    def _let_go(self, held: Held) -> None:
+        self.held.pop(held.id, None)
+        if held.alarm is not None:
+            held.alarm.cancel()
+            held.alarm = held.alarm_at = None
+        if self._suspect is held:
+            self._suspect = None
+        self.set_busy(held, False)
+        self.cancel_attempts(held)
+
+    def cancel_attempts(self, held: Held) -> None:
+        for attempt in held.attempts.values():
+            self.attempts.withdraw(attempt)
+        held.attempts = {}
+
+    def discard(self, held: Held) -> None:
+        execution, held.execution = held.execution, None
+        if execution is not None:
+            execution.put_away()
+
+    def set_busy(self, held: Held, is_busy: bool) -> None:
+        if held.is_busy is not is_busy:
+            held.is_busy = is_busy
+            self.busy += 1 if is_busy else -1
+            if not is_busy:
+                self._freed()
+
+    def cached(self) -> Mapping[str, int]:
+        """The parked runs whose journal need not be read again, and the seq up to which it is known."""
+        return _Cached(self.parked)
+
+
+class _Cached(Mapping[str, int]):
+    def __init__(self, parked: dict[str, Held]) -> None:
+        self._parked = parked
+
+    def __getitem__(self, run_id: str) -> int:
+        return self._parked[run_id].seq
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parked)
+
+    def __len__(self) -> int:
+        return len(self._parked)

@@ -1,0 +1,283 @@
+"""One registration of a worker: its lease, its claims, its runs. When the lease is lost, so is the session, and another begins."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.codec import Codec
+from holdfast.define import StepInfo, Workflow
+from holdfast.errors import StoreAway, StoreError
+from holdfast.model import Instant, Lane, RowWrite, Turn, new_id
+from holdfast.store import Store
+
+from .admission import Admission
+from .attempts import Attempts
+from .clock import Alarm, Clock
+from .commits import GroupWriter
+from .held import Held
+from .lease import Lease, Pulse
+
+_log = logging.getLogger("holdfast.worker")
+_CLAIM = 200
+_REAP_EVERY = 1.0
+_LOST_RACE = 50_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a worker is told to be."""
+
+    store: Store
+    codec: Codec
+    clock: Clock
+    workflows: Mapping[tuple[str, str], Workflow[Any, Any]]
+    lanes: tuple[Lane, ...]
+    concurrency: int
+    threads: int
+    lease: int
+    grace: int
+    stall: int
+    blocked_after: int
+    keep_parked: int
+    middleware: tuple[Callable[[StepInfo], Any], ...]
+    replay_each_turn: bool = False
+
+
+class Session:
+    """Between registering and leaving. `look` finds work; everything else follows from it."""
+
+    def __init__(self, plan: Plan, resources: Mapping[object, Any], interrupted: Callable[[], None]) -> None:
+        self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{new_id()[-12:]}"
+        self.lease = Lease(plan.clock, plan.lease)
+        self.ended = asyncio.Event()
+        """Set when the lease is lost or the session has stopped."""
+        self.runs: Admission
+        self._plan = plan
+        self._store = plan.store
+        self._clock = plan.clock
+        self._resources = resources
+        self._interrupted = interrupted
+        self._wake = asyncio.Event()
+        self._alarm: Alarm | None = None
+        self._lease_known = asyncio.Event()
+        self._pulse: Pulse | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._unsubscribe: Callable[[], None] | None = None
+        self._is_away = False
+        self._loop = asyncio.get_running_loop()
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    async def register(self) -> None:
+        """Announce this worker and make it ready to take turns; nothing is claimed yet."""
+        plan = self._plan
+        asked_at = self._clock.monotonic()
+        seen = await self._store.register_worker(
+            self.worker_id, plan.lanes, plan.lease, now=self._clock.store_time()
+        )
+        self._clock.observe(seen)
+        self.lease.renewed(asked_at)
+        self._turns: GroupWriter[Turn] = GroupWriter(self._commit, self._may_write)
+        self._rows: GroupWriter[RowWrite] = GroupWriter(self._write, self._may_write)
+        self.runs = Admission(
+            self.worker_id,
+            plan.workflows,
+            plan.codec,
+            self._clock,
+            self._turns,
+            self._rows,
+            keep_parked=plan.keep_parked,
+            replay_each_turn=plan.replay_each_turn,
+            may_begin=self.lease.holds,
+            freed=self._freed,
+        )
+        self.runs.attempts = Attempts(
+            plan.codec,
+            self._clock,
+            threads=plan.threads,
+            middleware=plan.middleware,
+            done=self.runs.step_ended,
+            beat=self._beat,
+            interrupted=self._interrupted,
+        )
+        self.runs.attempts.resources = self._resources
+
+    def start(self, *, with_pulse: bool = True) -> None:
+        """Begin to serve: claim, take turns, renew, take over from the dead."""
+        plan, loop = self._plan, self._loop
+        if with_pulse:
+            self._pulse = Pulse(
+                self._store,
+                self.worker_id,
+                self.lease,
+                self._clock,
+                stall=plan.stall,
+                blocked_after=plan.blocked_after,
+                advancing=lambda: self.runs.advancing,
+                lost=self.lost,
+                renewed=self.renewed,
+            )
+            self._pulse.start()
+        self._unsubscribe = self._store.subscribe(self._wake.set)
+        self._tasks = [loop.create_task(self._serve()), loop.create_task(self._reap())]
+
+    def renewed(self) -> None:
+        self._lease_known.set()
+        self.runs.renewed()
+
+    def lost(self) -> None:
+        """Somebody else has taken our runs over: drop them all at once."""
+        if self.ended.is_set():
+            return
+        _log.error("the worker %s lost its lease; it drops its runs and begins anew", self.worker_id)
+        self.lease.is_lost = True
+        self._lease_known.set()
+        self.leave()
+
+    def leave(self) -> None:
+        """Stop at once, writing nothing: what a crash would do, but tidily."""
+        self.ended.set()
+        for task in self._tasks:
+            task.cancel()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._pulse is not None:
+            self._pulse.stop()
+        self.runs.drop_all()
+        self._turns.stop()
+        self._rows.stop()
+        self.runs.attempts.close()
+
+    async def stop(self) -> None:
+        """Stop claiming, let steps end within the grace period, hand the rest back at once, and leave."""
+        if self.ended.is_set():
+            return
+        for task in self._tasks:
+            task.cancel()
+        runs = self.runs
+        runs.is_stopping = True
+        for held in list(runs.held.values()):
+            if not held.is_busy and not held.is_committing:
+                runs.hand_back(held)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._plan.grace / 1_000_000):
+                while any(held.attempts for held in runs.held.values()):
+                    await asyncio.wait(runs.attempts.tasks, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.sleep(0)
+        with suppress(TimeoutError, StoreError):
+            # The store may be away: then the lease ends by itself, and nothing is lost.
+            async with asyncio.timeout(5):
+                while runs.held:
+                    runs.hand_back_all()
+                    await self._turns.idle()
+                    await self._rows.idle()
+                await self._store.remove_worker(self.worker_id)
+        self.leave()
+        if self._pulse is not None:
+            await asyncio.to_thread(self._pulse.join)
+
+    # -- finding work ------------------------------------------------------------------------------------------------
+
+    async def look(self) -> int:
+        """Deliver fresh messages and claim what is due, up to capacity. Returns how many runs were claimed."""
+        if self.runs.held:
+            for message in await self._store.read_inbox(self.worker_id):
+                self.runs.message(message)
+        claimed_now = 0
+        while not self.runs.is_stopping and self.lease.holds():
+            limit = min(self._plan.concurrency - self.runs.busy, _CLAIM)
+            if limit <= 0:
+                break
+            due_at = await self._store.next_due(self._plan.lanes, now=self._clock.store_time())
+            now = self._clock.now()
+            if due_at is None or due_at > now:
+                self._wake_at(due_at)
+                break
+            claimed = await self._store.claim_runs(
+                self.worker_id,
+                self._plan.lanes,
+                limit,
+                cached=self.runs.cached(),
+                now=self._clock.store_time(),
+            )
+            if not claimed:
+                # Somebody else was faster, or our clock is ahead of the store's.
+                self._wake_at(now + _LOST_RACE)
+                break
+            claimed_now += len(claimed)
+            for run in claimed:
+                self.runs.admit(run)
+        return claimed_now
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is under way: no turn uncommitted, no step in flight."""
+        return self._turns.is_idle and self._rows.is_idle and not self.runs.attempts.tasks
+
+    async def _serve(self) -> None:
+        pause = 0.05
+        while True:
+            self._wake.clear()
+            try:
+                await self.look()
+            except StoreAway as error:
+                if not self._is_away:
+                    self._is_away = True
+                    _log.warning("the store is away, claims wait for it: %s", error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 5.0)
+                continue
+            if self._is_away:
+                self._is_away = False
+                _log.warning("the store is back")
+            pause = 0.05
+            await self._wake.wait()
+
+    async def _reap(self) -> None:
+        while True:
+            with suppress(StoreAway):
+                if await self._store.reap_workers(self.worker_id, now=self._clock.store_time()):
+                    self._wake.set()
+            await asyncio.sleep(_REAP_EVERY)
+
+    def _wake_at(self, when: Instant | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if when is not None:
+            self._alarm = self._clock.call_at(when, self._wake.set)
+
+    def _freed(self) -> None:
+        if self.runs.busy == self._plan.concurrency - 1 or self.runs.busy == 0:
+            self._wake.set()
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    async def _may_write(self) -> bool:
+        """Whether a commit may go out: at once while the lease holds, when it holds again, or never."""
+        while not self.lease.holds():
+            if self.lease.is_lost:
+                return False
+            self._lease_known.clear()
+            await self._lease_known.wait()
+        return True
+
+    async def _commit(self, turns: Sequence[Turn]) -> list[bool]:
+        return await self._store.commit_turns(turns, now=self._clock.store_time())
+
+    async def _write(self, writes: Sequence[RowWrite]) -> list[bool]:
+        return await self._store.write_rows(writes, now=self._clock.store_time())
+
+    def _beat(self, held: Held, details: Any) -> None:
+        # Steps beat from threads, too.
+        self._loop.call_soon_threadsafe(self.runs.beat, held, details)

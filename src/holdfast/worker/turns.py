@@ -1,0 +1,429 @@
+"""Taking turns: inputs in, advance, commit, and only then effects.
+
+Crash windows, in the order of a turn:
+
+- before the commit: nothing of the turn has happened; the same inputs come again (a step in flight executes again);
+- after the commit, before the effects: whoever claims the run finds the asks in its journal and begins them;
+- during an effect: the step executes again, and one result is recorded;
+- after an effect, before the turn that takes its result in: the same.
+
+The first turn has no commit of its own: its asks follow from the start, which is durable already.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from holdfast.codec import Codec
+from holdfast.define import Workflow
+from holdfast.engine import Advance, Command, Execution, Runners
+from holdfast.errors import StoreError
+from holdfast.model import (
+    Cancel,
+    Entry,
+    Instant,
+    Message,
+    RowChange,
+    RowWrite,
+    RunStatus,
+    Started,
+    TimerFired,
+    Turn,
+    encode_entries,
+    history_of,
+)
+
+from .attempts import Attempt, Outcome
+from .clock import Clock
+from .commits import GroupWriter
+from .held import MESSAGE, RESULT, TIMER, Arrival, Held
+from .resting import Resting
+
+_log = logging.getLogger("holdfast.worker")
+_UNWRITTEN_AFTER = 1_000_000
+_WARN_LENGTH = 10_000
+
+
+class Turns(Resting):
+    """The turns of all runs that one worker holds. Everything here happens on the worker's loop."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        workflows: Mapping[tuple[str, str], Workflow[Any, Any]],
+        codec: Codec,
+        clock: Clock,
+        turns: GroupWriter[Turn],
+        rows: GroupWriter[RowWrite],
+        *,
+        keep_parked: int,
+        replay_each_turn: bool,
+        may_begin: Callable[[], bool],
+        freed: Callable[[], None],
+    ) -> None:
+        super().__init__(worker_id, clock, rows, keep_parked=keep_parked, freed=freed)
+        self.advancing: tuple[object, int] | None = None
+        """The run whose body is on the loop right now, and since when."""
+        self._workflows = workflows
+        self._codec = codec
+        self._turns = turns
+        self._replay_each_turn = replay_each_turn
+        self._may_begin = may_begin
+        self._runners = Runners()
+        self._held_up: list[tuple[Held, Command]] = []
+        self._block_counts: dict[str, int] = {}
+
+    # -- something arrives -----------------------------------------------------------------------------------------
+
+    def message(self, message: Message) -> None:
+        """A fresh inbox row for a run that this worker holds."""
+        held = self.held.get(message.run_id)
+        if held is None or message.id in held.taking or any(a.message_id == message.id for a in held.arrivals):
+            return
+        self.arrive(held, message)
+        if not held.is_committing:
+            self.resume(held)
+
+    def arrive(self, held: Held, message: Message) -> None:
+        reason = message.payload.decode() or None
+        held.arrivals.append(Arrival(message.sent_at, MESSAGE, Cancel(message.sent_at, reason), message.id))
+
+    def step_ended(self, attempt: Attempt, outcome: Outcome) -> None:
+        """A step in flight has a result."""
+        held = attempt.held
+        if held.is_lost or held.attempts.get(attempt.key) is not attempt:
+            return
+        del held.attempts[attempt.key]
+        held.arrivals.append(Arrival(outcome.at, RESULT, outcome))
+        if not held.is_committing:
+            self._take(held)
+
+    def beat(self, held: Held, details: Any) -> None:
+        """A heartbeat is progress: the run is no longer suspected."""
+        if held.crashes and not held.is_lost and not held.is_committing:
+            held.crashes = 0
+            change = RowChange(status=RunStatus.RUNNING)
+            self.write_row(held, change, partial(self._row_written, held, change))
+
+    def _ring(self, held: Held) -> None:
+        held.alarm = held.alarm_at = None
+        if not held.is_lost and not held.is_committing and not held.is_parked:
+            self.resume(held)
+
+    # -- the turn --------------------------------------------------------------------------------------------------
+
+    def resume(self, held: Held, *, is_takeover: bool = False) -> None:
+        """Let a run go on: its first turn, what has arrived, timers that are due, open steps; else it waits."""
+        now = self._clock.now()
+        if held.history is not None and held.history.retrying is not None:
+            if held.history.retrying.retry_at > now and not held.arrivals:
+                self._wait(held, is_innocent=is_takeover)
+                return
+            if not self._begin_retry(held):
+                return
+        execution = held.execution
+        assert execution is not None
+        if execution.main is None:
+            # Stamped by the first claim and kept, so that a crash in the first turn changes nothing that the body sees.
+            held.arrivals.append(Arrival(0, MESSAGE, Started(held.started_at, held.seed)))
+        deadline = held.info.deadline_instant
+        if deadline is not None and deadline <= now and not held.is_deadline_told:
+            held.is_deadline_told = True
+            held.arrivals.append(Arrival(deadline, MESSAGE, Cancel(now, "deadline", True)))
+        for due_at, number in execution.due_timers(now):
+            held.arrivals.append(Arrival(due_at, TIMER, TimerFired(now, number)))
+        if held.arrivals:
+            self._take(held)
+        else:
+            self._settle(held, is_takeover=is_takeover)
+
+    def _begin_retry(self, held: Held) -> bool:
+        history, held.history = held.history, None
+        assert history is not None
+        if not self.replay(held, history.entries):
+            return False
+        now = self._clock.now()
+        for entry in history.carried:
+            held.arrivals.append(Arrival(now, RESULT, msgspec.structs.replace(entry, at=now)))
+        return True
+
+    def replay(self, held: Held, history: list[Entry]) -> bool:
+        """Rebuild the body; False if that is not possible and the run is blocked."""
+        held.info.journal_length = 0
+        held.execution = Execution(held.workflow, held.info, held.input, held.seed, self._codec, self._runners)
+        self.advancing = (held.info, self._clock.monotonic())
+        try:
+            held.execution.replay(history)
+        except Exception as error:
+            self.block(held, error)
+            return False
+        finally:
+            self.advancing = None
+        cancel = held.execution.cancel
+        held.is_deadline_told = cancel is not None and cancel.deadline
+        return True
+
+    def _take(self, held: Held) -> None:
+        """Advance the body by everything that has arrived, and commit what came of it."""
+        execution = held.execution
+        if execution is None:
+            self.resume(held)
+            return
+        arrivals, held.arrivals = held.arrivals, []
+        if len(arrivals) > 1:
+            arrivals.sort(key=_order)
+        inputs = []
+        for arrival in arrivals:
+            entry = arrival.entry
+            if entry.at < held.last_at and entry.__class__ is not Started:
+                entry = msgspec.structs.replace(entry, at=held.last_at)
+            held.last_at = max(entry.at, held.last_at)
+            inputs.append(entry)
+        if not held.is_busy:
+            self.set_busy(held, True)
+        self.advancing = (held.info, self._clock.monotonic())
+        try:
+            done = execution.advance(inputs)
+        except Exception as error:
+            self.block(held, error)
+            return
+        finally:
+            self.advancing = None
+        taken = tuple(arrival.message_id for arrival in arrivals if arrival.message_id is not None)
+        if not taken and _is_first(done):
+            held.unwritten = done.entries
+            self._effects(held, done)
+            if held.attempts:
+                # Someone who asks why the run does not move should find its steps in the journal.
+                self._clock.call_at(self._clock.now() + _UNWRITTEN_AFTER, partial(self._write_first, held))
+        elif done.entries or taken:
+            self.commit(held, done, taken)
+        else:
+            self._effects(held, done)
+
+    def _write_first(self, held: Held) -> None:
+        if held.unwritten and not held.is_committing and self.held.get(held.id) is held and held.attempts:
+            self.commit(held, Advance([], [], []), ())
+
+    def commit(self, held: Held, done: Advance, taken: tuple[int, ...]) -> None:
+        """Send the turn on its way. Until it is answered, what arrives waits for the next one."""
+        entries = held.unwritten + done.entries if held.unwritten else done.entries
+        held.is_committing = True
+        held.taking = taken
+        change = self._change(held, done)
+        turn = Turn(
+            run_id=held.id,
+            seq=held.seq,
+            epoch=held.epoch,
+            at=held.last_at,
+            data=encode_entries(entries),
+            change=change,
+            taken=taken,
+        )
+        if held.journal is not None:
+            held.journal += entries
+        self._turns.add(turn, partial(self._committed, held, done, change))
+
+    def _change(self, held: Held, done: Advance) -> RowChange | None:
+        """What the run's row must say after this turn; None, on the hot path, if it says so already."""
+        ended = done.ended
+        if ended is not None:
+            return RowChange(status=RunStatus(ended.status), output=ended.output, error=ended.error)
+        if done.retrying is not None:
+            # Its next try is rebuilt from the journal, which comes with the claim.
+            return self.waiting(done.retrying.retry_at, release=True)
+        if done.begin or held.arrivals or self._has_steps(held, done):
+            if held.is_row_waiting or held.crashes or held.blocked:
+                return RowChange(status=RunStatus.RUNNING)
+            return None
+        return self.waiting(self.wake_at(held))
+
+    def _has_steps(self, held: Held, done: Advance) -> bool:
+        if not done.withdrawn:
+            return bool(held.attempts)
+        return not held.attempts.keys() <= {command.key for command in done.withdrawn}
+
+    def _committed(self, held: Held, done: Advance, change: RowChange | None, verdict: bool | StoreError) -> None:
+        held.is_committing = False
+        held.taking = ()
+        if held.is_lost:
+            return
+        if verdict is not True:
+            self._not_committed(held, verdict)
+            return
+        held.seq += 1
+        held.unwritten = []
+        held.crashes = 0
+        if change is not None:
+            self._progress(held, change)
+        if done.withdrawn:
+            self._withdraw(held, done)
+        if done.ended is not None:
+            self.drop(held)
+            return
+        if held.info.journal_length == _WARN_LENGTH:
+            _log.warning("%r has taken in %d inputs; continue_as_new begins afresh", held.info, _WARN_LENGTH)
+        if change is not None and change.release:
+            if done.retrying is not None:
+                self.discard(held)
+            self.park(held)
+            return
+        if held.journal is not None and not self._replay_now(held, done):
+            return
+        self._effects(held, done)
+
+    def _not_committed(self, held: Held, verdict: bool | StoreError) -> None:
+        if isinstance(verdict, StoreError):
+            self.block(held, verdict)
+            return
+        _log.warning("%r was taken over by another worker; this one drops it", held.info)
+        self.drop(held)
+
+    def _progress(self, held: Held, change: RowChange) -> None:
+        """An accepted turn is progress: no longer suspected, no longer blocked."""
+        self.row_says(held, change)
+        held.blocked = None
+        self._block_counts.pop(held.id, None)
+        if self._suspect is held:
+            self._suspect = None
+
+    def _withdraw(self, held: Held, done: Advance) -> None:
+        for command in done.withdrawn:
+            attempt = held.attempts.pop(command.key, None)
+            if attempt is not None:
+                self.attempts.withdraw(attempt)
+
+    def _replay_now(self, held: Held, done: Advance) -> bool:
+        assert held.journal is not None
+        begin = {command.key for command in done.begin}
+        self.discard(held)
+        if not self.replay(held, history_of(held.journal).entries):
+            return False
+        done.begin = [command for command in _commands(held) if command.key in begin]
+        return True
+
+    # -- effects ---------------------------------------------------------------------------------------------------
+
+    def _effects(self, held: Held, done: Advance) -> None:
+        for command in done.begin:
+            self._begin(held, command)
+        if held.arrivals:
+            self._take(held)
+        elif not held.attempts:
+            self._settle(held)
+        elif held.execution is not None and (held.execution.loop.timers or len(held.execution.commands) > 1):
+            self._set_alarm(held, self.wake_at(held))
+
+    def _begin(self, held: Held, command: Command) -> None:
+        if self.is_stopping:
+            return
+        if self._may_begin():
+            self.attempts.begin(held, command)
+        else:
+            # The lease has lapsed: nothing new begins until it is renewed. If it is lost, so is this run.
+            self._held_up.append((held, command))
+
+    def renewed(self) -> None:
+        """The lease holds again: what was held up begins."""
+        held_up, self._held_up = self._held_up, []
+        for held, command in held_up:
+            if not held.is_lost and held.execution is not None and held.execution.commands.get(command.key) is command:
+                self._begin(held, command)
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    def _settle(self, held: Held, *, is_takeover: bool = False) -> None:
+        """Nothing has arrived: begin what is open and due, else wait."""
+        if held.is_lost or held.is_committing or held.id not in self.held:
+            return
+        now = self._clock.now()
+        held_up = {command.key for one, command in self._held_up if one is held}
+        for command in _commands(held):
+            is_due = command.retry_at is None or command.retry_at <= now
+            if is_due and command.key not in held.attempts and command.key not in held_up:
+                self._begin(held, command)
+        if held.attempts or held_up or any(one is held for one, _ in self._held_up):
+            self.set_busy(held, True)
+            self._set_alarm(held, self.wake_at(held))
+        elif self.is_stopping:
+            self.hand_back(held)
+        else:
+            self._wait(held, is_innocent=is_takeover)
+
+    def _wait(self, held: Held, *, is_innocent: bool = False) -> None:
+        """Nothing is under way. A short wait stays here, a long one is parked; the row says so either way."""
+        if is_innocent and held.crashes:
+            # Found only waiting after a takeover: the crash was not its doing.
+            held.crashes -= 1
+        if self._suspect is held:
+            self._suspect = None
+        self.set_busy(held, False)
+        wake_at = self.wake_at(held)
+        change = self.waiting(wake_at, crashes=held.crashes)
+        if change.release or not held.is_row_waiting or held.row_due != wake_at:
+            self.write_row(held, change, partial(self._row_written, held, change))
+        if not change.release:
+            self._set_alarm(held, wake_at)
+
+    def _row_written(self, held: Held, change: RowChange, verdict: bool | StoreError) -> None:
+        held.is_committing = False
+        if held.is_lost:
+            return
+        if verdict is not True:
+            self._not_committed(held, False)
+            return
+        self.row_says(held, change)
+        if change.release:
+            self.park(held)
+        elif held.arrivals or (held.is_row_waiting and held.alarm is None):
+            self.resume(held)
+
+    def _set_alarm(self, held: Held, when: Instant | None) -> None:
+        if when is None or (held.alarm_at is not None and held.alarm_at <= when):
+            return
+        if held.alarm is not None:
+            held.alarm.cancel()
+        held.alarm_at = when
+        held.alarm = self._clock.call_at(when, partial(self._ring, held))
+
+    def hand_back(self, held: Held) -> None:
+        """Give a run back at once: a step in flight is cancelled and will execute again elsewhere."""
+        due_at = self._clock.now() if held.is_busy else self.wake_at(held)
+        self.cancel_attempts(held)
+        change = self.waiting(due_at, crashes=held.crashes, release=True)
+        self.write_row(held, change, partial(self._row_written, held, change))
+
+    def block(self, held: Held, error: Exception) -> None:
+        """Leave the run intact, say why it does not move, and try again later."""
+        count = self._block_counts[held.id] = self._block_counts.get(held.id, 0) + 1
+        pause = min(5_000_000 * 2 ** min(count - 1, 7), 600_000_000)
+        if count == 1:
+            _log.error("%r is blocked: %s: %s", held.info, type(error).__name__, error)
+        self.cancel_attempts(held)
+        self.discard(held)
+        held.arrivals = []
+        change = self.waiting(
+            self._clock.now() + pause,
+            # It did not take the worker down this time.
+            crashes=max(held.crashes - 1, 0),
+            blocked=f"{type(error).__name__}: {error}",
+            release=True,
+        )
+        self.write_row(held, change, partial(self._row_written, held, change))
+
+
+def _commands(held: Held) -> list[Command]:
+    return [] if held.execution is None else list(held.execution.commands.values())
+
+
+def _is_first(done: Advance) -> bool:
+    return done.ended is None and done.retrying is None and bool(done.entries) and isinstance(done.entries[0], Started)
+
+
+def _order(arrival: Arrival) -> tuple[Instant, int]:
+    return arrival.when, arrival.rank

@@ -1,0 +1,218 @@
+"""Worker: the process that claims runs and takes their turns."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self, cast
+
+from holdfast.codec import Codec
+from holdfast.define import Resource, StepInfo, Workflow
+from holdfast.errors import DefinitionError, DuplicateWorkflow
+from holdfast.model import Duration, Lane, microseconds
+from holdfast.settings import resolve
+from holdfast.store import Store, open_store
+
+from .clock import Clock, SystemClock
+from .session import Plan, Session
+
+_log = logging.getLogger("holdfast.worker")
+
+
+class StoreHolder(Protocol):
+    """What a worker takes over from a client."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def codec(self) -> Codec: ...
+
+
+class Worker:
+    """Claims runs of the workflows it knows and takes their turns, until it is told to stop.
+
+        worker = Worker("sqlite:///orders.db", workflows=[checkout])
+        await worker.run()                 # until SIGTERM or Ctrl-C
+        async with worker: ...             # beside other code
+
+    `url` may also be a client, whose store, namespace and codec it then uses, or an open store. `concurrency` bounds the runs that
+    advance or have a step in flight; runs that wait cost memory only. A worker that dies loses nothing: others take its
+    runs over when its lease ends, on the same host at once. One that stops in good order lets steps end within `grace` and
+    hands the rest back.
+    """
+
+    def __init__(
+        self,
+        url: str | StoreHolder | Store | None = None,
+        *,
+        workflows: Iterable[Workflow[Any, Any]],
+        concurrency: int = 100,
+        queues: Sequence[str] | None = None,
+        lease: Duration = "30s",
+        resources: Sequence[Resource[Any]] = (),
+        middleware: Sequence[Callable[[StepInfo], Any]] = (),
+        threads: int = 32,
+        grace: Duration = "20s",
+        stall: Duration = "5m",
+        blocked_after: Duration = "1s",
+        keep_parked: int = 10_000,
+        namespace: str | None = None,
+        codec: Codec | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if concurrency < 1 or threads < 1:
+            raise DefinitionError(f"Worker(concurrency={concurrency}, threads={threads}): expected 1 or more")
+        self._owns_store = url is None or isinstance(url, str)
+        store, codec = _store_of(url, namespace, codec)
+        known = _known(workflows)
+        self._resources = tuple(resources)
+        self._plan = Plan(
+            store=store,
+            codec=codec,
+            clock=clock or SystemClock(),
+            workflows=known,
+            lanes=_lanes(known.values(), queues),
+            concurrency=concurrency,
+            threads=threads,
+            lease=microseconds(lease, what="Worker(lease=)"),
+            grace=microseconds(grace, what="Worker(grace=)"),
+            stall=microseconds(stall, what="Worker(stall=)"),
+            blocked_after=microseconds(blocked_after, what="Worker(blocked_after=)"),
+            keep_parked=keep_parked,
+            middleware=tuple(middleware),
+        )
+        if self._plan.lease < 1_000_000:
+            raise DefinitionError(f"Worker(lease={lease!r}): expected a second or more")
+        self._stopping = asyncio.Event()
+        self._session: Session | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+
+    @property
+    def id(self) -> str | None:
+        """This worker's id while it runs; a new one after a lost lease."""
+        return None if self._session is None else self._session.worker_id
+
+    async def run(self) -> None:
+        """Work until SIGTERM, SIGINT or `stop()`. A second signal stops without grace."""
+        loop = asyncio.get_running_loop()
+        handled = []
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # Only the main thread takes signals; elsewhere `stop()` is the way.
+            with contextlib.suppress(ValueError, NotImplementedError, RuntimeError):
+                loop.add_signal_handler(number, self._signalled)
+                handled.append(number)
+        try:
+            await self._work()
+        finally:
+            for number in handled:
+                loop.remove_signal_handler(number)
+
+    def stop(self) -> None:
+        """Ask it to stop in good order; `run` returns when it has."""
+        self._stopping.set()
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.get_running_loop().create_task(self._work())
+        ready = asyncio.ensure_future(self._ready.wait())
+        await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if self._task.done():
+            await self._task
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._task is not None:
+            await self._task
+
+    def _signalled(self) -> None:
+        if self._stopping.is_set():
+            _log.warning("a second signal: leaving without grace")
+            if self._session is not None:
+                self._session.leave()
+            return
+        _log.info("stopping: no more claims, steps in flight may end")
+        self._stopping.set()
+
+    async def _work(self) -> None:
+        store = self._plan.store
+        await store.open()
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                opened: dict[object, Any] = {}
+                for one in self._resources:
+                    opened[one] = await _open(stack, one)
+                while not self._stopping.is_set():
+                    await self._serve(opened)
+        finally:
+            self._session = None
+            self._ready.clear()
+            if self._owns_store:
+                await store.close()
+
+    async def _serve(self, resources: dict[object, Any]) -> None:
+        session = self._session = Session(self._plan, resources, self.stop)
+        await session.register()
+        session.start()
+        self._ready.set()
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        ended = asyncio.ensure_future(session.ended.wait())
+        try:
+            await asyncio.wait([stopping, ended], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+            stopping.cancel()
+            await session.stop()
+
+
+def _store_of(url: object, namespace: str | None, codec: Codec | None) -> tuple[Store, Codec]:
+    if url is None or isinstance(url, str):
+        found = resolve(url=url, namespace=namespace)
+        return open_store(found.url, namespace=found.namespace), codec or Codec()
+    if hasattr(url, "commit_turns"):
+        return cast(Store, url), codec or Codec()
+    if hasattr(url, "store") and hasattr(url, "codec"):
+        holder = cast(StoreHolder, url)
+        return holder.store, codec or holder.codec
+    raise DefinitionError(f"Worker({url!r}): expected a url such as 'sqlite:///orders.db', a client or an open store")
+
+
+def _known(workflows: Iterable[Workflow[Any, Any]]) -> dict[tuple[str, str], Workflow[Any, Any]]:
+    known: dict[tuple[str, str], Workflow[Any, Any]] = {}
+    for one in workflows:
+        if not isinstance(one, Workflow):
+            raise DefinitionError(f"Worker(workflows=[{one!r}]): expected functions decorated with @workflow")
+        other = known.setdefault((one.name, one.version), one)
+        if other.fn is not one.fn:
+            raise DuplicateWorkflow(
+                f"two workflows are named {one.name!r} in version {one.version!r}: {other.fn.__module__}."
+                f"{other.fn.__qualname__} and {one.fn.__module__}.{one.fn.__qualname__}; give one another name= or version="
+            )
+    if not known:
+        raise DefinitionError("Worker(workflows=[]): a worker needs at least one workflow")
+    return known
+
+
+def _lanes(workflows: Iterable[Workflow[Any, Any]], queues: Sequence[str] | None) -> tuple[Lane, ...]:
+    if isinstance(queues, str):
+        raise DefinitionError(f"Worker(queues={queues!r}): expected a list of names")
+    lanes: dict[Lane, None] = {}
+    for one in workflows:
+        for queue in queues if queues is not None else (one.queue, "default"):
+            lanes[Lane(one.name, one.version, queue)] = None
+    return tuple(lanes)
+
+
+async def _open(stack: contextlib.AsyncExitStack, one: Resource[Any]) -> Any:
+    if one.is_async:
+        opened = contextlib.asynccontextmanager(cast("Callable[[], AsyncIterator[Any]]", one.fn))
+        return await stack.enter_async_context(opened())
+    return stack.enter_context(contextlib.contextmanager(cast(Any, one.fn))())
