@@ -17,12 +17,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.codec import records
 from holdfast.codec.bare import Bare, is_secret
 from holdfast.codec.containers import Dict, Items, Row
-from holdfast.codec.hints import Unresolved, class_hints, resolve_reference, substitute
+from holdfast.codec.fields import MISSING, Field, accepts, describe, is_attrs
+from holdfast.codec.hints import Unresolved, class_hints, is_required, resolve_reference, substitute
 from holdfast.codec.models import Adapted, Model, has_core_schema, is_model
-from holdfast.codec.records import Field, Keyed, NamedRow, Record
+from holdfast.codec.records import Keyed, NamedRow, Record
 from holdfast.codec.scalars import PLAIN, Hidden, Member, OneValue, Written
 from holdfast.codec.shapes import Deferred, Opaque, Shape, type_name
 from holdfast.codec.texts import CONCRETE, TEXTS
@@ -176,7 +176,7 @@ class Builder:
             return self._typed_dict(cls, key, name, arguments)
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             return self._named_tuple(cls, key, name, arguments)
-        if dataclasses.is_dataclass(cls) or records.is_attrs(cls) or issubclass(cls, msgspec.Struct):
+        if dataclasses.is_dataclass(cls) or is_attrs(cls) or issubclass(cls, msgspec.Struct):
             return self._record(cls, key, name, arguments)
         if has_core_schema(cls):
             return self._adapted(annotation or cls)
@@ -187,14 +187,14 @@ class Builder:
         init = [argument for _, _, argument, _, _ in described if argument is not None]
         is_plain = not any(
             hasattr(cls, mark) for mark in ("__post_init__", "__attrs_attrs__", "__pydantic_fields__")
-        ) and records.accepts(cls, init)
+        ) and accepts(cls, init)
         self.is_unproven |= not is_plain
         hidden = [name for name, field in getattr(cls, "__pydantic_fields__", {}).items() if field.exclude]
         record = Record(
             cls,
             name,
             is_restored=not is_plain,
-            make=cls if records.accepts(cls, init) else None,
+            make=cls if accepts(cls, init) else None,
             hides=hidden[0] if hidden and not self._is_encrypted else "",
         )
         self._open[key] = record
@@ -217,7 +217,7 @@ class Builder:
                     field,
                     field,
                     self.build(hints.get(field, Any), cls.__module__),
-                    cls._field_defaults.get(field, records.MISSING),
+                    cls._field_defaults.get(field, MISSING),
                 )
                 for field in cls._fields
             ]
@@ -225,8 +225,9 @@ class Builder:
         return row
 
     def _typed_dict(self, cls: Any, key: Any, name: str, arguments: tuple[Any, ...]) -> Shape:
-        keyed = self._open[key] = Keyed(name, cls.__required_keys__)
         hints = class_hints(cls, arguments)
+        required = {field for field, hint in hints.items() if is_required(hint, field in cls.__required_keys__)}
+        keyed = self._open[key] = Keyed(name, required)
         keyed.set_fields(
             [Field(field, field, field, self.build(hint, cls.__module__)) for field, hint in hints.items()]
         )
@@ -266,29 +267,6 @@ class Builder:
         if annotation is complex:
             advice = "keep its parts as a tuple of floats"
         return Opaque(name, f"values annotated {name} can't be stored: {advice}")
-
-
-def describe(cls: Any) -> list[tuple[str, str, str | None, Any, Any]]:
-    """Each field of a record: its name, its key in JSON, its argument of `__init__`, its default, its factory."""
-    missing = records.MISSING
-    if issubclass(cls, msgspec.Struct):
-        given = [
-            tuple(missing if item is msgspec.NODEFAULT else item for item in (info.default, info.default_factory))
-            for info in msgspec.structs.fields(cls)
-        ]
-        names = zip(cls.__struct_fields__, cls.__struct_encode_fields__, given, strict=True)
-        return [(name, wire, name, default, factory) for name, wire, (default, factory) in names]
-    if records.is_attrs(cls):
-        out: list[tuple[str, str, str | None, Any, Any]] = []
-        for field in cls.__attrs_attrs__:
-            factory = getattr(field.default, "factory", None)
-            default = missing if factory is not None or repr(field.default) == "NOTHING" else field.default
-            out.append((field.name, field.name, field.alias if field.init else None, default, factory or missing))
-        return out
-    return [
-        (field.name, field.name, field.name if field.init else None, field.default, field.default_factory)
-        for field in dataclasses.fields(cls)
-    ]
 
 
 def has_core_schema_in(annotation: Any) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -20,14 +20,11 @@ from holdfast.codec.annotations import Builder
 from holdfast.codec.hints import Unresolved, function_hints
 from holdfast.codec.pickles import pickled, unpickled
 from holdfast.codec.scalars import PLAIN, Plain
-from holdfast.codec.seals import PICKLED
+from holdfast.codec.seals import PICKLED, Seal
 from holdfast.codec.shapes import Misfit, Mismatch, Shape, Unstorable, encode_json
 from holdfast.codec.unions import Union
 from holdfast.codec.values import TOO_DEEP, json_bytes, parsed
 from holdfast.errors import BadArguments, NotDecodable, NotEncodable
-
-if TYPE_CHECKING:
-    from holdfast.codec.codec import Codec
 
 _Kind = inspect._ParameterKind
 
@@ -90,10 +87,11 @@ class ArgumentsCodec:
     Works on plain bytes, which callers digest; sealing them is apart.
     """
 
-    __slots__ = ("_codec", "_fn", "_known", "_name", "_read", "_skip", "_types")
+    __slots__ = ("_fn", "_known", "_name", "_pickles", "_read", "_seal", "_skip", "_types")
 
-    def __init__(self, codec: Codec, fn: Callable[..., Any], skip: int) -> None:
-        self._codec = codec
+    def __init__(self, seal: Seal, pickles: bool, fn: Callable[..., Any], skip: int) -> None:
+        self._seal = seal
+        self._pickles = pickles
         self._fn: Callable[..., Any] | None = fn
         self._skip = skip
         self._name = f"{getattr(fn, '__qualname__', type(fn).__qualname__)}()".replace("<locals>.", "")
@@ -114,8 +112,8 @@ class ArgumentsCodec:
                 plain = self._pack(args, kwargs)
         else:
             plain = self._pack(args, kwargs)
-        if len(plain) > self._codec._seal.limit:
-            self._codec._seal.check_size(plain, f"the arguments of {self._name}")
+        if len(plain) > self._seal.limit:
+            self._seal.check_size(plain, f"the arguments of {self._name}")
         return plain
 
     def unpack(self, plain: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -143,8 +141,8 @@ class ArgumentsCodec:
             positional = [self._lower(*_placed(known, index), value) for index, value in enumerate(given)]
             rest = {name: self._lower(name, _named(known, name), value) for name, value in named.items()}
         except Unstorable as misfit:
-            if self._codec._pickle:
-                return pickled((tuple(given), named), f"the arguments of {self._name}", self._codec._seal.encrypts)
+            if self._pickles:
+                return pickled((tuple(given), named), f"the arguments of {self._name}", self._seal.encrypts)
             raise NotEncodable(f"{misfit.path}: {misfit.why} (argument of {self._name})") from None
         content: Any = positional
         if rest:
@@ -195,7 +193,7 @@ class ArgumentsCodec:
     def _unpack(self, plain: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         what = f"the arguments of {self._name}"
         if plain[:1] == PICKLED:
-            args, kwargs = unpickled(plain, what, self._codec._pickle)
+            args, kwargs = unpickled(plain, what, self._pickles)
             return args, kwargs
         known = self._resolve()
         content = parsed(plain, what)
@@ -239,7 +237,7 @@ class ArgumentsCodec:
         if fn is None:  # another thread has just resolved it
             assert self._known is not None
             return self._known
-        known = _Parameters(fn, self._skip, self._codec._seal.encrypts)
+        known = _Parameters(fn, self._skip, self._seal.encrypts)
         if not known.is_complete:
             return known  # a name may exist by the next use
         types = known.scalars()

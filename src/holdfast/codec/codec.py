@@ -31,7 +31,7 @@ class Codec:
         self, *, max_payload: int = 4 * 1024 * 1024, pickle: bool = False, chain: Sequence[Transform] = ()
     ) -> None:
         self._seal = Seal(chain, max_payload)
-        self._pickle = pickle
+        self._pickles = pickle
         self._values: dict[Any, ValueCodec] = {}
         self._functions: WeakKeyDictionary[Any, dict[int | None, Any]] = WeakKeyDictionary()
         self._lock = threading.Lock()
@@ -41,20 +41,20 @@ class Codec:
         try:
             return self._values[annotation]
         except KeyError:
-            made = self._values[annotation] = ValueCodec(self, lambda: annotation, "value")
+            made = self._values[annotation] = ValueCodec(self._seal, self._pickles, lambda: (annotation, None), "value")
             return made
         except TypeError:  # unhashable, as Annotated[int, {}] is
-            return ValueCodec(self, lambda: annotation, "value")
+            return ValueCodec(self._seal, self._pickles, lambda: (annotation, None), "value")
 
     def result(self, fn: Callable[..., Any]) -> ValueCodec:
         """The codec of what a function returns. Its annotation is resolved at the first use."""
         name = getattr(fn, "__qualname__", type(fn).__qualname__).replace("<locals>.", "")
 
-        def source() -> Any:
-            return function_hints(fn).get("return", inspect.Parameter.empty)
+        def source() -> tuple[Any, str | None]:
+            return function_hints(fn).get("return", inspect.Parameter.empty), getattr(fn, "__module__", None)
 
         made: ValueCodec = self._cached(
-            fn, None, lambda: ValueCodec(self, source, "result", f" (returned by {name}())")
+            fn, None, lambda: ValueCodec(self._seal, self._pickles, source, "result", f" (returned by {name}())")
         )
         return made
 
@@ -63,7 +63,7 @@ class Codec:
         if inspect.ismethod(fn):
             # A bound method is a new object each time it is looked up: remember its function.
             return self.arguments(fn.__func__, skip=skip + 1)
-        made: ArgumentsCodec = self._cached(fn, skip, lambda: ArgumentsCodec(self, fn, skip))
+        made: ArgumentsCodec = self._cached(fn, skip, lambda: ArgumentsCodec(self._seal, self._pickles, fn, skip))
         return made
 
     def seal(self, plain: bytes) -> bytes:

@@ -144,7 +144,7 @@ class Dict(Shape):
             raise expected_json(self, plain)
         tag = envelope(plain)
         if tag == "~dict":
-            pairs = [self._load_pair(key, item) for key, item in plain[tag]]
+            pairs = [self._load_pair(key, item) for key, item in pairs_in(plain[tag])]
         elif self._has_int_keys:
             pairs = [self._load_pair(_integer(key), item) for key, item in plain.items()]
         else:
@@ -164,6 +164,12 @@ class Dict(Shape):
             return key, self._value.load(item)
         except Misfit as misfit:
             raise misfit.under(f"[{plain_key!r:.60}]") from None
+
+
+def pairs_in(content: Any) -> list[Any]:
+    if type(content) is not list or not all(type(pair) is list and len(pair) == 2 for pair in content):
+        raise Mismatch("expected an array of pairs")
+    return content
 
 
 def _integer(key: str) -> int | str:

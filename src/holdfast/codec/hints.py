@@ -65,6 +65,17 @@ def substitute(annotation: Any, known: dict[Any, Any]) -> Any:
     return annotation[tuple(known.get(parameter, parameter) for parameter in parameters)]
 
 
+def is_required(hint: Any, default: bool) -> bool:
+    """Whether a TypedDict needs this key.
+
+    Its own `__required_keys__` is only the default: where annotations are strings, it has not seen what they say.
+    """
+    origin = typing.get_origin(hint)
+    if origin is typing.Required or origin is typing.NotRequired:
+        return origin is typing.Required
+    return is_required(typing.get_args(hint)[0], default) if str(origin).endswith("ReadOnly") else default
+
+
 def resolve_reference(text: str, module: str | None) -> Any:
     space = getattr(sys.modules.get(module or ""), "__dict__", {})
     return _resolve(text, space, {})

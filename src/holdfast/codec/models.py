@@ -15,7 +15,8 @@ import sys
 from typing import Any
 
 from holdfast.codec import bare
-from holdfast.codec.records import Field, excluded, refuse_subclass, unwrapped
+from holdfast.codec.fields import Field
+from holdfast.codec.records import excluded, refuse_subclass, unwrapped
 from holdfast.codec.shapes import ANY_KIND, Misfit, Mismatch, Shape, Unstorable, encode_json, type_name
 
 UNSET = "~unset"

@@ -10,29 +10,14 @@ An instance of a subclass is refused: its own fields would be lost.
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-import sys
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from holdfast.codec.containers import refuse_other_type
+from holdfast.codec.fields import MISSING, Field
 from holdfast.codec.shapes import Misfit, Mismatch, Secret, Shape, Unstorable, expected_json, type_name
-
-MISSING: Any = dataclasses.MISSING
-
-
-class Field(NamedTuple):
-    """One field: its Python name, its key in JSON, how `__init__` calls it (None if it doesn't)."""
-
-    name: str
-    key: str
-    argument: str | None
-    shape: Shape
-    default: Any = MISSING
-    factory: Callable[[], Any] = MISSING
 
 
 class Record(Shape):
@@ -237,23 +222,3 @@ def excluded(name: str) -> Secret:
         f"its field {name} is excluded from serialisation: give the codec a chain that encrypts (AesGcm), "
         f"or keep it in a resource"
     )
-
-
-def accepts(cls: type, arguments: Iterable[str]) -> bool:
-    """Whether `cls(**fields)` is a call that its `__init__` understands."""
-    try:
-        parameters = inspect.signature(cls).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    wanted = set(arguments)
-    takes = {parameter.name for parameter in parameters if parameter.kind in (1, 3)}
-    needs = {
-        parameter.name
-        for parameter in parameters
-        if parameter.kind in (0, 1, 3) and parameter.default is parameter.empty
-    }
-    return wanted <= takes and needs <= wanted
-
-
-def is_attrs(cls: type) -> bool:
-    return "attr" in sys.modules and hasattr(cls, "__attrs_attrs__")

@@ -10,7 +10,7 @@ the value at hand, and never on a replay.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -19,12 +19,11 @@ from holdfast.codec.bare import SURROGATE
 from holdfast.codec.hints import Unresolved
 from holdfast.codec.pickles import pickled, unpickled
 from holdfast.codec.scalars import Plain
-from holdfast.codec.seals import PICKLED
+from holdfast.codec.seals import PICKLED, Seal
 from holdfast.codec.shapes import Misfit, Shape, Unstorable, decode_json, encode_json
 from holdfast.errors import NotDecodable, NotEncodable
 
-if TYPE_CHECKING:
-    from holdfast.codec.codec import Codec
+Source = Callable[[], tuple[Any, str | None]]
 
 TOO_DEEP = "nested too deeply, or it contains itself"
 
@@ -40,26 +39,28 @@ class ValueCodec:
     """
 
     __slots__ = (
-        "_codec",
         "_direct",
         "_is_sealed",
         "_is_unproven",
         "_limit",
+        "_pickles",
         "_read",
+        "_seal",
         "_shape",
         "_source",
         "_what",
         "_who",
     )
 
-    def __init__(self, codec: Codec, source: Callable[[], Any], what: str, who: str = "") -> None:
-        """`source` gives the annotation when it is first needed; `what` begins paths, `who` ends messages."""
-        self._codec = codec
+    def __init__(self, seal: Seal, pickles: bool, source: Source, what: str, who: str = "") -> None:
+        """`source` gives the annotation and its module when first needed; `what` begins paths, `who` ends messages."""
+        self._seal = seal
+        self._pickles = pickles
         self._what = what
         self._who = who
-        self._limit = codec._seal.limit
-        self._is_sealed = not codec._seal.is_empty
-        self._source: Callable[[], Any] | None = source
+        self._limit = seal.limit
+        self._is_sealed = not seal.is_empty
+        self._source: Source | None = source
         self._shape: Shape | None = None
         self._is_unproven = False
         self._direct: type = _Nothing
@@ -74,8 +75,8 @@ class ValueCodec:
         else:
             plain = self._encode(value)
         if len(plain) > self._limit:
-            self._codec._seal.check_size(plain, self._what + self._who)
-        return self._codec._seal.close(plain) if self._is_sealed else plain
+            self._seal.check_size(plain, self._what + self._who)
+        return self._seal.close(plain) if self._is_sealed else plain
 
     def decode(self, stored: bytes) -> Any:
         try:
@@ -88,8 +89,8 @@ class ValueCodec:
         try:
             plain = shape.lower(value)
         except Unstorable as misfit:
-            if self._codec._pickle:
-                return pickled(value, self._what + self._who, self._codec._seal.encrypts)
+            if self._pickles:
+                return pickled(value, self._what + self._who, self._seal.encrypts)
             raise self._refusal(misfit) from None
         except Misfit as misfit:
             raise self._refusal(misfit) from misfit.__cause__
@@ -106,9 +107,9 @@ class ValueCodec:
         return data
 
     def _decode(self, stored: bytes) -> Any:
-        plain = self._codec._seal.open(stored)
+        plain = self._seal.open(stored)
         if plain[:1] == PICKLED:
-            return unpickled(plain, self._what + self._who, self._codec._pickle)
+            return unpickled(plain, self._what + self._who, self._pickles)
         shape = self._resolve()
         try:
             return shape.load(parsed(plain, self._what + self._who))
@@ -127,9 +128,9 @@ class ValueCodec:
         if source is None:  # another thread has just resolved it
             assert self._shape is not None
             return self._shape
-        annotation = source()
-        builder = Builder(self._codec._seal.encrypts)
-        shape = builder.build(annotation)
+        annotation, module = source()
+        builder = Builder(self._seal.encrypts)
+        shape = builder.build(annotation, module)
         if isinstance(annotation, Unresolved):
             return shape  # the name may exist by the next use
         self._is_unproven = builder.is_unproven

@@ -1,0 +1,69 @@
+"""What the fields of a class are, whoever made it: the dataclass decorator, attrs or msgspec."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.codec.shapes import Shape
+
+MISSING: Any = dataclasses.MISSING
+
+
+class Field(NamedTuple):
+    """One field: its Python name, its key in JSON, how `__init__` calls it (None if it doesn't)."""
+
+    name: str
+    key: str
+    argument: str | None
+    shape: Shape
+    default: Any = MISSING
+    factory: Callable[[], Any] = MISSING
+
+
+def describe(cls: Any) -> list[tuple[str, str, str | None, Any, Any]]:
+    """Each field of a record: its name, its key in JSON, its argument of `__init__`, its default, its factory."""
+    missing = MISSING
+    if issubclass(cls, msgspec.Struct):
+        given = [
+            tuple(missing if item is msgspec.NODEFAULT else item for item in (info.default, info.default_factory))
+            for info in msgspec.structs.fields(cls)
+        ]
+        names = zip(cls.__struct_fields__, cls.__struct_encode_fields__, given, strict=True)
+        return [(name, wire, name, default, factory) for name, wire, (default, factory) in names]
+    if is_attrs(cls):
+        out: list[tuple[str, str, str | None, Any, Any]] = []
+        for field in cls.__attrs_attrs__:
+            factory = getattr(field.default, "factory", None)
+            default = missing if factory is not None or repr(field.default) == "NOTHING" else field.default
+            out.append((field.name, field.name, field.alias if field.init else None, default, factory or missing))
+        return out
+    return [
+        (field.name, field.name, field.name if field.init else None, field.default, field.default_factory)
+        for field in dataclasses.fields(cls)
+    ]
+
+
+def accepts(cls: type, arguments: Iterable[str]) -> bool:
+    """Whether `cls(**fields)` is a call that its `__init__` understands."""
+    try:
+        parameters = inspect.signature(cls).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    wanted = set(arguments)
+    takes = {parameter.name for parameter in parameters if parameter.kind in (1, 3)}
+    needs = {
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (0, 1, 3) and parameter.default is parameter.empty
+    }
+    return wanted <= takes and needs <= wanted
+
+
+def is_attrs(cls: type) -> bool:
+    return "attr" in sys.modules and hasattr(cls, "__attrs_attrs__")

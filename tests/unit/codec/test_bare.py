@@ -1,0 +1,195 @@
+"""Values without an annotation keep their types."""
+
+import enum
+import inspect
+import os
+import subprocess
+import sys
+import threading
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from holdfast.codec import Codec
+from holdfast.errors import NotDecodable, NotEncodable
+from tests.unit.codec import samples
+from tests.unit.codec.samples import Access, Cat, Colour, Level
+
+codec = Codec()
+made = codec.value(Any)
+
+CASES = [
+    (1, (2, [3, (4,)])),
+    {1, 2},
+    frozenset({"a", 1}),
+    b"\x00",
+    bytearray(b"x"),
+    datetime(2024, 1, 1, tzinfo=UTC),
+    date(2024, 1, 1),
+    time(1, 2),
+    timedelta(seconds=-1),
+    Decimal("1.0"),
+    UUID(int=1),
+    Path("/a"),
+    Colour.RED,
+    Level.HIGH,
+    Access.READ | Access.WRITE,
+    {1: "a", "1": "b"},
+    {(1, 2): {None: None}},
+    {"a": None, "b": [None]},
+    {True: 1, "x": {2.5: 3}},
+    2**100,
+    float("-inf"),
+    {"~tuple": [1]},
+    {"~tuple": [1], "b": 2},
+    {"~dict": [["a", 1]]},
+    {"~:Cat": {"name": "x"}},
+    {"~": 1},
+    {"": 1},
+    {},
+    [],
+    "~tuple",
+    None,
+]
+
+
+@pytest.mark.parametrize("value", CASES, ids=repr)
+def test_a_bare_value_keeps_its_type(value):
+    back = made.decode(made.encode(value))
+    assert back == value
+    assert repr(back) == repr(value) or isinstance(value, (set, frozenset))
+    assert type(back) is type(value)
+
+
+atoms = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(exclude_categories=["Cs"]))
+    | st.binary()
+    | st.decimals(allow_nan=False)
+    | st.uuids()
+    | st.datetimes(timezones=st.none() | st.just(UTC))
+    | st.dates()
+    | st.timedeltas()
+    | st.sampled_from(Colour)
+)
+keys = st.recursive(atoms, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=2), max_leaves=3)
+names = st.sampled_from(["~tuple", "~dict", "~", "~:Cat", "a"])
+values = st.recursive(
+    atoms,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.sets(keys, max_size=3)
+        | st.dictionaries(keys, inner, max_size=3)
+        | st.dictionaries(names, inner, max_size=2)
+    ),
+    max_leaves=8,
+)
+
+
+def types_of(value):
+    if isinstance(value, dict):
+        return [(types_of(key), types_of(item)) for key, item in value.items()]
+    if isinstance(value, (list, tuple)):
+        return type(value), [types_of(item) for item in value]
+    return type(value)
+
+
+@given(values)
+def test_any_bare_value_comes_back_with_its_types(value):
+    back = made.decode(made.encode(value))
+    assert back == value
+    assert types_of(back) == types_of(value)
+
+
+def test_not_a_number_comes_back():
+    assert made.decode(made.encode({"x": (float("nan"),)}))["x"][0] != 0
+
+
+@pytest.mark.parametrize("annotation", [Any, object, inspect.Parameter.empty])
+def test_no_annotation_and_any_are_the_same(annotation):
+    assert codec.value(annotation).encode((1,)) == b'{"~tuple":[1]}'
+
+
+def test_a_function_without_a_return_annotation_is_bare():
+    def fn(): ...
+
+    assert codec.result(fn).decode(codec.result(fn).encode({1: (2,)})) == {1: (2,)}
+
+
+@pytest.mark.parametrize("value", [Cat("a"), samples.Order(id=1), samples.Plain(), samples.Packet(1)], ids=repr)
+def test_an_instance_without_an_annotation_is_refused_with_the_word_annotate(value):
+    with pytest.raises(NotEncodable, match=f"annotate it with {type(value).__name__}"):
+        made.encode([value])
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"a": [0, threading.Lock()]}, "value['a'][1]: _thread.lock can't be stored"),
+        (1j, "complex can't be stored"),
+        (samples.Place("a"), "would come back as tuple"),
+        ({Cat: 1}, ".key[0]: type can't be stored"),
+        (memoryview(b""), "memoryview can't be stored"),
+    ],
+    ids=str,
+)
+def test_what_can_t_be_kept_is_refused_with_its_path(value, told):
+    with pytest.raises(NotEncodable) as caught:
+        made.encode(value)
+    assert told in str(caught.value)
+
+
+def test_an_enum_that_can_t_be_found_again_is_refused():
+    local = enum.Enum("Local", {"A": 1})
+    local.__module__ = "nowhere"
+    with pytest.raises(NotEncodable, match="define it at module level"):
+        made.encode(local.A)
+
+
+def test_only_enums_are_looked_up_by_name():
+    for name in ("os:system", "subprocess:Popen", "tests.unit.codec.samples:Cat", "builtins:dict"):
+        with pytest.raises(NotDecodable, match="in no loaded module"):
+            made.decode(b'{"~enum":["%s","A"]}' % name.encode())
+
+
+def test_reading_never_imports_a_module():
+    assert "this" not in sys.modules
+    with pytest.raises(NotDecodable):
+        made.decode(b'{"~enum":["this:Zen","A"]}')
+    assert "this" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [b"", b"{", b"\xff", b'{"~decimal":"x"}', b'{"~bytes":"?"}', b'{"~what":1}', b'{"~dict":[1]}', b'{"~enum":1}'],
+)
+def test_bytes_that_are_none_of_ours_are_refused(stored):
+    with pytest.raises(NotDecodable):
+        made.decode(stored)
+
+
+SCRIPT = """
+from typing import Any
+from holdfast.codec import Codec
+codec = Codec()
+words = {"a", "b", "c", "dd", "e", 1, (2, "x"), frozenset({"q", "r"})}
+print(codec.value(Any).encode(words), codec.value(set[str]).encode({"a", "b", "c", "dd", "e"}))
+"""
+
+
+def test_a_set_is_written_in_one_order_whatever_its_hashes():
+    def run(seed):
+        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        return subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, check=True).stdout
+
+    assert run("1") == run("2") == run("3")

@@ -1,0 +1,329 @@
+"""Exceptions come back as what they were."""
+
+import sys
+import types
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from holdfast import errors
+from holdfast.codec import Codec
+from tests.unit.codec import samples
+from tests.unit.codec.samples import Batch, Cat, Gone, PaymentFailed, Slotted, Strict, Unprintable
+
+codec = Codec()
+
+
+def caught_from(act):
+    try:
+        act()
+    except BaseException as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def fail(error):
+    def act():
+        raise error
+
+    return act
+
+
+def round_trip(error, **options):
+    return codec.decode_exception(codec.encode_exception(error, **options))
+
+
+BUILT_IN = {
+    "value": fail(ValueError("x", 1, (2,))),
+    "key": lambda: {}["k"],
+    "index": lambda: [][1],
+    "missing file": lambda: open("/does/not/exist"),  # noqa: SIM115
+    "os error": fail(OSError("just text")),
+    "os error with two files": fail(OSError(18, "cross", "/a", None, "/b")),
+    "reset": fail(ConnectionResetError(104, "reset")),
+    "timeout": fail(TimeoutError("late")),
+    "decode": lambda: b"\xff".decode(),
+    "encode": lambda: "\xff".encode("ascii"),
+    "import": lambda: __import__("does_not_exist"),
+    "syntax": lambda: compile("1 +", "file.py", "exec"),
+    "stop": fail(StopIteration(5)),
+    "attribute": lambda: (1).nothing,
+    "name": lambda: nothing,  # noqa: F821
+    "division": lambda: 1 / 0,
+    "assertion": fail(AssertionError()),
+    "recursion": fail(RecursionError("deep")),
+    "group": fail(ExceptionGroup("many", [ValueError(1), ExceptionGroup("more", [KeyError("k")])])),
+    "own group": fail(Batch("many", [ValueError(1)])),
+    "own": fail(PaymentFailed("visa", code=51)),
+    "own with __new__": fail(Strict(1, 2)),
+    "slots": fail(Slotted(7)),
+    "ours": fail(errors.RetryAfter("3s")),
+    "ours with fields": fail(errors.KeyTaken("taken", run_id="r1")),
+    "step failed": fail(errors.StepFailed("m", type="t", traceback="tb")),
+    "two bases": fail(errors.BadDuration("bad")),
+}
+
+
+@pytest.mark.parametrize("act", BUILT_IN.values(), ids=BUILT_IN)
+def test_an_exception_comes_back_as_its_own_class(act):
+    error = caught_from(act)
+    back = round_trip(error)
+    assert type(back) is type(error)
+    assert repr(back) == repr(error)
+    assert str(back) == str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes"),
+    [
+        ("missing file", ("errno", "strerror", "filename", "filename2", "args")),
+        ("os error with two files", ("errno", "filename", "filename2")),
+        ("decode", ("encoding", "object", "start", "end", "reason")),
+        ("import", ("msg", "name", "path")),
+        ("syntax", ("msg", "filename", "lineno", "offset", "text")),
+        ("stop", ("value",)),
+        ("attribute", ("name",)),
+        ("own", ("code",)),
+        ("own with __new__", ("sum",)),
+        ("slots", ("extra",)),
+        ("ours", ("delay",)),
+        ("ours with fields", ("run_id",)),
+    ],
+)
+def test_an_exception_keeps_its_attributes(name, attributes):
+    error = caught_from(BUILT_IN[name])
+    back = round_trip(error)
+    for attribute in attributes:
+        assert getattr(back, attribute) == getattr(error, attribute)
+
+
+def test_what_can_t_be_kept_becomes_a_note():
+    error = ValueError("x", Cat("Tom"))
+    error.lock = object()
+    error.code = 3
+    back = round_trip(error)
+    assert back.code == 3
+    assert back.args == ("x", repr(Cat("Tom")))
+    notes = "\n".join(back.__notes__)
+    assert "could not be kept: args[1]: tests.unit.codec.samples.Cat has no annotation" in notes
+    assert "could not be kept: lock: object" in notes
+
+
+def test_notes_traceback_and_what_the_caller_adds_are_kept_in_order():
+    error = caught_from(BUILT_IN["division"])
+    error.add_note("mine")
+    back = round_trip(error, notes=["step charge, attempt 2"])
+    assert back.__notes__[:2] == ["mine", "step charge, attempt 2"]
+    assert back.__notes__[2].startswith("Traceback (most recent call last):")
+    assert back.__notes__[2].endswith("ZeroDivisionError: division by zero")
+
+
+def test_an_exception_that_was_never_raised_has_no_traceback():
+    assert getattr(round_trip(ValueError("x")), "__notes__", []) == []
+
+
+def test_a_long_traceback_keeps_its_innermost_part():
+    def dive(depth):
+        if depth == 0:
+            raise ValueError("bottom")
+        dive(depth - 1)
+
+    error = caught_from(lambda: dive(500))
+    (text,) = round_trip(error).__notes__
+    assert len(text) < 9000
+    assert text.endswith("ValueError: bottom")
+
+
+def test_the_cause_is_kept():
+    def act():
+        try:
+            _ = 1 / 0
+        except ZeroDivisionError as error:
+            raise PaymentFailed("visa", code=1) from error
+
+    back = round_trip(caught_from(act))
+    assert isinstance(back.__cause__, ZeroDivisionError)
+
+
+def test_the_context_is_kept_unless_it_is_suppressed():
+    def act(suppress):
+        try:
+            _ = 1 / 0
+        except ZeroDivisionError:
+            if suppress:
+                raise KeyError("k") from None
+            raise KeyError("k")  # noqa: B904
+
+    assert isinstance(round_trip(caught_from(lambda: act(False))).__context__, ZeroDivisionError)
+    assert round_trip(caught_from(lambda: act(True))).__context__ is None
+
+
+def test_causes_that_go_round_in_a_circle_end():
+    one, two = ValueError(1), ValueError(2)
+    one.__cause__, two.__cause__ = two, one
+    back = round_trip(one)
+    assert back.__cause__.args == (2,)
+    assert back.__cause__.__cause__ is None
+
+
+def test_a_long_chain_of_causes_is_cut():
+    error = ValueError(0)
+    for number in range(1, 100):
+        above = ValueError(number)
+        above.__cause__ = error
+        error = above
+    back, depth = round_trip(error), 0
+    while back is not None:
+        back, depth = back.__cause__, depth + 1
+    assert depth == 10
+
+
+def test_a_local_class_comes_back_as_step_failed():
+    class Local(Exception):
+        pass
+
+    back = round_trip(caught_from(fail(Local("gone"))), notes=["attempt 1"])
+    assert type(back) is errors.StepFailed
+    assert str(back) == "gone"
+    assert back.type == f"{__name__}.test_a_local_class_comes_back_as_step_failed.<locals>.Local"
+    assert back.traceback.endswith("Local: gone")
+    assert back.__notes__ == ["attempt 1"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()], ids=repr)
+def test_what_is_no_exception_comes_back_as_step_failed(error):
+    back = round_trip(error)
+    assert type(back) is errors.StepFailed
+    assert back.type == f"builtins.{type(error).__name__}"
+
+
+def test_a_group_keeps_the_members_that_can_t_be_rebuilt_as_step_failed():
+    class Local(Exception):
+        pass
+
+    back = round_trip(ExceptionGroup("many", [Local("a"), ValueError("b")]))
+    assert [type(member) for member in back.exceptions] == [errors.StepFailed, ValueError]
+
+
+def test_a_class_that_is_gone_is_never_replaced_by_another(monkeypatch):
+    stored = codec.encode_exception(Gone("x"))
+    monkeypatch.delattr(samples, "Gone")
+    with pytest.raises(errors.NotDecodable, match=r"tests\.unit\.codec\.samples\.Gone was known"):
+        codec.decode_exception(stored)
+
+
+def test_a_name_that_is_no_exception_now_is_not_called(monkeypatch):
+    stored = codec.encode_exception(Gone("x"))
+    monkeypatch.setattr(samples, "Gone", Cat)
+    with pytest.raises(errors.NotDecodable):
+        codec.decode_exception(stored)
+
+
+def module_with(monkeypatch, name, cls, **attributes):
+    module = types.ModuleType(name)
+    vars(module).update({cls.__name__: cls, **attributes})
+    monkeypatch.setitem(sys.modules, name, module)
+    return module
+
+
+def test_a_class_of_the_script_is_found_in_the_body_s_own_module(monkeypatch):
+    cls = type("Mine", (Exception,), {"__module__": "__main__"})
+    module_with(monkeypatch, "__main__", cls)
+    stored = codec.encode_exception(cls("x"))
+    module_with(monkeypatch, "__main__", Cat)
+    module_with(monkeypatch, "orders", cls)
+    assert type(codec.decode_exception(stored, home="orders")) is cls
+    with pytest.raises(errors.NotDecodable):
+        codec.decode_exception(stored)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"__file__": "/srv/orders.py", "__spec__": None}, {"__spec__": types.SimpleNamespace(name="orders")}],
+    ids=["by file", "by spec"],
+)
+def test_a_class_of_a_module_is_found_when_that_module_is_the_script(monkeypatch, attributes):
+    cls = type("Mine", (Exception,), {"__module__": "orders"})
+    module_with(monkeypatch, "orders", cls)
+    stored = codec.encode_exception(cls("x"))
+    monkeypatch.delitem(sys.modules, "orders")
+    module_with(monkeypatch, "__main__", cls, **attributes)
+    assert type(codec.decode_exception(stored)) is cls
+
+
+def test_reading_never_imports_a_module():
+    stored = codec.encode_exception(ValueError("x")).replace(b'"builtins"', b'"this"')
+    with pytest.raises(errors.NotDecodable):
+        codec.decode_exception(stored)
+    assert "this" not in sys.modules
+
+
+class Nasty(Exception):
+    @property
+    def __dict__(self):
+        raise RuntimeError("no attributes")
+
+
+NASTY = [
+    Unprintable("x"),
+    ValueError("\ud800"),
+    ValueError(10**5000),
+    ValueError(float("nan")),
+    Nasty("x"),
+    ValueError({"a": {1, object()}}),
+    ValueError("x" * 5_000_000),
+    ExceptionGroup("g" * 100, [ValueError("x" * 100_000) for _ in range(200)]),
+    BaseExceptionGroup("g", [KeyboardInterrupt()]),
+]
+
+
+@pytest.mark.parametrize("error", NASTY, ids=range(len(NASTY)))
+def test_any_exception_can_be_stored(error):
+    stored = codec.encode_exception(error)
+    assert len(stored) <= 4 * 1024 * 1024
+    assert isinstance(codec.decode_exception(stored), Exception)
+
+
+def test_an_exception_that_refers_to_itself_can_be_stored():
+    error = ValueError("x")
+    error.args = (error,)
+    error.me = [error]
+    error.__context__ = ValueError("y")
+    assert type(round_trip(error)) is ValueError
+
+
+def test_a_large_exception_fits_a_small_limit():
+    small = Codec(max_payload=2000)
+    back = small.decode_exception(small.encode_exception(PaymentFailed("x" * 10_000, code=1)))
+    assert type(back) is errors.StepFailed
+    assert "too large" in back.__notes__[0]
+
+
+@given(st.lists(st.none() | st.integers() | st.text() | st.tuples(st.integers()) | st.binary()))
+def test_any_plain_arguments_come_back(args):
+    back = round_trip(ValueError(*args))
+    if not any(isinstance(item, str) and not item.isascii() for item in args):
+        assert back.args == tuple(args)
+
+
+def test_an_exception_survives_being_passed_on_again_and_again():
+    error = caught_from(BUILT_IN["own"])
+    for _ in range(3):
+        error = round_trip(error)
+    assert type(error) is PaymentFailed
+    assert error.code == 51
+
+
+@pytest.mark.parametrize("stored", [b"", b"{}", b"[]", b"3", b'{"rebuild":true}', b"\x00\x04none"])
+def test_bytes_that_are_no_exception_are_refused(stored):
+    with pytest.raises(errors.NotDecodable):
+        codec.decode_exception(stored)
+
+
+def test_a_secret_in_an_exception_is_not_written():
+    import pydantic
+
+    error = ValueError("x")
+    error.password = pydantic.SecretStr("hunter2")
+    assert b"hunter2" not in codec.encode_exception(error)

@@ -1,0 +1,146 @@
+"""Annotations are resolved when they are first needed, and what can't be resolved says so."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Generic, TypeVar, Union
+
+import pytest
+
+from holdfast.codec import Codec
+from holdfast.errors import NotDecodable, NotEncodable
+from tests.unit.codec.samples import Item
+
+if TYPE_CHECKING:
+    from tests.unit.codec.samples import Cat
+
+T = TypeVar("T")
+Number = TypeVar("Number", int, str)
+Json = Union[int, str, None, list["Json"], dict[str, "Json"]]  # noqa: UP007
+
+codec = Codec()
+
+
+def early() -> Late: ...
+
+
+@dataclass
+class Late:
+    x: int
+
+
+@dataclass
+class Pair(Generic[T]):
+    both: tuple[T, T]
+
+
+@dataclass
+class ListPair(Pair[list[T]], Generic[T]):
+    one: T
+
+
+def round_trip(made, value):
+    back = made.decode(made.encode(value))
+    return back == value and type(back) is type(value)
+
+
+def test_a_function_may_return_a_class_that_is_defined_after_it():
+    assert round_trip(codec.result(early), Late(1))
+
+
+def test_an_alias_may_refer_to_itself():
+    def fn() -> Json: ...
+
+    assert round_trip(codec.result(fn), {"a": [1, [None, {"b": "c"}]]})
+
+
+def test_one_type_parameter_may_mean_two_things_in_a_hierarchy():
+    assert round_trip(codec.value(ListPair[int]), ListPair(([1], [2]), 3))
+
+
+def test_a_type_variable_stands_for_its_constraints():
+    def fn() -> Number: ...
+
+    assert round_trip(codec.result(fn), 1)
+    with pytest.raises(NotEncodable):
+        codec.result(fn).encode(1.5)
+
+
+def test_a_name_that_only_the_type_checker_sees_is_explained():
+    def fn() -> Cat: ...
+
+    with pytest.raises(NotEncodable, match=r"'Cat' can't be resolved.*TYPE_CHECKING"):
+        codec.result(fn).encode(1)
+    with pytest.raises(NotDecodable, match="'Cat' can't be resolved"):
+        codec.result(fn).decode(b"1")
+
+
+def test_one_bad_annotation_does_not_spoil_the_others():
+    def fn(item: Item, cat: Cat) -> Item: ...
+
+    assert round_trip(codec.result(fn), Item("a", 1))
+
+
+def test_a_name_may_appear_between_two_uses():
+    def fn() -> Soon: ...  # noqa: F821
+
+    made = codec.result(fn)
+    with pytest.raises(NotEncodable):
+        made.encode(Late(1))
+    globals()["Soon"] = Late
+    try:
+        assert round_trip(made, Late(1))
+    finally:
+        del globals()["Soon"]
+
+
+def test_returning_none_is_fine():
+    def fn() -> None: ...
+
+    assert codec.result(fn).encode(None) == b"null"
+
+
+def test_a_wrapped_function_is_read_through_its_wrapper():
+    def inner(item: Item) -> Item: ...
+
+    @functools.wraps(inner)
+    def outer(*args, **kwargs): ...
+
+    assert round_trip(codec.result(outer), Item("a", 1))
+
+
+def test_a_partial_and_a_callable_object_have_results_too():
+    def fn(a: int, item: Item) -> Item: ...
+
+    class Caller:
+        def __call__(self, item: Item) -> Item: ...
+
+    assert round_trip(codec.result(functools.partial(fn, 1)), Item("a", 1))
+    assert round_trip(codec.result(Caller()), Item("a", 1))
+
+
+def test_codecs_are_made_once():
+    def fn(a: int) -> int: ...
+
+    assert codec.value(list[int]) is codec.value(list[int])
+    assert codec.result(fn) is codec.result(fn)
+    assert codec.arguments(fn) is codec.arguments(fn)
+    assert codec.arguments(fn, skip=1) is not codec.arguments(fn)
+
+
+def test_an_annotation_need_not_be_hashable():
+    assert round_trip(codec.value(Annotated[int, {}]), 1)
+
+
+def test_the_cache_does_not_keep_a_function_alive():
+    def fn(a: int) -> int: ...
+
+    codec.result(fn).encode(1)
+    codec.arguments(fn).pack((1,), {})
+    gone = weakref.ref(fn)
+    del fn
+    gc.collect()
+    assert gone() is None
