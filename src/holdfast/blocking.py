@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import datetime
-from typing import Any, TypeVar, TypeVarTuple, cast, overload
+from typing import Any, TypeVar, TypeVarTuple, overload
 
 from holdfast.define import Pending, Step, body_for, make_step
 from holdfast.errors import WaitTimeout
@@ -48,7 +48,7 @@ def call(
     retry: Retry | None = None,
     timeout: Duration | None = None,
 ) -> R: ...
-def call(
+def call(  # type: ignore[misc]  # mypy can't match *args: Any with *Ts before keywords
     name: str,
     fn: Callable[..., Any],
     *args: Any,
@@ -64,17 +64,19 @@ def call(
 def gather(*pendings: Pending[T]) -> list[T]:
     """Every result, in the order given. The first failure is raised; the others go on."""
     body = body_for("blocking.gather()")
-    return cast("list[T]", body.run_inside(_gather(pendings)))
+    return body.run_inside(_gather(pendings))
 
 
 def wait(
     pendings: Iterable[Pending[T]], *, timeout: Duration | None = None, return_when: str = asyncio.ALL_COMPLETED
 ) -> tuple[set[Pending[T]], set[Pending[T]]]:
-    """Block until all, or the first, of them have ended or the timeout is over: (done, not done). Nothing is cancelled."""
+    """Block until all, or the first, of them have ended or the timeout is over:
+
+    (done, not done). Nothing is cancelled.
+    """
     body = body_for("blocking.wait()")
     seconds = None if timeout is None else microseconds(timeout, what="wait(timeout=)") / 1_000_000
-    found = body.run_inside(asyncio.wait(list(pendings), timeout=seconds, return_when=return_when))
-    return cast("tuple[set[Pending[T]], set[Pending[T]]]", found)
+    return body.run_inside(asyncio.wait(list(pendings), timeout=seconds, return_when=return_when))
 
 
 def as_completed(pendings: Iterable[Pending[T]], *, timeout: Duration | None = None) -> Iterator[Pending[T]]:

@@ -1,4 +1,7 @@
-"""`holdfast.run`: a client and a worker in one call, for scripts. Kill the script, run it again: it goes on where it was."""
+"""`holdfast.run`:
+
+a client and a worker in one call, for scripts. Kill the script, run it again: it goes on where it was.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def run(
     middleware: tuple[Callable[[StepInfo], Any], ...] = (),
     **kwargs: Any,
 ) -> R: ...
-def run(
+def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our own
     workflow: Workflow[..., Any],
     /,
     *args: Any,
@@ -48,11 +51,12 @@ def run(
 
         receipt = holdfast.run(checkout, order, key="order-42")
 
-    With a key, a script that was killed goes on where it was when it is run again; if the run failed, it is tried again from
-    its last failure; if it has completed, its result is returned. Ctrl-C waits for steps in flight, leaves the run
-    intact, says how to go on and raises KeyboardInterrupt.
+    With a key, a script that was killed goes on where it was when it is run again; if the run failed, it is tried
+    again from its last failure; if it has completed, its result is returned. Ctrl-C waits for steps in flight, leaves
+    the run intact, says how to go on and raises KeyboardInterrupt.
 
-    The worker inside serves the workflows found in the globals and closures of the one given. A blocked run raises its error.
+    The worker inside serves the workflows found in the globals and closures of the one given. A blocked run raises
+    its error.
     """
     refuse_in_body("holdfast.run()", "call the other workflow's steps, or start it from a step with a client")
     if not isinstance(workflow, Workflow):
@@ -90,7 +94,7 @@ async def _run(
                 return await waiting
             await working
             print(
-                f"The run {started.id} of {workflow.name!r} is intact; call holdfast.run again with the same key to go on."
+                f"The run {started.id} of {workflow.name!r} is intact; call holdfast.run with the same key to go on."
                 if workflow.start_options.key
                 else f"The run {started.id} of {workflow.name!r} is intact; a worker that knows it goes on with it.",
                 file=sys.stderr,

@@ -1,4 +1,7 @@
-"""@workflow, @step, and the functions a body may call. They reach the engine through one contextvar, never by import."""
+"""@workflow, @step, and the functions a body may call.
+
+They reach the engine through one contextvar, never by import.
+"""
 
 from .logs import logger
 from .pending import Pending, Reply

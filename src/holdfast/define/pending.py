@@ -51,8 +51,9 @@ class Reply(asyncio.Future[T]):
 class Pending(Reply[T]):
     """A step under way: what `step.start(...)` returns.
 
-    In an async body it is a future: await it, gather it, race it. In a `def` body `.result()` blocks this run until the step has
-    ended. A Pending that nobody ever looks at is an error at the end of the body; one that lost a race is cancelled.
+    In an async body it is a future: await it, gather it, race it. In a `def` body `.result()` blocks this run until
+    the step has ended. A Pending that nobody ever looks at is an error at the end of the body; one that lost a race
+    is cancelled.
     """
 
     _is_seen = False

@@ -24,7 +24,8 @@ T = TypeVar("T")
 class RunInfo:
     """What a run may know about itself: `current_run()`.
 
-    `journal_length` counts the inputs delivered so far; `attempt` is 1 until the workflow's own retry policy begins it again.
+    `journal_length` counts the inputs delivered so far; `attempt` is 1 until the workflow's own retry policy begins
+    it again.
     """
 
     __slots__ = (
@@ -93,9 +94,9 @@ class RunInfo:
 class StepInfo:
     """What a step may know about itself: `current_step()`, and what middleware gets.
 
-    `idempotency_key` is the same for every attempt of this step of this run, also across crashes and `retry`: hand it to services
-    that remember what they have done. `cancelled` turns True when nobody waits for the result any more (the run was
-    cancelled or the attempt timed out): a step in a thread should look now and then.
+    `idempotency_key` is the same for every attempt of this step of this run, also across crashes and `retry`: hand it
+    to services that remember what they have done. `cancelled` turns True when nobody waits for the result any more
+    (the run was cancelled or the attempt timed out): a step in a thread should look now and then.
     """
 
     __slots__ = ("_beat", "attempt", "cancelled", "deadline", "idempotency_key", "key", "name", "run")
@@ -128,7 +129,10 @@ class StepInfo:
         return self.run.workflow
 
     def heartbeat(self, details: Any = None) -> None:
-        """Say that this step is alive and getting on. It counts as progress for a run suspected of crashing its workers."""
+        """Say that this step is alive and getting on.
+
+        It counts as progress for a run suspected of crashing its workers.
+        """
         self._beat(details)
 
     def __repr__(self) -> str:

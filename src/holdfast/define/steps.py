@@ -21,7 +21,10 @@ _DEFAULT_RETRY = Retry()
 
 
 class Step(Generic[P, R]):
-    """What @step makes of a function. `fn` is the function itself; outside any run, and inside another step, calling the step is calling it."""
+    """What @step makes of a function.
+
+    `fn` is the function itself; outside any run, and inside another step, calling the step is calling it.
+    """
 
     is_async: bool
 
@@ -44,7 +47,10 @@ class Step(Generic[P, R]):
         functools.update_wrapper(cast(Any, self), fn)
 
     def options(self, *, name: str | None = None, retry: Retry | None = None, timeout: Duration | None = None) -> Self:
-        """The same step under another name, retry policy or timeout, for this call: `charge.options(name="again")(...)`."""
+        """The same step under another name, retry policy or timeout, for this call:
+
+        `charge.options(name="again")(...)`.
+        """
         other = type(self)(
             self.fn,
             name=self.name if name is None else name,
@@ -78,7 +84,10 @@ class BlockingStep(Step[P, R]):
 
 
 class AsyncStep(Step[P, R]):
-    """A step made of an `async def`: it executes on the worker's loop. Awaited in an async body; a `def` body blocks on it."""
+    """A step made of an `async def`:
+
+    it executes on the worker's loop. Awaited in an async body; a `def` body blocks on it.
+    """
 
     is_async = True
 
@@ -138,21 +147,21 @@ def step(
         @step(retry=Retry(attempts=5), timeout="30s")
         def render(order: Order) -> bytes: ...
 
-    Calling a step is calling the function. In a workflow body the call is recorded: the body asks, the worker executes the
-    function (an `async def` on its loop, a `def` in a thread) and the result becomes an entry of the journal. On replay the
-    recorded result is handed back and nothing is executed. Outside any run, and inside another step, the function is
-    simply called, so it is unit-tested as one.
+    Calling a step is calling the function. In a workflow body the call is recorded: the body asks, the worker
+    executes the function (an `async def` on its loop, a `def` in a thread) and the result becomes an entry of the
+    journal. On replay the recorded result is handed back and nothing is executed. Outside any run, and inside another
+    step, the function is simply called, so it is unit-tested as one.
 
     Arguments and result pass through the codec by their annotations, live as on replay: a step works on copies. A value
     that can't be stored fails the step once, with its path; the side effect is not repeated because of it.
 
-    On an error the attempt is recorded and tried again as `retry` says, durably: the delay runs through restarts. `timeout` is per
-    attempt and raises StepTimeout. The last error is recorded like a result and raised in the body as its own
-    class. If the process dies while the step executes, it executes again: at least once. `current_step().idempotency_key` is
-    the same each time; pass it on to services that must not do things twice.
+    On an error the attempt is recorded and tried again as `retry` says, durably: the delay runs through restarts.
+    `timeout` is per attempt and raises StepTimeout. The last error is recorded like a result and raised in the body
+    as its own class. If the process dies while the step executes, it executes again: at least once.
+    `current_step().idempotency_key` is the same each time; pass it on to services that must not do things twice.
 
-    `record_args=True` keeps the arguments in the journal, not only their digest. A step's name is its function's; `name=` keeps
-    journals readable after a rename.
+    `record_args=True` keeps the arguments in the journal, not only their digest. A step's name is its function's;
+    `name=` keeps journals readable after a rename.
     """
 
     def decorate(fn: Callable[..., Any]) -> Any:
@@ -205,7 +214,7 @@ def call(
     retry: Retry | None = None,
     timeout: Duration | None = None,
 ) -> Coroutine[Any, Any, R]: ...
-def call(
+def call(  # type: ignore[misc]  # mypy can't match *args: Any with *Ts before keywords
     name: str,
     fn: Callable[..., Any],
     *args: Any,

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Coroutine
 from datetime import datetime
 from random import Random
-from typing import Any
+from types import FrameType
+from typing import Any, cast
 from uuid import UUID
 
 from holdfast.model import Duration, instant_of, microseconds, moment_of
@@ -29,9 +30,9 @@ def sleep_until(moment: datetime) -> Coroutine[Any, Any, None]:
     return _wait(body, max(instant_of(moment, what="sleep_until") - body.now(), 0), sys._getframe(1))
 
 
-def _wait(body: Body, delay: int, frame: Any) -> Any:
+def _wait(body: Body, delay: int, frame: FrameType) -> Coroutine[Any, Any, None]:
     if body.is_blocking:
-        return body.block(body.ask_timer(delay))
+        return cast("Coroutine[Any, Any, None]", body.block(body.ask_timer(delay)))
     ticket = body.new_ticket()
     return body.track(_await_timer(body, ticket, delay), ticket, frame)
 

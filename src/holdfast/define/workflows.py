@@ -213,13 +213,13 @@ def workflow(
             await holdfast.sleep("1d")
             return await ship(order, payment)
 
-    The body is `def` or `async def` and must be deterministic: everything that touches the world belongs into steps, and time,
-    randomness and ids come from `holdfast.now`, `rng` and `uuid4`. On replay the body runs again from its start and
-    gets the recorded results in the recorded order.
+    The body is `def` or `async def` and must be deterministic: everything that touches the world belongs into steps,
+    and time, randomness and ids come from `holdfast.now`, `rng` and `uuid4`. On replay the body runs again from its
+    start and gets the recorded results in the recorded order.
 
-    `name` and `version` identify it in the journal; both together are unique. `retry` tries a failed run again from its last failure.
-    `deadline` cancels it after so long, `retention` is how long it is kept after its end (None: for ever), `max_crashes` stops it
-    when it keeps taking its worker down, `journal_limit` bounds its history.
+    `name` and `version` identify it in the journal; both together are unique. `retry` tries a failed run again from
+    its last failure. `deadline` cancels it after so long, `retention` is how long it is kept after its end (None: for
+    ever), `max_crashes` stops it when it keeps taking its worker down, `journal_limit` bounds its history.
     """
 
     def decorate(fn: Callable[..., Any]) -> Any:

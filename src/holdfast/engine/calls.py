@@ -56,7 +56,7 @@ class Calls:
         self.commands: dict[str, Command] = {}
         self.hub: greenlet | None = None
         self.runners = runners
-        self.loop = BodyLoop(self, runners.ready)
+        self.loop = BodyLoop(self, runners.ready)  # type: ignore[abstract]  # its refusals are set in a loop
         self._codec = codec
         self._seed = seed
         self._entries: list[Entry] = []
@@ -130,7 +130,7 @@ class Calls:
         if not isinstance(task, BodyTask):
             self.stop_with(
                 IOInBody(
-                    "a blocking durable call was made in a callback of the body; make it in the body itself or in a task"
+                    "a blocking durable call was made in a callback of the body; make it in the body or in a task"
                 )
             )
         me = getcurrent()
@@ -203,7 +203,7 @@ class Calls:
             return
         self._is_limit_told = True
         raise JournalLimitReached(
-            f"the run {self.run.id} of {self.run.workflow!r} has taken in {self.run.journal_length} inputs, which is its "
+            f"{self.run!r} has taken in {self.run.journal_length} inputs, which is its "
             "journal_limit; end it with continue_as_new(...), which begins a fresh run with an empty journal, or raise "
             "@workflow(journal_limit=)"
         )

@@ -30,9 +30,9 @@ class Command:
 class Advance:
     """What one advance took in and gave out.
 
-    `entries` is the turn to commit; only when it is durable may `begin` be executed. `withdrawn` lists steps whose result nobody
-    wants any more. At most one of `ended` and `retrying` is set. Taking turns goes on when a step ends, a message
-    comes or `Execution.next_timer` is due.
+    `entries` is the turn to commit; only when it is durable may `begin` be executed. `withdrawn` lists steps whose
+    result nobody wants any more. At most one of `ended` and `retrying` is set. Taking turns goes on when a step ends,
+    a message comes or `Execution.next_timer` is due.
     """
 
     __slots__ = ("begin", "ended", "entries", "retrying", "withdrawn")

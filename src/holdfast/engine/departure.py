@@ -1,7 +1,7 @@
 """Putting a body away: it ends in its own context, marked dead, and nothing it does on the way gets out.
 
-A body is never left to the garbage collector, whose moment nobody chooses: a `finally` that runs there would find another
-run's loop and context around it. Code that will not end is kept, so that it never runs again, and reported.
+A body is never left to the garbage collector, whose moment nobody chooses: a `finally` that runs there would find
+another run's loop and context around it. Code that will not end is kept, so that it never runs again, and reported.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import contextvars
 import logging
 from asyncio.tasks import _enter_task, _leave_task
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
-from types import AsyncGeneratorType
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 from greenlet import getcurrent, greenlet
@@ -38,7 +37,7 @@ class Departing(Protocol):
 
     def enter(self) -> Callable[[], None]: ...
 
-    def open_generators(self) -> Iterable[AsyncGeneratorType[Any, Any]]: ...
+    def open_generators(self) -> Iterable[AsyncGenerator[Any, Any]]: ...
 
     def forget(self) -> None: ...
 
@@ -56,7 +55,7 @@ def put_away(body: Departing) -> None:
                 body.runners.kept.append(task)
                 _log.error("%r: a task of its body would not end when it was put away: %r", body.run, task.get_coro())
             # However it ended, asyncio has nothing to say about it any more.
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # an attribute of the C task
+            task._log_destroy_pending = False
         for generator in body.open_generators():
             _drive(body, generator.aclose(), contextvars.Context())
     finally:

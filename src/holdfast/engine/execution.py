@@ -1,4 +1,5 @@
-"""One run in memory: a body, its loop, and the journal's entries going in and out. Sans-IO: no clock, no store, no thread.
+"""One run in memory: a body, its loop, and the journal's entries going in and out. Sans-IO: no clock, no store, no
+thread.
 
 Invariants:
 
@@ -15,8 +16,7 @@ import sys
 import weakref
 from asyncio import events
 from asyncio.tasks import _enter_task, _leave_task
-from collections.abc import Callable, Sequence
-from types import AsyncGeneratorType
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from greenlet import greenlet
@@ -65,7 +65,7 @@ class Execution(Calls):
         self.began_at: Instant = 0
         self.cancel: Cancel | None = None
         self.main: BodyTask[Any] | None = None
-        self._generators: weakref.WeakSet[AsyncGeneratorType[Any, Any]] | None = None
+        self._generators: weakref.WeakSet[AsyncGenerator[Any, Any]] | None = None
 
     # -- for the worker --------------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class Execution(Calls):
             while ready:
                 item = ready.popleft()
                 if item.__class__ is greenlet:
-                    return item  # type: ignore[no-any-return]  # the deque holds handles and greenlets
+                    return item
                 if not item._cancelled:
                     self._run_handle(item)
                 if self.is_dead:
@@ -177,7 +177,7 @@ class Execution(Calls):
         except BaseException as error:
             self.unhandled({"message": "a callback in the body failed", "exception": error})
 
-    def _deliver(self, entry: Entry) -> None:
+    def _deliver(self, entry: Any) -> None:
         kind = entry.__class__
         if kind is StepCompleted:
             command = self._addressee(entry)
@@ -185,13 +185,12 @@ class Execution(Calls):
                 del self.commands[command.key]
                 self._take_in(entry)
                 try:
-                    value = self._codec.result(command.step.fn).decode(entry.result)  # type: ignore[union-attr]  # narrowed by class
+                    value = self._codec.result(command.step.fn).decode(entry.result)
                 except NotDecodable as error:
                     self.fail_with(error)
                 else:
                     command.reply.set_result(value)
         elif kind is TimerFired:
-            assert isinstance(entry, TimerFired)
             if entry.timer in self.loop.timers:
                 self._take_in(entry)
                 self.loop.fire(entry.timer)
@@ -203,13 +202,12 @@ class Execution(Calls):
                 del self.commands[command.key]
                 self._take_in(entry)
                 try:
-                    failure = self._codec.decode_exception(entry.error, home=self.workflow.fn.__module__)  # type: ignore[union-attr]  # as above
+                    failure = self._codec.decode_exception(entry.error, home=self.workflow.fn.__module__)
                 except NotDecodable as error:
                     self.fail_with(error)
                 else:
                     command.reply.set_exception(failure)
         elif kind is StepRetrying:
-            assert isinstance(entry, StepRetrying)
             command = self._addressee(entry)
             if command is not None:
                 self._take_in(entry)
@@ -217,7 +215,6 @@ class Execution(Calls):
                 command.retry_at = entry.retry_at
                 command.first_at = entry.first_at
         elif kind is Cancel:
-            assert isinstance(entry, Cancel)
             if self.cancel is None and self.main is not None:
                 self._take_in(entry)
                 self.cancel = entry
@@ -272,11 +269,11 @@ class Execution(Calls):
         return "nothing; it waits for " + (", ".join(waits) or "something that will not come")
 
     def _check_everything_was_awaited(self) -> None:
-        forgotten = [(work.__qualname__, code, line) for work, code, line in self._tickets.values()]
-        forgotten += [(f"Pending of {p.key!r}", code, line) for p, code, line in self._open_pendings.values()]
+        forgotten = [(code, line) for _, code, line in self._tickets.values()]
+        forgotten += [(code, line) for _, code, line in self._open_pendings.values()]
         if not forgotten:
             return
-        lines = ", ".join(dict.fromkeys(line_of(code, line) for _, code, line in forgotten))
+        lines = ", ".join(dict.fromkeys(line_of(code, line) for code, line in forgotten))
         self.fail_with(
             NeverAwaited(
                 f"{self.run!r} ended, but the result of a durable call was never looked at: {lines}. "
@@ -294,20 +291,23 @@ class Execution(Calls):
         events._set_running_loop(self.loop)
         return lambda: events._set_running_loop(host)
 
-    def open_generators(self) -> list[AsyncGeneratorType[Any, Any]]:
+    def open_generators(self) -> list[AsyncGenerator[Any, Any]]:
         return list(self._generators or ())
 
-    def _generator_begins(self, generator: AsyncGeneratorType[Any, Any]) -> None:
+    def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
         if self._generators is None:
             self._generators = weakref.WeakSet()
         self._generators.add(generator)
 
-    def _generator_lost(self, generator: AsyncGeneratorType[Any, Any]) -> None:
+    def _generator_lost(self, generator: AsyncGenerator[Any, Any]) -> None:
         if not self.is_dead:
             self.loop.create_task(generator.aclose())
 
     def forget(self) -> None:
-        """Let go of everything, so that reference counting frees it now. Coroutines never started are closed in silence."""
+        """Let go of everything, so that reference counting frees it now.
+
+        Coroutines never started are closed in silence.
+        """
         for work, _, _ in self._tickets.values():
             work.close()
         self._tickets.clear()

@@ -1,8 +1,8 @@
 """The deterministic event loop that one `async def` body lives on.
 
-It offers what asyncio's pure primitives need and nothing that reaches outside: no sockets, threads or subprocesses. Its time is
-the time of the last entry delivered, its timers are durable, its tasks and futures are numbered in creation order and
-hash by that number. It never runs by itself: the execution pumps it until it is quiet.
+It offers what asyncio's pure primitives need and nothing that reaches outside: no sockets, threads or subprocesses.
+Its time is the time of the last entry delivered, its timers are durable, its tasks and futures are numbered in
+creation order and hash by that number. It never runs by itself: the execution pumps it until it is quiet.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ class BodyFuture(asyncio.Future[T]):
 
 
 class BodyTask(asyncio.Task[T]):
-    """A task of a body. While it is blocked in a `def` call its greenlet is set aside and `blocked_on` is what it waits for."""
+    """A task of a body.
+
+    While it is blocked in a `def` call its greenlet is set aside and `blocked_on` is what it waits for.
+    """
 
     def __init__(
         self,
@@ -290,7 +293,7 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
                 arg.close()
         self._owner.stop_with(
             IOInBody(
-                f"loop.{name}() was called in a workflow body, which must not do I/O or use threads; move this into a step"
+                f"loop.{name}() was called in a workflow body, which does no I/O and uses no threads; move this into a step"
             )
         )
 
@@ -298,13 +301,48 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-for _name in (
-    "add_reader add_signal_handler add_writer call_soon_threadsafe close connect_accepted_socket connect_read_pipe "
-    "connect_write_pipe create_connection create_datagram_endpoint create_server create_unix_connection create_unix_server "
-    "getaddrinfo getnameinfo remove_reader remove_signal_handler remove_writer run_forever run_in_executor "
-    "run_until_complete sendfile set_debug set_default_executor set_exception_handler set_task_factory shutdown_asyncgens "
-    "shutdown_default_executor sock_accept sock_connect sock_recv sock_recv_into sock_recvfrom sock_recvfrom_into sock_sendall "
-    "sock_sendfile sock_sendto start_tls stop subprocess_exec subprocess_shell"
-).split():
+for _name in [
+    "add_reader",
+    "add_signal_handler",
+    "add_writer",
+    "call_soon_threadsafe",
+    "close",
+    "connect_accepted_socket",
+    "connect_read_pipe",
+    "connect_write_pipe",
+    "create_connection",
+    "create_datagram_endpoint",
+    "create_server",
+    "create_unix_connection",
+    "create_unix_server",
+    "getaddrinfo",
+    "getnameinfo",
+    "remove_reader",
+    "remove_signal_handler",
+    "remove_writer",
+    "run_forever",
+    "run_in_executor",
+    "run_until_complete",
+    "sendfile",
+    "set_debug",
+    "set_default_executor",
+    "set_exception_handler",
+    "set_task_factory",
+    "shutdown_asyncgens",
+    "shutdown_default_executor",
+    "sock_accept",
+    "sock_connect",
+    "sock_recv",
+    "sock_recv_into",
+    "sock_recvfrom",
+    "sock_recvfrom_into",
+    "sock_sendall",
+    "sock_sendfile",
+    "sock_sendto",
+    "start_tls",
+    "stop",
+    "subprocess_exec",
+    "subprocess_shell",
+]:
     setattr(BodyLoop, _name, _refusal(_name))
-BodyLoop.__abstractmethods__ = frozenset()
+BodyLoop.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]  # every refusal above is an implementation

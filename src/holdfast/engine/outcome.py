@@ -27,7 +27,10 @@ class Finished(Protocol):
 
 
 def settle(body: Finished, codec: Codec, seed: bytes, done: Advance) -> None:
-    """Add the end to the turn. Steps still open lost their race: they are withdrawn, and what was only just asked is not begun."""
+    """Add the end to the turn.
+
+    Steps still open lost their race: they are withdrawn, and what was only just asked is not begun.
+    """
     done.begin, begun = [], set(map(id, done.begin))
     done.withdrawn += [command for command in body.commands.values() if id(command) not in begun]
     output, error = _result(body, codec)

@@ -1,8 +1,8 @@
 """Greenlets in which bodies run, shared by all runs of one thread.
 
-A body's callbacks are pumped inside a runner. When one of them blocks (a `def` step, a `def` body), its greenlet is set aside with
-the frames inside it, and the hub goes on with another runner: siblings, timers and timeouts of the same run are not held up.
-A run whose tasks all await holds no greenlet at all.
+A body's callbacks are pumped inside a runner. When one of them blocks (a `def` step, a `def` body), its greenlet is
+set aside with the frames inside it, and the hub goes on with another runner: siblings, timers and timeouts of the
+same run are not held up. A run whose tasks all await holds no greenlet at all.
 """
 
 from __future__ import annotations

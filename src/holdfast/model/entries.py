@@ -24,14 +24,14 @@ class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return tag
 
 
-class Started(_Entry, tag="started"):
+class Started(_Entry, frozen=True, gc=False, tag="started"):
     """The body begins. The seed feeds rng, uuid4 and tokens."""
 
     at: Instant
     seed: bytes
 
 
-class StepAsked(_Entry, tag="step_asked"):
+class StepAsked(_Entry, frozen=True, gc=False, tag="step_asked"):
     """The body asked for a step: its key and a digest of its encoded arguments."""
 
     key: str
@@ -39,7 +39,7 @@ class StepAsked(_Entry, tag="step_asked"):
     args: bytes | None = None
 
 
-class StepRetrying(_Entry, tag="step_retrying"):
+class StepRetrying(_Entry, frozen=True, gc=False, tag="step_retrying"):
     """An attempt failed and another one follows at `retry_at`. The body does not see it."""
 
     at: Instant
@@ -50,7 +50,7 @@ class StepRetrying(_Entry, tag="step_retrying"):
     first_at: Instant
 
 
-class StepCompleted(_Entry, tag="step_completed"):
+class StepCompleted(_Entry, frozen=True, gc=False, tag="step_completed"):
     """A step's result. It is never executed again."""
 
     at: Instant
@@ -59,7 +59,7 @@ class StepCompleted(_Entry, tag="step_completed"):
     result: bytes
 
 
-class StepFailed(_Entry, tag="step_failed"):
+class StepFailed(_Entry, frozen=True, gc=False, tag="step_failed"):
     """A step's final failure: an entry like a result."""
 
     at: Instant
@@ -68,14 +68,14 @@ class StepFailed(_Entry, tag="step_failed"):
     error: bytes
 
 
-class TimerFired(_Entry, tag="timer_fired"):
+class TimerFired(_Entry, frozen=True, gc=False, tag="timer_fired"):
     """A durable timer was due. Timers are numbered in the order in which the body set them."""
 
     at: Instant
     timer: int
 
 
-class Cancel(_Entry, tag="cancel"):
+class Cancel(_Entry, frozen=True, gc=False, tag="cancel"):
     """The run was asked to end: by someone, or by its deadline."""
 
     at: Instant
@@ -83,14 +83,14 @@ class Cancel(_Entry, tag="cancel"):
     deadline: bool = False
 
 
-class Claimed(_Entry, tag="claimed"):
+class Claimed(_Entry, frozen=True, gc=False, tag="claimed"):
     """A worker took the run over from one that did not hand it back. This row is the fence."""
 
     at: Instant
     worker_id: str
 
 
-class RunRetrying(_Entry, tag="run_retrying"):
+class RunRetrying(_Entry, frozen=True, gc=False, tag="run_retrying"):
     """The body failed and its workflow's policy tries again at `retry_at` from the last failure delivered to it."""
 
     at: Instant
@@ -100,7 +100,7 @@ class RunRetrying(_Entry, tag="run_retrying"):
     first_at: Instant
 
 
-class Ended(_Entry, tag="ended"):
+class Ended(_Entry, frozen=True, gc=False, tag="ended"):
     """The run's end: completed, failed or cancelled."""
 
     at: Instant
@@ -130,8 +130,9 @@ def decode_entries(data: bytes) -> list[Entry]:
 class History(NamedTuple):
     """What a journal means for the body that is rebuilt from it.
 
-    `entries` are delivered in order. If the last thing that happened is a retry of the whole run, `retrying` is its entry
-    and `carried` holds results that came after the cut for steps asked before it: they are taken in anew, as inputs.
+    `entries` are delivered in order. If the last thing that happened is a retry of the whole run, `retrying` is its
+    entry and `carried` holds results that came after the cut for steps asked before it: they are taken in anew, as
+    inputs.
     """
 
     entries: list[Entry]

@@ -17,11 +17,11 @@ class Retry:
     """How often and how long after an error a step, or a whole workflow, is tried again.
 
     `attempts` counts all tries, the first included; None means no end. The delay before attempt n+1 is
-    `initial` (fixed), `initial * n` (linear) or `initial * factor ** (n - 1)` (exponential, the default), never more than
-    `max`, then spread by up to `jitter` of itself to either side. `on` lists the exception classes worth another try
-    and `unless` those that are not; `within` ends the tries when so much time has passed since the first one began.
-    `FatalError` is never retried and `RetryAfter` brings its own delay. Crashes of the worker are not errors and count
-    nowhere here.
+    `initial` (fixed), `initial * n` (linear) or `initial * factor ** (n - 1)` (exponential, the default), never more
+    than `max`, then spread by up to `jitter` of itself to either side. `on` lists the exception classes worth another
+    try and `unless` those that are not; `within` ends the tries when so much time has passed since the first one
+    began. `FatalError` is never retried and `RetryAfter` brings its own delay. Crashes of the worker are not errors
+    and count nowhere here.
     """
 
     attempts: int | None = 3
@@ -41,7 +41,9 @@ class Retry:
         if self.attempts is not None and (
             isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1
         ):
-            raise DefinitionError(f"Retry(attempts={self.attempts!r}): expected a whole number from 1, or None for no end")
+            raise DefinitionError(
+                f"Retry(attempts={self.attempts!r}): expected a whole number from 1, or None for no end"
+            )
         if self.kind not in ("fixed", "linear", "exponential"):
             raise DefinitionError(f"Retry(kind={self.kind!r}): expected 'fixed', 'linear' or 'exponential'")
         if not 0 <= self.jitter <= 1:

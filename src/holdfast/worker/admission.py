@@ -59,7 +59,7 @@ class Admission(Turns):
                 entries += decode_entries(row.data)
                 held.last_at = max(held.last_at, row.at)
         except msgspec.MsgspecError as error:
-            self.block(held, NotDecodable(f"the journal of {held.info!r} can't be read at row {row.seq}: {error}"))
+            self.block(held, NotDecodable(f"the journal of {held.info!r} can't be read: {error}"))
             return False
         if self._replay_each_turn:
             held.journal = entries
@@ -72,7 +72,7 @@ class Admission(Turns):
 
     def _stop_crashing(self, held: Held) -> None:
         error = RunCrashed(
-            f"{held.info!r} was claimed {held.crashes} times by workers that died before it made any progress, more than "
+            f"{held.info!r} was claimed {held.crashes} times by workers that died before it got on, more than "
             f"its max_crashes of {held.workflow.max_crashes}, and was stopped; find out what its open step does to the "
             "process, then retry the run"
         )
@@ -84,5 +84,3 @@ class Admission(Turns):
         for held in list(self.held.values()):
             if not held.is_committing:
                 self.hand_back(held)
-
-

@@ -1,7 +1,8 @@
 """Executing steps: one attempt is one try, on the loop or in a thread, inside its middleware.
 
-An attempt ends in exactly one entry, or in none if nobody wants its result any more. Results are encoded and checked here, before
-the journal sees them: a value that can't be stored fails the step once, and its side effect is not repeated.
+An attempt ends in exactly one entry, or in none if nobody wants its result any more. Results are encoded and checked
+here, before the journal sees them: a value that can't be stored fails the step once, and its side effect is not
+repeated.
 """
 
 from __future__ import annotations

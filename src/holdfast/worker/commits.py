@@ -21,7 +21,10 @@ _LONGEST_PAUSE = 5.0
 
 
 class GroupWriter(Generic[T]):
-    """Writes items in groups, in order, and tells each one's verdict: True, False, or the error that it can never be stored."""
+    """Writes items in groups, in order, and tells each one's verdict:
+
+    True, False, or the error that it can never be stored.
+    """
 
     def __init__(
         self,

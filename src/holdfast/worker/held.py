@@ -27,15 +27,15 @@ class Arrival(NamedTuple):
 class Held:
     """One run between its claim and its end, park or loss.
 
-    `seq` is the next row to write. `is_committing` is True while a turn is uncommitted; what arrives meanwhile waits in `arrivals`.
-    `unwritten` holds the first turn, whose asks follow from the start alone and are written with the next one.
-    `attempts` are the steps in flight, by key.
+    `seq` is the next row to write. `is_committing` is True while a turn is uncommitted; what arrives meanwhile waits
+    in `arrivals`. `unwritten` holds the first turn, whose asks follow from the start alone and are written with the
+    next one. `attempts` are the steps in flight, by key.
     """
 
     __slots__ = (
-        "alarm", "alarm_at", "arrivals", "attempts", "blocked", "crashes", "epoch", "execution", "history", "id", "info",
-        "input", "is_busy", "is_committing", "is_deadline_told", "is_lost", "is_parked", "is_row_waiting", "journal",
-        "last_at", "row_due", "seed", "seq", "started_at", "taking", "unwritten", "workflow",
+        "alarm", "alarm_at", "arrivals", "attempts", "blocked", "crashes", "epoch", "execution", "history", "id",
+        "info", "input", "is_busy", "is_committing", "is_deadline_told", "is_lost", "is_parked", "is_row_waiting",
+        "journal", "last_at", "row_due", "seed", "seq", "started_at", "taking", "unwritten", "workflow",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, claimed: ClaimedRun, workflow: Workflow[Any, Any]) -> None:

@@ -1,8 +1,8 @@
 """The worker's lease: one row to renew, however many runs are held.
 
-The pulse is a thread of its own, so that renewals don't depend on the user's code being polite. It stops renewing when the
-worker's loop has not turned for `stall`: then the run on the loop is the one to blame. It also reports a body that blocks
-the loop, with its stack.
+The pulse is a thread of its own, so that renewals don't depend on the user's code being polite. It stops renewing
+when the worker's loop has not turned for `stall`: then the run on the loop is the one to blame. It also reports a
+body that blocks the loop, with its stack.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How a run rests in a worker and how it leaves: alarms, parking, dropping, handing back.
 
-A short wait stays in memory with its worker; a long one is parked in the database, while its body stays in memory as long as
-that is cheap: if the run comes back to this worker it goes on without replay. Whatever leaves is put away first.
+A short wait stays in memory with its worker; a long one is parked in the database, while its body stays in memory as
+long as that is cheap: if the run comes back to this worker it goes on without replay. Whatever leaves is put away
+first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One registration of a worker: its lease, its claims, its runs. When the lease is lost, so is the session, and another begins."""
+"""One registration of a worker:
+
+its lease, its claims, its runs. When the lease is lost, so is the session, and another begins.
+"""
 
 from __future__ import annotations
 
@@ -79,9 +82,7 @@ class Session:
         """Announce this worker and make it ready to take turns; nothing is claimed yet."""
         plan = self._plan
         asked_at = self._clock.monotonic()
-        seen = await self._store.register_worker(
-            self.worker_id, plan.lanes, plan.lease, now=self._clock.store_time()
-        )
+        seen = await self._store.register_worker(self.worker_id, plan.lanes, plan.lease, now=self._clock.store_time())
         self._clock.observe(seen)
         self.lease.renewed(asked_at)
         self._turns: GroupWriter[Turn] = GroupWriter(self._commit, self._may_write)

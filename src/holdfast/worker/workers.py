@@ -40,10 +40,10 @@ class Worker:
         await worker.run()                 # until SIGTERM or Ctrl-C
         async with worker: ...             # beside other code
 
-    `url` may also be a client, whose store, namespace and codec it then uses, or an open store. `concurrency` bounds the runs that
-    advance or have a step in flight; runs that wait cost memory only. A worker that dies loses nothing: others take its
-    runs over when its lease ends, on the same host at once. One that stops in good order lets steps end within `grace` and
-    hands the rest back.
+    `url` may also be a client, whose store, namespace and codec it then uses, or an open store. `concurrency` bounds
+    the runs that advance or have a step in flight; runs that wait cost memory only. A worker that dies loses nothing:
+    others take its runs over when its lease ends, on the same host at once. One that stops in good order lets steps
+    end within `grace` and hands the rest back.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ def _known(workflows: Iterable[Workflow[Any, Any]]) -> dict[tuple[str, str], Wor
         if other.fn is not one.fn:
             raise DuplicateWorkflow(
                 f"two workflows are named {one.name!r} in version {one.version!r}: {other.fn.__module__}."
-                f"{other.fn.__qualname__} and {one.fn.__module__}.{one.fn.__qualname__}; give one another name= or version="
+                f"{other.fn.__qualname__} and {one.fn.__module__}.{one.fn.__qualname__}; rename one of them"
             )
     if not known:
         raise DefinitionError("Worker(workflows=[]): a worker needs at least one workflow")
