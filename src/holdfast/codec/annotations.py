@@ -150,6 +150,8 @@ class Builder:
 
     def _union(self, arguments: tuple[Any, ...], module: str | None) -> Shape:
         members = [self.build(argument, module) for argument in arguments]
+        if all(isinstance(member, Bare) or member is PLAIN[None] for member in members):
+            return Bare()
         names = [member.name for member in members]
         if len(set(names)) < len(names):
             names = [type_name(argument) if isinstance(argument, type) else _text(argument) for argument in arguments]

@@ -181,7 +181,7 @@ class ArgumentsCodec:
             given.append(left.pop(name))
         named = {name: left.pop(name) for name in known.by_name if name in left}
         for name in left:
-            if known.named_rest is None:
+            if known.named_rest is None or not name:  # the empty name is where positional arguments are written
                 names = ", ".join(known.by_name) or "none"
                 raise BadArguments(f"{self._name} has no parameter {name!r}: its names are {names}")
         taken = {name for name, _ in known.positional[: len(given)]} | named.keys()
@@ -202,6 +202,8 @@ class ArgumentsCodec:
         elif type(content) is dict:
             positional, named = content.pop("", []), content
         else:
+            positional, named = None, {}
+        if type(positional) is not list:
             raise NotDecodable(f"{what}: expected an array or an object")
         args = tuple(self._load(known, index, item) for index, item in enumerate(positional))
         kwargs = {name: self._load(known, name, item) for name, item in named.items()}

@@ -82,7 +82,7 @@ class Codec:
         data = encode_json(plain)
         if len(data) > self._seal.limit:
             data = encode_json(shortened(plain))
-        return self._seal.close(data)
+        return self._seal.apply(data)
 
     def decode_exception(self, stored: bytes, *, home: str | None = None) -> BaseException:
         """The exception, ready to be raised.
@@ -92,7 +92,7 @@ class Codec:
         """
         try:
             plain = decode_json(self.open(stored))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if isinstance(error, NotDecodable):
                 raise
             raise NotDecodable(f"the stored exception is no JSON: {error}") from error

@@ -42,10 +42,14 @@ def lower_exception(error: BaseException, notes: Sequence[str] = ()) -> dict[str
 
 def shortened(plain: dict[str, Any]) -> dict[str, Any]:
     """The same without what makes it large. It comes back as a StepFailed."""
-    message = plain["message"][:1000]
-    note = "the exception was too large to be kept whole"
-    return {**plain, "rebuild": False, "message": message, "args": [], "state": {}, "notes": [note], "members": None,
-            "cause": None, "context": None}  # fmt: skip
+    return {
+        **plain,
+        "rebuild": False,
+        "message": plain["message"][:500],
+        "traceback": plain["traceback"][-500:],
+        "notes": ["the exception was too large to be kept whole", *(note[:200] for note in plain["notes"][-5:])],
+        "args": [], "state": {}, "members": None, "cause": None, "context": None,
+    }
 
 
 def load_exception(plain: Any, home: str | None) -> BaseException:
@@ -53,9 +57,9 @@ def load_exception(plain: Any, home: str | None) -> BaseException:
         error = _load(plain, home)
     except Misfit as misfit:
         raise NotDecodable(f"exception{misfit.path}: {misfit.why}") from misfit.__cause__
-    except (KeyError, TypeError, ValueError, AttributeError) as problem:
-        if isinstance(problem, NotDecodable):
-            raise
+    except NotDecodable:
+        raise
+    except Exception as problem:
         raise NotDecodable(f"the stored exception can't be read: {type_name(type(problem))}: {problem}") from problem
     return error
 
@@ -154,16 +158,16 @@ def _may_be_rebuilt(cls: type, plain: dict[str, Any]) -> bool:
     if not issubclass(cls, Exception) or find_class(cls.__module__, cls.__qualname__) is not cls:
         return False
     try:
-        str(_rebuild(cls, plain, _load_members(plain, None)))
+        back = _rebuild(cls, plain, _load_members(plain, None))
     except Exception:
         return False
-    return True
+    return _message(back) != _unprintable(cls) or plain["message"] == _unprintable(cls)
 
 
 def _load(plain: dict[str, Any], home: str | None) -> BaseException:
     if plain["rebuild"]:
         cls = find_class(plain["module"], plain["name"], home)
-        if cls is None or not issubclass(cls, BaseException):
+        if cls is None or not issubclass(cls, Exception):
             name = f"{plain['module']}.{plain['name']}"
             raise NotDecodable(
                 f"the exception class {name} was known when it was stored and is in no loaded module now: keep it, or "
@@ -172,14 +176,11 @@ def _load(plain: dict[str, Any], home: str | None) -> BaseException:
         error = _rebuild(cls, plain, _load_members(plain, home))
     else:
         error = StepFailed(plain["message"], type=f"{plain['module']}.{plain['name']}", traceback=plain["traceback"])
+        _put_notes(error, plain["notes"])
     if plain["cause"] is not None:
         error.__cause__ = _load(plain["cause"], home)
     elif plain["context"] is not None:
         error.__context__ = _load(plain["context"], home)
-    for note in plain["notes"]:
-        error.add_note(note)
-    if plain["rebuild"] and plain["traceback"]:
-        error.add_note(plain["traceback"])
     return error
 
 
@@ -199,14 +200,25 @@ def _rebuild(cls: type, plain: dict[str, Any], members: list[Any]) -> BaseExcept
         error.args = tuple(bare.load(item) for item in plain["args"])
     for name, value in plain["state"].items():
         object.__setattr__(error, name, bare.load(value))
+    _put_notes(error, [*plain["notes"], plain["traceback"]] if plain["traceback"] else plain["notes"])
     return error
+
+
+def _put_notes(error: BaseException, notes: list[str]) -> None:
+    if notes:
+        # Not by add_note, which looks for notes first: not every `__getattr__` works where `__init__` never ran.
+        object.__setattr__(error, "__notes__", list(notes))
 
 
 def _message(error: BaseException) -> str:
     try:
         return clean(str(error))[:MAX_MESSAGE]
     except Exception:
-        return f"<{type(error).__qualname__} without a printable message>"
+        return _unprintable(type(error))
+
+
+def _unprintable(cls: type) -> str:
+    return clean(f"<{cls.__qualname__} without a printable message>")
 
 
 def _notes(error: BaseException) -> list[Any]:

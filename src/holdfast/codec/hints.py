@@ -47,7 +47,7 @@ def class_hints(cls: type, arguments: tuple[Any, ...] = ()) -> dict[str, Any]:
         hints = {}
         for base in reversed(cls.__mro__):
             space = getattr(sys.modules.get(base.__module__), "__dict__", {})
-            for name, hint in inspect.get_annotations(base).items():
+            for name, hint in _own(base).items():
                 hints[name] = _resolve(hint, space, {cls.__name__: cls})
     known = _type_parameters(cls, arguments)
     if known:
@@ -89,10 +89,17 @@ def _resolve(hint: Any, space: dict[str, Any], local: dict[str, Any]) -> Any:
         return Unresolved(hint if isinstance(hint, str) else str(hint), error)
 
 
+def _own(cls: type) -> dict[str, Any]:
+    try:
+        return inspect.get_annotations(cls)
+    except Exception:  # from Python 3.14 on, looking at them evaluates them
+        return {}
+
+
 def _owners(cls: type) -> dict[str, type]:
     owners: dict[str, type] = {}
     for base in cls.__mro__:
-        for name in inspect.get_annotations(base):
+        for name in _own(base):
             owners.setdefault(name, base)
     return owners
 

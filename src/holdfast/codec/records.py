@@ -11,6 +11,7 @@ An instance of a subclass is refused: its own fields would be lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ from holdfast.codec.shapes import Misfit, Mismatch, Secret, Shape, Unstorable, e
 class Record(Shape):
     """An instance with fields."""
 
-    __slots__ = ("_fields", "_hides", "_is_restored", "_make", "_put", "type")
+    __slots__ = ("_fields", "_hides", "_is_restored", "_make", "_names", "_put", "_rebuilds_others", "type")
 
     def __init__(
         self, cls: type, name: str, *, is_restored: bool, make: Callable[..., Any] | None, hides: str = ""
@@ -36,6 +37,9 @@ class Record(Shape):
         self._hides = hides
         self._is_restored = is_restored
         self._make = make
+        # Attributes that are no fields are made again where the class's own code runs; elsewhere they would be lost.
+        self._rebuilds_others = is_restored and make is not None
+        self._names: set[str] = set()
         self._put: Callable[[Any, str, Any], None] = (
             msgspec.structs.force_setattr if issubclass(cls, msgspec.Struct) else object.__setattr__
         )
@@ -43,6 +47,7 @@ class Record(Shape):
     def set_fields(self, fields: list[Field]) -> None:
         """Told after construction, so that a field may refer to the record itself."""
         self._fields = fields
+        self._names = {field.name for field in fields}
 
     def lower(self, value: Any) -> Any:
         if type(value) is not self.type:
@@ -58,7 +63,7 @@ class Record(Shape):
             raise misfit.under("." + name) from None
         except AttributeError:
             raise Unstorable(f"{self.name} has no value for its field {name}: it was never set") from None
-        if self._make is None:
+        if not self._rebuilds_others and len(getattr(value, "__dict__", ())) > len(out):
             self._refuse_others(value)
         return out
 
@@ -101,9 +106,13 @@ class Record(Shape):
         return value
 
     def _refuse_others(self, value: Any) -> None:
-        known = {field.name for field in self._fields}
-        for name in getattr(value, "__dict__", ()):
-            if name not in known:
+        for name in value.__dict__:
+            # What begins with an underscore, and what a property has cached, is the class's own affair.
+            if (
+                name not in self._names
+                and name[:1] != "_"
+                and not isinstance(getattr(self.type, name, None), cached_property)
+            ):
                 raise Unstorable(f"{self.name} has {name}, which is none of its fields: declare it as one")
 
 

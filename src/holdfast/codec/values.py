@@ -158,7 +158,7 @@ def json_bytes(plain: Any, what: str, who: str) -> bytes:
 def parsed(plain: bytes, what: str) -> Any:
     try:
         return decode_json(plain)
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise NotDecodable(f"{what}: the stored bytes are no JSON: {error}") from error
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+import functools
+from dataclasses import InitVar, dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Generic, NamedTuple, NewType, NotRequired, TypedDict, TypeVar
@@ -78,6 +79,26 @@ class Total:
             raise ValueError("net must not be negative")
         self.net += 1
         self.gross = self.net * 2
+
+
+@dataclass
+class Lazy:
+    x: int
+
+    @functools.cached_property
+    def double(self) -> int:
+        return self.x * 2
+
+
+@dataclass
+class Initial:
+    """Its `__init__` wants what no field holds."""
+
+    x: int
+    secret: InitVar[int]
+
+    def __post_init__(self, secret: int) -> None:
+        self.x += secret
 
 
 @dataclass
@@ -222,6 +243,17 @@ class Batch(ExceptionGroup[Exception]):
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
+
+
+class Needy(Exception):
+    """Can't be printed without what its `__init__` made."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.plain = Plain()
+
+    def __str__(self) -> str:
+        return f"needs {'x' if self.plain.x else ''}"
 
 
 class Gone(Exception):

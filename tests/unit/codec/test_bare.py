@@ -171,7 +171,19 @@ def test_reading_never_imports_a_module():
 
 @pytest.mark.parametrize(
     "stored",
-    [b"", b"{", b"\xff", b'{"~decimal":"x"}', b'{"~bytes":"?"}', b'{"~what":1}', b'{"~dict":[1]}', b'{"~enum":1}'],
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b'"\xff"',
+        b"[" * 100_000,
+        b"1" * 5000,
+        b'{"~decimal":"x"}',
+        b'{"~bytes":"?"}',
+        b'{"~what":1}',
+        b'{"~dict":[1]}',
+        b'{"~enum":1}',
+    ],
 )
 def test_bytes_that_are_none_of_ours_are_refused(stored):
     with pytest.raises(NotDecodable):

@@ -1,7 +1,12 @@
 """Exceptions come back as what they were."""
 
+import json
+import socket
+import sqlite3
+import subprocess
 import sys
 import types
+import urllib.error
 
 import hypothesis.strategies as st
 import pytest
@@ -61,6 +66,11 @@ BUILT_IN = {
     "ours": fail(errors.RetryAfter("3s")),
     "ours with fields": fail(errors.KeyTaken("taken", run_id="r1")),
     "step failed": fail(errors.StepFailed("m", type="t", traceback="tb")),
+    "process": fail(subprocess.CalledProcessError(3, ["ls", "-l"], b"out", "err")),
+    "json": lambda: json.loads("{"),
+    "http": fail(urllib.error.HTTPError("http://x", 404, "gone", {}, None)),
+    "socket": fail(socket.gaierror(-2, "unknown name")),
+    "sqlite": lambda: sqlite3.connect(":memory:").execute("nonsense"),
     "two bases": fail(errors.BadDuration("bad")),
 }
 
@@ -295,9 +305,27 @@ def test_an_exception_that_refers_to_itself_can_be_stored():
 
 def test_a_large_exception_fits_a_small_limit():
     small = Codec(max_payload=2000)
-    back = small.decode_exception(small.encode_exception(PaymentFailed("x" * 10_000, code=1)))
+    error = caught_from(fail(PaymentFailed("x" * 10_000, code=1)))
+    stored = small.encode_exception(error, notes=["step charge"])
+    assert len(stored) <= 2000
+    back = small.decode_exception(stored)
     assert type(back) is errors.StepFailed
-    assert "too large" in back.__notes__[0]
+    assert back.__notes__ == ["the exception was too large to be kept whole", "step charge"]
+
+
+def test_no_limit_is_too_small_for_an_exception():
+    tiny = Codec(max_payload=1)
+    assert type(tiny.decode_exception(tiny.encode_exception(ValueError("x")))) is errors.StepFailed
+
+
+def test_a_class_without_a_printable_message_is_still_itself():
+    assert type(round_trip(Unprintable("x"))) is Unprintable
+
+
+def test_a_class_that_can_t_be_printed_once_rebuilt_comes_back_as_step_failed():
+    back = round_trip(samples.Needy("x"))
+    assert type(back) is errors.StepFailed
+    assert str(back) == "needs x"
 
 
 @given(st.lists(st.none() | st.integers() | st.text() | st.tuples(st.integers()) | st.binary()))
@@ -315,7 +343,7 @@ def test_an_exception_survives_being_passed_on_again_and_again():
     assert error.code == 51
 
 
-@pytest.mark.parametrize("stored", [b"", b"{}", b"[]", b"3", b'{"rebuild":true}', b"\x00\x04none"])
+@pytest.mark.parametrize("stored", [b"", b"{}", b"[]", b"3", b'{"rebuild":true}', b"\x00\x04none", b"[" * 100_000])
 def test_bytes_that_are_no_exception_are_refused(stored):
     with pytest.raises(errors.NotDecodable):
         codec.decode_exception(stored)

@@ -126,6 +126,10 @@ CASES = [
     (samples.Holder, samples.Holder([Order(id=1)], {"a": None, "b": Order(id=2)})),
     (pydantic.RootModel[list[int]], pydantic.RootModel[list[int]]([1, 2])),
     (Any, [1, (2,)]),
+    (Optional[Any], None),  # noqa: UP045
+    (Optional[Any], (1,)),  # noqa: UP045
+    (samples.Lazy, samples.Lazy(2)),
+    (samples.Initial, samples.Initial(2, secret=3)),
     (list, [1, (2,)]),
     (dict, {1: (2,)}),
     (tuple, (1, {2})),
@@ -289,6 +293,23 @@ def test_what_its_own_class_would_refuse_to_read_is_refused_when_written():
     total.net = -1
     with pytest.raises(NotEncodable, match=r"not read back.*net must not be negative"):
         codec.value(samples.Total).encode(total)
+
+
+def test_an_attribute_that_is_no_field_is_refused():
+    item = Item("a", 1)
+    item.weight = 3
+    with pytest.raises(NotEncodable, match="Item has weight, which is none of its fields"):
+        codec.value(Item).encode(item)
+
+
+def test_what_a_property_has_cached_is_no_field():
+    lazy = samples.Lazy(2)
+    assert lazy.double == 4
+    assert codec.value(samples.Lazy).encode(lazy) == b'{"x":2}'
+
+
+def test_an_optional_bare_value_is_written_plainly():
+    assert codec.value(Optional[Any]).encode([None]) == b"[null]"  # noqa: UP045
 
 
 def test_a_result_names_the_function_that_returned_it():
