@@ -99,7 +99,7 @@ class StepInfo:
     (the run was cancelled or the attempt timed out): a step in a thread should look now and then.
     """
 
-    __slots__ = ("_beat", "attempt", "cancelled", "deadline", "idempotency_key", "key", "name", "run")
+    __slots__ = ("_beat", "_owner", "attempt", "cancelled", "deadline", "key", "name", "run")
 
     def __init__(
         self,
@@ -109,7 +109,8 @@ class StepInfo:
         attempt: int,
         run: RunInfo,
         deadline: datetime | None,
-        beat: Callable[[Any], None],
+        beat: Callable[[Any, Any], None],
+        owner: object,
     ) -> None:
         self.name = name
         self.key = key
@@ -117,8 +118,12 @@ class StepInfo:
         self.run = run
         self.deadline = deadline
         self.cancelled = False
-        self.idempotency_key = f"{run.chain_id}/{key}"
         self._beat = beat
+        self._owner = owner
+
+    @property
+    def idempotency_key(self) -> str:
+        return f"{self.run.chain_id}/{self.key}"
 
     @property
     def run_id(self) -> str:
@@ -133,7 +138,7 @@ class StepInfo:
 
         It counts as progress for a run suspected of crashing its workers.
         """
-        self._beat(details)
+        self._beat(self._owner, details)
 
     def __repr__(self) -> str:
         return f"<step {self.key}, attempt {self.attempt}, of {self.run!r}>"

@@ -44,6 +44,8 @@ class Step(Generic[P, R]):
         self.retry = retry if retry is not None else _DEFAULT_RETRY
         self.timeout = None if timeout is None else microseconds(timeout, what=f"step {self.name!r}: timeout")
         self.record_args = record_args
+        self.shapes: Any = None
+        """Whoever executes the step may keep the codecs of its arguments and result here."""
         functools.update_wrapper(cast(Any, self), fn)
 
     def options(self, *, name: str | None = None, retry: Retry | None = None, timeout: Duration | None = None) -> Self:

@@ -4,5 +4,6 @@ from .commands import Advance, Command
 from .divergence import describe
 from .execution import Execution
 from .runners import Runners
+from .shapes import Shapes, shapes_of
 
-__all__ = ["Advance", "Command", "Execution", "Runners", "describe"]
+__all__ = ["Advance", "Command", "Execution", "Runners", "Shapes", "describe", "shapes_of"]

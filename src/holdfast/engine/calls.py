@@ -29,6 +29,7 @@ from .commands import Command
 from .divergence import calling_line, diverged
 from .loop import BodyLoop, BodyTask
 from .runners import BLOCKED, STUBBORN, Runners
+from .shapes import shapes_of
 
 T = TypeVar("T")
 _log = logging.getLogger("holdfast.engine")
@@ -90,7 +91,7 @@ class Calls:
             self.refuse()
         self.check_limit()
         name = step.name
-        plain = self._codec.arguments(step.fn).pack(args, kwargs)
+        plain = shapes_of(step, self._codec).arguments.pack(args, kwargs)
         used = self._counts.get(name, 0)
         self._counts[name] = used + 1
         key = f"{name}:{used}" if used else name
@@ -129,9 +130,7 @@ class Calls:
         task = asyncio.current_task(self.loop)
         if not isinstance(task, BodyTask):
             self.stop_with(
-                IOInBody(
-                    "a blocking durable call was made in a callback of the body; make it in the body or in a task"
-                )
+                IOInBody("a blocking durable call was made in a callback of the body; make it in the body or in a task")
             )
         me = getcurrent()
         future.add_done_callback(_Unblock(self.runners.ready, me), context=self.runners.context)

@@ -44,6 +44,7 @@ from .divergence import line_of
 from .loop import BodyTask, Handle
 from .outcome import settle
 from .runners import Runners
+from .shapes import shapes_of
 
 T = TypeVar("T")
 
@@ -123,7 +124,6 @@ class Execution(Calls):
 
     def _run(self) -> None:
         host = events._get_running_loop()
-        hooks = sys.get_asyncgen_hooks()
         host_task = None
         if sys.version_info >= (3, 14) and host is not None:
             # From 3.14 on the current task is kept per thread, not per loop.
@@ -131,11 +131,11 @@ class Execution(Calls):
             if host_task is not None:
                 _leave_task(host, host_task)
         events._set_running_loop(self.loop)
-        sys.set_asyncgen_hooks(self._generator_begins, self._generator_lost)
+        hooks = self.runners.enter(self, host)
         try:
             self.runners.run(self)
         finally:
-            sys.set_asyncgen_hooks(*hooks)
+            self.runners.leave(hooks)
             events._set_running_loop(host)
             if host_task is not None:
                 assert host is not None
@@ -185,7 +185,7 @@ class Execution(Calls):
                 del self.commands[command.key]
                 self._take_in(entry)
                 try:
-                    value = self._codec.result(command.step.fn).decode(entry.result)
+                    value = shapes_of(command.step, self._codec).result.decode(entry.result)
                 except NotDecodable as error:
                     self.fail_with(error)
                 else:
@@ -294,12 +294,12 @@ class Execution(Calls):
     def open_generators(self) -> list[AsyncGenerator[Any, Any]]:
         return list(self._generators or ())
 
-    def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
+    def generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
         if self._generators is None:
             self._generators = weakref.WeakSet()
         self._generators.add(generator)
 
-    def _generator_lost(self, generator: AsyncGenerator[Any, Any]) -> None:
+    def generator_lost(self, generator: AsyncGenerator[Any, Any]) -> None:
         if not self.is_dead:
             self.loop.create_task(generator.aclose())
 
@@ -315,6 +315,10 @@ class Execution(Calls):
         self.commands.clear()
         self.loop.timers.clear()
         self.loop.tasks.clear()
+        self.loop.disown()
+        self._begun = []
+        self._withdrawn = []
+        self._feed = ()
         self.main = None
 
     def __repr__(self) -> str:

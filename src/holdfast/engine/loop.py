@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 from greenlet import greenlet
 
-from holdfast.errors import IOInBody
+from holdfast.errors import IOInBody, Suspended
 from holdfast.model import Instant
 
 T = TypeVar("T")
@@ -39,6 +39,31 @@ class LoopOwner(Protocol):
     def check_limit(self) -> None: ...
 
     def unhandled(self, context: dict[str, Any]) -> None: ...
+
+
+class _Gone:
+    """Stands in for an execution that was put away."""
+
+    is_dead = True
+    time = 0
+
+    def next_number(self) -> int:
+        return 0
+
+    def stop_with(self, error: Exception) -> NoReturn:
+        raise Suspended
+
+    def refuse(self) -> NoReturn:
+        raise Suspended
+
+    def check_limit(self) -> None:
+        raise Suspended
+
+    def unhandled(self, context: dict[str, Any]) -> None:
+        """Nothing that happens here matters any more."""
+
+
+_GONE = _Gone()
 
 
 class BodyFuture(asyncio.Future[T]):
@@ -256,6 +281,10 @@ class BodyLoop(asyncio.AbstractEventLoop):
             heapq.heappop(self._due)
         return None
 
+    def disown(self) -> None:
+        """Cut the tie to an execution that was put away; whatever still finds this loop finds it dead."""
+        self._owner = _GONE
+
     def due_timers(self, now: Instant) -> list[Timer]:
         """All timers that are due, in the order in which they fire."""
         found = [timer for timer in self.timers.values() if timer.due_at <= now]
@@ -293,7 +322,7 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
                 arg.close()
         self._owner.stop_with(
             IOInBody(
-                f"loop.{name}() was called in a workflow body, which does no I/O and uses no threads; move this into a step"
+                f"loop.{name}() was called in a workflow body, which does no I/O, uses no threads: move this into a step"
             )
         )
 

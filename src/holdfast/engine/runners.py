@@ -7,9 +7,11 @@ same run are not held up. A run whose tasks all await holds no greenlet at all.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
+from collections.abc import AsyncGenerator
 from contextvars import Context
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from greenlet import getcurrent, greenlet
 
@@ -22,6 +24,10 @@ class Pumped(Protocol):
     def pump(self) -> greenlet | None:
         """Run what is ready until quiet (None), or until a greenlet set aside can go on (that one)."""
 
+    def generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None: ...
+
+    def generator_lost(self, generator: AsyncGenerator[Any, Any]) -> None: ...
+
 
 class _Blocked:
     pass
@@ -32,6 +38,7 @@ class _Raised:
         self.error = error
 
 
+Hooks: TypeAlias = tuple[Any, Any]
 BLOCKED = _Blocked()
 STUBBORN = _Blocked()
 """A dead body that goes on calling is left behind in its greenlet."""
@@ -45,8 +52,34 @@ class Runners:
         self.ready: deque[Any] = deque()
         self.context = Context()
         """For the house's own callbacks, which look at no contextvar."""
+        self._host: object = None
+        self._host_hooks: Hooks = sys.get_asyncgen_hooks()
+        self._pumped: Pumped | None = None
+        self._begins = self._generator_begins
+        self._lost = self._generator_lost
         self.kept: list[object] = []
         """What would not end when it was put away; see departure.py."""
+
+    def enter(self, pumped: Pumped, host: object) -> Hooks:
+        """Make async generators of this thread belong to the body; returns whose they were before."""
+        if host is not self._host:
+            # A loop sets its hooks when it begins to run and keeps them: no need to ask at every advance.
+            self._host, self._host_hooks = host, sys.get_asyncgen_hooks()
+        self._pumped = pumped
+        sys.set_asyncgen_hooks(self._begins, self._lost)
+        return self._host_hooks
+
+    def leave(self, hooks: Hooks) -> None:
+        sys.set_asyncgen_hooks(*hooks)
+        self._pumped = None
+
+    def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
+        if self._pumped is not None:
+            self._pumped.generator_begins(generator)
+
+    def _generator_lost(self, generator: AsyncGenerator[Any, Any]) -> None:
+        if self._pumped is not None:
+            self._pumped.generator_lost(generator)
 
     def run(self, pumped: Pumped) -> None:
         """Pump until quiet. Raises what must not stay inside a body, such as KeyboardInterrupt."""

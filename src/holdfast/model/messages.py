@@ -7,7 +7,7 @@ import msgspec
 from .durations import Instant
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One inbox row."""
 
     id: int

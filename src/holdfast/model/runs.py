@@ -37,7 +37,7 @@ class RunStatus(StrEnum):
 _FINAL = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.CONTINUED})
 
 
-class NewRun(msgspec.Struct, frozen=True, kw_only=True):
+class NewRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A run about to be created. Durations are relative to the store's clock, so that only one clock counts."""
 
     id: str
@@ -68,7 +68,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     """Take `key` over from this run, which must hold it and have ended; if it doesn't any more, nothing is created."""
 
 
-class StartedRun(msgspec.Struct, frozen=True):
+class StartedRun(msgspec.Struct, frozen=True, gc=False):
     """The answer to a start: the run there is now, and whether this start created it."""
 
     id: str
@@ -76,7 +76,7 @@ class StartedRun(msgspec.Struct, frozen=True):
     created: bool
 
 
-class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Everything the store knows about a run, apart from its journal."""
 
     id: str
@@ -109,7 +109,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     error: bytes | None
 
 
-class JournalRow(msgspec.Struct, frozen=True):
+class JournalRow(msgspec.Struct, frozen=True, gc=False):
     """One turn as it is stored."""
 
     seq: int
@@ -118,7 +118,7 @@ class JournalRow(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A run as its new owner gets it: with its whole journal and inbox."""
 
     id: str
@@ -147,7 +147,7 @@ class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True):
     inbox: tuple[Message, ...]
 
 
-class RowChange(msgspec.Struct, frozen=True, kw_only=True):
+class RowChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a turn, or a row-only write, changes in the run's row besides the journal."""
 
     status: RunStatus
@@ -160,7 +160,7 @@ class RowChange(msgspec.Struct, frozen=True, kw_only=True):
     error: bytes | None = None
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class Turn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One turn to commit: accepted whole or refused whole."""
 
     run_id: str
@@ -174,7 +174,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of inbox messages that this turn took in; they are deleted with it."""
 
 
-class RowWrite(msgspec.Struct, frozen=True, kw_only=True):
+class RowWrite(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A row-only write, guarded by owner and epoch: park, hand back, block."""
 
     run_id: str

@@ -18,7 +18,7 @@ from typing import Any
 
 from holdfast.codec import Codec
 from holdfast.define import AttemptScope, Step, StepInfo, current_scope
-from holdfast.engine import Command
+from holdfast.engine import Command, shapes_of
 from holdfast.errors import CodecError, StepFailed, StepTimeout
 from holdfast.model import Instant, StepCompleted, StepRetrying, moment_of, spoken
 from holdfast.model import StepFailed as StepFailedEntry
@@ -88,12 +88,12 @@ class Attempts:
             attempt=command.attempt,
             run=held.info,
             deadline=None if timeout is None else moment_of(now + timeout),
-            beat=lambda details: self._beat(held, details),
+            beat=self._beat,
+            owner=held,
         )
         held.attempts[command.key] = attempt
         task = attempt.task = asyncio.get_running_loop().create_task(self._run(attempt))
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
         if timeout is not None:
             attempt.alarm = self._clock.call_at(now + timeout, lambda: self._time_out(attempt))
         return attempt
@@ -104,8 +104,14 @@ class Attempts:
             return
         self._settle(attempt)
         attempt.info.cancelled = True
-        if attempt.task is not None and attempt.step.is_async:
-            attempt.task.cancel()
+        if attempt.step.is_async:
+            self._cancel(attempt)
+
+    def _cancel(self, attempt: Attempt) -> None:
+        assert attempt.task is not None
+        attempt.task.cancel()
+        # One cancelled before it began never gets to take itself off the list.
+        attempt.task.add_done_callback(self.tasks.discard)
 
     def close(self) -> None:
         """Let go of the threads; a step that still sits in one can't be stopped, but its result goes nowhere."""
@@ -118,7 +124,7 @@ class Attempts:
         current_scope.set(AttemptScope(attempt.info, self.resources))
         fn = attempt.step.fn
         try:
-            args, kwargs = self._codec.arguments(fn).unpack(attempt.args)
+            args, kwargs = shapes_of(attempt.step, self._codec).arguments.unpack(attempt.args)
             if self._middleware:
                 value = await self._inside_middleware(attempt, args, kwargs)
             elif attempt.step.is_async:
@@ -141,6 +147,8 @@ class Attempts:
                 self._fail(attempt, _timed_out(attempt))
             else:
                 self._succeed(attempt, value)
+        finally:
+            self.tasks.discard(attempt.task)
 
     async def _inside_middleware(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         async with contextlib.AsyncExitStack() as stack:
@@ -169,7 +177,7 @@ class Attempts:
         if attempt.is_settled:
             return
         try:
-            stored = self._codec.result(attempt.step.fn).encode(value)
+            stored = shapes_of(attempt.step, self._codec).result.encode(value)
         except CodecError as error:
             self._end_failed(attempt, error)
             return
@@ -211,9 +219,8 @@ class Attempts:
         if attempt.is_settled:
             return
         attempt.is_timed_out = attempt.info.cancelled = True
-        assert attempt.task is not None
         if attempt.step.is_async:
-            attempt.task.cancel()
+            self._cancel(attempt)
             # Its cleanup may take a moment; one that won't end is left behind.
             attempt.alarm = self._clock.call_at(self._clock.now() + _LINGER, lambda: self._abandon(attempt))
         else:

@@ -26,6 +26,7 @@ from holdfast.errors import StoreError
 from holdfast.model import (
     Cancel,
     Entry,
+    Input,
     Instant,
     Message,
     RowChange,
@@ -177,12 +178,13 @@ class Turns(Resting):
         arrivals, held.arrivals = held.arrivals, []
         if len(arrivals) > 1:
             arrivals.sort(key=_order)
-        inputs = []
+        inputs: list[Input] = []
         for arrival in arrivals:
             entry = arrival.entry
-            if entry.at < held.last_at and entry.__class__ is not Started:
+            if entry.at > held.last_at:
+                held.last_at = entry.at
+            elif entry.at < held.last_at and entry.__class__ is not Started:
                 entry = msgspec.structs.replace(entry, at=held.last_at)
-            held.last_at = max(entry.at, held.last_at)
             inputs.append(entry)
         if not held.is_busy:
             self.set_busy(held, True)
