@@ -54,7 +54,9 @@ class Link:
                 raise explained(error, self.path) from error
             raise
         self._identity = identity(self.path)
-        return Transaction(connection, self._stats, self._clock, namespace_id)
+        tx = Transaction(connection, self._stats, self._clock, namespace_id)
+        tx.is_overtaken()
+        return tx
 
     def _namespace_id(self, connection: sqlite3.Connection) -> int:
         row = connection.execute(SQL["find_namespace"], {"name": self._namespace}).fetchone()

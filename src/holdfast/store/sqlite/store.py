@@ -73,7 +73,6 @@ class SqliteStore:
         self._readers = Readers(partial(self._link, read_only=True), self.stats)
         self._renewal = self._link()
         self._renewal_lock = threading.Lock()
-        self._data_version = 0
 
     def __repr__(self) -> str:
         return f"SqliteStore({self.url!r}, namespace={self.namespace!r})"
@@ -255,12 +254,10 @@ class SqliteStore:
     def _look_for_others(self) -> None:
         """Ask the writer's connection whether anybody else has committed. Called by the watcher's thread."""
         if self._is_open:
-            self._writer.submit(Job(self._compare_version, None, concurrent.futures.Future(), is_read=True))
+            self._writer.submit(Job(self._tell_if_overtaken, None, concurrent.futures.Future(), is_read=True))
 
-    def _compare_version(self, tx: Transaction) -> None:
-        (version,) = tx.connection.execute("PRAGMA data_version").fetchone()
-        if version != self._data_version:
-            self._data_version = version
+    def _tell_if_overtaken(self, tx: Transaction) -> None:
+        if tx.is_overtaken():
             self._watcher.signal()
 
 

@@ -54,6 +54,8 @@ class Transaction:
     numbers: dict[str, int] = field(default_factory=dict)
     """Ids of the runs that this process claimed, with their numbers: turns need no lookup."""
     has_news: bool = False
+    version: int = 0
+    """SQLite's own count of what other connections have committed, as it was last seen."""
 
     def now(self, given: Instant | None) -> Instant:
         """The time that counts: the caller's, else the store's."""
@@ -83,3 +85,9 @@ class Transaction:
         for text, values in SQL.batches(name, rows):
             self.stats.statements += 1
             self.connection.execute(text, values)
+
+    def is_overtaken(self) -> bool:
+        """Whether another connection, of this process or another, has committed since this was last asked."""
+        seen = self.version
+        (self.version,) = self.connection.execute("PRAGMA data_version").fetchone()
+        return self.version != seen

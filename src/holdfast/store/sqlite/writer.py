@@ -30,14 +30,15 @@ class Writer:
         self._is_inline = inline
         self._queue: queue.SimpleQueue[AnyJob | concurrent.futures.Future[None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.groups = 0
         """Counts up before anything is written: tells the watcher our own writes from those of others."""
 
     def submit(self, job: AnyJob) -> None:
         """Have it done with the next commit."""
         if self._is_inline:
-            self.execute([job])
+            with self._lock:
+                self.execute([job])
             return
         if self._thread is None:
             self._begin()
@@ -78,13 +79,16 @@ class Writer:
     def execute(self, jobs: Sequence[AnyJob]) -> None:
         """All of them in one transaction, and then their answers."""
         answers = Answers()
-        self.groups += 1
-        self._stats.writes += len(jobs)
+        units = merged(jobs)
+        reads = sum(unit.is_read for unit in units)
+        self.groups += reads < len(units)
+        self._stats.reads += reads
+        self._stats.writes += len(jobs) - reads
         has_news = False
         try:
             tx = self._link.use()
             tx.has_news = False
-            self._group(tx, merged(jobs), answers)
+            self._group(tx, units, answers)
             self._link.refuse_if_vanished()
             has_news = tx.has_news
         except BaseException as error:

@@ -1,0 +1,51 @@
+"""The store contract as tests: every store runs them, ours and yours.
+
+A test module of a store imports the classes and defines the fixture `make_store`, a function from `namespace="default"`
+to a store that is not open yet; all stores of one test are on one database. That is all:
+
+    from holdfast.testing.contract import TestClaimRuns, TestCommitTurns, ...
+
+    @pytest.fixture
+    def make_store(tmp_path):
+        return lambda namespace="default": MyStore(tmp_path / "db", namespace=namespace)
+
+Those of `shared` need a database that several stores can open at a time. Those of `processes` need one that several
+processes can open, and a fixture `url` that `open_store` understands in each of them.
+"""
+
+from .claims import TestClaimRuns, TestNextDue, TestReadInbox
+from .life import TestLife, TestSubscribe
+from .runs import TestCancelRun, TestListRuns, TestReading
+from .starts import TestKeys, TestStartRuns
+from .turns import TestCommitTurns, TestWriteRows
+from .workers import (
+    TestListWorkers,
+    TestListWorkflows,
+    TestNewestVersion,
+    TestReapWorkers,
+    TestRegisterWorker,
+    TestRemoveWorker,
+    TestRenewLease,
+)
+
+__all__ = [
+    "TestCancelRun",
+    "TestClaimRuns",
+    "TestCommitTurns",
+    "TestKeys",
+    "TestLife",
+    "TestListRuns",
+    "TestListWorkers",
+    "TestListWorkflows",
+    "TestNewestVersion",
+    "TestNextDue",
+    "TestReadInbox",
+    "TestReading",
+    "TestReapWorkers",
+    "TestRegisterWorker",
+    "TestRemoveWorker",
+    "TestRenewLease",
+    "TestStartRuns",
+    "TestSubscribe",
+    "TestWriteRows",
+]

@@ -1,0 +1,126 @@
+"""Opening, closing, and being told of what happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from holdfast.errors import StoreError
+from holdfast.model import RowChange, RunStatus
+
+from .stage import LANE, T0, Stage, new_run, on_stage, turn, until
+
+
+@on_stage
+class TestLife:
+    async def test_opening_and_closing_again_change_nothing(self, stage: Stage) -> None:
+        run_id = await stage.start_one()
+        await stage.store.open()
+        assert (await stage.run(run_id)).id == run_id
+        await stage.store.close()
+        await stage.store.close()
+
+    async def test_a_store_that_is_not_open_says_so(self, stage: Stage) -> None:
+        await stage.store.close()
+        with pytest.raises(StoreError, match="open"):
+            await stage.store.start_runs([new_run()])
+        with pytest.raises(StoreError, match="open"):
+            await stage.store.get_run("nobody")
+        with pytest.raises(StoreError, match="open"):
+            stage.store.renew_lease("one", 1)
+
+    async def test_closing_finishes_what_is_under_way(self, stage: Stage) -> None:
+        starts = [asyncio.ensure_future(stage.store.start_runs([new_run()], now=T0)) for _ in range(50)]
+        await asyncio.sleep(0)
+        await stage.store.close()
+        assert [len(answer) for answer in await asyncio.gather(*starts)] == [1] * 50
+
+    async def test_a_caller_that_was_cancelled_disturbs_nobody(self, stage: Stage) -> None:
+        gone = asyncio.ensure_future(stage.store.start_runs([new_run()], now=T0))
+        await asyncio.sleep(0)
+        gone.cancel()
+        assert len(await stage.start(3)) == 3
+
+    async def test_each_answer_comes_on_the_loop_that_asked(self, stage: Stage) -> None:
+        async def elsewhere() -> int:
+            return len(await stage.start(2))
+
+        counts = await asyncio.gather(*(asyncio.to_thread(asyncio.run, elsewhere()) for _ in range(4)))
+        assert counts == [2, 2, 2, 2]
+        assert len(await stage.claim()) == 8
+
+    async def test_a_url_shows_no_password(self, stage: Stage) -> None:
+        assert "@" not in stage.store.url or ":***@" in stage.store.url
+
+
+@on_stage
+class TestSubscribe:
+    async def test_a_start_a_message_an_end_and_a_hand_back_are_told(self, stage: Stage) -> None:
+        run = await stage.held()
+        other = await stage.held()
+        told: list[int] = []
+        unsubscribe = stage.store.subscribe(lambda: told.append(1))
+        happenings: list[Callable[[], Awaitable[object]]] = [
+            lambda: stage.start_one(),
+            lambda: stage.store.cancel_run(run.id, now=T0),
+            lambda: stage.hand_back(run, due_at=T0),
+            lambda: stage.end(other),
+        ]
+        for happen in happenings:
+            await _quiet()
+            told.clear()
+            await happen()
+            assert await until(lambda: bool(told))
+        unsubscribe()
+
+    async def test_nothing_is_told_after_unsubscribing(self, stage: Stage) -> None:
+        told: list[int] = []
+        unsubscribe = stage.store.subscribe(lambda: told.append(1))
+        unsubscribe()
+        unsubscribe()
+        await stage.start(3)
+        await _quiet()
+        assert told == []
+
+    async def test_plain_turns_tell_nobody(self, stage: Stage) -> None:
+        run = await stage.held()
+        await _quiet()
+        told: list[int] = []
+        unsubscribe = stage.store.subscribe(lambda: told.append(1))
+        for number in range(20):
+            assert await stage.commit(turn(run, after=number)) == [True]
+            await asyncio.sleep(0.005)
+        await _quiet()
+        assert told == []
+        unsubscribe()
+
+    async def test_what_happened_is_there_when_it_is_told(self, stage: Stage) -> None:
+        run = await stage.held()
+        ended: list[int] = []
+
+        async def look() -> None:
+            ended.append(len(await stage.store.read_ended([run.id])))
+
+        looks: list[asyncio.Future[None]] = []
+        unsubscribe = stage.store.subscribe(lambda: looks.append(asyncio.ensure_future(look())))
+        await stage.commit(turn(run, change=RowChange(status=RunStatus.COMPLETED)))
+        assert await until(lambda: bool(looks))
+        await asyncio.gather(*looks)
+        assert ended[-1] == 1
+        unsubscribe()
+
+    async def test_every_subscriber_is_told(self, stage: Stage) -> None:
+        told: list[str] = []
+        unsubscribes = [stage.store.subscribe(lambda name=name: told.append(name)) for name in ("a", "b")]  # type: ignore[misc]
+        await stage.store.register_worker("one", [LANE], 1)
+        await stage.start(1)
+        assert await until(lambda: {"a", "b"} <= set(told))
+        for unsubscribe in unsubscribes:
+            unsubscribe()
+
+
+async def _quiet() -> None:
+    """Long enough for everything that is on its way."""
+    await asyncio.sleep(0.08)

@@ -1,0 +1,242 @@
+"""Reading runs, listing them, cancelling them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.model import SECOND, Claimed, Ended, RowChange, RunFilter, RunStatus, decode_entries, moment_of
+
+from .stage import LANE, T0, Stage, after, ids_of, new_run, on_stage, turn
+
+_COMPLETED = RowChange(status=RunStatus.COMPLETED)
+
+
+@on_stage
+class TestReading:
+    async def test_a_run_that_is_not_there_is_none(self, stage: Stage) -> None:
+        assert await stage.store.get_run("nobody") is None
+        assert await stage.store.find_run(LANE.workflow, "nothing") is None
+        assert await stage.store.read_journal("nobody") == []
+        assert await stage.store.cancel_run("nobody", now=T0) is None
+
+    async def test_only_the_ended_are_read_as_ended(self, stage: Stage) -> None:
+        ids = await stage.start(4)
+        for run in (await stage.claim())[:2]:
+            await stage.end(run)
+        found = await stage.store.read_ended([*ids, "nobody"])
+        assert sorted(ids_of(found)) == sorted(ids[:2])
+        assert {run.status for run in found} == {RunStatus.COMPLETED}
+        assert await stage.store.read_ended([]) == []
+
+    async def test_many_are_read_as_ended_in_one_call(self, stage: Stage) -> None:
+        ids = await stage.start(2000)
+        runs = await stage.claim(2000)
+        assert await stage.store.read_ended(ids) == []
+        assert all(await stage.commit(*(turn(run, change=_COMPLETED) for run in runs)))
+        assert len(await stage.store.read_ended(ids)) == 2000
+
+
+@on_stage
+class TestListRuns:
+    async def listed(self, stage: Stage, limit: int = 100, **where: Any) -> list[str]:
+        page = await stage.store.list_runs(RunFilter(**where), limit=limit)
+        return ids_of(page.items)
+
+    async def pages(self, stage: Stage, limit: int, **where: Any) -> list[list[str]]:
+        pages, cursor = [], None
+        while True:
+            page = await stage.store.list_runs(RunFilter(**where), cursor=cursor, limit=limit)
+            pages.append(ids_of(page.items))
+            if page.next is None:
+                return pages
+            cursor = page.next
+
+    async def test_the_newest_comes_first(self, stage: Stage) -> None:
+        ids = [await stage.start_one(now=after(number), workflow=f"w{number % 3}") for number in range(7)]
+        assert await self.listed(stage) == ids[::-1]
+
+    async def test_pages_are_full_and_end(self, stage: Stage) -> None:
+        ids = [await stage.start_one(now=after(number // 2)) for number in range(7)]
+        pages = await self.pages(stage, 3)
+        assert [len(page) for page in pages] == [3, 3, 1]
+        assert sorted(run_id for page in pages for run_id in page) == sorted(ids)
+        assert [len(page) for page in await self.pages(stage, 7)] == [7]
+
+    async def test_pages_are_stable_under_inserts(self, stage: Stage) -> None:
+        ids = await stage.start(6)
+        first = await stage.store.list_runs(RunFilter(), limit=3)
+        await stage.start(5, now=after(1))
+        rest = await stage.store.list_runs(RunFilter(), cursor=first.next, limit=10)
+        assert sorted(ids_of([*first.items, *rest.items])) == sorted(ids)
+
+    async def test_an_empty_store_has_one_empty_page(self, stage: Stage) -> None:
+        assert await self.pages(stage, 5) == [[]]
+
+    @pytest.mark.parametrize("cursor", ["", "x", "AAAA", "äöü", "ks8ABmBMD66jwg==x"])
+    async def test_a_cursor_that_is_none_is_refused(self, stage: Stage, cursor: str) -> None:
+        with pytest.raises(ValueError, match="cursor"):
+            await stage.store.list_runs(RunFilter(), cursor=cursor)
+
+    async def test_a_limit_that_is_none_is_refused(self, stage: Stage) -> None:
+        with pytest.raises(ValueError, match="limit"):
+            await stage.store.list_runs(RunFilter(), limit=0)
+
+    async def test_by_workflow(self, stage: Stage) -> None:
+        await stage.start_one()
+        other = await stage.start(2, workflow="other")
+        assert sorted(await self.listed(stage, workflow="other")) == sorted(other)
+        assert await self.listed(stage, workflow="nobody") == []
+
+    async def test_by_status(self, stage: Stage) -> None:
+        ids = await stage.start(3)
+        first, second = (await stage.claim(2))[:2]
+        await stage.end(first, RunStatus.FAILED)
+        assert await self.listed(stage, status=RunStatus.FAILED) == [first.id]
+        assert await self.listed(stage, status="pending") == [ids[2]]
+        assert sorted(await self.listed(stage, status=(RunStatus.FAILED, "running"))) == sorted([first.id, second.id])
+        assert await self.listed(stage, status=()) == []
+        with pytest.raises(ValueError, match="finished"):
+            await self.listed(stage, status="finished")
+
+    async def test_by_key_whoever_holds_it_now(self, stage: Stage) -> None:
+        first = await stage.held(key="k")
+        await stage.end(first)
+        second = await stage.start_one(key="k", on_conflict="restart", now=after(1))
+        await stage.start_one(key="other")
+        assert await self.listed(stage, key="k") == [second, first.id]
+
+    async def test_by_tags(self, stage: Stage) -> None:
+        both = await stage.start_one(tags={"a": "1", "b": "2"})
+        one = await stage.start_one(tags={"a": "1"}, now=after(1))
+        await stage.start_one()
+        assert await self.listed(stage, tags={"a": "1"}) == [one, both]
+        assert await self.listed(stage, tags={"a": "1", "b": "2"}) == [both]
+        assert await self.listed(stage, tags={"a": "2"}) == []
+
+    async def test_by_input(self, stage: Stage) -> None:
+        found = await stage.start_one(input=b'[{"user": {"id": 7, "name": "x"}, "n": 1}, 2]')
+        await stage.start_one(input=b'[{"user": {"id": 8}, "n": 1}]')
+        await stage.start_one(input=b"[1]")
+        await stage.start_one(input=b"[]")
+        await stage.start_one(input=b"\xff no json")
+        assert await self.listed(stage, input={"user": {"id": 7}}) == [found]
+        assert await self.listed(stage, input={"user": {"id": 7}, "n": 2}) == []
+
+    async def test_tested_pages_are_complete(self, stage: Stage) -> None:
+        runs = [new_run(tags={"odd": str(number % 2)}) for number in range(1300)]
+        await stage.store.start_runs(runs, now=T0)
+        pages = await self.pages(stage, 100, tags={"odd": "1"})
+        found = [run_id for page in pages for run_id in page]
+        assert found == [run.id for run in runs if run.tags["odd"] == "1"][::-1]
+
+    async def test_by_time(self, stage: Stage) -> None:
+        ids = [await stage.start_one(now=after(number)) for number in range(4)]
+        assert await self.listed(stage, since=moment_of(after(1)), until=moment_of(after(3))) == [ids[2], ids[1]]
+
+    async def test_by_parent(self, stage: Stage) -> None:
+        child = await stage.start_one(parent_id="p")
+        await stage.start_one(parent_id="q")
+        assert await self.listed(stage, parent="p") == [child]
+
+    async def test_everything_given_must_hold(self, stage: Stage) -> None:
+        wanted = await stage.start_one(key="k", tags={"a": "1"}, parent_id="p", input=b'[{"x": 1}]')
+        await stage.start_one(key="l", tags={"a": "1"}, parent_id="p", input=b'[{"x": 1}]')
+        where: dict[str, Any] = {
+            "workflow": LANE.workflow, "status": "pending", "key": "k", "tags": {"a": "1"}, "parent": "p",
+            "input": {"x": 1}, "since": moment_of(T0), "until": moment_of(after(1)),
+        }  # fmt: skip
+        assert await self.listed(stage, **where) == [wanted]
+        for name in where:
+            other = {"status": "failed", "tags": {"a": "2"}, "input": {"x": 2}, "since": moment_of(after(1)),
+                     "until": moment_of(T0)}.get(name, "nothing")  # fmt: skip
+            assert await self.listed(stage, **{**where, name: other}) == []
+
+
+@on_stage
+class TestCancelRun:
+    async def test_a_run_never_begun_ends_at_once(self, stage: Stage) -> None:
+        run_id = await stage.start_one(delay=SECOND)
+        before = await stage.store.cancel_run(run_id, now=after(0.5))
+        assert before is not None
+        assert before.status is RunStatus.PENDING
+        found = await stage.run(run_id)
+        assert (found.status, found.ended_at, found.due_at) == (RunStatus.CANCELLED, moment_of(after(0.5)), None)
+        [(seq, _, data)] = await stage.journal(run_id)
+        assert (seq, decode_entries(data)) == (0, [Ended(after(0.5), "cancelled")])
+        assert await stage.claim(now=after(100)) == []
+
+    async def test_a_retry_never_begun_ends_behind_the_rows_it_began_with(self, stage: Stage) -> None:
+        run_id = await stage.start_one(rows=(b"zero", b"one"))
+        await stage.store.cancel_run(run_id, now=T0)
+        assert [seq for seq, _, _ in await stage.journal(run_id)] == [0, 1, 2]
+
+    async def test_a_run_waiting_for_another_s_end_was_never_begun(self, stage: Stage) -> None:
+        old = await stage.held(key="k")
+        new = await stage.start_one(key="k", on_conflict="replace")
+        await stage.store.cancel_run(new, now=T0)
+        assert (await stage.run(new)).status is RunStatus.CANCELLED
+        await stage.end(old)
+        assert await stage.claim() == []
+        assert (await stage.run(new)).due_at is None
+
+    async def test_a_live_run_is_told_once(self, stage: Stage) -> None:
+        run = await stage.held()
+        for reason in ("first", "second"):
+            before = await stage.store.cancel_run(run.id, reason=reason, now=T0)
+            assert before is not None
+            assert before.status is RunStatus.RUNNING
+        [message] = await stage.store.read_inbox("one")
+        assert (message.kind, message.name, message.payload) == ("cancel", None, b"first")
+        assert (await stage.run(run.id)).status is RunStatus.RUNNING
+
+    async def test_a_cancel_that_was_taken_is_not_sent_again(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.store.cancel_run(run.id, now=T0)
+        [message] = await stage.store.read_inbox("one")
+        assert await stage.commit(turn(run, taken=(message.id,))) == [True]
+        await stage.store.cancel_run(run.id, now=T0)
+        assert await stage.store.read_inbox("one") == []
+
+    async def test_a_run_between_two_owners_is_told(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.lose("one")
+        await stage.store.cancel_run(run.id, now=T0)
+        assert (await stage.run(run.id)).status is not RunStatus.CANCELLED
+        assert len((await stage.claim_one(worker="two")).inbox) == 1
+
+    async def test_no_reason_is_no_text(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.store.cancel_run(run.id, now=T0)
+        [message] = await stage.store.read_inbox("one")
+        assert message.payload == b""
+
+    async def test_force_ends_a_run_whoever_holds_it(self, stage: Stage) -> None:
+        run = await stage.held()
+        assert await stage.commit(turn(run)) == [True]
+        await stage.store.cancel_run(run.id, now=T0)
+        before = await stage.store.cancel_run(run.id, force=True, now=after(1))
+        assert before is not None
+        assert before.owner == "one"
+        found = await stage.run(run.id)
+        assert (found.status, found.owner, found.epoch) == (RunStatus.CANCELLED, None, 2)
+        assert found.ended_at == moment_of(after(1))
+        row = (await stage.store.read_journal(run.id))[-1]
+        claimed, ended = decode_entries(row.data)
+        assert (row.seq, row.epoch) == (1, 2)
+        assert isinstance(claimed, Claimed)
+        assert ended == Ended(after(1), "cancelled")
+        assert await stage.store.read_inbox("one") == []
+        assert await stage.commit(turn(run, after=1, change=_COMPLETED)) == [False]
+        assert not await stage.hand_back(run, due_at=T0)
+        assert await stage.claim(now=after(100)) == []
+
+    @pytest.mark.parametrize("force", [False, True])
+    async def test_an_ended_run_is_left_alone(self, stage: Stage, force: bool) -> None:
+        run = await stage.held()
+        await stage.end(run)
+        before = await stage.run(run.id)
+        assert await stage.store.cancel_run(run.id, force=force, now=after(1)) == before
+        assert await stage.run(run.id) == before
+        assert len(await stage.journal(run.id)) == 1

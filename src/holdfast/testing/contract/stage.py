@@ -1,0 +1,196 @@
+"""What the contract's tests stand on: stores to open, runs to start, and a worker played by hand.
+
+A test is an `async def` method that takes a stage; `on_stage` makes each of a class a plain pytest test on an event
+loop of its own. Time is given as `now` nearly everywhere: `T0`, and seconds after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from holdfast.model import (
+    SECOND,
+    ClaimedRun,
+    Instant,
+    Lane,
+    NewRun,
+    RowChange,
+    RowWrite,
+    RunRecord,
+    RunStatus,
+    Turn,
+    new_id,
+)
+from holdfast.store import Store
+
+T0: Instant = 1_800_000_000 * SECOND
+LANE = Lane("ship", "1")
+LEASE = 30 * SECOND
+MakeStore: TypeAlias = Callable[..., Store]
+"""`make_store(namespace="default")`: a store that is not open yet. All of one test are on one database."""
+T = TypeVar("T", bound=type)
+
+
+class Stage:
+    """One test's database."""
+
+    def __init__(self, make_store: MakeStore) -> None:
+        self._make_store = make_store
+        self._opened: list[Store] = []
+        self.store = make_store()
+
+    async def open(self, **options: Any) -> Store:
+        """Another store on the same database."""
+        store = self._make_store(**options)
+        self._opened.append(store)
+        await store.open()
+        return store
+
+    async def close(self) -> None:
+        """Close everything that the test opened."""
+        for store in [*self._opened, self.store]:
+            await store.close()
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    async def start(self, count: int = 1, *, now: Instant = T0, **fields: Any) -> list[str]:
+        """Start runs that are alike and return their ids."""
+        started = await self.store.start_runs([new_run(**fields) for _ in range(count)], now=now)
+        return [run.id for run in started]
+
+    async def start_one(self, *, now: Instant = T0, **fields: Any) -> str:
+        """Start one run and return its id."""
+        [run_id] = await self.start(now=now, **fields)
+        return run_id
+
+    async def run(self, run_id: str) -> RunRecord:
+        """The run's record; it must be there."""
+        found = await self.store.get_run(run_id)
+        assert found is not None
+        return found
+
+    # -- a worker ------------------------------------------------------------------------------------------------
+
+    async def claim(
+        self, limit: int = 100, *, worker: str = "one", now: Instant = T0, **options: Any
+    ) -> list[ClaimedRun]:
+        """Claim as a worker that knows the one lane."""
+        return await self.store.claim_runs(worker, [LANE], limit, now=now, **options)
+
+    async def claim_one(self, *, worker: str = "one", now: Instant = T0, **options: Any) -> ClaimedRun:
+        """Claim the one run there is to claim."""
+        [claimed] = await self.claim(worker=worker, now=now, **options)
+        return claimed
+
+    async def held(self, *, worker: str = "one", now: Instant = T0, **fields: Any) -> ClaimedRun:
+        """Start a run and claim it."""
+        run_id = await self.start_one(now=now, **fields)
+        return await self.claim_one(worker=worker, now=now, run_id=run_id)
+
+    async def commit(self, *turns: Turn, now: Instant = T0) -> list[bool]:
+        """Commit turns as one batch."""
+        return await self.store.commit_turns(turns, now=now)
+
+    async def end(self, run: ClaimedRun, status: RunStatus = RunStatus.COMPLETED, *, now: Instant = T0) -> None:
+        """End a claimed run with its next turn."""
+        assert await self.commit(turn(run, change=RowChange(status=status)), now=now) == [True]
+
+    async def hand_back(self, run: ClaimedRun, *, worker: str = "one", **change: Any) -> bool:
+        """Give a claimed run back by a row-only write."""
+        [is_done] = await self.store.write_rows([row_write(run, worker=worker, **change)], now=T0)
+        return is_done
+
+    async def lose(self, worker: str = "one", *, now: Instant = T0) -> None:
+        """Have the worker reaped, so that what it held can be taken over: its lease is over at once."""
+        await self.store.register_worker(worker, [LANE], 1, now=now - 2)
+        assert worker in await self.store.reap_workers("reaper", now=now)
+
+    async def journal(self, run_id: str) -> list[tuple[int, int, bytes]]:
+        """(seq, epoch, data) of each row."""
+        return [(row.seq, row.epoch, row.data) for row in await self.store.read_journal(run_id)]
+
+
+def new_run(**fields: Any) -> NewRun:
+    """A run to start, of the workflow that the tests know."""
+    given = {"id": new_id(), "workflow": LANE.workflow, "version": LANE.version, "input": b"[]", "seed": b"seed"}
+    return NewRun(**{**given, **fields})
+
+
+def turn(run: ClaimedRun, data: bytes = b"turn", *, after: int = 0, **fields: Any) -> Turn:
+    """The run's next turn, or one `after` that."""
+    given = {"run_id": run.id, "seq": run.next_seq + after, "epoch": run.epoch, "at": T0, "data": data}
+    return Turn(**{**given, **fields})
+
+
+def row_write(
+    run: ClaimedRun,
+    *,
+    worker: str = "one",
+    run_id: str | None = None,
+    epoch: int | None = None,
+    next_seq: int | None = None,
+    **change: Any,
+) -> RowWrite:
+    """A row-only write that hands the run back, waiting, unless told otherwise."""
+    given = {"status": RunStatus.WAITING, "release": True}
+    return RowWrite(
+        run_id=run.id if run_id is None else run_id,
+        worker_id=worker,
+        epoch=run.epoch if epoch is None else epoch,
+        next_seq=run.next_seq if next_seq is None else next_seq,
+        change=RowChange(**{**given, **change}),
+    )
+
+
+def ids_of(runs: Iterable[ClaimedRun | RunRecord]) -> list[str]:
+    """Their ids, in order."""
+    return [run.id for run in runs]
+
+
+def after(seconds: float) -> Instant:
+    """So many seconds after T0."""
+    return T0 + round(seconds * SECOND)
+
+
+async def until(is_so: Callable[[], bool], seconds: float = 5) -> bool:
+    """Wait until it is so; False if it never was."""
+    for _ in range(round(seconds / 0.005)):
+        if is_so():
+            return True
+        await asyncio.sleep(0.005)
+    return is_so()
+
+
+def on_stage(tests: T) -> T:
+    """Make pytest tests of a class's `async def test_...(self, stage)` methods."""
+    for name, method in list(vars(tests).items()):
+        if name.startswith("test_") and inspect.iscoroutinefunction(method):
+            setattr(tests, name, _staged(method))
+    return tests
+
+
+def _staged(method: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    wants = [name for name in inspect.signature(method).parameters if name not in ("self", "stage")]
+
+    @functools.wraps(method)
+    def test(self: object, make_store: MakeStore, **fixtures: Any) -> None:
+        asyncio.run(_play(lambda stage: method(self, stage, **fixtures), make_store))
+
+    # pytest reads the names of the fixtures from here.
+    names: Sequence[str] = ["self", "make_store", *wants]
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    test.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return test
+
+
+async def _play(act: Callable[[Stage], Awaitable[None]], make_store: MakeStore) -> None:
+    stage = Stage(make_store)
+    await stage.store.open()
+    try:
+        await act(stage)
+    finally:
+        await stage.close()

@@ -1,0 +1,208 @@
+"""Workers: leases, the dead, and what has been registered."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from holdfast.model import SECOND, Instant, Lane, RunStatus, moment_of
+
+from .stage import LANE, LEASE, T0, Stage, after, ids_of, on_stage
+
+
+@on_stage
+class TestRegisterWorker:
+    async def test_a_worker_is_seen_by_others(self, stage: Stage) -> None:
+        lanes = [LANE, Lane("other", "2", "slow")]
+        at = await stage.store.register_worker("one", lanes, LEASE)
+        [worker] = await stage.store.list_workers()
+        assert (worker.id, worker.lanes) == ("one", tuple(lanes))
+        assert (worker.started_at, worker.renewed_at) == (moment_of(at), moment_of(at))
+        assert worker.lease_until == moment_of(at + LEASE)
+        assert worker.host
+        assert worker.pid > 0
+
+    async def test_the_store_s_time_is_returned(self, stage: Stage) -> None:
+        assert await stage.store.register_worker("one", [LANE], LEASE, now=T0) == T0
+
+    async def test_registering_again_is_once(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [LANE], LEASE)
+        await stage.store.register_worker("one", [LANE, LANE], 2 * LEASE)
+        assert len(await stage.store.list_workers()) == 1
+
+    async def test_blocked_runs_of_its_lanes_are_tried_at_once(self, stage: Stage) -> None:
+        await stage.start(3)
+        await stage.start_one(workflow="other")
+        runs = await stage.store.claim_runs("one", [LANE, Lane("other", "1")], 10, now=T0)
+        for run in runs[1:]:
+            await stage.hand_back(run, blocked="why", due_at=after(500))
+        await stage.hand_back(runs[0], due_at=after(500))
+        await stage.store.register_worker("two", [LANE], LEASE, now=after(1))
+        woken = await stage.claim(worker="two", now=after(1))
+        assert sorted(ids_of(woken)) == sorted(run.id for run in runs[1:] if run.workflow == LANE.workflow)
+
+    async def test_a_blocked_run_that_is_held_is_left_alone(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.hand_back(run, blocked="why", release=False)
+        await stage.store.register_worker("two", [LANE], LEASE, now=after(1))
+        assert await stage.claim(worker="two", now=after(1)) == []
+
+
+@on_stage
+class TestRenewLease:
+    async def test_a_lease_is_extended(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [LANE], SECOND, now=T0)
+        assert await asyncio.to_thread(stage.store.renew_lease, "one", LEASE, now=after(1)) == after(1)
+        assert await stage.store.reap_workers("two", now=after(30)) == []
+        assert await stage.store.reap_workers("two", now=after(32)) == ["one"]
+
+    async def test_without_a_time_given_the_store_s_clock_counts(self, stage: Stage) -> None:
+        at = await stage.store.register_worker("one", [LANE], SECOND)
+        renewed_at = await asyncio.to_thread(stage.store.renew_lease, "one", LEASE)
+        assert renewed_at is not None
+        assert at <= renewed_at < at + 60 * SECOND
+        [worker] = await stage.store.list_workers()
+        assert worker.lease_until == moment_of(renewed_at + LEASE)
+
+    async def test_a_lapsed_lease_may_be_renewed_while_nobody_has_reaped(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [LANE], SECOND, now=T0)
+        assert await asyncio.to_thread(stage.store.renew_lease, "one", LEASE, now=after(100)) == after(100)
+        assert await stage.store.reap_workers("two", now=after(101)) == []
+
+    async def test_a_worker_that_was_reaped_is_told(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [LANE], SECOND, now=T0)
+        await stage.store.reap_workers("two", now=after(2))
+        assert await asyncio.to_thread(stage.store.renew_lease, "one", LEASE, now=after(3)) is None
+        assert await asyncio.to_thread(stage.store.renew_lease, "nobody", LEASE, now=after(3)) is None
+
+    async def test_renewal_goes_on_while_the_loop_is_blocked(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [LANE], SECOND, now=T0)
+        renewed: list[Instant | None] = []
+        thread = threading.Thread(target=lambda: renewed.append(stage.store.renew_lease("one", LEASE, now=after(1))))
+        thread.start()
+        # On the loop's own thread, so the loop can't help.
+        thread.join(10)
+        assert renewed == [after(1)]
+
+
+@on_stage
+class TestReapWorkers:
+    async def test_a_lapsed_lease_ends_and_its_runs_are_due_at_once(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [LANE], 10 * SECOND, now=T0)
+        run = await stage.held()
+        await stage.hand_back(run, release=False, status=RunStatus.WAITING, due_at=after(500))
+        assert await stage.store.reap_workers("two", now=after(10)) == []
+        assert await stage.store.reap_workers("two", now=after(11)) == ["one"]
+        found = await stage.run(run.id)
+        assert (found.owner, found.due_at) == (None, moment_of(after(11)))
+        again = await stage.claim_one(worker="two", now=after(11))
+        assert (again.is_takeover, again.crashes) == (True, 1)
+
+    async def test_the_dead_are_reaped_once(self, stage: Stage) -> None:
+        for number in range(5):
+            await stage.store.register_worker(f"w{number}", [LANE], SECOND, now=T0)
+        reaps = await asyncio.gather(*(stage.store.reap_workers(f"r{number}", now=after(9)) for number in range(3)))
+        assert sorted(name for reap in reaps for name in reap) == [f"w{number}" for number in range(5)]
+
+    async def test_nobody_reaps_itself(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [LANE], SECOND, now=T0)
+        run = await stage.held()
+        assert await stage.store.reap_workers("one", now=after(100)) == []
+        assert (await stage.run(run.id)).owner == "one"
+
+    async def test_the_living_keep_their_runs(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [LANE], LEASE, now=T0)
+        await stage.store.register_worker("two", [LANE], SECOND, now=T0)
+        kept = await stage.held(worker="one")
+        lost = await stage.held(worker="two")
+        assert await stage.store.reap_workers("three", now=after(5)) == ["two"]
+        assert (await stage.run(kept.id)).owner == "one"
+        assert (await stage.run(lost.id)).owner is None
+
+    async def test_what_a_worker_claimed_after_it_was_reaped_is_not_lost(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [LANE], SECOND, now=T0)
+        await stage.store.reap_workers("two", now=after(2))
+        run = await stage.held(worker="one", now=after(2))
+        assert await stage.store.reap_workers("two", now=after(2)) == ["one"]
+        assert (await stage.claim_one(worker="two", now=after(2))).id == run.id
+
+    async def test_a_reaped_worker_s_turn_counts_until_somebody_takes_over(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.lose("one")
+        await stage.end(run)
+        assert (await stage.run(run.id)).status is RunStatus.COMPLETED
+        assert await stage.claim(worker="two") == []
+
+
+@on_stage
+class TestRemoveWorker:
+    async def test_it_is_seen_no_more_and_what_it_held_is_due(self, stage: Stage) -> None:
+        at = await stage.store.register_worker("one", [LANE], LEASE)
+        run = await stage.held(now=at)
+        await stage.store.remove_worker("one")
+        assert await stage.store.list_workers() == []
+        assert await asyncio.to_thread(stage.store.renew_lease, "one", LEASE) is None
+        [again] = await stage.store.claim_runs("two", [LANE], 1)
+        assert (again.id, again.is_takeover) == (run.id, True)
+
+    async def test_what_was_handed_back_is_no_takeover(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [LANE], LEASE, now=T0)
+        run = await stage.held()
+        await stage.hand_back(run, due_at=T0)
+        await stage.store.remove_worker("one")
+        assert not (await stage.claim_one(worker="two")).is_takeover
+
+    async def test_removing_nobody_changes_nothing(self, stage: Stage) -> None:
+        await stage.store.remove_worker("nobody")
+
+
+@on_stage
+class TestListWorkers:
+    async def test_one_whose_lease_has_lapsed_is_left_out(self, stage: Stage) -> None:
+        at = await stage.store.register_worker("one", [LANE], LEASE)
+        await stage.store.register_worker("two", [LANE], SECOND, now=at - 10 * SECOND)
+        assert [worker.id for worker in await stage.store.list_workers()] == ["one"]
+
+
+@on_stage
+class TestNewestVersion:
+    async def test_the_preferred_one_counts_if_it_is_registered(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [Lane("ship", "1"), Lane("ship", "2")], LEASE, now=T0)
+        assert await stage.store.newest_version("ship", "1") == "1"
+        assert await stage.store.newest_version("ship", "3") == "2"
+
+    async def test_the_one_registered_last_is_the_newest(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [Lane("ship", "b")], LEASE, now=T0)
+        await stage.store.register_worker("two", [Lane("ship", "a")], LEASE, now=after(1))
+        await stage.store.register_worker("three", [Lane("ship", "b")], LEASE, now=after(2))
+        assert await stage.store.newest_version("ship", None) == "a"
+
+    async def test_those_registered_together_are_ordered_as_people_count(self, stage: Stage) -> None:
+        versions = ["9", "10", "1.2", "1.10", "alpha"]
+        await stage.store.register_worker("one", [Lane("ship", version) for version in versions], LEASE, now=T0)
+        assert await stage.store.newest_version("ship", None) == "10"
+
+    async def test_a_workflow_nobody_registered_has_none(self, stage: Stage) -> None:
+        await stage.start_one()
+        assert await stage.store.newest_version("ship", "1") is None
+
+    async def test_a_worker_that_left_has_still_registered(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [LANE], LEASE, now=T0)
+        await stage.store.remove_worker("one")
+        assert await stage.store.newest_version(LANE.workflow, None) == LANE.version
+
+
+@on_stage
+class TestListWorkflows:
+    async def test_the_registered_and_the_started_are_listed_with_counts(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [Lane("ship", "1"), Lane("idle", "1")], LEASE, now=T0)
+        await stage.store.register_worker("two", [Lane("ship", "2")], LEASE, now=after(1))
+        await stage.start(3)
+        await stage.start_one(workflow="ghost", version="7")
+        await stage.end((await stage.claim(1))[0])
+        found = {one.name: (one.versions, one.counts) for one in await stage.store.list_workflows()}
+        assert found == {
+            "ship": (("1", "2"), {"pending": 2, "completed": 1}),
+            "idle": (("1",), {}),
+            "ghost": (("7",), {"pending": 1}),
+        }
