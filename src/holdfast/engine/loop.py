@@ -322,7 +322,8 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
                 arg.close()
         self._owner.stop_with(
             IOInBody(
-                f"loop.{name}() was called in a workflow body, which does no I/O, uses no threads: move this into a step"
+                f"loop.{name}() was called in a workflow body, which does no I/O and has no threads; "
+                "move this into a step"
             )
         )
 

@@ -12,8 +12,10 @@ import contextlib
 import contextvars
 import logging
 import random
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from holdfast.codec import Codec
@@ -61,6 +63,7 @@ class Attempts:
         clock: Clock,
         *,
         threads: int,
+        in_flight: int,
         middleware: Sequence[Callable[[StepInfo], Any]],
         done: Callable[[Attempt, Outcome], None],
         beat: Callable[[Held, Any], None],
@@ -73,6 +76,10 @@ class Attempts:
         self._beat = beat
         self._interrupted = interrupted
         self._thread_count = threads
+        # By colour: `def` steps wait for a thread, `async def` steps are bounded so that one run can't swamp the loop.
+        self._limits = {True: in_flight, False: threads}
+        self._flying = {True: 0, False: 0}
+        self._queues: dict[bool, deque[Attempt]] = {True: deque(), False: deque()}
         self._threads: ThreadPoolExecutor | None = None
         self.resources: Mapping[object, Any] = {}
         self.tasks: set[asyncio.Task[None]] = set()
@@ -81,22 +88,46 @@ class Attempts:
     def begin(self, held: Held, command: Command) -> Attempt:
         now = self._clock.now()
         attempt = Attempt(held, command, now)
-        timeout = command.step.timeout
         attempt.info = StepInfo(
             name=command.step.name,
             key=command.key,
             attempt=command.attempt,
             run=held.info,
-            deadline=None if timeout is None else moment_of(now + timeout),
+            deadline=None,
             beat=self._beat,
             owner=held,
         )
         held.attempts[command.key] = attempt
+        if self._flying[command.step.is_async] < self._limits[command.step.is_async]:
+            self._launch(attempt)
+        else:
+            self._queues[command.step.is_async].append(attempt)
+        return attempt
+
+    def _launch(self, attempt: Attempt) -> None:
+        is_async = attempt.step.is_async
+        self._flying[is_async] += 1
         task = attempt.task = asyncio.get_running_loop().create_task(self._run(attempt))
         self.tasks.add(task)
+        timeout = attempt.step.timeout
         if timeout is not None:
-            attempt.alarm = self._clock.call_at(now + timeout, lambda: self._time_out(attempt))
-        return attempt
+            # The time in line does not count.
+            now = self._clock.now()
+            attempt.info.deadline = moment_of(now + timeout)
+            attempt.alarm = self._clock.call_at(now + timeout, partial(self._time_out, attempt))
+
+    def _landed(self, attempt: Attempt) -> None:
+        """One less in flight: the next in line begins."""
+        if attempt.task not in self.tasks:
+            return
+        self.tasks.discard(attempt.task)
+        is_async = attempt.step.is_async
+        self._flying[is_async] -= 1
+        queue = self._queues[is_async]
+        while queue and self._flying[is_async] < self._limits[is_async]:
+            waiting = queue.popleft()
+            if not waiting.is_settled:
+                self._launch(waiting)
 
     def withdraw(self, attempt: Attempt) -> None:
         """Nobody wants its result any more: an async step is cancelled, one in a thread is told."""
@@ -104,14 +135,14 @@ class Attempts:
             return
         self._settle(attempt)
         attempt.info.cancelled = True
-        if attempt.step.is_async:
+        if attempt.step.is_async and attempt.task is not None:
             self._cancel(attempt)
 
     def _cancel(self, attempt: Attempt) -> None:
         assert attempt.task is not None
         attempt.task.cancel()
-        # One cancelled before it began never gets to take itself off the list.
-        attempt.task.add_done_callback(self.tasks.discard)
+        # One cancelled before it began never gets to land by itself.
+        attempt.task.add_done_callback(lambda _: self._landed(attempt))
 
     def close(self) -> None:
         """Let go of the threads; a step that still sits in one can't be stopped, but its result goes nowhere."""
@@ -148,7 +179,7 @@ class Attempts:
             else:
                 self._succeed(attempt, value)
         finally:
-            self.tasks.discard(attempt.task)
+            self._landed(attempt)
 
     async def _inside_middleware(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         async with contextlib.AsyncExitStack() as stack:
@@ -222,7 +253,7 @@ class Attempts:
         if attempt.step.is_async:
             self._cancel(attempt)
             # Its cleanup may take a moment; one that won't end is left behind.
-            attempt.alarm = self._clock.call_at(self._clock.now() + _LINGER, lambda: self._abandon(attempt))
+            attempt.alarm = self._clock.call_at(self._clock.now() + _LINGER, partial(self._abandon, attempt))
         else:
             self._abandon(attempt)
 

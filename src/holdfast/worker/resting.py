@@ -16,9 +16,11 @@ from .attempts import Attempts
 from .clock import Clock
 from .commits import GroupWriter
 from .held import Held
+from .memory import is_tight
 
 PARK_AFTER = 10_000_000
 """A wait at least this long is parked in the database; a shorter one stays with its worker."""
+_LOOK_EVERY = 256
 
 
 class Resting:
@@ -94,8 +96,16 @@ class Resting:
             self.discard(held)
         else:
             self.parked[held.id] = held
-            while len(self.parked) > self._keep_parked:
-                self.discard(self.parked.pop(next(iter(self.parked))))
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Forget the oldest bodies when there are too many, or memory is tight: they are rebuilt when they wake."""
+        count = len(self.parked)
+        surplus = count - self._keep_parked
+        if count % _LOOK_EVERY == 0 and is_tight():
+            surplus = max(surplus, count // 4)
+        for _ in range(surplus):
+            self.discard(self.parked.pop(next(iter(self.parked))))
 
     def drop(self, held: Held) -> None:
         """Let go of a run at once: it has ended, or it is somebody else's."""

@@ -29,6 +29,7 @@ from .lease import Lease, Pulse
 
 _log = logging.getLogger("holdfast.worker")
 _CLAIM = 200
+_STEPS = 1_000
 _REAP_EVERY = 1.0
 _LOST_RACE = 50_000
 
@@ -103,6 +104,7 @@ class Session:
             plan.codec,
             self._clock,
             threads=plan.threads,
+            in_flight=max(plan.concurrency, _STEPS),
             middleware=plan.middleware,
             done=self.runs.step_ended,
             beat=self._beat,
@@ -163,10 +165,12 @@ class Session:
         """Stop claiming, let steps end within the grace period, hand the rest back at once, and leave."""
         if self.ended.is_set():
             return
-        for task in self._tasks:
-            task.cancel()
         runs = self.runs
         runs.is_stopping = True
+        self._wake.set()
+        if self._tasks:
+            # A claim under way comes to its end: what it took must be handed back, not be left to look like a crash.
+            await asyncio.wait(self._tasks[:1], timeout=5)
         for held in list(runs.held.values()):
             if not held.is_busy and not held.is_committing:
                 runs.hand_back(held)
@@ -227,7 +231,7 @@ class Session:
 
     async def _serve(self) -> None:
         pause = 0.05
-        while True:
+        while not self.runs.is_stopping:
             self._wake.clear()
             try:
                 await self.look()
@@ -242,7 +246,8 @@ class Session:
                 self._is_away = False
                 _log.warning("the store is back")
             pause = 0.05
-            await self._wake.wait()
+            if not self.runs.is_stopping:
+                await self._wake.wait()
 
     async def _reap(self) -> None:
         while True:

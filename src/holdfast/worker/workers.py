@@ -13,8 +13,8 @@ from typing import Any, Protocol, Self, cast
 from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
 from holdfast.errors import DefinitionError, DuplicateWorkflow
-from holdfast.model import Duration, Lane, microseconds
-from holdfast.settings import resolve
+from holdfast.model import SECOND, Duration, Lane, microseconds
+from holdfast.settings import Settings, resolve
 from holdfast.store import Store, open_store
 
 from .clock import Clock, SystemClock
@@ -51,24 +51,31 @@ class Worker:
         url: str | StoreHolder | Store | None = None,
         *,
         workflows: Iterable[Workflow[Any, Any]],
-        concurrency: int = 100,
+        concurrency: int | None = None,
         queues: Sequence[str] | None = None,
-        lease: Duration = "30s",
+        lease: Duration | None = None,
         resources: Sequence[Resource[Any]] = (),
         middleware: Sequence[Callable[[StepInfo], Any]] = (),
-        threads: int = 32,
-        grace: Duration = "20s",
+        threads: int | None = None,
+        grace: Duration | None = None,
         stall: Duration = "5m",
         blocked_after: Duration = "1s",
-        keep_parked: int = 10_000,
+        keep_parked: int = 100_000,
         namespace: str | None = None,
         codec: Codec | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if concurrency < 1 or threads < 1:
-            raise DefinitionError(f"Worker(concurrency={concurrency}, threads={threads}): expected 1 or more")
         self._owns_store = url is None or isinstance(url, str)
-        store, codec = _store_of(url, namespace, codec)
+        settings = resolve(
+            url=url if isinstance(url, str) else None,
+            namespace=namespace,
+            queues=queues,
+            concurrency=concurrency,
+            threads=threads,
+            lease=lease,
+            grace=grace,
+        )
+        store, codec = _store_of(url, settings, codec)
         known = _known(workflows)
         self._resources = tuple(resources)
         self._plan = Plan(
@@ -76,17 +83,17 @@ class Worker:
             codec=codec,
             clock=clock or SystemClock(),
             workflows=known,
-            lanes=_lanes(known.values(), queues),
-            concurrency=concurrency,
-            threads=threads,
-            lease=microseconds(lease, what="Worker(lease=)"),
-            grace=microseconds(grace, what="Worker(grace=)"),
+            lanes=_lanes(known.values(), settings.queues),
+            concurrency=settings.concurrency or 100,
+            threads=settings.threads or 32,
+            lease=settings.lease or 30 * SECOND,
+            grace=20 * SECOND if settings.grace is None else settings.grace,
             stall=microseconds(stall, what="Worker(stall=)"),
             blocked_after=microseconds(blocked_after, what="Worker(blocked_after=)"),
             keep_parked=keep_parked,
             middleware=tuple(middleware),
         )
-        if self._plan.lease < 1_000_000:
+        if self._plan.lease < SECOND:
             raise DefinitionError(f"Worker(lease={lease!r}): expected a second or more")
         self._stopping = asyncio.Event()
         self._session: Session | None = None
@@ -173,10 +180,11 @@ class Worker:
             await session.stop()
 
 
-def _store_of(url: object, namespace: str | None, codec: Codec | None) -> tuple[Store, Codec]:
+def _store_of(url: object, settings: Settings, codec: Codec | None) -> tuple[Store, Codec]:
     if url is None or isinstance(url, str):
-        found = resolve(url=url, namespace=namespace)
-        return open_store(found.url, namespace=found.namespace), codec or Codec()
+        if codec is None:
+            codec = Codec() if settings.max_payload is None else Codec(max_payload=settings.max_payload)
+        return open_store(settings.url, namespace=settings.namespace), codec
     if hasattr(url, "commit_turns"):
         return cast(Store, url), codec or Codec()
     if hasattr(url, "store") and hasattr(url, "codec"):
@@ -202,8 +210,6 @@ def _known(workflows: Iterable[Workflow[Any, Any]]) -> dict[tuple[str, str], Wor
 
 
 def _lanes(workflows: Iterable[Workflow[Any, Any]], queues: Sequence[str] | None) -> tuple[Lane, ...]:
-    if isinstance(queues, str):
-        raise DefinitionError(f"Worker(queues={queues!r}): expected a list of names")
     lanes: dict[Lane, None] = {}
     for one in workflows:
         for queue in queues if queues is not None else (one.queue, "default"):
