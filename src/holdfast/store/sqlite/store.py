@@ -66,9 +66,7 @@ class SqliteStore:
         self._is_shared = path == MEMORY
         self._locks = ProcessLocks(None if path == MEMORY else f"{path}.holdfast")
         self._link = partial(Link, path, namespace, self.stats, clock, migrate)
-        self._watcher = Watcher(
-            f"{path}-wal" if self._has_readers else None, lambda: self._writer.groups, self._look_for_others
-        )
+        self._watcher = Watcher(f"{path}-wal" if self._has_readers else None, self._look_for_others)
         self._writer = Writer(self._link(), self.stats, self._watcher.signal, inline=inline)
         self._readers = Readers(partial(self._link, read_only=True), self.stats)
         self._renewal = self._link()

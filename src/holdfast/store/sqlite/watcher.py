@@ -1,7 +1,7 @@
 """Wake-ups: whoever subscribed hears of commits, its own store's at once, those of other processes by watching a file.
 
-While there are subscribers, a thread looks at the write-ahead log's time and size. It never queries an idle database,
-and never opens a file: closing a descriptor of a database file drops the locks that SQLite holds on it.
+While there are subscribers, a thread looks at the write-ahead log's time and size. An idle database is never queried,
+and no file is opened: closing a descriptor of a database file drops the locks that SQLite holds on it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ class _Subscriber:
 class Watcher:
     """Subscribers of one store, and the thread that watches its file for them; without a file there is no thread."""
 
-    def __init__(self, file: str | None, groups: Callable[[], int], look: Callable[[], None]) -> None:
+    def __init__(self, file: str | None, look: Callable[[], None]) -> None:
         self._file = file
-        self._groups = groups
         self._look = look
         self._subscribers: list[_Subscriber] = []
         self._lock = threading.Lock()
@@ -92,7 +91,6 @@ class Watcher:
 
     def _watch(self, file: str, stop: threading.Event) -> None:
         seen = _look_at(file)
-        groups = self._groups()
         again_at = 0
         while not stop.wait(_EVERY):
             found = _look_at(file)
@@ -104,12 +102,8 @@ class Watcher:
                 again_at = 0
             else:
                 continue
-            if self._groups() == groups:
-                self.signal()
-            else:
-                # We wrote too: only the writer's own connection can tell whether anybody else did.
-                groups = self._groups()
-                self._look()
+            # It may have been ourselves: only the writer's own connection can tell whether anybody else wrote.
+            self._look()
 
 
 def _look_at(file: str) -> tuple[int, int]:

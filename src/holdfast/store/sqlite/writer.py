@@ -31,8 +31,6 @@ class Writer:
         self._queue: queue.SimpleQueue[AnyJob | concurrent.futures.Future[None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.RLock()
-        self.groups = 0
-        """Counts up before anything is written: tells the watcher our own writes from those of others."""
 
     def submit(self, job: AnyJob) -> None:
         """Have it done with the next commit."""
@@ -81,7 +79,6 @@ class Writer:
         answers = Answers()
         units = merged(jobs)
         reads = sum(unit.is_read for unit in units)
-        self.groups += reads < len(units)
         self._stats.reads += reads
         self._stats.writes += len(jobs) - reads
         has_news = False
