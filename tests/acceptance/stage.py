@@ -1,0 +1,132 @@
+"""Real processes on one SQLite file, and ways to start, watch and kill them. Conditions are polled, with a deadline."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from holdfast import Client
+from holdfast.client import JournalEntry
+from tests.acceptance import effects
+from tests.acceptance.effects import Effect
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0
+T = TypeVar("T")
+
+
+class Process:
+    """A Python process whose output goes to a file."""
+
+    def __init__(self, name: str, arguments: list[str], folder: Path, cwd: Path = ROOT) -> None:
+        self.name = name
+        self.log = folder / f"{name}.out"
+        paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *arguments],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=cwd,
+                env={**os.environ, "PYTHONPATH": paths, effects.FOLDER: str(folder), "PYTHONUNBUFFERED": "1"},
+            )
+        self.pid = self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+
+    def wait(self, timeout: float = PATIENCE) -> int:
+        return self._process.wait(timeout)
+
+
+class Stage:
+    """One folder, one database, its processes and a client to look with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"sqlite:///{folder / 'holdfast.db'}"
+        self.client = Client(self.url)
+        self.processes: list[Process] = []
+
+    def worker(self, **options: object) -> Process:
+        """A worker process. It is ready when `ready` says so."""
+        return self.start("-m", "tests.acceptance.serve", json.dumps(options))
+
+    def start(self, *arguments: str, name: str = "", cwd: Path = ROOT) -> Process:
+        process = Process(name or f"process-{len(self.processes)}", list(arguments), self.folder, cwd)
+        self.processes.append(process)
+        return process
+
+    def ready(self, *workers: Process) -> None:
+        """Wait until these have registered."""
+        pids = {worker.pid for worker in workers}
+        self.until(lambda: pids <= {record.pid for record in self.client.workers()}, "the workers have registered")
+
+    def allow(self, name: str) -> None:
+        """Let steps that wait for this file go on."""
+        (self.folder / name).touch()
+
+    def until(self, found: Callable[[], T], what: str, timeout: float = PATIENCE) -> T:
+        """Poll until it is true, and return it."""
+        deadline = time.monotonic() + timeout
+        while True:
+            value = found()
+            if value:
+                return value
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {timeout:.0f} s: {what}\n{self.outputs()}")
+            time.sleep(0.02)
+
+    def effects(self, what: str | None = None, *, run_id: str | None = None, key: str | None = None) -> list[Effect]:
+        """What steps did, in order."""
+        return [
+            effect
+            for effect in effects.read(self.folder)
+            if (what is None or effect.what == what)
+            and (run_id is None or effect.run_id == run_id)
+            and (key is None or effect.key == key)
+        ]
+
+    def begun(self, run_id: str, key: str, times: int = 1) -> list[Effect]:
+        """Wait until a step of a run has begun so many times."""
+        found = lambda: self.effects("begin", run_id=run_id, key=key)  # noqa: E731
+        self.until(lambda: len(found()) >= times, f"{key} of {run_id} has begun {times} times")
+        return found()
+
+    def journal(self, run_id: str, *kinds: str) -> list[JournalEntry]:
+        return [entry for entry in self.client.journal(run_id) if not kinds or entry.kind in kinds]
+
+    def keys(self, run_id: str, kind: str = "step_completed") -> list[str]:
+        """The keys of the steps that have an entry of that kind, in order."""
+        return [str(entry.key) for entry in self.journal(run_id, kind)]
+
+    def outputs(self) -> str:
+        return "\n".join(f"--- {process.name} ({process.pid}):\n{process.output[-3000:]}" for process in self.processes)
+
+    def close(self) -> None:
+        for process in self.processes:
+            if process.is_alive:
+                # A stopped process takes no SIGTERM, but SIGKILL reaches it.
+                process.kill()
+        self.client.close()

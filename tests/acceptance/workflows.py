@@ -1,0 +1,171 @@
+"""The workflows that real processes run in these tests, and what each must return."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import holdfast
+from holdfast import Retry, blocking, current_step, step, workflow
+from tests.acceptance import effects
+
+
+@step(retry=Retry(attempts=1))
+async def work(number: int, seconds: float) -> int:
+    """Real work, for so long."""
+    effects.begin()
+    await asyncio.sleep(seconds)
+    effects.end()
+    return number * 10
+
+
+@step(retry=Retry(attempts=1))
+def thread_work(number: int, seconds: float) -> int:
+    """The same in a thread."""
+    effects.begin()
+    time.sleep(seconds)
+    effects.end()
+    return number * 10
+
+
+@step(retry=Retry(attempts=3, initial="0.05s", factor=1, jitter=0))
+async def flaky(number: int) -> int:
+    """Two errors and then a result. A crash in between counts for nothing, so it never runs out of attempts."""
+    effects.begin()
+    await asyncio.sleep(0.01)
+    if current_step().attempt < 3:
+        effects.fail()
+        raise ConnectionError(f"attempt {current_step().attempt}")
+    effects.end()
+    return number * 10
+
+
+@workflow
+async def sequence(seed: int) -> list[int]:
+    return [await work(seed + place, 0.02) for place in range(5)]
+
+
+@workflow
+async def branches(seed: int) -> list[int]:
+    async def branch(place: int) -> int:
+        return await work(seed + place, 0.01 * place) + await work(place, 0.02)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(branch(place)) for place in range(4)]
+    return [task.result() for task in tasks]
+
+
+@workflow
+async def retries(seed: int) -> list[int]:
+    return list(await asyncio.gather(flaky(seed), flaky(seed + 1), work(seed + 2, 0.05)))
+
+
+@workflow
+async def timers(seed: int) -> list[int]:
+    first = await work(seed, 0.01)
+    await holdfast.sleep("0.2s")
+    second = await work(seed + 1, 0.01)
+    await asyncio.sleep(0.1)
+    return [first, second, await work(seed + 2, 0.01)]
+
+
+@workflow
+def plain(seed: int) -> list[int]:
+    """A `def` body with steps in threads."""
+    pending = [thread_work.start(seed + place, 0.02) for place in range(3)]
+    blocking.sleep("0.05s")
+    return [*blocking.gather(*pending), thread_work(seed + 3, 0.01)]
+
+
+MIXED = [sequence, branches, retries, timers, plain]
+STEPS = {"sequence": 5, "branches": 8, "retries": 3, "timers": 3, "plain": 4}
+
+
+def expected(name: str, seed: int) -> list[int]:
+    """What the run must return."""
+    if name == "branches":
+        return [(seed + place) * 10 + place * 10 for place in range(4)]
+    return [(seed + place) * 10 for place in range(STEPS[name])]
+
+
+def until_told(name: str) -> None:
+    """Go on when the test has put a file of that name into the folder."""
+    while not (effects.folder() / name).exists():
+        time.sleep(0.01)
+
+
+@step
+async def until_allowed(name: str) -> str:
+    effects.begin()
+    while not (effects.folder() / name).exists():
+        await asyncio.sleep(0.01)
+    effects.end()
+    return name
+
+
+@workflow
+async def errand(seconds: float) -> list[int]:
+    """A quick step, a slow one, a quick one."""
+    return [await work(1, 0), await work(2, seconds), await work(3, 0)]
+
+
+@workflow
+async def gated() -> list[object]:
+    """A quick step, one that ends when the test says so, a quick one."""
+    return [await work(1, 0), await until_allowed("gate"), await work(3, 0)]
+
+
+@workflow
+async def nap(seconds: float) -> list[int]:
+    """Asleep most of the time."""
+    first = await work(1, 0)
+    await holdfast.sleep(seconds)
+    return [first, await work(2, 0)]
+
+
+@step
+async def suicide() -> None:
+    effects.begin()
+    os.kill(os.getpid(), signal.SIGKILL)
+    await asyncio.sleep(60)
+
+
+@workflow(max_crashes=2)
+async def deadly() -> None:
+    await suicide()
+
+
+@workflow
+async def rude(seconds: float) -> int:
+    """A body that blocks."""
+    time.sleep(seconds)
+    return await work(1, 0)
+
+
+@step(timeout="0.3s", retry=Retry(attempts=2, initial="0.05s", jitter=0))
+def deaf() -> str:
+    """Ignores its timeout in a thread, the first time."""
+    effects.begin()
+    if current_step().attempt == 1:
+        until_told("late")
+        effects.end()
+        return "late"
+    effects.end()
+    return "in time"
+
+
+@workflow
+async def overdue() -> list[object]:
+    answer = deaf()
+    return [answer, await until_allowed("gate")]
+
+
+ALL = [*MIXED, errand, gated, nap, deadly, rude, overdue]
+
+
+def files(where: Path) -> set[str]:
+    """Names that tests wait for."""
+    return {path.name for path in where.iterdir()}
