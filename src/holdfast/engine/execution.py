@@ -95,7 +95,7 @@ class Execution(Calls):
         self._entries = []
         main = self.main
         if main is not None and main.done():
-            if main.cancelled() or main.exception() is None:
+            if not main.cancelled() and main.exception() is None:
                 self._check_everything_was_awaited()
             settle(self, self._codec, self._seed, done)
         elif done.withdrawn:
@@ -168,11 +168,11 @@ class Execution(Calls):
     def _run_handle(self, handle: Handle) -> None:
         try:
             handle.run()
-        except (KeyboardInterrupt, SystemExit):
-            if self.main is not None and self.main.done():
-                return
+        except KeyboardInterrupt:
+            # Somebody at the keyboard stops the worker; that is no failure of the run.
             raise
-        except Suspended:
+        except (Suspended, SystemExit):
+            # A task that raised SystemExit holds it as its failure, which is all it means in a body.
             pass
         except BaseException as error:
             self.unhandled({"message": "a callback in the body failed", "exception": error})

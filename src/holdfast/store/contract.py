@@ -16,7 +16,7 @@ happened: every write here may therefore be sent again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from holdfast.model import (
@@ -53,7 +53,8 @@ class Store(Protocol):
         """Finish what is under way, then disconnect. Repeating it changes nothing."""
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call `changed` on this loop whenever something that others wait for may have happened: a start, a message, an end.
+        """Call `changed` on this loop whenever something that others wait for may have happened: a start, a message,
+        an end.
 
         Calls are coalesced and may come for nothing. Returns the way to unsubscribe.
         """
@@ -63,10 +64,10 @@ class Store(Protocol):
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
         """Create runs, each on its own terms.
 
-        An id that exists is returned as it is (created=False). A key that is taken is settled by `on_conflict`: "return",
-        "raise" and "retry" return the run there is (the caller goes on from there); "restart" gives the key of an ended run
-        to the new one and returns a live one; "replace" does the same for an ended one, and for a live one sends it a
-        cancel and creates the new run with the key, to begin when the old one has ended.
+        An id that exists is returned as it is (created=False). A key that is taken is settled by `on_conflict`:
+        "return", "raise" and "retry" return the run there is (the caller goes on from there); "restart" gives the key
+        of an ended run to the new one and returns a live one; "replace" does the same for an ended one, and for a
+        live one sends it a cancel and creates the new run with the key, to begin when the old one has ended.
         """
 
     async def get_run(self, run_id: str) -> RunRecord | None:
@@ -89,8 +90,9 @@ class Store(Protocol):
     ) -> RunRecord | None:
         """Ask a run to end, and return it as it was before; None: there is no such run.
 
-        An ended run is left alone. One never begun ends at once, with an `ended` row. A live one gets a "cancel" message,
-        once. With force it ends at once whoever holds it: `claimed` with the next epoch, and `ended`, in one row.
+        An ended run is left alone. One never begun ends at once, with an `ended` row. A live one gets a "cancel"
+        message, once. With force it ends at once whoever holds it: `claimed` with the next epoch, and `ended`, in one
+        row.
         """
 
     # -- ownership -----------------------------------------------------------------------------------------------
@@ -107,22 +109,31 @@ class Store(Protocol):
     ) -> list[ClaimedRun]:
         """Take up to `limit` runs that are due or have fresh messages: larger priority first, then oldest due first.
 
-        Only unowned, unpaused, unended runs of these lanes (or the one run named). Each gets this owner, the next epoch, status running and a
-        `started_at` if it has none. `cached` names runs whose journal the caller holds up to a next seq: their rows are
-        left out if that is still the stored next seq. A fixed number of statements, whatever the limit.
+        Only unowned, unpaused, unended runs of these lanes (or the one run named). Each gets this owner, the next
+        epoch, status running and a `started_at` if it has none. `cached` names runs whose journal the caller holds up
+        to a next seq: their rows are left out if that is still the stored next seq. A fixed number of statements,
+        whatever the limit.
         """
 
-    async def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> list[bool]:
-        """Group commit. True: accepted, or accepted earlier with the answer lost. False: refused, nothing of it happened."""
+    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[list[bool]]:
+        """Group commit. True: accepted, or accepted earlier with the answer lost. False: refused, nothing of it
+        happened.
 
-    async def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> list[bool]:
+        It is on its way when this returns, before anybody awaits the answers: on the hot path every turn of the loop
+        counts.
+        """
+
+    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[bool]]:
         """Park, hand back or block, each guarded by owner and epoch."""
 
     async def read_inbox(self, worker_id: str) -> list[Message]:
         """Fresh messages for runs that this worker holds, oldest first."""
 
     async def next_due(self, lanes: Sequence[Lane], *, now: Instant | None = None) -> Instant | None:
-        """When the earliest unowned run of these lanes is due; a time not after now if one is, or has a fresh message."""
+        """When the earliest unowned run of these lanes is due;
+
+        a time not after now if one is, or has a fresh message.
+        """
 
     # -- workers -------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from holdfast.errors import StoreAway, StoreError
+
+from .lease import Lease
 
 _log = logging.getLogger("holdfast.worker")
 T = TypeVar("T")
@@ -19,83 +21,122 @@ _BATCH = 512
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 
+Verdict: TypeAlias = bool | StoreError
+"""Accepted, refused, or the error because of which it can never be stored."""
+
 
 class GroupWriter(Generic[T]):
-    """Writes items in groups, in order, and tells each one's verdict:
+    """Writes items in groups, in order, and tells each its verdict."""
 
-    True, False, or the error that it can never be stored.
-    """
-
-    def __init__(
-        self,
-        write: Callable[[Sequence[T]], Awaitable[list[bool]]],
-        may_write: Callable[[], Awaitable[bool]],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
+    def __init__(self, write: Callable[[Sequence[T]], Awaitable[list[bool]]], lease: Lease) -> None:
         self._write = write
-        self._may_write = may_write
-        self._sleep = sleep
-        self._queue: list[tuple[T, Callable[[bool | StoreError], None]]] = []
-        self._task: asyncio.Task[None] | None = None
+        self._lease = lease
+        self._queue: list[tuple[T, Callable[[Verdict], None]]] = []
+        self._batches: list[list[tuple[T, Callable[[Verdict], None]]]] = []
+        """What is on its way, and what a failed batch was split into."""
+        self._is_called = False
+        self._is_sent = False
+        self._pause = _FIRST_PAUSE
+        self._idle: asyncio.Event | None = None
+        self._loop = asyncio.get_running_loop()
+        self._answering: asyncio.Future[list[bool]] | None = None
 
-    def add(self, item: T, told: Callable[[bool | StoreError], None]) -> None:
+    def add(self, item: T, told: Callable[[Verdict], None], *, is_alone: bool = False) -> None:
+        """Write it with the next group. `is_alone`: nobody else is likely to add anything, so that group may go now."""
         self._queue.append((item, told))
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+        if self._batches or self._is_called:
+            return
+        if is_alone:
+            self._send()
+        else:
+            # At the end of this turn of the loop, so that what its other callbacks add goes out with it.
+            self._is_called = True
+            self._loop.call_soon(self._begin)
 
     @property
     def is_idle(self) -> bool:
-        return self._task is None
+        return not self._batches and not self._queue
 
     async def idle(self) -> None:
         """Wait until everything added so far has been answered."""
-        while self._task is not None:
-            await asyncio.wait([self._task])
+        while not self.is_idle:
+            self._idle = self._idle or asyncio.Event()
+            await self._idle.wait()
+            self._idle = None
 
     def stop(self) -> None:
         """Forget what is queued: the runs it belongs to are lost."""
-        self._queue.clear()
-        if self._task is not None:
-            self._task.cancel()
+        self._queue = []
+        self._batches = []
 
-    async def _run(self) -> None:
-        try:
-            while self._queue:
-                batch, self._queue = self._queue[:_BATCH], self._queue[_BATCH:]
-                await self._send(batch)
-        finally:
-            self._task = None
+    def go_on(self) -> None:
+        """The lease was renewed or is lost: what was held up because of it moves."""
+        if self._batches and not self._is_sent:
+            self._send()
 
-    async def _send(self, batch: list[tuple[T, Callable[[bool | StoreError], None]]]) -> None:
-        pause = _FIRST_PAUSE
-        while True:
-            if not await self._may_write():
-                # The lease is gone for good; whoever took it will not miss this.
-                for _, told in batch:
-                    told(False)
-                return
-            try:
-                verdicts = await self._write([item for item, _ in batch])
-            except StoreAway as error:
-                if pause == _FIRST_PAUSE:
-                    _log.warning("the store is away, %d turns wait for it: %s", len(batch), error)
-                await self._sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
-            except StoreError as error:
-                await self._split(batch, error)
-                return
-            else:
-                if pause != _FIRST_PAUSE:
-                    _log.warning("the store is back")
-                for (_, told), verdict in zip(batch, verdicts, strict=True):
-                    told(verdict)
-                return
+    def _begin(self) -> None:
+        self._is_called = False
+        if self._queue and not self._batches:
+            self._send()
 
-    async def _split(self, batch: list[tuple[T, Callable[[bool | StoreError], None]]], error: StoreError) -> None:
-        # One item that can never be stored must not hold up the others: halve until it is alone.
-        if len(batch) == 1:
-            batch[0][1](error)
+    def _send(self) -> None:
+        if not self._batches:
+            self._batches = [self._queue[:_BATCH]]
+            self._queue = self._queue[_BATCH:]
+        batch = self._batches[0]
+        if self._lease.is_lost:
+            # Whoever took the runs over will not miss this.
+            self._answer(batch, [False] * len(batch))
             return
-        half = len(batch) // 2
-        await self._send(batch[:half])
-        await self._send(batch[half:])
+        if not self._lease.holds():
+            # Nothing commits while the lease has lapsed: `go_on` comes when it is known how that ends.
+            return
+        self._is_sent = True
+        try:
+            answering = self._answering = asyncio.ensure_future(self._write([item for item, _ in batch]))
+        except StoreError as error:
+            self._is_sent = False
+            self._failed(batch, error)
+        else:
+            answering.add_done_callback(self._answered)
+
+    def _answered(self, answer: asyncio.Future[list[bool]]) -> None:
+        self._is_sent = False
+        if not self._batches or answer.cancelled():
+            return
+        batch = self._batches[0]
+        error = answer.exception()
+        if error is None:
+            self._answer(batch, answer.result())
+        else:
+            self._failed(batch, error)
+
+    def _answer(self, batch: list[tuple[T, Callable[[Verdict], None]]], verdicts: Sequence[Verdict]) -> None:
+        if self._pause != _FIRST_PAUSE:
+            self._pause = _FIRST_PAUSE
+            _log.warning("the store is back")
+        for (_, told), verdict in zip(batch, verdicts, strict=True):
+            told(verdict)
+        # What was told may have added more; only now is it the next one's turn.
+        if self._batches and self._batches[0] is batch:
+            del self._batches[0]
+        if self._batches or self._queue:
+            self._send()
+        elif self._idle is not None:
+            self._idle.set()
+
+    def _failed(self, batch: list[tuple[T, Callable[[Verdict], None]]], error: BaseException) -> None:
+        if isinstance(error, StoreAway):
+            if self._pause == _FIRST_PAUSE:
+                _log.warning("the store is away, %d writes wait for it: %s", len(batch), error)
+            self._loop.call_later(self._pause, self.go_on)
+            self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+        elif len(batch) == 1:
+            found = error if isinstance(error, StoreError) else StoreError(f"{type(error).__name__}: {error}")
+            found.__cause__ = error if found is not error else error.__cause__
+            self._answer(batch, [found])
+        else:
+            # One item that can never be stored must not hold up the others: halve until it is alone.
+            half = len(batch) // 2
+            self._batches[:1] = [batch[:half], batch[half:]]
+            self._send()

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +70,6 @@ class Session:
         self._interrupted = interrupted
         self._wake = asyncio.Event()
         self._alarm: Alarm | None = None
-        self._lease_known = asyncio.Event()
         self._pulse: Pulse | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] | None = None
@@ -86,8 +85,8 @@ class Session:
         seen = await self._store.register_worker(self.worker_id, plan.lanes, plan.lease, now=self._clock.store_time())
         self._clock.observe(seen)
         self.lease.renewed(asked_at)
-        self._turns: GroupWriter[Turn] = GroupWriter(self._commit, self._may_write)
-        self._rows: GroupWriter[RowWrite] = GroupWriter(self._write, self._may_write)
+        self._turns: GroupWriter[Turn] = GroupWriter(self._commit, self.lease)
+        self._rows: GroupWriter[RowWrite] = GroupWriter(self._write, self.lease)
         self.runs = Admission(
             self.worker_id,
             plan.workflows,
@@ -132,7 +131,8 @@ class Session:
         self._tasks = [loop.create_task(self._serve()), loop.create_task(self._reap())]
 
     def renewed(self) -> None:
-        self._lease_known.set()
+        self._turns.go_on()
+        self._rows.go_on()
         self.runs.renewed()
 
     def lost(self) -> None:
@@ -141,7 +141,6 @@ class Session:
             return
         _log.error("the worker %s lost its lease; it drops its runs and begins anew", self.worker_id)
         self.lease.is_lost = True
-        self._lease_known.set()
         self.leave()
 
     def leave(self) -> None:
@@ -269,20 +268,11 @@ class Session:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    async def _may_write(self) -> bool:
-        """Whether a commit may go out: at once while the lease holds, when it holds again, or never."""
-        while not self.lease.holds():
-            if self.lease.is_lost:
-                return False
-            self._lease_known.clear()
-            await self._lease_known.wait()
-        return True
+    def _commit(self, turns: Sequence[Turn]) -> Awaitable[list[bool]]:
+        return self._store.commit_turns(turns, now=self._clock.store_time())
 
-    async def _commit(self, turns: Sequence[Turn]) -> list[bool]:
-        return await self._store.commit_turns(turns, now=self._clock.store_time())
-
-    async def _write(self, writes: Sequence[RowWrite]) -> list[bool]:
-        return await self._store.write_rows(writes, now=self._clock.store_time())
+    def _write(self, writes: Sequence[RowWrite]) -> Awaitable[list[bool]]:
+        return self._store.write_rows(writes, now=self._clock.store_time())
 
     def _beat(self, held: Held, details: Any) -> None:
         # Steps beat from threads, too.

@@ -229,7 +229,7 @@ class Turns(Resting):
         )
         if held.journal is not None:
             held.journal += entries
-        self._turns.add(turn, partial(self._committed, held, done, change))
+        self._turns.add(turn, partial(self._committed, held, done, change), is_alone=self.busy == 1)
 
     def _change(self, held: Held, done: Advance) -> RowChange | None:
         """What the run's row must say after this turn; None, on the hot path, if it says so already."""

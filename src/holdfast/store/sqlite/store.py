@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ from holdfast.model import (
 from . import claims, ends, runs, starts, turns, workers, workflows
 from .connections import MEMORY, explained, patiently
 from .jobs import BatchDeed, BatchJob, Job, ShortCut
-from .links import Link
+from .links import Link, Role
 from .locks import ProcessLocks
 from .readers import Readers
 from .transactions import Clock, Stats, Transaction, host_clock
@@ -64,12 +64,12 @@ class SqliteStore:
         self._is_open = False
         self._has_readers = path != MEMORY and not inline
         self._is_shared = path == MEMORY
-        self._locks = ProcessLocks(None if path == MEMORY else f"{path}.holdfast")
+        self._locks = ProcessLocks(None if path == MEMORY else f"{path}.holdfast", namespace)
         self._link = partial(Link, path, namespace, self.stats, clock, migrate)
         self._watcher = Watcher(f"{path}-wal" if self._has_readers else None, self._look_for_others)
         self._writer = Writer(self._link(), self.stats, self._watcher.signal, inline=inline)
-        self._readers = Readers(partial(self._link, read_only=True), self.stats)
-        self._renewal = self._link()
+        self._readers = Readers(partial(self._link, Role.READS), self.stats)
+        self._renewal = self._link(Role.WRITES)
         self._renewal_lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -145,14 +145,14 @@ class SqliteStore:
         )  # fmt: skip
         return await self._write(deed)
 
-    async def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> list[bool]:
-        return await self._write_batch(_turns.commit_turns, turns, now, _turns.commit_plain)
+    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[list[bool]]:
+        return self._write_batch(_turns.commit_turns, turns, now, _turns.commit_plain)
 
-    async def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> list[bool]:
+    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[bool]]:
         for write in writes:
             if write.change.status.is_final:
                 raise ValueError(f"run {write.run_id}: a row-only write can't end a run; commit a turn")
-        return await self._write_batch(_turns.write_rows, writes, now)
+        return self._write_batch(_turns.write_rows, writes, now)
 
     async def read_inbox(self, worker_id: str) -> list[Message]:
         return await self._read(partial(claims.read_inbox, worker_id=worker_id))
@@ -227,16 +227,17 @@ class SqliteStore:
         self._refuse_closed()
         return await self._submit(deed)
 
-    async def _write_batch(
+    def _write_batch(
         self, deed: BatchDeed, items: Sequence[Any], now: Instant | None, shortcut: ShortCut | None = None
-    ) -> list[Any]:
+    ) -> asyncio.Future[list[Any]]:
         self._refuse_closed()
-        if not items:
-            return []
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Any]] = loop.create_future()
-        self._writer.submit(BatchJob(deed, items, now, loop, future, shortcut))
-        return await future
+        if items:
+            self._writer.submit(BatchJob(deed, items, now, loop, future, shortcut))
+        else:
+            future.set_result([])
+        return future
 
     async def _read(self, deed: Callable[[Transaction], T]) -> T:
         self._refuse_closed()
