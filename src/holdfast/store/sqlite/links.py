@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
+from enum import Enum
 
 from holdfast.errors import StoreAway
 
@@ -16,36 +17,44 @@ from .transactions import Clock, Stats, Transaction
 _LOOK_EVERY = 0.05
 
 
+class Role(Enum):
+    """What a link may do. One of a store's links leads: it creates the file and migrates it, before the others come."""
+
+    LEADS = "leads"
+    WRITES = "writes"
+    READS = "reads"
+
+
 class Link:
     """One connection to one file, used by one thread at a time."""
 
     def __init__(
-        self, path: str, namespace: str, stats: Stats, clock: Clock, migrate: bool, *, read_only: bool = False
+        self, path: str, namespace: str, stats: Stats, clock: Clock, migrate: bool, role: Role = Role.LEADS
     ) -> None:
         self.path = path
         self._namespace = namespace
         self._stats = stats
         self._clock = clock
         self._may_migrate = migrate
-        self._is_read_only = read_only
-        self._has_been_open = read_only
+        self._role = role
+        self._may_create = role is Role.LEADS and migrate
         self._open: Transaction | None = None
         self._identity: tuple[int, int] | None = None
         self._looked_at = 0.0
 
     def use(self) -> Transaction:
-        """The open connection, or a new one. Only the very first creates the file."""
+        """The open connection, or a new one. A file that was there and has gone is never made anew."""
         if self._open is None:
             self._open = self._connect()
-            self._has_been_open = True
+            self._may_create = False
         return self._open
 
     def _connect(self) -> Transaction:
         if self.path != MEMORY:
             require_folder(self.path)
-        connection = connect(self.path, create=not self._has_been_open, read_only=self._is_read_only)
+        connection = connect(self.path, create=self._may_create, read_only=self._role is Role.READS)
         try:
-            if not self._is_read_only:
+            if self._role is Role.LEADS:
                 migrate(connection, self.path, may_change=self._may_migrate)
             namespace_id = patiently(lambda: self._namespace_id(connection), self.path)
         except BaseException as error:
@@ -59,11 +68,17 @@ class Link:
         return tx
 
     def _namespace_id(self, connection: sqlite3.Connection) -> int:
-        row = connection.execute(SQL["find_namespace"], {"name": self._namespace}).fetchone()
-        if row is None:
-            connection.execute(SQL["insert_namespace"], {"name": self._namespace})
-            row = connection.execute(SQL["find_namespace"], {"name": self._namespace}).fetchone()
-        return int(row[0])
+        name = {"name": self._namespace}
+        if self._role is Role.LEADS:
+            found = connection.execute(SQL["find_namespace"], name).fetchone()
+            if found is None:
+                connection.execute(SQL["insert_namespace"], name)
+        (is_there,) = connection.execute(SQL["has_migrations"]).fetchone()
+        found = connection.execute(SQL["find_namespace"], name).fetchone() if is_there else None
+        if found is None:
+            # Another file has taken its place, and the link that leads has not been there yet.
+            raise refuse_vanished(self.path)
+        return int(found[0])
 
     def refuse_if_vanished(self) -> None:
         """Raise StoreAway if the file was deleted or replaced: SQLite would go on writing into nothing.

@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from urllib.parse import quote
 
 try:
     import fcntl
 except ImportError:  # Windows: leases end by lapsing only
     fcntl = None  # type: ignore[assignment]
+
+_TRIES = 20
 
 
 def host_name() -> str:
@@ -25,23 +28,25 @@ def host_name() -> str:
 class ProcessLocks:
     """The locks that this store holds for its workers, and a way to try those of others."""
 
-    def __init__(self, folder: str | None) -> None:
+    def __init__(self, folder: str | None, namespace: str) -> None:
         self._folder = folder if fcntl is not None else None
+        self._namespace = namespace
         self._held: dict[str, int] = {}
 
     def hold(self, worker_id: str) -> bool:
-        """Take the worker's lock and keep it; False where there are no locks."""
-        if self._folder is None:
-            return False
-        if worker_id not in self._held:
+        """Take the worker's lock and keep it; False where there are no locks, or somebody else has this one."""
+        if self._folder is None or worker_id in self._held:
+            return self._folder is not None
+        with contextlib.suppress(OSError):
             os.makedirs(self._folder, exist_ok=True)
-            while worker_id not in self._held:
-                descriptor = self._try(worker_id, create=True)
-                if descriptor is None:
-                    # Someone tries this very file, or another store of this process registered the same id.
-                    return False
+        for _ in range(_TRIES):
+            descriptor = self._try(worker_id, create=True)
+            if descriptor is not None:
                 self._held[worker_id] = descriptor
-        return True
+                return True
+            # Whoever looks for the dead has it for a moment.
+            time.sleep(0.001)
+        return False
 
     def take_if_dead(self, worker_id: str) -> int | None:
         """A descriptor holding the lock of a worker whose process is gone; None if it lives or can't be told."""
@@ -82,4 +87,4 @@ class ProcessLocks:
 
     def _path(self, worker_id: str) -> str:
         assert self._folder is not None
-        return os.path.join(self._folder, quote(worker_id, safe="") + ".lock")
+        return os.path.join(self._folder, f"{quote(self._namespace, safe='')}.{quote(worker_id, safe='')}.lock")

@@ -48,8 +48,10 @@ class Watcher:
             self._subscribers.append(subscriber)
             if self._stop is None and self._file is not None:
                 self._stop = threading.Event()
+                # Looked at here: what is written from now on counts, however late the thread gets to run.
+                arguments = (self._file, self._stop, _look_at(self._file))
                 thread = threading.Thread(
-                    target=self._watch, args=(self._file, self._stop), name="holdfast-sqlite-watcher", daemon=True
+                    target=self._watch, args=arguments, name="holdfast-sqlite-watcher", daemon=True
                 )
                 thread.start()
 
@@ -89,14 +91,13 @@ class Watcher:
             self._stop.set()
             self._stop = None
 
-    def _watch(self, file: str, stop: threading.Event) -> None:
-        seen = _look_at(file)
-        again_at = 0
+    def _watch(self, file: str, stop: threading.Event, seen: tuple[int, int]) -> None:
+        # A second write within the same tick of the file's clock does not show: so we ask once more after that tick.
+        again_at = seen[0] + _GRAIN
         while not stop.wait(_EVERY):
             found = _look_at(file)
             if found != seen:
                 seen = found
-                # A second write within the same tick of the file's clock would not show: look once more after it.
                 again_at = found[0] + _GRAIN
             elif again_at and time.time_ns() > again_at:
                 again_at = 0

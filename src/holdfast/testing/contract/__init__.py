@@ -9,13 +9,15 @@ to a store that is not open yet; all stores of one test are on one database. Tha
     def make_store(tmp_path):
         return lambda namespace="default": MyStore(tmp_path / "db", namespace=namespace)
 
-Those of `shared` need a database that several stores can open at a time. Those of `processes` need one that several
-processes can open, and a fixture `url` that `open_store` understands in each of them.
+TestTwoStores, TestWakeUps and TestNamespaces need a database that several stores can open at a time. TestProcesses
+needs one that several processes can open, and a fixture `url` that `open_store` understands in each of them.
 """
 
 from .claims import TestClaimRuns, TestNextDue, TestReadInbox
 from .life import TestLife, TestSubscribe
+from .processes import TestProcesses
 from .runs import TestCancelRun, TestListRuns, TestReading
+from .shared import TestNamespaces, TestTwoStores, TestWakeUps
 from .starts import TestKeys, TestStartRuns
 from .turns import TestCommitTurns, TestWriteRows
 from .workers import (
@@ -37,8 +39,10 @@ __all__ = [
     "TestListRuns",
     "TestListWorkers",
     "TestListWorkflows",
+    "TestNamespaces",
     "TestNewestVersion",
     "TestNextDue",
+    "TestProcesses",
     "TestReadInbox",
     "TestReading",
     "TestReapWorkers",
@@ -47,5 +51,7 @@ __all__ = [
     "TestRenewLease",
     "TestStartRuns",
     "TestSubscribe",
+    "TestTwoStores",
+    "TestWakeUps",
     "TestWriteRows",
 ]

@@ -1,0 +1,131 @@
+"""What SQLite calls cost, counted: statements and commits do not grow with the work in them."""
+
+import asyncio
+
+import pytest
+
+from holdfast.model import RowChange, RunStatus
+from holdfast.store import open_store
+from holdfast.testing.contract.stage import LANE, T0, Stage, new_run, row_write, turn
+
+
+@pytest.fixture
+def play(tmp_path):
+    """Run an `async def` on a stage whose store is open, and return what it returns."""
+
+    async def on_stage(act):
+        stage = Stage(lambda: open_store(f"sqlite:///{tmp_path}/holdfast.db"))
+        await stage.store.open()
+        try:
+            return await act(stage)
+        finally:
+            await stage.close()
+
+    return lambda act: asyncio.run(on_stage(act))
+
+
+async def spent(store, call):
+    """(statements, commits) that a call takes."""
+    before = store.stats.statements, store.stats.commits
+    answer = await call
+    return answer, (store.stats.statements - before[0], store.stats.commits - before[1])
+
+
+def test_a_claim_takes_as_many_statements_for_a_hundred_runs_as_for_one(play):
+    async def act(stage):
+        costs = []
+        for count in (1, 100):
+            ids = await stage.start(count)
+            # Each has a journal and a message, and is not handed back: everything that a claim can have to do.
+            runs = await stage.claim(count)
+            await stage.commit(*(turn(run) for run in runs))
+            for run_id in ids:
+                await stage.store.cancel_run(run_id, now=T0)
+            await stage.lose("one")
+            claimed, cost = await spent(stage.store, stage.claim(count, worker="two"))
+            assert len(claimed) == count
+            assert all(run.is_takeover and run.inbox and len(run.rows) == 2 for run in claimed)
+            costs.append(cost)
+            await stage.commit(*(turn(run, change=RowChange(status=RunStatus.COMPLETED)) for run in claimed))
+        assert costs[0] == costs[1]
+        assert costs[0][0] <= 8
+
+    play(act)
+
+
+def test_plain_turns_are_one_statement_and_one_commit(play):
+    async def act(stage):
+        await stage.start(300)
+        runs = await stage.claim(300)
+        for part in (runs[:1], runs[1:3], runs[3:]):
+            _, cost = await spent(stage.store, stage.commit(*(turn(run) for run in part)))
+            assert cost == (1, 1)
+
+    play(act)
+
+
+def test_ends_take_as_many_statements_for_a_hundred_runs_as_for_one(play):
+    async def act(stage):
+        costs = []
+        for count in (1, 100):
+            await stage.start(count)
+            runs = await stage.claim(count)
+            change = RowChange(status=RunStatus.COMPLETED)
+            _, cost = await spent(stage.store, stage.commit(*(turn(run, change=change) for run in runs)))
+            costs.append(cost)
+        assert costs[0] == costs[1]
+
+    play(act)
+
+
+def test_starts_and_hand_backs_take_as_many_statements_for_a_hundred_runs_as_for_one(play):
+    async def act(stage):
+        await stage.start(1)
+        costs = []
+        for count in (1, 100):
+            _, started = await spent(stage.store, stage.start(count))
+            runs = await stage.claim(count + 1)
+            writes = [row_write(run, due_at=T0) for run in runs]
+            _, written = await spent(stage.store, stage.store.write_rows(writes, now=T0))
+            costs.append((started, written))
+        assert costs[0] == costs[1]
+
+    play(act)
+
+
+def test_what_is_asked_for_at_the_same_time_shares_commits(play):
+    async def act(stage):
+        await stage.start(200)
+        runs = await stage.claim(200)
+        calls = [stage.commit(turn(run)) for run in runs]
+        calls += [stage.store.start_runs([new_run()], now=T0) for _ in range(100)]
+        calls += [stage.store.cancel_run(run.id, now=T0) for run in runs[:20]]
+        answers, (_, commits) = await spent(stage.store, asyncio.gather(*calls))
+        assert answers[:200] == [[True]] * 200
+        assert commits <= 5
+        assert len(await stage.store.claim_runs("two", [LANE], 200, now=T0)) == 100
+
+    play(act)
+
+
+def test_looking_for_the_dead_takes_no_write_lock(play):
+    async def act(stage):
+        await stage.store.register_worker("one", [LANE], 10**9)
+        _, (_, commits) = await spent(stage.store, stage.store.reap_workers("one"))
+        assert commits == 0
+
+    play(act)
+
+
+def test_an_idle_store_with_a_subscriber_asks_the_database_nothing(play):
+    async def act(stage):
+        unsubscribe = stage.store.subscribe(lambda: None)
+        await asyncio.sleep(0.1)
+        _, cost = await spent(stage.store, asyncio.sleep(0.3))
+        reads = stage.store.stats.reads
+        assert cost == (0, 0)
+        await asyncio.sleep(0.1)
+        assert stage.store.stats.reads == reads
+        unsubscribe()
+
+    play(act)

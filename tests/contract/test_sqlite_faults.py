@@ -1,0 +1,236 @@
+"""What SQLite does when its file, its disk or its neighbours fail."""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import StoreAway, StoreError, StoreTooNew
+from holdfast.model import RowChange, RunStatus
+from holdfast.store import SqliteStore, open_store
+from holdfast.testing.contract.stage import LANE, LEASE, Stage, new_run, turn
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "holdfast.db"
+
+
+@pytest.fixture
+def play(path: Path):
+    """Run an `async def` on a stage whose store is open."""
+
+    async def on_stage(act):
+        stage = Stage(lambda: open_store(f"sqlite:///{path}"))
+        await stage.store.open()
+        try:
+            await act(stage)
+        finally:
+            await stage.close()
+
+    return lambda act: asyncio.run(on_stage(act))
+
+
+def writing(store: SqliteStore) -> sqlite3.Connection:
+    """The connection that the store writes with."""
+    return store._writer._link.use().connection
+
+
+def move(path: Path, target: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        file = path.with_name(path.name + suffix)
+        if file.exists():
+            file.rename(target.with_name(target.name + suffix))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["PRAGMA query_only = ON", "PRAGMA max_page_count = 1"],
+    ids=["read-only", "full"],
+)
+def test_a_write_that_fails_changes_nothing_and_works_again_later(play, fault):
+    async def act(stage):
+        await stage.start(3)
+        runs = await stage.claim()
+        turns = [turn(run, b"x" * 5000, change=RowChange(status=RunStatus.COMPLETED)) for run in runs]
+        writing(stage.store).execute(fault)
+        with pytest.raises(StoreAway, match=r"holdfast\.db"):
+            await stage.commit(*turns)
+        assert [await stage.journal(run.id) for run in runs] == [[], [], []]
+        assert {(await stage.run(run.id)).status for run in runs} == {RunStatus.RUNNING}
+        assert await stage.commit(*turns) == [True, True, True]
+        assert await stage.commit(*turns) == [True, True, True]
+        assert {(await stage.run(run.id)).status for run in runs} == {RunStatus.COMPLETED}
+
+    play(act)
+
+
+def test_a_fault_reaches_everybody_in_the_group_with_an_error_of_its_own(play):
+    async def act(stage):
+        run = await stage.held()
+        writing(stage.store).execute("PRAGMA query_only = ON")
+        answers = await asyncio.gather(
+            *(stage.store.start_runs([new_run()]) for _ in range(5)),
+            stage.commit(turn(run)),
+            stage.store.cancel_run(run.id),
+            return_exceptions=True,
+        )
+        # The first may have gone out alone, and the rest found a new connection.
+        away = [answer for answer in answers if isinstance(answer, StoreAway)]
+        assert away
+        assert len({id(answer) for answer in away}) == len(away)
+        assert not [answer for answer in answers if isinstance(answer, Exception) and not isinstance(answer, StoreAway)]
+
+    play(act)
+
+
+def test_a_file_that_has_vanished_is_away_until_it_is_back(play, path, tmp_path):
+    async def act(stage):
+        run = await stage.held()
+        assert await stage.commit(turn(run)) == [True]
+        await asyncio.sleep(0.06)
+        move(path, tmp_path / "elsewhere.db")
+        for _ in range(2):
+            with pytest.raises(StoreAway):
+                await stage.commit(turn(run, after=1))
+            with pytest.raises(StoreAway):
+                await stage.store.get_run(run.id)
+        with pytest.raises(StoreAway):
+            stage.store.renew_lease("one", LEASE)
+        assert not path.exists()
+        move(tmp_path / "elsewhere.db", path)
+        assert await stage.commit(turn(run, after=1)) == [True]
+        assert [seq for seq, _, _ in await stage.journal(run.id)] == [0, 1]
+
+    play(act)
+
+
+def test_a_writer_waits_for_the_lock_and_gets_it_soon(play, path):
+    async def act(stage):
+        other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        freed = []
+        timer = threading.Timer(0.5, lambda: (other.execute("COMMIT"), freed.append(time.monotonic())))
+        timer.start()
+        await asyncio.gather(stage.start(1), asyncio.to_thread(stage.store.renew_lease, "one", LEASE))
+        assert time.monotonic() - freed[0] < 0.2
+        assert await stage.store.get_run("nobody") is None
+        timer.join()
+        other.close()
+
+    play(act)
+
+
+def test_reading_goes_on_while_somebody_holds_the_write_lock(play, path):
+    async def act(stage):
+        run_id = await stage.start_one()
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        assert (await stage.run(run_id)).id == run_id
+        other.close()
+
+    play(act)
+
+
+def test_a_lock_that_nobody_gives_back_is_away(play, path, monkeypatch):
+    monkeypatch.setattr("holdfast.store.sqlite.connections.PATIENCE", 0.2)
+
+    async def act(stage):
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreAway, match="lock"):
+            await stage.start(1)
+        other.execute("ROLLBACK")
+        assert len(await stage.start(1)) == 1
+        other.close()
+
+    play(act)
+
+
+def open_now(path: Path, **options) -> None:
+    async def act():
+        store = open_store(f"sqlite:///{path}", **options)
+        await store.open()
+        await store.close()
+
+    asyncio.run(act())
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(StoreAway, match="nowhere"):
+        open_now(tmp_path / "nowhere" / "holdfast.db")
+
+
+def test_a_folder_instead_of_a_file_is_refused(tmp_path):
+    with pytest.raises(StoreAway):
+        open_now(tmp_path)
+
+
+def test_a_file_that_is_no_database_is_left_as_it_is(path):
+    path.write_bytes(b"my diary, not a database" * 100)
+    with pytest.raises(StoreError, match="not a SQLite database"):
+        open_now(path)
+    assert path.read_bytes() == b"my diary, not a database" * 100
+
+
+def test_a_schema_from_the_future_is_left_as_it_is(path):
+    open_now(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO migrations (number, applied_at) VALUES (9999, 0)")
+    connection.close()
+    with pytest.raises(StoreTooNew, match="9999"):
+        open_now(path)
+
+
+def test_opening_that_failed_works_when_the_reason_is_gone(tmp_path):
+    async def act():
+        store = open_store(f"sqlite:///{tmp_path}/later/holdfast.db")
+        with pytest.raises(StoreAway):
+            await store.open()
+        (tmp_path / "later").mkdir()
+        await store.open()
+        assert len(await store.start_runs([new_run()])) == 1
+        await store.close()
+
+    asyncio.run(act())
+
+
+def test_without_migrating_a_schema_that_is_missing_is_refused(path):
+    sqlite3.connect(path).close()
+    with pytest.raises(StoreError, match="holdfast migrate"):
+        open_now(path, migrate=False)
+    open_now(path)
+    open_now(path, migrate=False)
+
+
+def test_without_migrating_a_file_that_is_missing_is_not_created(path):
+    with pytest.raises(StoreAway):
+        open_now(path, migrate=False)
+    assert not path.exists()
+
+
+def test_closing_leaves_no_thread_and_no_lock_behind(path):
+    async def act():
+        before = threading.active_count()
+        store = open_store(f"sqlite:///{path}")
+        await store.open()
+        unsubscribe = store.subscribe(lambda: None)
+        await store.register_worker("one", [LANE], LEASE)
+        await store.get_run("nobody")
+        unsubscribe()
+        await store.close()
+        for _ in range(200):
+            if threading.active_count() <= before:
+                break
+            await asyncio.sleep(0.01)
+        assert threading.active_count() <= before
+        other = open_store(f"sqlite:///{path}")
+        await other.open()
+        assert await other.reap_workers("two") == ["one"]
+        await other.close()
+
+    asyncio.run(act())
+    assert list(Path(f"{path}.holdfast").iterdir()) == []
