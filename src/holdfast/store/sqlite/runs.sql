@@ -81,7 +81,7 @@ UPDATE runs
 SET due_at = max(:now, (SELECT starts.due_at FROM starts WHERE starts.number = runs.number))
 WHERE namespace_id = :namespace_id
     AND after_run_id IN (SELECT value FROM json_each(:ids))
-    AND after_run_id IS NOT NULL AND started_at IS NULL AND ended_at IS NULL;
+    AND started_at IS NULL AND ended_at IS NULL;
 
 -- name: read_journal
 -- All turns of a run, in order.

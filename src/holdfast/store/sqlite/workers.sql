@@ -47,7 +47,7 @@ WITH RECURSIVE owners (owner) AS (
     UNION ALL
     SELECT (
         SELECT min(runs.owner) FROM runs
-        WHERE runs.namespace_id = :namespace_id AND runs.owner > owners.owner AND runs.owner IS NOT NULL
+        WHERE runs.namespace_id = :namespace_id AND runs.owner > owners.owner
     )
     FROM owners
     WHERE owners.owner IS NOT NULL
@@ -57,7 +57,7 @@ SELECT owner FROM owners WHERE owner IS NOT NULL;
 -- name: reap_workers
 -- What the dead held becomes due at once. next_seq stays null, so that the next claim is a takeover.
 UPDATE runs SET owner = NULL, due_at = :now
-WHERE namespace_id = :namespace_id AND owner IN (SELECT value FROM json_each(:workers)) AND owner IS NOT NULL;
+WHERE namespace_id = :namespace_id AND owner IN (SELECT value FROM json_each(:workers));
 
 -- name: remove_worker
 -- The dead leave.

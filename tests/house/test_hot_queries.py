@@ -1,0 +1,164 @@
+"""No hot query walks a table: each is explained here, and the claim's work is counted beside a large backlog."""
+
+import sqlite3
+
+import pytest
+
+from holdfast.model import RunFilter
+from holdfast.store.sqlite.migrations import migrate
+from holdfast.store.sqlite.runs import listing
+from holdfast.store.sqlite.statements import SQL, repeat_group
+
+LANES = '[["ship", "1", "default"], ["send", "2", "slow"]]'
+PARAMS = {
+    "namespace_id": 1, "lanes": LANES, "limit": 10, "now": 100, "run_id": "r", "id": "r", "ids": '["r"]', "runs": "[1]",
+    "run": 1, "owner": "w", "workers": '["w"]', "workflow": "ship", "version": "1", "queue": "default", "key": "k",
+    "writes": '[["r", "w", 1]]', "seq": 0, "epoch": 1, "next_seq": 1, "lane_id": 1, "payload": b"", "lease_until": 1,
+    "host": "h", "pid": 1, "has_lock": 1, "number": 1, "name": "n",
+}  # fmt: skip
+FRAGMENTS = {"get_run", "find_run", "read_ended"}
+LISTING = {"list_runs", "end_walk", "end_listed"} | {name for name in SQL if name.startswith("and_")}
+MAY_WALK = {
+    # The partial index holds fresh messages only.
+    "read_inbox": "SCAN inbox USING INDEX inbox_fresh",
+}
+
+
+@pytest.fixture
+def connection():
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.execute("PRAGMA foreign_keys = OFF")
+    migrate(connection, ":memory:", may_change=True)
+    yield connection
+    connection.close()
+
+
+def plan(connection, text, params):
+    """The lines of a statement's plan."""
+    return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", params)]
+
+
+def walks(lines):
+    """The lines that walk a whole table of the store, by an index or without one."""
+    tables = ("runs", "due", "one", "listed", "journal", "inbox", "starts", "keyed", "child", "keys", "lanes")
+    return [line for line in lines if line.startswith("SCAN") and line.split()[1] in tables]
+
+
+def texts():
+    """Every whole statement, by name."""
+    for name in SQL:
+        if name in LISTING or name == "select_runs":
+            continue
+        text = SQL.join("select_runs", name) if name in FRAGMENTS else SQL[name]
+        yield name, repeat_group(text, 4) if "(?" in text else text
+
+
+def params_of(text):
+    count = text.count("?")
+    return [None] * count if count else PARAMS
+
+
+@pytest.mark.parametrize(("name", "text"), [pytest.param(name, text, id=name) for name, text in texts()])
+def test_no_statement_walks_a_table(connection, name, text):
+    if text.startswith("CREATE"):
+        return
+    lines = plan(connection, text, params_of(text))
+    assert [line for line in walks(lines) if line != MAY_WALK.get(name)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "index"),
+    [
+        ("claim_runs", "due", "runs_claimable (lane_id=? AND priority=? AND due_at"),
+        ("claim_runs", "inbox", "inbox_fresh (lane_id=?"),
+        ("claim_run", "runs", "runs_by_id (namespace_id=? AND id=?"),
+        ("next_due", "due", "runs_claimable (lane_id=? AND priority=?"),
+        ("next_due", "inbox", "inbox_fresh (lane_id=?"),
+        ("reap_workers", "runs", "runs_by_owner (namespace_id=? AND owner=?"),
+        ("list_owners", "runs", "runs_by_owner (namespace_id=? AND owner>?"),
+        ("wake_followers", "runs", "runs_after (namespace_id=? AND after_run_id=?"),
+        ("wake_blocked", "runs", "runs_blocked (lane_id=?"),
+        ("free_inboxes", "inbox", "inbox_by_run (run=?"),
+        ("read_journals", "journal", "PRIMARY KEY (run=?"),
+        ("read_ended", "runs", "runs_by_id (namespace_id=? AND id=?"),
+        ("get_run", "runs", "runs_by_id (namespace_id=? AND id=?"),
+        ("change_runs", "runs", "INTEGER PRIMARY KEY (rowid=?"),
+    ],
+)
+def test_a_hot_statement_goes_by_its_index(connection, name, table, index):
+    text = dict(texts())[name]
+    lines = plan(connection, text, params_of(text))
+    assert [line for line in lines if line.startswith(f"SEARCH {table} USING") and index in line], lines
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        RunFilter(),
+        RunFilter(workflow="ship"),
+        RunFilter(status="failed"),
+        RunFilter(key="k"),
+        RunFilter(parent="p"),
+        RunFilter(workflow="ship", status=("failed", "running"), key="k", parent="p"),
+    ],
+    ids=["all", "workflow", "status", "key", "parent", "everything"],
+)
+@pytest.mark.parametrize("after", [None, (1, 1)], ids=["first page", "next page"])
+def test_a_listing_walks_along_an_index(connection, where, after):
+    text, params = listing(where, after)
+    lines = plan(connection, text, {**params, "namespace_id": 1, "limit": 10})
+    assert walks(lines) == []
+    assert any("one USING" in line for line in lines)
+
+
+def work(connection, name):
+    """How many instructions SQLite's machine takes for a statement."""
+    count = 0
+
+    def tick():
+        nonlocal count
+        count += 1
+
+    connection.set_progress_handler(tick, 1)
+    connection.execute(SQL[name], PARAMS).fetchall()
+    connection.set_progress_handler(None, 0)
+    return count
+
+
+INSERT = """
+INSERT INTO runs (namespace_id, id, lane_id, status, priority, due_at, owner, created_at, ended_at)
+SELECT 1, :kind || value, :lane_id, :status, value % 10, :due_at, :owner, 0, :ended_at
+FROM (WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < :count) SELECT value FROM n)
+"""
+
+
+def fill(connection, kind, count, **fields):
+    given = {"lane_id": 1, "status": "waiting", "due_at": None, "owner": None, "ended_at": None}
+    connection.execute(INSERT, {**given, **fields, "kind": kind, "count": count})
+
+
+@pytest.mark.parametrize("name", ["claim_runs", "next_due", "read_inbox", "list_owners"])
+def test_the_work_does_not_grow_with_runs_that_are_parked_ended_owned_or_unknown(connection, name):
+    connection.execute("INSERT INTO lanes VALUES (1, 1, 'ship', '1', 'default'), (2, 1, 'send', '2', 'slow')")
+    connection.execute("INSERT INTO lanes VALUES (3, 1, 'unknown', '1', 'default')")
+    fill(connection, "due", 5, due_at=50)
+    fill(connection, "owned", 5, owner="somebody")
+    fill(connection, "later", 20, due_at=1000)
+    before = work(connection, name)
+    for kind, fields in {
+        "asleep": {"due_at": 5000},
+        "parked": {},
+        "ended": {"status": "completed", "ended_at": 7},
+        "held": {"owner": "somebody"},
+        "unknown": {"lane_id": 3, "due_at": 1},
+    }.items():
+        fill(connection, kind, 5000, **fields)
+    assert work(connection, name) <= before * 1.1
+
+
+def test_the_work_of_a_claim_is_bounded_by_its_limit_not_by_the_backlog(connection):
+    connection.execute("INSERT INTO lanes VALUES (1, 1, 'ship', '1', 'default'), (2, 1, 'send', '2', 'slow')")
+    fill(connection, "some", 1000, due_at=50)
+    before = work(connection, "claim_runs")
+    fill(connection, "more", 20_000, due_at=60)
+    assert work(connection, "claim_runs") <= before * 1.1

@@ -1,0 +1,51 @@
+"""The pure parts of reading: subset tests, cursors, the order of versions."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.store.sqlite.runs import contains, decode_cursor, encode_cursor
+from holdfast.store.sqlite.workflows import natural
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted", "is_part"),
+    [
+        ({"a": 1, "b": 2}, {"a": 1}, True),
+        ({"a": 1}, {}, True),
+        ({"a": {"b": {"c": 1}, "d": 2}}, {"a": {"b": {"c": 1}}}, True),
+        ({"a": [1, 2]}, {"a": [1, 2]}, True),
+        ({"a": [1, 2]}, {"a": [1]}, False),
+        ({"a": None}, {"a": None}, True),
+        ({}, {"a": None}, False),
+        ({"a": 1}, {"a": True}, False),
+        ({"a": 1}, {"a": "1"}, False),
+        ({"a": 1.0}, {"a": 1}, False),
+        ([], {"a": 1}, False),
+        (3, {}, False),
+    ],
+)
+def test_a_subset_is_told_from_the_rest(value, wanted, is_part):
+    assert contains(value, wanted) is is_part
+
+
+@given(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)))
+def test_a_cursor_comes_back_as_it_was(place):
+    assert decode_cursor(encode_cursor(place)) == place
+
+
+@given(st.text())
+def test_any_other_text_is_no_cursor(text):
+    try:
+        place = decode_cursor(text)
+    except ValueError:
+        return
+    assert all(isinstance(part, int) for part in place)
+
+
+def test_versions_are_ordered_as_people_count():
+    versions = ["10", "9", "1.10", "1.9", "2024-01-02", "alpha", "v2", "v10", ""]
+    ordered = sorted(versions, key=natural)
+    assert ordered.index("9") < ordered.index("10")
+    assert ordered.index("1.9") < ordered.index("1.10")
+    assert ordered.index("v2") < ordered.index("v10")

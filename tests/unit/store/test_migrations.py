@@ -1,0 +1,42 @@
+"""Migrations: numbered, whole, and printable."""
+
+import asyncio
+import sqlite3
+
+from holdfast.store import migration_sql, open_store
+from holdfast.store.sqlite.migrations import migrations, split_statements
+
+
+def tables(connection):
+    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name")
+    return [(name, " ".join(sql.split())) for name, sql in rows]
+
+
+def test_numbers_have_no_gaps():
+    assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+def test_a_script_is_split_into_its_statements():
+    script = "-- a; comment;\nCREATE TABLE a (b TEXT DEFAULT ';');\n\nCREATE TRIGGER t AFTER INSERT ON a BEGIN\n"
+    script += "    DELETE FROM a;\nEND;\nSELECT 1;\n"
+    found = split_statements(script)
+    assert [statement.split()[0] for statement in found[1:]] == ["CREATE", "SELECT"]
+    assert len(found) == 3
+
+
+def test_what_is_printed_is_what_is_applied(tmp_path):
+    printed = sqlite3.connect(":memory:")
+    printed.executescript(migration_sql())
+
+    async def opened():
+        store = open_store(f"sqlite:///{tmp_path}/holdfast.db")
+        await store.open()
+        await store.close()
+
+    asyncio.run(opened())
+    applied = sqlite3.connect(tmp_path / "holdfast.db")
+    assert tables(printed) == tables(applied)
+    numbers = "SELECT number FROM migrations"
+    assert printed.execute(numbers).fetchall() == applied.execute(numbers).fetchall()
+    printed.close()
+    applied.close()

@@ -1,0 +1,57 @@
+"""The SQL loader: named blocks, and rows that become one statement."""
+
+import sqlite3
+
+import pytest
+
+from holdfast.store.contract import Store
+from holdfast.store.sqlite.statements import LARGEST, SQL, parse_blocks, repeat_group, size_for
+
+
+def test_blocks_are_found_by_name():
+    text = "-- A file.\n\n-- name: one\n-- What one does.\nSELECT 1;\n\n-- name: two\n-- And two.\nSELECT 2\nFROM x;\n"
+    assert parse_blocks(text) == {"one": "SELECT 1", "two": "SELECT 2\nFROM x"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-- name: one\nSELECT 1;\n",
+        "-- name: one\n-- Twice.\nSELECT 1;\n-- name: one\n-- Twice.\nSELECT 1;\n",
+        "-- name: one\n-- Empty.\n",
+        "-- name: two words\n-- No name.\nSELECT 1;\n",
+    ],
+)
+def test_a_bad_block_is_refused(text):
+    with pytest.raises(ValueError, match="block"):
+        parse_blocks(text)
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 1), (2, 2), (3, 4), (5, 8), (64, 64), (65, 128), (LARGEST, LARGEST)])
+def test_a_size_is_the_next_power_of_two(count, size):
+    assert size_for(count) == size
+
+
+def test_a_group_is_repeated():
+    assert repeat_group("VALUES (?, ?)", 3) == "VALUES (?, ?), (?, ?), (?, ?)"
+    with pytest.raises(ValueError, match="group"):
+        repeat_group("VALUES (:a)", 2)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 100, LARGEST, LARGEST + 1, 3 * LARGEST + 7])
+def test_rows_of_any_number_go_in_once_each(count):
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE journal (run, seq, epoch, at, data, PRIMARY KEY (run, seq)) WITHOUT ROWID")
+    rows = [(number, 0, 1, 2, b"x") for number in range(count)]
+    texts = set()
+    for text, values in SQL.batches("commit_turns", rows):
+        texts.add(text)
+        connection.execute(text, values)
+    assert connection.execute("SELECT count(*), count(DISTINCT run) FROM journal").fetchone() == (count, count)
+    assert len(texts) <= 2
+    connection.close()
+
+
+def test_every_method_that_reads_or_writes_has_a_block_of_its_name():
+    methods = {name for name in vars(Store) if not name.startswith("_")} - {"open", "close", "subscribe"}
+    assert methods - set(SQL) == set()

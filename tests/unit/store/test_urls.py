@@ -1,0 +1,73 @@
+"""Database urls: what they name, what is refused, what is shown."""
+
+import pytest
+
+from holdfast.errors import DefinitionError
+from holdfast.store import open_store, parse_url, redact_url
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///relative.db", "relative.db"),
+        ("sqlite:///some/where.db", "some/where.db"),
+        ("sqlite:////tmp/absolute.db", "/tmp/absolute.db"),
+        ("sqlite:///:memory:", ":memory:"),
+        ("SQLITE:///upper.db", "upper.db"),
+        ("sqlite:///with%20space.db", "with space.db"),
+        ("sqlite:///ünicode.db", "ünicode.db"),
+    ],
+)
+def test_a_sqlite_url_names_a_file(url, path):
+    assert parse_url(url) == ("sqlite", path)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "holdfast.db", "/tmp/holdfast.db", "sqlite:", "sqlite://", "sqlite:///", "sqlite://host.db", "sqlite:////dir/",
+     "sqlite:///a.db?mode=ro", "mysql://localhost/x", "sqlite3:///x.db"],
+)  # fmt: skip
+def test_a_url_that_names_no_store_is_refused_with_what_was_expected(url):
+    with pytest.raises(DefinitionError, match=r"sqlite:///relative\.db"):
+        parse_url(url)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "POSTGRESQL"])
+def test_postgres_is_said_to_be_missing_from_this_version(scheme):
+    with pytest.raises(DefinitionError, match="not available in this version") as raised:
+        open_store(f"{scheme}://me:secret@host/db")
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:///a.db", "sqlite:///a.db"),
+        ("postgresql://me:secret@host:5432/db", "postgresql://me:***@host:5432/db"),
+        ("postgresql://me:se:c@ret@host/db", "postgresql://me:***@host/db"),
+        ("postgresql://:secret@host/db", "postgresql://:***@host/db"),
+        ("postgresql://me@host/db", "postgresql://me@host/db"),
+        ("postgresql://host/db?user=me&password=secret&x=1", "postgresql://host/db?user=me&password=***&x=1"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url, shown):
+    assert redact_url(url) == shown
+
+
+def test_a_bad_url_is_named_without_its_password():
+    with pytest.raises(DefinitionError) as raised:
+        parse_url("mysql://me:secret@host/db")
+    assert "mysql://me:***@host/db" in str(raised.value)
+
+
+def test_making_a_store_touches_nothing(tmp_path):
+    store = open_store(f"sqlite:///{tmp_path}/holdfast.db", namespace="mine")
+    assert (store.url, store.namespace) == (f"sqlite:///{tmp_path}/holdfast.db", "mine")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_that_mean_nothing_are_refused():
+    with pytest.raises(DefinitionError, match="schema"):
+        open_store("sqlite:///a.db", schema="mine")
+    with pytest.raises(DefinitionError, match="namespace"):
+        open_store("sqlite:///a.db", namespace="")
