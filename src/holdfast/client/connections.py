@@ -10,13 +10,13 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from holdfast.codec import Codec
 from holdfast.errors import ClientClosed, DefinitionError, StoreError
-from holdfast.model import Instant
+from holdfast.model import SECOND, Instant, RunRecord
 from holdfast.settings import Settings, checked, resolve
 from holdfast.store import Store, open_store
 
@@ -58,6 +58,8 @@ class Connection:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._watchers: WeakKeyDictionary[asyncio.AbstractEventLoop, Watcher] = WeakKeyDictionary()
+        self.until_ended: Callable[[str, int | None], Awaitable[RunRecord]] | None = None
+        """Another way to wait for a run's end: that of a test environment, whose clock only moves while somebody waits."""
 
     @cached_property
     def settings(self) -> Settings:
@@ -104,6 +106,14 @@ class Connection:
         if watcher is None:
             watcher = self._watchers[loop] = Watcher(store)
         return watcher
+
+    async def ended(self, run_id: str, limit: int | None) -> RunRecord:
+        """The run's record once it has ended. Raises TimeoutError after `limit` microseconds."""
+        if self.until_ended is not None:
+            return await self.until_ended(run_id, limit)
+        watcher = await self.watcher()
+        async with asyncio.timeout(None if limit is None else limit / SECOND):
+            return await watcher.wait(run_id)
 
     async def close(self) -> None:
         """End all waits, and close the store if this connection opened it."""

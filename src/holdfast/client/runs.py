@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, Self, TypeVar, cast
 
@@ -12,7 +11,6 @@ from holdfast.codec import Codec
 from holdfast.define import Workflow, refuse_in_body
 from holdfast.errors import HoldfastError, NotDecodable, RunCancelled, RunFailed, RunNotFound, StepFailed
 from holdfast.model import (
-    SECOND,
     Cancel,
     Duration,
     RunRecord,
@@ -147,10 +145,8 @@ class AsyncRun(Generic[R_co]):
             if record is None or not record.status.is_final:
                 raise TimeoutError(self._late_text(limit))
             return record
-        watcher = await self._connection.watcher()
         try:
-            async with asyncio.timeout(None if limit is None else limit / SECOND):
-                self._record = await watcher.wait(self.id)
+            self._record = await self._connection.ended(self.id, limit)
         except TimeoutError:
             raise TimeoutError(self._late_text(limit or 0)) from None
         return self._record

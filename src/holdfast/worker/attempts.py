@@ -13,7 +13,7 @@ import contextvars
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -82,6 +82,8 @@ class Attempts:
         self._queues: dict[bool, deque[Attempt]] = {True: deque(), False: deque()}
         self._threads: ThreadPoolExecutor | None = None
         self.resources: Mapping[object, Any] = {}
+        self.stand_in: Callable[[Step[..., Any], tuple[Any, ...], dict[str, Any]], Awaitable[Any] | None] | None = None
+        """In a test environment: what to await in place of a step's function, or None to execute that."""
         self.tasks: set[asyncio.Task[None]] = set()
         """Every attempt's task until it ends, also those that nobody waits for any more."""
 
@@ -156,7 +158,7 @@ class Attempts:
         fn = attempt.step.fn
         try:
             args, kwargs = shapes_of(attempt.step, self._codec).arguments.unpack(attempt.args)
-            if self._middleware:
+            if self._middleware or self.stand_in is not None:
                 value = await self._inside_middleware(attempt, args, kwargs)
             elif attempt.step.is_async:
                 value = await fn(*args, **kwargs)
@@ -189,6 +191,8 @@ class Attempts:
                     await stack.enter_async_context(manager)
                 else:
                     stack.enter_context(manager)
+            if self.stand_in is not None and (double := self.stand_in(attempt.step, args, kwargs)) is not None:
+                return await double
             if attempt.step.is_async:
                 return await attempt.step.fn(*args, **kwargs)
             return await self._in_thread(attempt.step.fn, args, kwargs)
