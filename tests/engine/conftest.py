@@ -1,0 +1,32 @@
+"""Runs taken by hand are put away when their test has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pytest
+
+from holdfast.define import Workflow
+from tests.engine.drive import Drive
+
+
+class Begin(Protocol):
+    """What the fixture gives: begin a run of a workflow."""
+
+    def __call__(self, workflow: Workflow[..., Any], *args: Any, **kwargs: Any) -> Drive: ...
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    """Begin a run, taken by hand."""
+    made: list[Drive] = []
+
+    def begin(workflow: Workflow[..., Any], *args: Any, **kwargs: Any) -> Drive:
+        drive = Drive(workflow, *args, **kwargs)
+        made.append(drive)
+        return drive
+
+    yield begin
+    for one in made:
+        one.close()

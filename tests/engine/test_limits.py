@@ -1,0 +1,63 @@
+"""The journal's limit: a clear error that names the way out, and room left to clean up."""
+
+from __future__ import annotations
+
+from holdfast import JournalLimitReached, current_run, workflow
+from tests.engine.drive import note
+from tests.engine.samples import clean_up, double
+
+
+@workflow(journal_limit=10)
+async def endless() -> None:
+    while True:
+        await double(1)
+
+
+def test_the_limit_fails_the_run(begin):
+    assert isinstance(begin(endless).finish().error, JournalLimitReached)
+
+
+def test_the_error_names_continue_as_new(begin):
+    assert "continue_as_new" in str(begin(endless).finish().error)
+
+
+def test_the_limit_counts_inputs_delivered(begin):
+    drive = begin(endless).finish()
+    inputs = [entry for entry in drive.entries if entry.kind in ("started", "step_completed")]
+    assert len(inputs) == 10
+
+
+def test_a_run_at_its_limit_replays(begin):
+    begin(endless).finish().check()
+
+
+def test_a_reserve_is_kept_for_cleanup(begin):
+    @workflow(journal_limit=5)
+    async def body() -> None:
+        try:
+            while True:
+                await double(1)
+        finally:
+            await clean_up()
+            note("clean")
+
+    assert begin(body).finish().check().notes == ["clean"]
+
+
+def test_a_body_in_a_def_meets_the_limit_too(begin):
+    @workflow(journal_limit=5)
+    def body() -> None:
+        while True:
+            double(1)
+
+    assert isinstance(begin(body).finish().error, JournalLimitReached)
+
+
+def test_a_run_that_ends_below_its_limit_is_left_alone(begin):
+    @workflow(journal_limit=10)
+    async def body() -> int:
+        for _ in range(9):
+            await double(1)
+        return current_run().journal_length
+
+    assert begin(body).finish().check().result == 10

@@ -1,0 +1,225 @@
+"""A body does no I/O: its loop refuses sockets, threads and processes, and can't be talked out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from holdfast import AsyncClient, Client, IOInBody, NotInBody, NotInRun, resource, run, workflow
+from holdfast.define import Workflow
+from tests.engine.samples import double
+
+
+@workflow
+async def open_connection() -> None:
+    await asyncio.open_connection("localhost", 1)
+
+
+@workflow
+async def start_server() -> None:
+    await asyncio.start_server(print, "localhost", 0)
+
+
+@workflow
+async def get_addr_info() -> None:
+    await asyncio.get_running_loop().getaddrinfo("localhost", 1)
+
+
+@workflow
+async def to_thread() -> None:
+    await asyncio.to_thread(print, "x")
+
+
+@workflow
+async def in_the_default_executor() -> None:
+    await asyncio.get_running_loop().run_in_executor(None, print, "x")
+
+
+@workflow
+async def in_an_executor() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        await asyncio.get_running_loop().run_in_executor(pool, print, "x")
+
+
+@workflow
+async def subprocess_exec() -> None:
+    await asyncio.create_subprocess_exec("true")
+
+
+@workflow
+async def subprocess_shell() -> None:
+    await asyncio.create_subprocess_shell("true")
+
+
+@workflow
+async def sock_recv() -> None:
+    one, two = socket.socketpair()
+    try:
+        await asyncio.get_running_loop().sock_recv(one, 1)
+    finally:
+        one.close()
+        two.close()
+
+
+@workflow
+async def add_reader() -> None:
+    asyncio.get_running_loop().add_reader(0, print)
+
+
+@workflow
+async def add_signal_handler() -> None:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, print)
+
+
+@workflow
+async def datagrams() -> None:
+    await asyncio.get_running_loop().create_datagram_endpoint(asyncio.DatagramProtocol, ("localhost", 0))
+
+
+@workflow
+async def swallowed() -> str:
+    try:
+        await asyncio.to_thread(print, "x")
+    except BaseException:
+        return "swallowed"
+    return "done"
+
+
+@workflow
+async def swallowed_and_gone_on() -> int:
+    try:
+        await asyncio.to_thread(print, "x")
+    except BaseException:
+        return await double(1)
+    return 0
+
+
+@workflow
+async def swallowed_by_gather() -> list[Any]:
+    return [repr(one) for one in await asyncio.gather(asyncio.to_thread(print, "x"), return_exceptions=True)]
+
+
+REFUSED = [
+    open_connection, start_server, get_addr_info, to_thread, in_the_default_executor, in_an_executor, subprocess_exec,
+    subprocess_shell, sock_recv, add_reader, add_signal_handler, datagrams,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", REFUSED, ids=lambda one: one.name)
+def test_io_in_a_body_is_refused_with_advice(begin, body: Workflow[..., Any]):
+    with pytest.raises(IOInBody, match="move this into a step"):
+        begin(body)
+
+
+@pytest.mark.parametrize("body", [swallowed, swallowed_and_gone_on, swallowed_by_gather], ids=lambda one: one.name)
+def test_the_refusal_can_not_be_caught(begin, body: Workflow[..., Any]):
+    with pytest.raises(IOInBody, match="move this into a step"):
+        begin(body)
+
+
+def test_io_after_a_step_leaves_the_run_intact_and_fixed_code_goes_on(begin):
+    @workflow(name="body")
+    async def broken() -> int:
+        n = await double(1)
+        await asyncio.to_thread(print, n)
+        return n
+
+    @workflow(name="body")
+    async def fixed() -> int:
+        n = await double(1)
+        return await double(n)
+
+    drive = begin(broken)
+    entry = drive.completed("double")
+    with pytest.raises(IOInBody):
+        drive.take(entry)
+    drive.workflow = fixed
+    drive.execution = drive.replay()
+    drive.take(entry)
+    assert drive.finish().check().result == 4
+
+
+def test_a_callback_from_another_thread_is_refused(begin):
+    """Nothing from another thread may move a body."""
+
+    @workflow
+    async def body() -> int:
+        loop = asyncio.get_running_loop()
+
+        def intrude() -> None:
+            with contextlib.suppress(BaseException):
+                loop.call_soon_threadsafe(print)
+
+        thread = threading.Thread(target=intrude)
+        thread.start()
+        thread.join()
+        return await double(1)
+
+    with pytest.raises(IOInBody):
+        begin(body)
+
+
+@workflow
+async def client_start() -> None:
+    await AsyncClient("sqlite:///:memory:").start(client_start)
+
+
+@workflow
+async def client_runs() -> None:
+    AsyncClient("sqlite:///:memory:").runs()
+
+
+@workflow
+def blocking_client() -> None:
+    Client("sqlite:///:memory:").start(blocking_client)
+
+
+@workflow
+def script() -> None:
+    run(script)
+
+
+@pytest.mark.parametrize("body", [client_start, client_runs, blocking_client, script], ids=lambda one: one.name)
+def test_a_client_in_a_body_raises_and_names_the_durable_way(begin, body: Workflow[..., Any]):
+    try:
+        drive = begin(body)
+    except IOInBody as refused:
+        text = str(refused)
+    else:
+        assert isinstance(drive.error, IOInBody)
+        text = str(drive.error)
+    assert "step" in text
+
+
+@resource
+def pool():
+    yield 1
+
+
+def test_a_resource_in_a_body_raises(begin):
+    @workflow
+    async def body() -> None:
+        pool()
+
+    assert isinstance(begin(body).error, NotInBody)
+
+
+def test_a_resource_outside_a_run_raises():
+    with pytest.raises(NotInRun, match="pool"):
+        pool()
+
+
+def test_a_workflow_called_outside_a_run_says_how_to_start_one():
+    with pytest.raises(NotInRun, match=r"client\.start"):
+        to_thread()
+
+
+def test_a_step_outside_a_run_is_just_the_function():
+    assert asyncio.run(double(4)) == 8

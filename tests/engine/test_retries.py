@@ -1,0 +1,201 @@
+"""A workflow's own retry: the body begins again from its last failure, and what succeeded is kept."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast import FatalError, Retry, current_run, rng, workflow
+from holdfast.model import history_of
+from tests.engine.drive import note
+from tests.engine.samples import Declined, double, echo, refuse
+
+THRICE = Retry(attempts=3, initial="1s", jitter=0)
+
+
+@workflow(retry=THRICE)
+async def order() -> int:
+    n = await double(1)
+    await refuse("visa")
+    return n + await double(2)
+
+
+def test_a_failed_body_is_to_be_tried_again(begin):
+    drive = begin(order)
+    drive.complete("double")
+    drive.fail("refuse", Declined("visa", cents=1))
+    assert drive.ended is None
+    assert drive.retrying is not None
+    assert drive.retrying.attempt == 1
+
+
+def test_the_delay_is_the_policys(begin):
+    drive = begin(order)
+    drive.complete("double")
+    drive.fail("refuse", Declined("visa", cents=1))
+    assert drive.retrying is not None
+    assert drive.retrying.retry_at == drive.at + 1_000_000
+
+
+def test_results_are_kept_and_the_failed_step_is_asked_anew(begin):
+    drive = begin(order)
+    drive.complete("double")
+    drive.fail("refuse", Declined("visa", cents=1))
+    drive.run_again()
+    assert drive.open == ["refuse"]
+
+
+def test_the_failed_steps_attempts_are_counted_from_one(begin):
+    drive = begin(order)
+    drive.complete("double")
+    drive.retry_step("refuse", Declined("visa", cents=1))
+    drive.fail("refuse", Declined("visa", cents=1))
+    drive.run_again()
+    assert drive.execution.commands["refuse"].attempt == 1
+
+
+def test_a_second_try_completes(begin):
+    drive = begin(order)
+    drive.complete("double")
+    drive.fail("refuse", Declined("visa", cents=1))
+    drive.run_again()
+    drive.complete("refuse", "paid")
+    assert drive.finish().result == 6
+
+
+def test_the_last_try_fails_the_run(begin):
+    drive = begin(order)
+    drive.complete("double")
+    for _ in range(2):
+        drive.fail("refuse", Declined("visa", cents=1))
+        drive.run_again()
+    drive.fail("refuse", Declined("visa", cents=1))
+    assert isinstance(drive.error, Declined)
+
+
+def test_the_bodys_attempt_is_counted(begin):
+    @workflow(retry=THRICE)
+    async def body() -> int:
+        await refuse("visa")
+        return current_run().attempt
+
+    drive = begin(body)
+    drive.fail("refuse", Declined("visa", cents=1))
+    drive.run_again()
+    drive.complete("refuse", "paid")
+    assert drive.result == 2
+
+
+def test_a_fatal_error_is_not_tried_again(begin):
+    @workflow(retry=THRICE)
+    async def body() -> None:
+        raise FatalError("enough")
+
+    assert begin(body).status == "failed"
+
+
+def test_unless_is_not_tried_again(begin):
+    @workflow(retry=Retry(attempts=3, unless=(Declined,)))
+    async def body() -> None:
+        await refuse("visa")
+
+    drive = begin(body)
+    drive.fail("refuse", Declined("visa", cents=1))
+    assert drive.status == "failed"
+
+
+def test_a_cancelled_run_is_not_tried_again(begin):
+    drive = begin(order)
+    drive.cancel()
+    assert drive.status == "cancelled"
+
+
+def test_a_run_past_its_deadline_is_not_tried_again(begin):
+    drive = begin(order)
+    drive.cancel(deadline=True)
+    assert drive.status == "failed"
+
+
+def test_a_sibling_that_ended_after_the_failure_is_kept(begin):
+    """Its result came behind the cut for a step asked before it: it is not executed again."""
+
+    @workflow(retry=THRICE)
+    async def body() -> int:
+        async def work() -> int:
+            return await double(1)
+
+        task = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        try:
+            await refuse("visa")
+        except Declined:
+            note(await task)
+            raise
+        return await task
+
+    drive = begin(body)
+    drive.fail("refuse", Declined("visa", cents=1))
+    drive.complete("double")
+    assert drive.retrying is not None
+    drive.run_again()
+    assert drive.open == ["refuse"]
+    drive.complete("refuse", "paid")
+    assert drive.result == 2
+
+
+def test_a_failure_that_was_caught_is_not_where_the_body_goes_on_if_a_later_one_ended_it(begin):
+    @workflow(retry=THRICE)
+    async def body() -> str:
+        try:
+            await refuse("visa")
+        except Declined:
+            pass
+        await double(1)
+        return await refuse("master")
+
+    drive = begin(body)
+    drive.fail("refuse", Declined("visa", cents=1))
+    drive.complete("double")
+    drive.fail("refuse:1", Declined("master", cents=1))
+    drive.run_again()
+    assert drive.open == ["refuse:1"]
+
+
+def test_the_dice_fall_alike_up_to_the_cut(begin):
+    @workflow(retry=THRICE)
+    async def body() -> str:
+        first = rng().random()
+        note(first)
+        return await refuse("visa")
+
+    drive = begin(body)
+    drive.fail("refuse", Declined("visa", cents=1))
+    before = list(drive.notes)
+    drive.run_again()
+    assert drive.notes == before
+
+
+def test_a_retried_body_replays_from_every_later_point(begin):
+    drive = begin(order)
+    drive.complete("double")
+    drive.fail("refuse", Declined("visa", cents=1))
+    drive.run_again()
+    drive.complete("refuse", "paid")
+    assert drive.open == ["double:1"]
+    again = drive.live()
+    again.replay(history_of(drive.entries).entries)
+    assert list(again.commands) == ["double:1"]
+
+
+def test_steps_still_open_at_the_failure_are_asked_anew(begin):
+    @workflow(retry=THRICE)
+    async def body() -> object:
+        other = asyncio.create_task(echo("slow"))
+        await asyncio.sleep(0)
+        await refuse("visa")
+        return await other
+
+    drive = begin(body)
+    drive.fail("refuse", Declined("visa", cents=1))
+    assert drive.withdrawn == ["echo"]
+    drive.run_again()
+    assert drive.open == ["echo", "refuse"]
