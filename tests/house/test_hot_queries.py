@@ -105,8 +105,8 @@ def test_a_hot_statement_goes_by_its_index(connection, name, table, index):
 )
 @pytest.mark.parametrize("after", [None, (1, 1)], ids=["first page", "next page"])
 def test_a_listing_walks_along_an_index(connection, where, after):
-    text, params = listing(where, after)
-    lines = plan(connection, text, {**params, "namespace_id": 1, "limit": 10})
+    names, params = listing(where, after)
+    lines = plan(connection, SQL.join(*names), {**params, "namespace_id": 1, "limit": 10})
     assert walks(lines) == []
     assert any("one USING" in line for line in lines)
 

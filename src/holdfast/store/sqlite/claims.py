@@ -7,8 +7,10 @@ So whoever hands a run back without having looked at its inbox hands it back due
 
 from __future__ import annotations
 
+import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from holdfast.model import Claimed, ClaimedRun, Instant, JournalRow, Lane, Message, encode_entries
 
@@ -30,7 +32,7 @@ def claim_runs(
     """Choose, take, fence, read."""
     at = tx.now(now)
     params = {"namespace_id": tx.namespace_id, "lanes": lanes_json(lanes), "limit": limit, "run_id": run_id, "now": at}
-    chosen = tx.all("claim_runs" if run_id is None else "claim_run", params)
+    chosen = _choose(tx, "claim_runs" if run_id is None else "claim_run", params)
     if not chosen:
         return []
     numbers = as_json([row[0] for row in chosen])
@@ -43,7 +45,7 @@ def claim_runs(
     journals = _journals(
         tx, [row[0] for row, next_seq in zip(chosen, next_seqs, strict=True) if _is_wanted(row, next_seq, cached)]
     )
-    inboxes = _inboxes(tx, {row[0]: row[1] for row in chosen if row[-1]})
+    inboxes = _inboxes(tx, {row[0]: row[1] for row in chosen if row[_HAS_MESSAGES]})
     return [
         claimed_run(row, at, next_seq, tuple(journals.get(row[0], ())), tuple(inboxes.get(row[0], ())))
         for row, next_seq in zip(chosen, next_seqs, strict=True)
@@ -64,6 +66,21 @@ def read_inbox(tx: Transaction, worker_id: str) -> list[Message]:
 def lanes_json(lanes: Sequence[Lane]) -> str:
     """Lanes as the statements read them."""
     return as_json([(lane.workflow, lane.version, lane.queue) for lane in lanes])
+
+
+_PRIORITY, _HAS_MESSAGES, _DUE_AT = 11, 19, 20
+
+
+def _choose(tx: Transaction, name: str, params: dict[str, Any]) -> list[Row]:
+    while True:
+        try:
+            rows = tx.packed([name], params)
+            return sorted(rows, key=lambda row: (-row[_PRIORITY], row[_DUE_AT], row[0]))
+        except sqlite3.DataError:
+            # Their inputs together are larger than a string can be: fewer, then.
+            if params["limit"] < 2:
+                raise
+            params = {**params, "limit": params["limit"] // 2}
 
 
 def _next_seq(row: Row) -> int:
@@ -90,8 +107,12 @@ def _fence(tx: Transaction, chosen: Sequence[Row], worker_id: str, at: Instant) 
 def _journals(tx: Transaction, numbers: list[int]) -> Mapping[int, list[JournalRow]]:
     found: defaultdict[int, list[JournalRow]] = defaultdict(list)
     if numbers:
-        for number, seq, epoch, at, data in tx.all("read_journals", {"runs": as_json(numbers)}):
-            found[number].append(JournalRow(seq, epoch, at, data))
+        try:
+            rows = tx.packed(["read_journals"], {"runs": as_json(numbers)})
+        except sqlite3.DataError:
+            rows = [row for number in numbers for row in tx.all("read_long_journal", {"run": number})]
+        for number, seq, epoch, at, data in sorted(rows):
+            found[number].append(JournalRow(seq, epoch, at, bytes.fromhex(data)))
     return found
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple, Self
 
 from holdfast.model import Claimed, Ended, Entry, Instant, RunRecord, RunStatus, encode_entries
 
-from .rows import STATUS, run_record
-from .statements import SQL
+from .rows import STATUS
+from .runs import get_run
 from .transactions import Row, Transaction, as_json
 
 FORCED = "forced-cancel"
@@ -48,9 +48,9 @@ def live_run(tx: Transaction, run_id: str) -> Live | None:
 def cancel_run(tx: Transaction, run_id: str, reason: str | None, force: bool, now: Instant | None) -> RunRecord | None:
     """End the run, or ask it to. The record is as it was before."""
     at = tx.now(now)
-    rows = tx.select(SQL.join("select_runs", "get_run"), {"namespace_id": tx.namespace_id, "id": run_id})
+    before = get_run(tx, run_id)
     run = live_run(tx, run_id)
-    if not rows or run is None:
+    if before is None or run is None:
         return None
     if not run.status.is_final:
         if force:
@@ -61,7 +61,7 @@ def cancel_run(tx: Transaction, run_id: str, reason: str | None, force: bool, no
             payload = (reason or "").encode()
             tx.run("cancel_run", {"run": run.number, "lane_id": run.lane_id, "payload": payload, "now": at})
             tx.has_news = True
-    return run_record(rows[0])
+    return before
 
 
 def end_unbegun(tx: Transaction, run: Live, at: Instant) -> None:

@@ -55,9 +55,9 @@ def run_record(row: Row) -> RunRecord:
         epoch=epoch,
         crashes=crashes,
         blocked=blocked,
-        input=input,
-        output=output,
-        error=error,
+        input=bytes.fromhex(input),
+        output=None if output is None else bytes.fromhex(output),
+        error=None if error is None else bytes.fromhex(error),
     )
 
 
@@ -66,15 +66,15 @@ def claimed_run(
 ) -> ClaimedRun:
     """A row of claim_runs as it is after the claim."""
     (_number, id, workflow, version, epoch, stored_seq, _last_seq, input, seed, key, tags, priority, created_at,
-     started_at, deadline_at, chain_id, parent_id, crashes, blocked, _has_messages) = row  # fmt: skip
+     started_at, deadline_at, chain_id, parent_id, crashes, blocked, _has_messages, _due_at) = row  # fmt: skip
     return ClaimedRun(
         id=id,
         workflow=workflow,
         version=version,
         epoch=epoch + 1,
         next_seq=next_seq,
-        input=input,
-        seed=seed,
+        input=bytes.fromhex(input),
+        seed=bytes.fromhex(seed),
         key=key,
         tags=tags_of(tags),
         priority=priority,

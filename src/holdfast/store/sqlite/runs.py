@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,6 @@ import msgspec
 from holdfast.model import JournalRow, Page, RunFilter, RunRecord, RunStatus, instant_of
 
 from .rows import run_record
-from .statements import SQL
 from .transactions import Row, Transaction, as_json
 
 CHUNK = 500
@@ -22,21 +22,27 @@ MOST_LOOKED_AT = 10_000
 
 def get_run(tx: Transaction, run_id: str) -> RunRecord | None:
     """By id."""
-    rows = tx.select(SQL.join("select_runs", "get_run"), {"namespace_id": tx.namespace_id, "id": run_id})
-    return run_record(rows[0]) if rows else None
+    return _only(tx.packed(["select_runs", "get_run"], {"namespace_id": tx.namespace_id, "id": run_id}))
 
 
 def find_run(tx: Transaction, workflow: str, key: str) -> RunRecord | None:
     """By key."""
     params = {"namespace_id": tx.namespace_id, "workflow": workflow, "key": key}
-    rows = tx.select(SQL.join("select_runs", "find_run"), params)
-    return run_record(rows[0]) if rows else None
+    return _only(tx.packed(["select_runs", "find_run"], params))
 
 
 def read_ended(tx: Transaction, run_ids: Sequence[str]) -> list[RunRecord]:
     """Those that have ended."""
     params = {"namespace_id": tx.namespace_id, "ids": as_json(list(run_ids))}
-    return [run_record(row) for row in tx.select(SQL.join("select_runs", "read_ended"), params)]
+    try:
+        rows = tx.packed(["select_runs", "read_ended"], params)
+    except sqlite3.DataError:
+        # Together they are larger than a string can be.
+        if len(run_ids) < 2:
+            raise
+        middle = len(run_ids) // 2
+        return read_ended(tx, run_ids[:middle]) + read_ended(tx, run_ids[middle:])
+    return [run_record(row) for row in rows]
 
 
 def read_journal(tx: Transaction, run_id: str) -> list[JournalRow]:
@@ -48,23 +54,28 @@ def list_runs(tx: Transaction, where: RunFilter, cursor: str | None, limit: int)
     """One page, newest first.
 
     `tags` and `input` are tested here, on at most MOST_LOOKED_AT runs: a page may be short, even empty, and have a
-    next one.
+    next one. So it may if its runs are too large to be fetched together.
     """
     is_tested = bool(where.tags or where.input)
+    size = CHUNK if is_tested else limit + 1
     after = None if cursor is None else decode_cursor(cursor)
     found: list[Row] = []
     looked_at = 0
     while True:
-        size = CHUNK if is_tested else limit + 1
-        text, params = listing(where, after)
-        rows = tx.select(text, {**params, "namespace_id": tx.namespace_id, "limit": size})
+        try:
+            rows = _list_chunk(tx, where, after, size)
+        except sqlite3.DataError:
+            if size < 2:
+                raise
+            size //= 2
+            continue
         looked_at += len(rows)
         for row in rows:
+            if len(found) == limit:
+                # `after` is the last one that was looked at, found or not.
+                return _page(found, after)
             after = row[_CREATED_AT], row[_NUMBER]
             if not is_tested or matches(where, row):
-                if len(found) == limit:
-                    last = found[-1]
-                    return _page(found, (last[_CREATED_AT], last[_NUMBER]))
                 found.append(row)
         if len(rows) < size:
             return _page(found, None)
@@ -72,11 +83,21 @@ def list_runs(tx: Transaction, where: RunFilter, cursor: str | None, limit: int)
             return _page(found, after)
 
 
+def _list_chunk(tx: Transaction, where: RunFilter, after: tuple[int, int] | None, size: int) -> list[Row]:
+    names, params = listing(where, after)
+    rows = tx.packed(names, {**params, "namespace_id": tx.namespace_id, "limit": size})
+    return sorted(rows, key=lambda row: (row[_CREATED_AT], row[_NUMBER]), reverse=True)
+
+
+def _only(rows: Sequence[Row]) -> RunRecord | None:
+    return run_record(rows[0]) if rows else None
+
+
 _NUMBER, _TAGS, _CREATED_AT, _INPUT = 0, 8, 10, 23
 
 
-def listing(where: RunFilter, after: tuple[int, int] | None) -> tuple[str, dict[str, Any]]:
-    """The statement for a filter, joined from fragments, and its parameters."""
+def listing(where: RunFilter, after: tuple[int, int] | None) -> tuple[list[str], dict[str, Any]]:
+    """The fragments that are the statement for a filter, and its parameters."""
     params: dict[str, Any] = {}
     names = ["select_runs", "list_runs"]
     if after is not None:
@@ -102,7 +123,7 @@ def listing(where: RunFilter, after: tuple[int, int] | None) -> tuple[str, dict[
         names.append("and_workflow")
         params["workflow"] = where.workflow
     names.append("end_listed")
-    return SQL.join(*names), params
+    return names, params
 
 
 def statuses(given: RunStatus | str | tuple[RunStatus | str, ...]) -> list[str]:
@@ -118,7 +139,7 @@ def matches(where: RunFilter, row: Row) -> bool:
     if not where.input:
         return True
     try:
-        arguments = msgspec.json.decode(row[_INPUT])
+        arguments = msgspec.json.decode(bytes.fromhex(row[_INPUT]))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
     return isinstance(arguments, list) and bool(arguments) and contains(arguments[0], where.input)

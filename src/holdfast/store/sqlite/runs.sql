@@ -92,11 +92,15 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = :id
 ORDER BY journal.seq;
 
 -- name: select_runs
--- The columns of a run's record, in the order that rows.py reads them.
-SELECT runs.number, runs.id, lanes.workflow, lanes.version, lanes.queue, runs.status, runs.paused, starts.key,
-    starts.tags, runs.priority, runs.created_at, runs.started_at, runs.ended_at, runs.due_at, runs.deadline_at,
+-- The columns of a run's record, in the order that rows.py reads them; many rows as one, with bytes as hex (see claims.sql).
+SELECT json_group_array(json_array(
+    runs.number, runs.id, lanes.workflow, lanes.version, lanes.queue, runs.status, runs.paused, starts.key, starts.tags,
+    runs.priority, runs.created_at, runs.started_at, runs.ended_at, runs.due_at, runs.deadline_at,
     coalesce(starts.chain_id, runs.id), starts.parent_id, starts.forked_from, runs.after_run_id, runs.owner, runs.epoch,
-    runs.crashes, runs.blocked, starts.input, runs.output, runs.error
+    runs.crashes, runs.blocked, hex(starts.input),
+    CASE WHEN runs.output IS NOT NULL THEN hex(runs.output) END,
+    CASE WHEN runs.error IS NOT NULL THEN hex(runs.error) END
+))
 FROM runs
 CROSS JOIN lanes ON lanes.id = runs.lane_id
 CROSS JOIN starts ON starts.number = runs.number
@@ -163,5 +167,5 @@ AND wanted.workflow = :workflow
 
 -- name: end_listed
 -- The newest of all lanes.
+    ORDER BY listed.created_at DESC, listed.number DESC LIMIT :limit
 )
-ORDER BY runs.created_at DESC, runs.number DESC LIMIT :limit

@@ -2,22 +2,42 @@
 
 A block begins with `-- name: claim_runs` and a comment line. A block whose text holds one group of bare question marks
 takes rows: its group is repeated, and the rows are padded with nulls up to the next of a few fixed sizes, so that any
-number of rows is one statement whose text SQLite has seen before. One statement matters: every call into SQLite gives
-the interpreter lock away and has to wait for it, and beside a busy event loop that is what a commit costs.
+number of rows is one statement whose text SQLite has seen before. In all others parameters have names.
+
+Few calls matter: each call into SQLite gives the interpreter lock away and has to wait for it, and beside a busy event
+loop that is what a commit costs. So rows go in together, and names become positions: the driver looks up each name with
+a call of its own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import resources
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 LARGEST = 512
 _HEAD = re.compile(r"^-- name: (\w+)\n-- \S.*\n", re.MULTILINE)
 _GROUP = re.compile(r"\(\?(?:, \?)*\)")
+_NAMED = re.compile(r":([a-z_]+)\b")
+
+
+class Statement(NamedTuple):
+    """A text for the driver, and which parameter goes where."""
+
+    text: str
+    names: tuple[str, ...]
+
+    def values(self, params: Mapping[str, Any]) -> list[Any]:
+        """The parameters in order."""
+        return [params[name] for name in self.names]
+
+
+def positional(text: str) -> Statement:
+    """The text with question marks for names. No block has a colon anywhere else."""
+    return Statement(_NAMED.sub("?", text), tuple(_NAMED.findall(text)))
 
 
 def parse_blocks(text: str) -> dict[str, str]:
@@ -55,7 +75,7 @@ class Statements:
     def __init__(self, package: str) -> None:
         self._package = package
         self._repeated: dict[tuple[str, int], str] = {}
-        self._joined: dict[tuple[str, ...], str] = {}
+        self._positional: dict[tuple[str, ...], Statement] = {}
 
     @cached_property
     def _blocks(self) -> dict[str, str]:
@@ -75,10 +95,14 @@ class Statements:
         return iter(self._blocks)
 
     def join(self, *names: str) -> str:
-        """Several fragments as one statement."""
-        found = self._joined.get(names)
+        """Several fragments as one text."""
+        return "\n".join(self._blocks[name] for name in names)
+
+    def statement(self, *names: str) -> Statement:
+        """A block, or several fragments that are one statement, ready for the driver."""
+        found = self._positional.get(names)
         if found is None:
-            found = self._joined[names] = "\n".join(self._blocks[name] for name in names)
+            found = self._positional[names] = positional(self.join(*names))
         return found
 
     def batches(self, name: str, rows: Sequence[Sequence[Any]]) -> Iterator[tuple[str, list[Any]]]:

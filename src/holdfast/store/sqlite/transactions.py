@@ -20,6 +20,7 @@ from .statements import SQL
 Row: TypeAlias = tuple[Any, ...]
 Clock: TypeAlias = Callable[[], Instant]
 _json = msgspec.json.Encoder()
+_packed: msgspec.json.Decoder[list[Row]] = msgspec.json.Decoder(list[tuple[Any, ...]])
 
 
 def host_clock() -> Instant:
@@ -63,22 +64,26 @@ class Transaction:
 
     def all(self, name: str, params: Mapping[str, Any]) -> list[Row]:
         """The rows of a block."""
-        return self.select(SQL[name], params)
-
-    def select(self, text: str, params: Mapping[str, Any]) -> list[Row]:
-        """The rows of a statement joined from fragments."""
-        self.stats.statements += 1
-        return self.connection.execute(text, params).fetchall()
+        return self._execute((name,), params).fetchall()
 
     def one(self, name: str, params: Mapping[str, Any]) -> Row | None:
         """The first row of a block."""
         rows = self.all(name, params)
         return rows[0] if rows else None
 
+    def packed(self, names: Sequence[str], params: Mapping[str, Any]) -> list[Row]:
+        """The rows of a statement that packs them into one, in no order. The names are its fragments."""
+        [(text,)] = self._execute(tuple(names), params).fetchall()
+        return _packed.decode(text)
+
     def run(self, name: str, params: Mapping[str, Any]) -> int:
         """Execute a block and return how many rows it changed."""
+        return self._execute((name,), params).rowcount
+
+    def _execute(self, names: tuple[str, ...], params: Mapping[str, Any]) -> sqlite3.Cursor:
         self.stats.statements += 1
-        return self.connection.execute(SQL[name], params).rowcount
+        statement = SQL.statement(*names)
+        return self.connection.execute(statement.text, statement.values(params))
 
     def rows(self, name: str, rows: Sequence[Sequence[Any]]) -> None:
         """Execute a block that takes many rows."""

@@ -113,7 +113,7 @@ def _apply(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> None:
 def write_rows(tx: Transaction, writes: Sequence[RowWrite], now: Instant | None) -> list[bool]:
     """Row-only writes: park, hand back, block. An end is none of them, it needs a turn."""
     asked = as_json([(write.run_id, write.worker_id, write.epoch) for write in writes])
-    held: dict[int, int] = dict(tx.all("write_rows", {"namespace_id": tx.namespace_id, "writes": asked}))
+    held: dict[int, int] = dict(tx.packed(["write_rows"], {"namespace_id": tx.namespace_id, "writes": asked}))
     at = tx.now(now)
     changes: dict[str, Row] = {}
     released: set[str] = set()
