@@ -98,32 +98,25 @@ _NUMBER, _TAGS, _CREATED_AT, _INPUT = 0, 8, 10, 23
 
 def listing(where: RunFilter, after: tuple[int, int] | None) -> tuple[list[str], dict[str, Any]]:
     """The fragments that are the statement for a filter, and its parameters."""
-    params: dict[str, Any] = {}
-    names = ["select_runs", "list_runs"]
+    params: dict[str, Any] = {
+        "statuses": as_json(list(RunStatus) if where.status is None else statuses(where.status)),
+        "key": where.key,
+        "parent": where.parent,
+        "workflow": where.workflow,
+        "since": None if where.since is None else instant_of(where.since, what="since"),
+        "until": None if where.until is None else instant_of(where.until, what="until"),
+    }
+    params["cursor_at"], params["cursor_number"] = after or (None, None)
+    tests = [f"and_{name}" for name in ("since", "until") if params[name] is not None]
     if after is not None:
-        names.append("and_before")
-        params["cursor_at"], params["cursor_number"] = after
-    if where.since is not None:
-        names.append("and_since")
-        params["since"] = instant_of(where.since, what="since")
-    if where.until is not None:
-        names.append("and_until")
-        params["until"] = instant_of(where.until, what="until")
-    if where.status is not None:
-        names.append("and_status")
-        params["statuses"] = as_json(statuses(where.status))
+        tests.append("and_before")
+    of_workflow = [] if where.workflow is None else ["and_workflow"]
     if where.key is not None:
-        names.append("and_key")
-        params["key"] = where.key
+        of_parent = [] if where.parent is None else ["and_parent"]
+        return ["select_runs", "list_by_key", *of_parent, *tests, *of_workflow, "end_few"], params
     if where.parent is not None:
-        names.append("and_parent")
-        params["parent"] = where.parent
-    names.append("end_walk")
-    if where.workflow is not None:
-        names.append("and_workflow")
-        params["workflow"] = where.workflow
-    names.append("end_listed")
-    return names, params
+        return ["select_runs", "list_by_parent", *tests, *of_workflow, "end_few"], params
+    return ["select_runs", "list_runs", *tests, "end_walk", *of_workflow, "end_listed"], params
 
 
 def statuses(given: RunStatus | str | tuple[RunStatus | str, ...]) -> list[str]:

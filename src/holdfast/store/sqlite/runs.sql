@@ -122,15 +122,40 @@ WHERE runs.number = (
 )
 
 -- name: list_runs
--- The newest runs of each lane: one bounded walk along an index for each, then the newest of those. Closed by end_listed.
+-- The newest runs of each lane in each state: bounded walks along an index, and then the newest of all. See end_listed.
 WHERE runs.number IN (
     SELECT listed.number
     FROM lanes AS wanted
+    CROSS JOIN json_each(:statuses) AS state
     CROSS JOIN runs AS listed
     WHERE wanted.namespace_id = :namespace_id
         AND listed.number IN (
             SELECT one.number FROM runs AS one
-            WHERE one.lane_id = wanted.id
+            WHERE one.lane_id = wanted.id AND one.status = state.value
+
+-- name: list_by_key
+-- Runs that were started with a key, whether they still hold it or not: few, so they are not walked for. See end_few.
+WHERE runs.number IN (
+    SELECT one.number
+    FROM starts AS given
+    CROSS JOIN runs AS one ON one.number = given.number
+    CROSS JOIN lanes AS wanted ON wanted.id = one.lane_id
+    WHERE given.key = :key AND one.namespace_id = :namespace_id
+        AND one.status IN (SELECT value FROM json_each(:statuses))
+
+-- name: list_by_parent
+-- The children of a run, in the same way.
+WHERE runs.number IN (
+    SELECT one.number
+    FROM starts AS given
+    CROSS JOIN runs AS one ON one.number = given.number
+    CROSS JOIN lanes AS wanted ON wanted.id = one.lane_id
+    WHERE given.parent_id = :parent AND one.namespace_id = :namespace_id
+        AND one.status IN (SELECT value FROM json_each(:statuses))
+
+-- name: and_parent
+-- Those of them that are children of a run.
+AND given.parent_id = :parent
 
 -- name: and_before
 -- After the cursor.
@@ -144,28 +169,21 @@ AND one.created_at >= :since
 -- Created earlier than then.
 AND one.created_at < :until
 
--- name: and_status
--- In one of these states.
-AND one.status IN (SELECT value FROM json_each(:statuses))
-
--- name: and_key
--- Started with this key, whether they still hold it or not.
-AND one.number IN (SELECT keyed.number FROM starts AS keyed WHERE keyed.key = :key)
-
--- name: and_parent
--- Children of that run.
-AND one.number IN (SELECT child.number FROM starts AS child WHERE child.parent_id = :parent)
-
--- name: end_walk
--- The end of the walk along one lane.
-ORDER BY one.created_at DESC, one.number DESC LIMIT :limit
-        )
-
 -- name: and_workflow
 -- Of this workflow only.
 AND wanted.workflow = :workflow
 
+-- name: end_walk
+-- The end of a walk along one lane and state.
+ORDER BY one.created_at DESC, one.number DESC LIMIT :limit
+        )
+
 -- name: end_listed
--- The newest of all lanes.
+-- The newest of all walks.
     ORDER BY listed.created_at DESC, listed.number DESC LIMIT :limit
+)
+
+-- name: end_few
+-- The newest of those found without a walk.
+    ORDER BY one.created_at DESC, one.number DESC LIMIT :limit
 )
