@@ -11,11 +11,12 @@ import asyncio
 import logging
 import random
 import sys
+from asyncio import current_task
 from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Coroutine, Sequence
 from hashlib import blake2b
 from types import CodeType, FrameType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 from uuid import UUID
 
 from greenlet import getcurrent, greenlet
@@ -26,7 +27,7 @@ from holdfast.errors import IOInBody, JournalDiverged, JournalLimitReached, Susp
 from holdfast.model import Entry, Instant, StepAsked
 
 from .commands import Command
-from .divergence import calling_line, diverged
+from .divergence import calling_line, diverged, line_of
 from .loop import BodyLoop, BodyTask
 from .runners import BLOCKED, STUBBORN, Runners
 from .shapes import shapes_of
@@ -35,15 +36,17 @@ T = TypeVar("T")
 _log = logging.getLogger("holdfast.engine")
 _CLEANUP_RESERVE = 1_000
 _TALKATIVE = 100
+_Task: TypeAlias = "asyncio.Task[Any] | None"
 
 
 class Calls:
     """The side of an execution that its body sees."""
 
     __slots__ = (
-        "_begun", "_codec", "_counts", "_cursor", "_entries", "_feed", "_is_limit_told", "_numbers", "_open_pendings",
-        "_refused", "_rng", "_seed", "_tickets", "_uuids", "_withdrawn", "commands", "fault", "hub", "is_blocking",
-        "is_dead", "is_replaying", "loop", "run", "runners", "time", "workflow",
+        "_awaited_at", "_begun", "_codec", "_counts", "_cursor", "_entries", "_feed", "_is_limit_told",
+        "_numbers", "_open_pendings", "_refused", "_rng", "_seed", "_tickets", "_uuids", "_withdrawn",
+        "commands", "fault", "hub", "is_blocking", "is_dead", "is_replaying", "loop", "run", "runners",
+        "time", "verdict", "workflow",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, workflow: Workflow[Any, Any], run: RunInfo, seed: bytes, codec: Codec, runners: Runners) -> None:
@@ -54,6 +57,8 @@ class Calls:
         self.is_replaying = False
         self.is_dead = False
         self.fault: Exception | None = None
+        self.verdict: Exception | None = None
+        """The failure that ends the run although its body has not ended."""
         self.commands: dict[str, Command] = {}
         self.hub: greenlet | None = None
         self.runners = runners
@@ -67,8 +72,9 @@ class Calls:
         self._withdrawn: list[Command] = []
         self._counts: dict[str, int] = {}
         self._numbers = 0
-        self._tickets: dict[int, tuple[Coroutine[Any, Any, Any], CodeType, int]] = {}
-        self._open_pendings: dict[int, tuple[Pending[Any], CodeType, int]] = {}
+        self._tickets: dict[int, tuple[Coroutine[Any, Any, Any], _Task, CodeType, int]] = {}
+        self._open_pendings: dict[int, tuple[Pending[Any], _Task, CodeType, int]] = {}
+        self._awaited_at: tuple[CodeType, int] | None = None
         self._is_limit_told = False
         self._refused = 0
         self._rng: random.Random | None = None
@@ -81,7 +87,7 @@ class Calls:
         pending = self._ask(step, args, kwargs, Pending)
         assert isinstance(pending, Pending)
         frame = sys._getframe(2)
-        self._open_pendings[hash(pending)] = (pending, frame.f_code, frame.f_lineno)
+        self._open_pendings[hash(pending)] = (pending, current_task(self.loop), frame.f_code, frame.f_lineno)
         return pending
 
     def _ask(
@@ -92,9 +98,7 @@ class Calls:
         self.check_limit()
         name = step.name
         plain = shapes_of(step, self._codec).arguments.pack(args, kwargs)
-        used = self._counts.get(name, 0)
-        self._counts[name] = used + 1
-        key = f"{name}:{used}" if used else name
+        key = self._new_key(name)
         digest = blake2b(plain, digest_size=8).digest()
         if self.is_replaying:
             self._match(key, digest)
@@ -105,14 +109,32 @@ class Calls:
         self._begun.append(command)
         return reply
 
+    def _new_key(self, name: str) -> str:
+        """The name; for its second use "name:1", and so on, past keys that other names have taken."""
+        used = self._counts.get(name, 0)
+        key = f"{name}:{used}" if used else name
+        if used or ":" in name:
+            while self._is_taken(key, name):
+                used += 1
+                key = f"{name}:{used}"
+        self._counts[name] = used + 1
+        return key
+
+    def _is_taken(self, key: str, name: str) -> bool:
+        if key != name and key in self._counts:
+            return True
+        base, _, number = key.rpartition(":")
+        return base != name and number.isdigit() and self._counts.get(base, 0) > int(number)
+
     def _match(self, key: str, digest: bytes) -> None:
         held = self._feed[self._cursor] if self._cursor < len(self._feed) else None
         if isinstance(held, StepAsked) and held.key == key and held.digest == digest:
             self._cursor += 1
             return
-        what = f"step {key!r}, arguments {digest.hex()}, at {calling_line(3)}"
+        line = calling_line(3) or self._awaited_line
+        what = f"step {key!r}, arguments {digest.hex()}, at {line}"
         if isinstance(held, StepAsked) and held.key == key:
-            what = f"step {key!r} with other arguments ({digest.hex()}), at {calling_line(3)}"
+            what = f"step {key!r} with other arguments ({digest.hex()}), at {line}"
         self.stop_with(self.divergence(what, held, at=self._cursor))
 
     def ask_timer(self, delay: int) -> asyncio.Future[None]:
@@ -127,7 +149,7 @@ class Calls:
             self.refuse()
         if future.done():
             return future.result()
-        task = asyncio.current_task(self.loop)
+        task = current_task(self.loop)
         if not isinstance(task, BodyTask):
             self.stop_with(
                 IOInBody("a blocking durable call was made in a callback of the body; make it in the body or in a task")
@@ -167,11 +189,17 @@ class Calls:
         return self.next_number()
 
     def track(self, work: Coroutine[Any, Any, T], ticket: int, frame: FrameType) -> Coroutine[Any, Any, T]:
-        self._tickets[ticket] = (work, frame.f_code, frame.f_lineno)
+        self._tickets[ticket] = (work, current_task(self.loop), frame.f_code, frame.f_lineno)
         return work
 
     def redeem(self, ticket: int) -> None:
-        self._tickets.pop(ticket, None)
+        _, _, code, line = self._tickets.pop(ticket)
+        # A coroutine that was handed to a task has none of the user's frames above it: this is where it was made.
+        self._awaited_at = (code, line)
+
+    @property
+    def _awaited_line(self) -> str:
+        return "an unknown line" if self._awaited_at is None else line_of(*self._awaited_at)
 
     def seen(self, pending: Pending[Any]) -> None:
         self._open_pendings.pop(hash(pending), None)
@@ -200,12 +228,17 @@ class Calls:
             return
         if self._is_limit_told and self.run.journal_length < limit + _CLEANUP_RESERVE:
             return
-        self._is_limit_told = True
-        raise JournalLimitReached(
-            f"{self.run!r} has taken in {self.run.journal_length} inputs, which is its "
-            "journal_limit; end it with continue_as_new(...), which begins a fresh run with an empty journal, or raise "
-            "@workflow(journal_limit=)"
+        error = JournalLimitReached(
+            f"{self.run!r} has taken in {self.run.journal_length} inputs and its journal_limit is {limit}; end it with "
+            "continue_as_new(...), which begins a fresh run with an empty journal, or raise @workflow(journal_limit=)"
         )
+        if self._is_limit_told:
+            # It was told, and used up the reserve: the run ends here, whatever the body catches.
+            self.verdict = error
+            self.is_dead = True
+            raise Suspended
+        self._is_limit_told = True
+        raise error
 
     def stop_with(self, error: Exception) -> NoReturn:
         """Stop the execution from inside its body: the error is the worker's to see, never the body's."""

@@ -10,7 +10,7 @@ import contextvars
 import logging
 from asyncio.tasks import _enter_task, _leave_task
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, Protocol
 
 from greenlet import getcurrent, greenlet
@@ -18,26 +18,26 @@ from greenlet import getcurrent, greenlet
 from holdfast.errors import Suspended
 
 from .loop import BodyLoop, BodyTask
-from .runners import STUBBORN, Runners
+from .runners import STUBBORN, Pumped, Runners
 
 _log = logging.getLogger("holdfast.engine")
 _PATIENCE = 8
 
 
-class Departing(Protocol):
+class Departing(Pumped, Protocol):
     """What this file needs of an execution."""
 
-    is_dead: bool
-    hub: greenlet | None
     loop: BodyLoop
     run: Any
+    context: contextvars.Context
 
     @property
     def runners(self) -> Runners: ...
 
     def enter(self) -> Callable[[], None]: ...
 
-    def open_generators(self) -> Iterable[AsyncGenerator[Any, Any]]: ...
+    def open_generators(self) -> list[AsyncGenerator[Any, Any]]:
+        """Those not closed yet; each is named once."""
 
     def forget(self) -> None: ...
 
@@ -46,6 +46,7 @@ def put_away(body: Departing) -> None:
     """End every task of the body, youngest first, then forget it."""
     body.is_dead = True
     leave = body.enter()
+    body.runners.pumped = body
     body.hub = getcurrent()
     ready: deque[Any] = body.runners.ready
     try:
@@ -56,11 +57,12 @@ def put_away(body: Departing) -> None:
                 _log.error("%r: a task of its body would not end when it was put away: %r", body.run, task.get_coro())
             # However it ended, asyncio has nothing to say about it any more.
             task._log_destroy_pending = False
-        for generator in body.open_generators():
-            _drive(body, generator.aclose(), contextvars.Context())
+        while generators := body.open_generators():
+            for generator in generators:
+                _drive(body, generator.aclose(), body.context.copy(), is_new=True)
     finally:
         ready.clear()
-        body.hub = None
+        body.hub = body.runners.pumped = None
         leave()
     body.forget()
 
@@ -81,21 +83,25 @@ def _end(body: Departing, task: BodyTask[Any]) -> bool:
     return False
 
 
-def _drive(body: Departing, work: Any, context: contextvars.Context) -> bool:
+def _drive(body: Departing, work: Any, context: contextvars.Context, *, is_new: bool = False) -> bool:
     """Throw Suspended into a coroutine until it has ended; False if it won't."""
     # In a greenlet of its own, so that one that never stops calling can be left behind.
     hand = greenlet(_throw)
-    outcome = hand.switch(work, context)
+    outcome = hand.switch(work, context, is_new)
     if outcome is STUBBORN:
         body.runners.kept.append(hand)
         return False
     return outcome is True
 
 
-def _throw(work: Coroutine[Any, Any, Any], context: contextvars.Context) -> bool:
+def _throw(work: Coroutine[Any, Any, Any], context: contextvars.Context, is_new: bool) -> bool:
     for _ in range(_PATIENCE):
         try:
-            context.run(work.throw, Suspended())
+            if is_new:
+                is_new = False
+                context.run(work.send, None)
+            else:
+                context.run(work.throw, Suspended())
         except BaseException:
             return True
     return False

@@ -13,15 +13,15 @@ _HOUSE = str(Path(__file__).parent.parent) + "/"
 _ASYNCIO = "/asyncio/"
 
 
-def calling_line(depth: int = 1) -> str:
-    """Where the user's code is right now: "orders.py:42 in checkout"."""
+def calling_line(depth: int = 1) -> str | None:
+    """Where the user's code is right now, as in "orders.py:42 in checkout"; None if none of it is on the stack."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         name = frame.f_code.co_filename
         if not name.startswith(_HOUSE) and _ASYNCIO not in name and not name.startswith("<frozen"):
             return line_of(frame.f_code, frame.f_lineno)
         frame = frame.f_back
-    return "an unknown line"
+    return None
 
 
 def line_of(code: CodeType, line: int) -> str:

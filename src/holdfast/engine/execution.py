@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import sys
 import weakref
 from asyncio import events
@@ -56,17 +57,19 @@ class Execution(Calls):
     execution is not.
     """
 
-    __slots__ = ("_generators", "_input", "began_at", "cancel", "main")
+    __slots__ = ("_generators", "_input", "_lost_generators", "began_at", "cancel", "context", "main")
 
     def __init__(
         self, workflow: Workflow[Any, Any], run: RunInfo, input: bytes, seed: bytes, codec: Codec, runners: Runners
     ) -> None:
         super().__init__(workflow, run, seed, codec, runners)
         self._input = input
+        self.context = contextvars.Context()
         self.began_at: Instant = 0
         self.cancel: Cancel | None = None
         self.main: BodyTask[Any] | None = None
         self._generators: weakref.WeakSet[AsyncGenerator[Any, Any]] | None = None
+        self._lost_generators: list[AsyncGenerator[Any, Any]] = []
 
     # -- for the worker --------------------------------------------------------------------------------------------
 
@@ -94,7 +97,9 @@ class Execution(Calls):
         done = Advance(self._entries, self._begun, self._withdrawn)
         self._entries = []
         main = self.main
-        if main is not None and main.done():
+        if self.verdict is not None:
+            settle(self, self._codec, self._seed, done)
+        elif main is not None and main.done():
             if not main.cancelled() and main.exception() is None:
                 self._check_everything_was_awaited()
             settle(self, self._codec, self._seed, done)
@@ -246,10 +251,9 @@ class Execution(Calls):
             return self.fail_with(error)
         fn = self.workflow.fn
         # The body starts in a context of its own: nothing of the worker's leaks in, and nothing of it leaks out.
-        context = contextvars.Context()
-        context.run(current_scope.set, self)
+        self.context.run(current_scope.set, self)
         body = fn(*args, **kwargs) if self.workflow.is_async else _call(fn, args, kwargs)
-        self.main = self.loop.create_task(body, name="body", context=context)
+        self.main = self.loop.create_task(body, name="body", context=self.context)
 
     # -- faults ----------------------------------------------------------------------------------------------------
 
@@ -269,8 +273,14 @@ class Execution(Calls):
         return "nothing; it waits for " + (", ".join(waits) or "something that will not come")
 
     def _check_everything_was_awaited(self) -> None:
-        forgotten = [(code, line) for _, code, line in self._tickets.values()]
-        forgotten += [(code, line) for _, code, line in self._open_pendings.values()]
+        # A coroutine that was handed to a task is closed or running: it was looked at. A task that was cancelled,
+        # failed or lost a race never came to the line where it would have looked.
+        forgotten = [
+            (code, line)
+            for work, task, code, line in self._tickets.values()
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED and _came_to_its_end(task)
+        ]
+        forgotten += [(code, line) for _, task, code, line in self._open_pendings.values() if _came_to_its_end(task)]
         if not forgotten:
             return
         lines = ", ".join(dict.fromkeys(line_of(code, line) for code, line in forgotten))
@@ -292,7 +302,9 @@ class Execution(Calls):
         return lambda: events._set_running_loop(host)
 
     def open_generators(self) -> list[AsyncGenerator[Any, Any]]:
-        return list(self._generators or ())
+        found, self._generators = self._generators, None
+        lost, self._lost_generators = self._lost_generators, []
+        return [*(found or ()), *lost]
 
     def generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
         if self._generators is None:
@@ -300,7 +312,10 @@ class Execution(Calls):
         self._generators.add(generator)
 
     def generator_lost(self, generator: AsyncGenerator[Any, Any]) -> None:
-        if not self.is_dead:
+        """Nobody refers to it any more. It is closed by the body, not by the collector."""
+        if self.is_dead:
+            self._lost_generators.append(generator)
+        else:
             self.loop.create_task(generator.aclose())
 
     def forget(self) -> None:
@@ -308,7 +323,7 @@ class Execution(Calls):
 
         Coroutines never started are closed in silence.
         """
-        for work, _, _ in self._tickets.values():
+        for work, *_ in self._tickets.values():
             work.close()
         self._tickets.clear()
         self._open_pendings.clear()
@@ -320,9 +335,14 @@ class Execution(Calls):
         self._withdrawn = []
         self._feed = ()
         self.main = None
+        self.context = contextvars.Context()
 
     def __repr__(self) -> str:
         return f"<execution of {self.run!r}>"
+
+
+def _came_to_its_end(task: asyncio.Task[Any] | None) -> bool:
+    return task is None or (task.done() and not task.cancelled() and task.exception() is None)
 
 
 async def _call(fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:

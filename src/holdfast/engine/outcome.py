@@ -23,6 +23,7 @@ class Finished(Protocol):
     began_at: Instant
     cancel: Cancel | None
     main: BodyTask[Any] | None
+    verdict: Exception | None
     commands: dict[str, Command]
 
 
@@ -40,8 +41,7 @@ def settle(body: Finished, codec: Codec, seed: bytes, done: Advance) -> None:
         late.__cause__ = error
         output, error, is_cancelled = None, late, False
     else:
-        assert body.main is not None
-        is_cancelled = body.main.cancelled()
+        is_cancelled = body.verdict is None and body.main is not None and body.main.cancelled()
     if is_cancelled:
         done.ended = Ended(body.time, RunStatus.CANCELLED)
     elif error is None:
@@ -55,6 +55,8 @@ def settle(body: Finished, codec: Codec, seed: bytes, done: Advance) -> None:
 
 
 def _result(body: Finished, codec: Codec) -> tuple[bytes | None, BaseException | None]:
+    if body.verdict is not None:
+        return None, body.verdict
     main = body.main
     assert main is not None
     if main.cancelled():

@@ -7,7 +7,10 @@ same run are not held up. A run whose tasks all await holds no greenlet at all.
 
 from __future__ import annotations
 
+import gc
 import sys
+import threading
+import weakref
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextvars import Context
@@ -20,6 +23,7 @@ class Pumped(Protocol):
     """What a runner pumps."""
 
     hub: greenlet | None
+    is_dead: bool
 
     def pump(self) -> greenlet | None:
         """Run what is ready until quiet (None), or until a greenlet set aside can go on (that one)."""
@@ -44,6 +48,32 @@ STUBBORN = _Blocked()
 """A dead body that goes on calling is left behind in its greenlet."""
 
 
+class _Collecting:
+    """While the collector runs, the body that is advancing counts as dead.
+
+    What runs then are finalizers, perhaps of another run that was put away: their durable calls belong to nobody.
+    """
+
+    def __init__(self, runners: Runners) -> None:
+        self._runners = weakref.ref(runners, self._remove)
+        self._thread = threading.get_ident()
+        self._paused: Pumped | None = None
+
+    def __call__(self, phase: str, info: object) -> None:
+        runners = self._runners()
+        if runners is None or threading.get_ident() != self._thread:
+            return
+        if phase == "start":
+            pumped = runners.pumped
+            if pumped is not None and not pumped.is_dead:
+                self._paused, pumped.is_dead = pumped, True
+        elif self._paused is not None:
+            self._paused.is_dead, self._paused = False, None
+
+    def _remove(self, _: object) -> None:
+        gc.callbacks.remove(self)
+
+
 class Runners:
     """The runners of one thread, and the queue of ready callbacks that their runs borrow while they advance."""
 
@@ -54,7 +84,8 @@ class Runners:
         """For the house's own callbacks, which look at no contextvar."""
         self._host: object = None
         self._host_hooks: Hooks = sys.get_asyncgen_hooks()
-        self._pumped: Pumped | None = None
+        self.pumped: Pumped | None = None
+        gc.callbacks.append(_Collecting(self))
         self._begins = self._generator_begins
         self._lost = self._generator_lost
         self.kept: list[object] = []
@@ -65,21 +96,21 @@ class Runners:
         if host is not self._host:
             # A loop sets its hooks when it begins to run and keeps them: no need to ask at every advance.
             self._host, self._host_hooks = host, sys.get_asyncgen_hooks()
-        self._pumped = pumped
+        self.pumped = pumped
         sys.set_asyncgen_hooks(self._begins, self._lost)
         return self._host_hooks
 
     def leave(self, hooks: Hooks) -> None:
         sys.set_asyncgen_hooks(*hooks)
-        self._pumped = None
+        self.pumped = None
 
     def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
-        if self._pumped is not None:
-            self._pumped.generator_begins(generator)
+        if self.pumped is not None:
+            self.pumped.generator_begins(generator)
 
     def _generator_lost(self, generator: AsyncGenerator[Any, Any]) -> None:
-        if self._pumped is not None:
-            self._pumped.generator_lost(generator)
+        if self.pumped is not None:
+            self.pumped.generator_lost(generator)
 
     def run(self, pumped: Pumped) -> None:
         """Pump until quiet. Raises what must not stay inside a body, such as KeyboardInterrupt."""

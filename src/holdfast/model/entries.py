@@ -127,6 +127,9 @@ def decode_entries(data: bytes) -> list[Entry]:
     return _decoder.decode(data)
 
 
+Carried: TypeAlias = StepCompleted | TimerFired
+
+
 class History(NamedTuple):
     """What a journal means for the body that is rebuilt from it.
 
@@ -136,14 +139,14 @@ class History(NamedTuple):
     """
 
     entries: list[Entry]
-    carried: list[StepCompleted]
+    carried: list[Carried]
     retrying: RunRetrying | None
 
 
 def history_of(entries: Iterable[Entry]) -> History:
     """The history that counts: claims left out, and cut wherever the run was tried again."""
     kept: list[Entry] = []
-    carried: list[StepCompleted] = []
+    carried: list[Carried] = []
     retrying: RunRetrying | None = None
     for entry in entries:
         if isinstance(entry, RunRetrying):
@@ -155,8 +158,8 @@ def history_of(entries: Iterable[Entry]) -> History:
     return History(kept, carried, retrying)
 
 
-def _cut(entries: list[Entry]) -> tuple[list[Entry], list[StepCompleted]]:
-    """Cut at the cancel, else at the last failure delivered; without either everything stays.
+def _cut(entries: list[Entry]) -> tuple[list[Entry], list[Carried]]:
+    """Cut at the cancel, else at the last failure delivered, else before the last input, which is then taken in anew.
 
     The failed step is open again and its attempts are counted from one.
     """
@@ -164,11 +167,15 @@ def _cut(entries: list[Entry]) -> tuple[list[Entry], list[StepCompleted]]:
     if at is None:
         at = max((i for i, entry in enumerate(entries) if isinstance(entry, StepFailed)), default=None)
     if at is None:
-        return entries, []
+        # The body failed by itself: what it does after its last input is open again.
+        at = max((i for i, entry in enumerate(entries) if not isinstance(entry, StepAsked)), default=0)
+        return entries[:at], [entry for entry in entries[at : at + 1] if isinstance(entry, (StepCompleted, TimerFired))]
     before, cause = entries[:at], entries[at]
     asked = {entry.key for entry in before if isinstance(entry, StepAsked)}
     if isinstance(cause, StepFailed):
         asked.discard(cause.key)
         before = [entry for entry in before if not (isinstance(entry, StepRetrying) and entry.key == cause.key)]
-    carried = [entry for entry in entries[at + 1 :] if isinstance(entry, StepCompleted) and entry.key in asked]
+    carried: list[Carried] = [
+        entry for entry in entries[at + 1 :] if isinstance(entry, StepCompleted) and entry.key in asked
+    ]
     return before, carried
