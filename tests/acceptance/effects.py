@@ -1,7 +1,7 @@
 """The oracle: what steps did, told by themselves in files outside the store.
 
-One file a process, opened for appending; a line is written whole and synced before the step goes on, so that it outlives
-the process whatever happens to it. When a step begins it also looks, through a connection of its own, whether its
+One file a process, opened for appending; a line is written whole and synced before the step goes on, so that it stays
+whatever happens to the process. When a step begins it also looks, through a connection of its own, whether its
 result stands in the journal already: that must never be.
 """
 
@@ -35,8 +35,18 @@ class Effect:
 
 
 def folder() -> Path:
-    """Where this test's files are, the database among them."""
+    """Where this test's files are."""
     return Path(os.environ[FOLDER])
+
+
+def database(where: Path) -> Path:
+    """The database has a folder of its own, so that it can be taken away."""
+    return where / "data" / "holdfast.db"
+
+
+def url() -> str:
+    """The address of this test's database."""
+    return f"sqlite:///{database(folder())}"
 
 
 def begin() -> None:
@@ -81,7 +91,7 @@ def is_recorded() -> bool:
     info = current_step()
     # Kept open: closing and opening for each step would cost more than the step.
     if not hasattr(_local, "connection"):
-        _local.connection = sqlite3.connect(folder() / "holdfast.db", timeout=30)
+        _local.connection = sqlite3.connect(database(folder()), timeout=30)
     rows = _local.connection.execute(
         "SELECT journal.data FROM runs JOIN journal ON journal.run = runs.number WHERE runs.id = ?", (info.run_id,)
     ).fetchall()

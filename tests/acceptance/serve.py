@@ -9,13 +9,13 @@ import sys
 
 from holdfast import Worker
 from tests.acceptance import workflows
-from tests.acceptance.effects import folder
+from tests.acceptance.effects import url
 
 
 async def main() -> None:
     options = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    await Worker(f"sqlite:///{folder() / 'holdfast.db'}", workflows=workflows.ALL, **options).run()
+    await Worker(url(), workflows=workflows.ALL, **options).run()
 
 
 if __name__ == "__main__":

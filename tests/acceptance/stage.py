@@ -65,7 +65,9 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.url = f"sqlite:///{folder / 'holdfast.db'}"
+        self.data = effects.database(folder).parent
+        self.data.mkdir()
+        self.url = f"sqlite:///{effects.database(folder)}"
         self.client = Client(self.url)
         self.processes: list[Process] = []
 

@@ -15,7 +15,7 @@ EXAMPLES = ROOT / "examples"
 
 def run(stage: Stage, name: str) -> str:
     """The output of an example, in the test's own folder."""
-    return ended(stage.start(str(EXAMPLES / f"{name}.py"), cwd=stage.folder))
+    return ended(stage.start(str(EXAMPLES / f"{name}.py"), cwd=stage.data))
 
 
 def ended(process: Process) -> str:
@@ -38,7 +38,7 @@ def test_the_demo_kills_a_worker_and_another_one_finishes_the_order(stage: Stage
 
 
 def test_the_hello_example_charges_once_although_it_is_killed(stage: Stage):
-    first = stage.start(str(EXAMPLES / "hello.py"), cwd=stage.folder)
+    first = stage.start(str(EXAMPLES / "hello.py"), cwd=stage.data)
     stage.until(lambda: "charging" in first.output, "the card is charged")
     run_id = stage.client.get_run("checkout", key="order-1").id
     stage.until(lambda: stage.keys(run_id), "the charge is recorded")

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import time
-from pathlib import Path
 
 import holdfast
 from holdfast import Retry, blocking, current_step, step, workflow
@@ -106,6 +105,14 @@ async def until_allowed(name: str) -> str:
     return name
 
 
+@step
+def until_allowed_in_thread(name: str) -> str:
+    effects.begin()
+    until_told(name)
+    effects.end()
+    return name
+
+
 @workflow
 async def errand(seconds: float) -> list[int]:
     """A quick step, a slow one, a quick one."""
@@ -116,6 +123,16 @@ async def errand(seconds: float) -> list[int]:
 async def gated() -> list[object]:
     """A quick step, one that ends when the test says so, a quick one."""
     return [await work(1, 0), await until_allowed("gate"), await work(3, 0)]
+
+
+@workflow
+def thread_gated() -> list[object]:
+    """The same with steps in threads."""
+    return [
+        thread_work.options(name="work")(1, 0),
+        until_allowed_in_thread("gate"),
+        thread_work.options(name="work")(3, 0),
+    ]
 
 
 @workflow
@@ -163,9 +180,13 @@ async def overdue() -> list[object]:
     return [answer, await until_allowed("gate")]
 
 
-ALL = [*MIXED, errand, gated, nap, deadly, rude, overdue]
+@workflow
+async def journey(seed: int) -> list[int]:
+    """Something of everything, as short as can be: what is killed at each of its commits."""
+    first = await work(seed, 0)
+    pair = await asyncio.gather(flaky(seed + 1), work(seed + 2, 0.01))
+    await holdfast.sleep("0.05s")
+    return [first, *pair, thread_work(seed + 3, 0)]
 
 
-def files(where: Path) -> set[str]:
-    """Names that tests wait for."""
-    return {path.name for path in where.iterdir()}
+ALL = [*MIXED, errand, gated, thread_gated, nap, deadly, rude, overdue, journey]

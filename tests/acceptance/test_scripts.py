@@ -1,0 +1,74 @@
+"""holdfast.run in a script that is killed, interrupted, and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+
+from tests.acceptance.stage import Process, Stage
+
+
+def script(stage: Stage, *arguments: str) -> Process:
+    return stage.start("-m", "tests.acceptance.script", *arguments)
+
+
+def test_a_killed_script_that_is_started_again_goes_on_without_waiting_for_the_lease(stage: Stage):
+    first = script(stage, "gated", "one")
+    run_id = stage.until(lambda: stage.effects("begin", key="until_allowed"), "the gate is reached")[0].run_id
+    (dead,) = stage.client.workers()
+    first.kill()
+    second = script(stage, "gated", "one")
+    stage.begun(run_id, "until_allowed", 2)
+    stage.allow("gate")
+    assert second.wait() == 0
+    assert second.output.splitlines()[-1] == "[10, 'gate', 30]"
+    (takeover,) = stage.journal(run_id, "claimed")
+    assert takeover.at < dead.lease_until
+    assert len(stage.effects("begin", run_id=run_id, key="work")) == 1
+
+
+def test_a_script_that_has_ended_gives_its_result_again_and_executes_nothing(stage: Stage):
+    assert script(stage, "errand", "one", "0").wait() == 0
+    again = script(stage, "errand", "one", "0")
+    assert again.wait() == 0
+    assert again.output.splitlines() == ["[10, 20, 30]"]
+    assert len(stage.effects("begin")) == 3
+
+
+def test_ctrl_c_lets_the_step_end_leaves_the_run_intact_and_says_how_to_go_on(stage: Stage):
+    first = script(stage, "gated", "one")
+    run_id = stage.until(lambda: stage.effects("begin", key="until_allowed"), "the gate is reached")[0].run_id
+    first.send(signal.SIGINT)
+    stage.allow("gate")
+    assert first.wait() == -signal.SIGINT, first.output
+    assert "is intact" in first.output
+    assert "same key" in first.output
+    assert "KeyboardInterrupt" in first.output
+    assert stage.keys(run_id) == ["work", "until_allowed"]
+    assert not stage.client.get_run(run_id).status.is_final
+    second = script(stage, "gated", "one")
+    assert second.wait() == 0
+    assert second.output.splitlines()[-1] == "[10, 'gate', 30]"
+    assert len(stage.effects("begin", run_id=run_id)) == 3
+    # It was handed back, not taken over.
+    assert stage.journal(run_id, "claimed") == []
+
+
+def test_a_second_ctrl_c_exits_at_once_and_the_run_is_intact_all_the_same(stage: Stage):
+    first = script(stage, "gated", "one")
+    stage.until(lambda: stage.effects("begin", key="until_allowed"), "the gate is reached")
+    signals = 0
+    while first.is_alive:
+        first.send(signal.SIGINT)
+        signals += 1
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            first.wait(timeout=0.5)
+    # The step never ended, and was not waited for.
+    assert signals == 2
+    assert "KeyboardInterrupt" in first.output
+    assert stage.effects("end", key="until_allowed") == []
+    stage.allow("gate")
+    second = script(stage, "gated", "one")
+    assert second.wait() == 0
+    assert second.output.splitlines()[-1] == "[10, 'gate', 30]"

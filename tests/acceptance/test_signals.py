@@ -1,0 +1,131 @@
+"""Workers that are told to stop, that are stopped without being asked, and that come back."""
+
+from __future__ import annotations
+
+import signal
+from subprocess import TimeoutExpired
+
+import pytest
+
+from tests.acceptance.stage import Stage
+from tests.acceptance.workflows import errand, gated, nap, thread_gated
+
+
+def test_sigterm_lets_the_step_in_flight_end_and_hands_the_rest_back_at_once(stage: Stage):
+    first = stage.worker()
+    stage.ready(first)
+    busy = stage.client.start(gated)
+    asleep = stage.client.start(nap, 4)
+    stage.begun(busy.id, "until_allowed")
+    stage.until(lambda: stage.keys(asleep.id), "the other one is asleep")
+    second = stage.worker()
+    stage.ready(second)
+    first.send(signal.SIGTERM)
+    # What only waits has another worker before the one that was told to stop is gone.
+    asleep.wait(timeout=30)
+    assert stage.effects("begin", run_id=asleep.id, key="work:1")[0].pid == second.pid
+    assert first.is_alive
+    stage.allow("gate")
+    assert first.wait() == 0, first.output
+    assert busy.result(timeout=30) == [10, "gate", 30]
+    assert [effect.pid for effect in stage.effects("end", run_id=busy.id)] == [first.pid, first.pid, second.pid]
+    assert len(stage.effects("begin")) == 5
+    # Handed back is not taken over: there was no lease to wait for.
+    assert stage.journal(busy.id, "claimed") == stage.journal(asleep.id, "claimed") == []
+
+
+@pytest.mark.parametrize(
+    "workflow",
+    [
+        pytest.param(gated, id="on the loop"),
+        pytest.param(
+            thread_gated,
+            id="in a thread",
+            marks=pytest.mark.xfail(reason="the threads of steps keep their process alive", raises=TimeoutExpired),
+        ),
+    ],
+)
+def test_a_step_that_outlasts_the_grace_period_is_handed_back_and_executed_again(stage: Stage, workflow):
+    first = stage.worker(grace="0.5s")
+    stage.ready(first)
+    run = stage.client.start(workflow)
+    key = stage.until(lambda: [e.key for e in stage.effects("begin") if "until" in e.key], "the gate is reached")[0]
+    second = stage.worker()
+    stage.ready(second)
+    first.send(signal.SIGTERM)
+    stage.begun(run.id, key, 2)
+    assert first.wait(timeout=10) == 0, first.output
+    stage.allow("gate")
+    assert run.result(timeout=30) == [10, "gate", 30]
+    assert [effect.pid for effect in stage.effects("end", run_id=run.id, key=key)] == [second.pid]
+    assert stage.journal(run.id, "claimed") == []
+    assert stage.keys(run.id) == ["work", key, "work:1"]
+
+
+def test_a_second_sigterm_leaves_without_grace_and_nothing_is_lost(stage: Stage):
+    first = stage.worker()
+    stage.ready(first)
+    run = stage.client.start(gated)
+    stage.begun(run.id, "until_allowed")
+    first.send(signal.SIGTERM)
+    stage.until(lambda: "stopping" in first.output, "the first signal has arrived")
+    first.send(signal.SIGTERM)
+    assert first.wait() == 0, first.output
+    second = stage.worker()
+    stage.ready(second)
+    stage.begun(run.id, "until_allowed", 2)
+    stage.allow("gate")
+    assert run.result(timeout=30) == [10, "gate", 30]
+
+
+def test_a_run_parked_by_a_worker_that_is_gone_is_woken_by_the_next_one(stage: Stage):
+    first = stage.worker()
+    stage.ready(first)
+    run = stage.client.start(nap, 3600)
+    stage.until(lambda: run.refresh().record.owner is None and stage.keys(run.id), "the run is parked")
+    first.send(signal.SIGTERM)
+    assert first.wait() == 0, first.output
+    stage.ready(stage.worker())
+    run.cancel()
+    assert run.wait(timeout=30) == "cancelled"
+    assert stage.keys(run.id) == ["work"]
+    assert stage.journal(run.id, "claimed") == []
+
+
+def test_a_worker_stopped_past_its_lease_loses_its_run_and_its_late_result_is_refused(stage: Stage):
+    first = stage.worker(lease="2s")
+    stage.ready(first)
+    run = stage.client.start(gated)
+    stage.begun(run.id, "until_allowed")
+    first.send(signal.SIGSTOP)
+    second = stage.worker(lease="2s")
+    stage.begun(run.id, "until_allowed", 2)
+    stage.allow("gate")
+    assert run.result(timeout=30) == [10, "gate", 30]
+    first.send(signal.SIGCONT)
+    stage.until(lambda: "lost its lease" in first.output, "the first worker knows")
+    # The step of the one that slept may still end; its result goes nowhere.
+    assert stage.keys(run.id) == ["work", "until_allowed", "work:1"]
+    assert [entry.note for entry in stage.journal(run.id, "ended")] == ["completed"]
+    assert len(stage.journal(run.id, "claimed")) == 1
+    # It has begun anew, and is as good as any.
+    stage.ready(first)
+    second.kill()
+    assert stage.client.start(errand, 0).result(timeout=30) == [10, 20, 30]
+    assert stage.effects("end")[-1].pid == first.pid
+
+
+def test_a_worker_that_is_stopped_within_its_lease_goes_on_as_if_nothing_had_been(stage: Stage):
+    first, second = stage.worker(lease="30s"), stage.worker(lease="30s")
+    stage.ready(first, second)
+    run = stage.client.start(gated)
+    (begun,) = stage.begun(run.id, "until_allowed")
+    holder = first if begun.pid == first.pid else second
+    holder.send(signal.SIGSTOP)
+    # The other one looks for the dead every second: a stopped process is not dead.
+    stage.client.start(nap, 2).result(timeout=30)
+    holder.send(signal.SIGCONT)
+    stage.allow("gate")
+    assert run.result(timeout=30) == [10, "gate", 30]
+    assert {effect.pid for effect in stage.effects("begin", run_id=run.id)} == {holder.pid}
+    assert stage.journal(run.id, "claimed") == []
