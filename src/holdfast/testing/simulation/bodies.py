@@ -1,0 +1,319 @@
+"""The one step and the two bodies, async and def, that interpret a program, and tell the oracle what they see.
+
+The argument of every step depends on all that the body has seen before it. So a replay that takes another branch, or
+gets the same results in another order, asks for something else and is found out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import holdfast
+from holdfast import blocking
+from holdfast.define import StepInfo, Workflow, current_scope, make_step, resource, workflow
+from holdfast.errors import FatalError, RetryAfter
+
+from .programs import POLICIES, Do, Errand, Guard, Look, Node, Program, Series, Sleep, Together, Within
+
+
+class Flaky(Exception):
+    """What a step fails with; its class is found again on replay."""
+
+
+class Hand(Protocol):
+    """The world as a step reaches it: through a resource, as any step reaches what arguments can't carry."""
+
+    async def work(self, step: StepInfo, errand: int, value: int) -> int: ...
+
+
+@resource
+def hands() -> Iterator[Hand]:
+    """Stands for the hand that each session is given; it is never opened here."""
+    raise NotImplementedError
+    yield
+
+
+async def work(errand: int, value: int) -> int:
+    """The one step: its errand is done by the session's hand."""
+    return await hands().work(holdfast.current_step(), errand, value)
+
+
+def failure(errand: Errand, attempt: int) -> Exception:
+    """What an attempt of this errand raises."""
+    said = f"errand {errand.number}, attempt {attempt}"
+    if errand.error == "value":
+        return ValueError(said)
+    if errand.error == "fatal":
+        return FatalError(said)
+    if errand.error == "later":
+        return RetryAfter(0.7, said)
+    return Flaky(said)
+
+
+class Trace(Protocol):
+    """Where one body's sightings go."""
+
+    def see(self, *what: object) -> None: ...
+
+    def went_on(self, what: str) -> None:
+        """A durable call of a body that is being put away gave an answer."""
+
+
+class Witness(Protocol):
+    """Whoever wants to know what bodies see."""
+
+    def body_begins(self) -> Trace: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A deploy that no longer matches the journals of these runs."""
+
+    how: str
+    runs: frozenset[str]
+
+
+def workflow_of(program: Program, witness: Witness, change: Change | None = None) -> Workflow[Any, Any]:
+    """The program as a workflow whose body tells the witness."""
+    steps = {
+        number: make_step(work, name=errand.name, retry=POLICIES[errand.policy], timeout=errand.timeout)
+        for number, errand in program.errands.items()
+    }
+
+    async def in_tasks(salt: int) -> int:
+        return await _AsyncBody(steps, witness, salt, change).result(program.root)
+
+    def in_greenlet(salt: int) -> int:
+        return _DefBody(steps, witness, salt, change).result(program.root)
+
+    retry = None if program.retry is None else POLICIES[program.retry]
+    decorate = workflow(name=program.name, retry=retry, max_crashes=program.max_crashes)
+    return decorate(in_tasks) if program.is_async else decorate(in_greenlet)
+
+
+class _Sight:
+    """What both bodies share: the number that everything seen is mixed into, and the trace of it."""
+
+    def __init__(self, steps: dict[int, Any], witness: Witness, salt: int, change: Change | None) -> None:
+        self.value = salt
+        self.trace = witness.body_begins()
+        self._steps = steps
+        is_changed = change is not None and holdfast.current_run().id in change.runs
+        self._change = change.how if is_changed and change is not None else ""
+
+    def mix(self, *what: object) -> None:
+        self.trace.see(*what)
+        for part in what:
+            number = part if isinstance(part, int) else sum(str(part).encode())
+            self.value = (self.value * 31 + number) % 1_000_003
+
+    def step(self, errand: Errand) -> Any:
+        found = self._steps[errand.number]
+        if self._change == "renamed":
+            return found.options(name=f"{errand.name}-renamed")
+        return found
+
+    def argument(self) -> int:
+        return self.value + 1_000_003 if self._change == "arguments" else self.value
+
+    def skips(self) -> bool:
+        """Whether the changed code leaves this step out: it does so once."""
+        if self._change != "dropped":
+            return False
+        self._change = "did"
+        return True
+
+    def did(self, errand: Errand, result: int) -> None:
+        if current_scope.get().is_dead:
+            self.trace.went_on(f"step {errand.name!r}")
+        self.mix("did", errand.number, result)
+
+    def failed(self, what: str, error: BaseException) -> None:
+        self.mix(what, type(error).__name__, str(error) if isinstance(error, (Flaky, ValueError)) else "")
+
+    def look(self, node: Look) -> None:
+        if node.what == "now":
+            self.mix("now", holdfast.now().isoformat())
+        elif node.what == "rng":
+            self.mix("rng", holdfast.rng().randrange(1_000_000))
+        else:
+            self.mix("uuid4", str(holdfast.uuid4()))
+
+
+class _AsyncBody(_Sight):
+    async def result(self, root: Node) -> int:
+        await self.run(root)
+        self.trace.see("returned", self.value)
+        return self.value
+
+    async def run(self, node: Node) -> None:
+        if isinstance(node, Do):
+            await self._do(node)
+        elif isinstance(node, Sleep):
+            await holdfast.sleep(node.seconds)
+            self.mix("slept", round(node.seconds * 1000))
+        elif isinstance(node, Look):
+            self.look(node)
+        elif isinstance(node, Series):
+            for part in node.parts:
+                await self.run(part)
+        elif isinstance(node, Together):
+            await self._together(node)
+        elif isinstance(node, Within):
+            await self._within(node)
+        else:
+            await self._guard(node)
+
+    async def _do(self, node: Do) -> None:
+        if self.skips():
+            return
+        step = self.step(node.errand)
+        try:
+            if node.is_pending:
+                result = await step.start(node.errand.number, self.argument())
+            else:
+                result = await step(node.errand.number, self.argument())
+        except Exception as error:
+            self.failed(f"{node.errand.number} failed", error)
+            raise
+        self.did(node.errand, result)
+
+    async def _together(self, node: Together) -> None:
+        parts = [self.run(part) for part in node.parts]
+        if node.how == "gather":
+            await asyncio.gather(*parts)
+        elif node.how == "group":
+            async with asyncio.TaskGroup() as group:
+                for part in parts:
+                    group.create_task(part)
+        else:
+            tasks = [asyncio.create_task(part) for part in parts]
+            try:
+                done, late = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                for task in tasks:
+                    task.cancel()
+                raise
+            self.mix("won", *(number for number, task in enumerate(tasks) if task in done))
+            for task in late:
+                task.cancel()
+            await asyncio.wait(tasks)
+            for task in tasks:
+                if task in done and not task.cancelled():
+                    task.result()
+        self.mix(node.how)
+
+    async def _within(self, node: Within) -> None:
+        try:
+            async with asyncio.timeout(node.seconds):
+                await self.run(node.part)
+            self.mix("in time")
+        except TimeoutError as error:
+            self.failed("late", error)
+
+    async def _guard(self, node: Guard) -> None:
+        if node.how == "finally":
+            try:
+                await self.run(node.part)
+            finally:
+                await self.run(node.after)
+            return
+        caught = BaseException if node.how == "swallow" else Exception
+        try:
+            await self.run(node.part)
+        except caught as error:
+            self.failed("caught", error)
+            await self.run(node.after)
+
+
+class _DefBody(_Sight):
+    def result(self, root: Node) -> int:
+        self.run(root)
+        self.trace.see("returned", self.value)
+        return self.value
+
+    def run(self, node: Node) -> None:
+        if isinstance(node, Do):
+            self._do(node)
+        elif isinstance(node, Sleep):
+            blocking.sleep(node.seconds)
+            self.mix("slept", round(node.seconds * 1000))
+        elif isinstance(node, Look):
+            self.look(node)
+        elif isinstance(node, Series):
+            for part in node.parts:
+                self.run(part)
+        elif isinstance(node, Together):
+            self._together(node)
+        elif isinstance(node, Within):
+            self._within(node)
+        else:
+            self._guard(node)
+
+    def _do(self, node: Do) -> None:
+        if self.skips():
+            return
+        step = self.step(node.errand)
+        try:
+            if node.is_pending:
+                result = step.start(node.errand.number, self.argument()).result()
+            else:
+                result = step(node.errand.number, self.argument())
+        except Exception as error:
+            self.failed(f"{node.errand.number} failed", error)
+            raise
+        self.did(node.errand, result)
+
+    def _start(self, parts: tuple[Node, ...]) -> list[Any]:
+        errands = [part.errand for part in parts if isinstance(part, Do)]
+        return [self.step(errand).start(errand.number, self.argument()) for errand in errands]
+
+    def _together(self, node: Together) -> None:
+        if self.skips():
+            return
+        pendings = self._start(node.parts)
+        if node.how == "gather":
+            self.mix("all", *blocking.gather(*pendings))
+        elif node.how == "group":
+            blocking.wait(pendings)
+            for pending in pendings:
+                self.mix("one", pending.result())
+        else:
+            done, late = blocking.wait(pendings, return_when=asyncio.FIRST_COMPLETED)
+            self.mix("won", *(number for number, pending in enumerate(pendings) if pending in done))
+            for pending in late:
+                pending.cancel()
+            for pending in pendings:
+                if pending in done:
+                    self.mix("winner", pending.result())
+
+    def _within(self, node: Within) -> None:
+        if not isinstance(node.part, Do):
+            self.run(node.part)
+            return
+        if self.skips():
+            return
+        [pending] = self._start((node.part,))
+        done, _ = blocking.wait([pending], timeout=node.seconds)
+        if done:
+            self.mix("in time", pending.result())
+        else:
+            pending.cancel()
+            self.mix("late")
+
+    def _guard(self, node: Guard) -> None:
+        if node.how == "finally":
+            try:
+                self.run(node.part)
+            finally:
+                self.run(node.after)
+            return
+        caught = BaseException if node.how == "swallow" else Exception
+        try:
+            self.run(node.part)
+        except caught as error:
+            self.failed("caught", error)
+            self.run(node.after)

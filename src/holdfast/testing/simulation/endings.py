@@ -1,0 +1,85 @@
+"""The promises, checked when a world has come to its end, on journals that nobody writes any more."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from holdfast.codec import Codec
+from holdfast.errors import RunCrashed
+from holdfast.model import Claimed, NewRun, RunRecord, StepCompleted, StepFailed, StepRetrying
+
+from .laws import Laws
+from .loop import VirtualLoop
+from .oracle import Journal, Oracle
+from .programs import Program
+from .replays import Replays
+
+
+class Ended(Protocol):
+    """The world as it is judged."""
+
+    loop: VirtualLoop
+    oracle: Oracle
+    codec: Codec
+    laws: Laws
+    replays: Replays
+
+    def program(self, run: NewRun) -> Program: ...
+
+
+def check_after(world: Ended) -> None:
+    """All of them, for every run."""
+    for error in world.loop.lost_errors():
+        world.oracle.report("P6", f"an error left a worker's task: {type(error).__name__}: {error}")
+    for run_id, run in world.oracle.runs.items():
+        world.laws.look(run_id)
+        record = world.laws.record(run_id)
+        journal = world.laws.journal(run_id)
+        _check_crashes(world, run, record, journal)
+        _check_steps(world, record, journal)
+        world.replays.check(record, journal)
+
+
+def _check_crashes(world: Ended, run: NewRun, record: RunRecord, journal: Journal) -> None:
+    """P8: a run that takes its workers down is stopped; one that does not is never blamed."""
+    error = None if record.error is None else world.codec.decode_exception(record.error)
+    name, program = world.oracle.label(run.id), world.program(run)
+    if isinstance(error, RunCrashed):
+        takeovers = _takeovers(journal)
+        if takeovers <= program.max_crashes:
+            world.oracle.report("P8", f"{name} was stopped as crashing after {takeovers} takeovers without progress")
+
+
+def _takeovers(journal: Journal) -> int:
+    """Takeovers between the last progress and the end."""
+    count = 0
+    for entry in reversed(journal.entries[:-1]):
+        if not isinstance(entry, Claimed):
+            break
+        count += 1
+    return count
+
+
+def _check_steps(world: Ended, record: RunRecord, journal: Journal) -> None:
+    """P3: what is recorded was returned by a step, as the attempt it says, after the failures it says."""
+    name = world.oracle.label(record.id)
+    result = world.codec.result(_returns)
+    failures: dict[str, int] = {}
+    for entry in journal.history.entries:
+        if isinstance(entry, StepRetrying):
+            if entry.attempt != failures.get(entry.key, 0) + 1:
+                world.oracle.report("P3", f"step {entry.key!r} of {name} has attempt {entry.attempt} out of turn")
+            failures[entry.key] = entry.attempt
+        elif isinstance(entry, (StepCompleted, StepFailed)):
+            if entry.attempt != failures.get(entry.key, 0) + 1:
+                world.oracle.report("P3", f"step {entry.key!r} of {name} ended in attempt {entry.attempt} out of turn")
+            if isinstance(entry, StepCompleted):
+                value: Any = result.decode(entry.result)
+                known = world.oracle.results.get(f"{record.chain_id}/{entry.key}", set())
+                if (entry.attempt, value) not in known:
+                    world.oracle.report("P3", f"step {entry.key!r} of {name} never returned {value}")
+
+
+def _returns() -> int:
+    """The shape of every step's result."""
+    raise NotImplementedError

@@ -1,0 +1,273 @@
+"""The promises, checked while a world runs: at every beginning of a step and after everything the store does.
+
+P4, P5 and P9 are also watched by the bodies themselves (oracle.py), and after the end by replays.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from holdfast.define import StepInfo, Workflow
+from holdfast.model import (
+    Claimed,
+    ClaimedRun,
+    Ended,
+    JournalRow,
+    NewRun,
+    RunRecord,
+    StartedRun,
+    StepCompleted,
+    StepFailed,
+    Turn,
+)
+from holdfast.store import Store
+
+from .faults import Sender
+from .oracle import Journal, Oracle
+from .processes import Hand, Process
+from .replays import Replays
+
+T = TypeVar("T")
+
+
+class Laws:
+    """The laws of one world."""
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        store: Store,
+        do: Callable[[Callable[[], Awaitable[Any]]], Any],
+        replays: Replays,
+    ) -> None:
+        self.has_store_jumped = False
+        """The store's clock was set forward: leases end early, and their holders can't know."""
+        self.frozen: frozenset[str] = frozenset()
+        """Runs that the changed code does not match."""
+        self.is_bad_code = False
+        """Only the changed code is running."""
+        self.tried: set[str] = set()
+        """Frozen runs that the changed code has claimed."""
+        self.workflows: dict[str, Workflow[Any, Any]] = {}
+        self._oracle = oracle
+        self._store = store
+        self._do = do
+        self._replays = replays
+        self._first_asks: dict[str, frozenset[str]] = {}
+
+    # -- when a step begins --------------------------------------------------------------------------------------------
+
+    def begins(self, hand: Hand, step: StepInfo) -> None:
+        """P1, P2, P3 and P10, at the one moment when something happens outside."""
+        oracle = self._oracle
+        if oracle.is_muted:
+            return
+        what = f"step {step.key!r} of {oracle.label(step.run_id)} was begun by {hand.worker_id}"
+        journal = self.journal(step.run_id)
+        if not journal.was_asked(step.key) and not self._follows_from_start(journal, step):
+            oracle.report("P1", f"{what} before the turn that asks for it was durable")
+        if step.run_id in hand.refused:
+            oracle.report("P2", f"{what} although its turn had been refused")
+        if hand.process.is_changed and step.run_id in self.frozen:
+            oracle.report("P10", f"{what}, whose code does not match the run's journal")
+        record = self.record(step.run_id)
+        held = hand.session.runs.held.get(step.run_id)
+        if held is None or record.owner != hand.worker_id or record.epoch != held.epoch:
+            self._begins_without_holding(hand, step, record, what)
+            return
+        self._begins_holding(hand, step, journal, record.epoch, what)
+
+    def _follows_from_start(self, journal: Journal, step: StepInfo) -> bool:
+        if journal.has_started:
+            return False
+        known = self._first_asks.get(step.run_id)
+        if known is None:
+            known = self._first_asks[step.run_id] = self._replays.first_asks(self.record(step.run_id))
+        return step.key in known
+
+    def _begins_without_holding(self, hand: Hand, step: StepInfo, record: RunRecord, what: str) -> None:
+        # A stall between the look at the lease and the beginning can't be noticed by anybody.
+        if hand.process.went_on_at == hand.process.loop.microseconds or self.has_store_jumped:
+            return
+        if not self._was_forced(step.run_id):
+            self._oracle.report("P2", f"{what}, which does not hold the run any more (its owner is {record.owner})")
+
+    def _was_forced(self, run_id: str) -> bool:
+        rows = self.journal(run_id).entries[-2:]
+        return len(rows) == 2 and isinstance(rows[0], Claimed) and isinstance(rows[1], Ended)
+
+    def _begins_holding(self, hand: Hand, step: StepInfo, journal: Journal, epoch: int, what: str) -> None:
+        oracle = self._oracle
+        result = journal.result(step.key)
+        if result is not None:
+            oracle.report("P3", f"{what} although its result is recorded: {result.kind}")
+        if journal.has_started and not journal.asked(step.key):
+            oracle.report("P3", f"{what} although the try of the run that asked for it is over")
+        failed = journal.retrying(step.key)
+        expected = 1 if failed is None else failed.attempt + 1
+        if step.attempt != expected:
+            oracle.report("P3", f"{what} as attempt {step.attempt}, but it is attempt {expected} by the journal")
+        if failed is not None and hand.process.clock.now() < failed.retry_at:
+            oracle.report("P3", f"{what} as attempt {step.attempt} before its delay was over")
+        mark = (step.run_id, step.key, step.attempt, epoch)
+        if mark in oracle.begun:
+            oracle.report("P3", f"{what} twice as attempt {step.attempt}, under the same claim")
+        oracle.begun.add(mark)
+
+    def kills(self, hand: Hand, step: StepInfo) -> None:
+        """P8: a step is about to take its process down."""
+        oracle = self._oracle
+        count = oracle.kills[step.run_id] = oracle.kills.get(step.run_id, 0) + 1
+        most = self.workflows[step.workflow].max_crashes + 1
+        if count > most and not self.has_store_jumped:
+            oracle.report(
+                "P8", f"{oracle.label(step.run_id)} takes its worker down for the {count}th time; {most} are allowed"
+            )
+
+    # -- when the store has done something -----------------------------------------------------------------------------
+
+    def told(self, sender: Sender, method: str, asked: Any, answer: Any) -> None:
+        """Something was written, whoever hears of it."""
+        oracle = self._oracle
+        if method == "commit_turns":
+            for turn, verdict in zip(asked, answer, strict=True):
+                self._turn(sender, turn, verdict)
+        elif method == "claim_runs":
+            for run in answer:
+                self._claim(asked, run)
+        elif method == "start_runs":
+            self._starts(asked, answer)
+        elif method == "cancel_run":
+            run_id, is_forced = asked
+            oracle.note(f"{sender.name} cancels {oracle.label(run_id)}{' by force' if is_forced else ''}")
+            self.look(run_id)
+        elif method == "write_rows":
+            for write, verdict in zip(asked, answer, strict=True):
+                change = write.change
+                said = f"{change.status}{', released' if change.release else ''}{', blocked' if change.blocked else ''}"
+                oracle.note(f"{sender.name} {oracle.label(write.run_id)} row: {said}{'' if verdict else ', refused'}")
+        elif method == "reap_workers" and answer:
+            oracle.note(f"{sender.name} reaps {', '.join(answer)}")
+
+    def _turn(self, sender: Sender, turn: Turn, verdict: bool) -> None:
+        oracle = self._oracle
+        before = len(self.journal(turn.run_id).rows)
+        self.look(turn.run_id)
+        journal = self.journal(turn.run_id)
+        is_new = len(journal.rows) > before
+        kinds = " ".join(entry.kind for entry in journal.entries[-12:]) if is_new else "again"
+        oracle.note(
+            f"{sender.name} {oracle.label(turn.run_id)} turn {turn.seq} epoch {turn.epoch}: "
+            f"{kinds if verdict else 'refused'}"
+        )
+        if is_new:
+            oracle.kills.pop(turn.run_id, None)
+            epoch = self.record(turn.run_id).epoch
+            if epoch != turn.epoch:
+                oracle.report(
+                    "P2",
+                    f"turn {turn.seq} of {oracle.label(turn.run_id)} was accepted from epoch {turn.epoch}, "
+                    f"but the run is at epoch {epoch}",
+                )
+        if verdict and isinstance(sender, Process):
+            self._is_durable(sender, turn)
+
+    def _is_durable(self, process: Process, turn: Turn) -> None:
+        """What the body that made this turn has seen is seen for good."""
+        for hand in process.hands:
+            runs = getattr(hand.session, "runs", None)
+            held = None if runs is None else runs.held.get(turn.run_id)
+            if held is not None and held.epoch == turn.epoch and turn.run_id in hand.traces:
+                self._oracle.durable(hand.traces[turn.run_id])
+
+    def _claim(self, worker_id: str, run: ClaimedRun) -> None:
+        how = f"takes {self._oracle.label(run.id)} over" if run.is_takeover else f"claims {self._oracle.label(run.id)}"
+        if self.is_bad_code and run.id in self.frozen:
+            self.tried.add(run.id)
+        self._oracle.note(f"{worker_id} {how}, epoch {run.epoch}, seq {run.next_seq}, crashes {run.crashes}")
+        self.look(run.id)
+
+    def _starts(self, asked: Sequence[NewRun], answer: Sequence[StartedRun]) -> None:
+        for run, started in zip(asked, answer, strict=True):
+            if started.created:
+                self._oracle.runs[run.id] = run
+                self._oracle.note(f"{self._oracle.label(run.id)} of {run.workflow} is started, key {run.key}")
+                self.look(run.id)
+            for other in [one for one in self._oracle.runs.values() if run.key is not None and one.key == run.key]:
+                # The one that held the key may have been cancelled in its favour.
+                self.look(other.id)
+
+    def heard(self, sender: Sender, method: str, asked: Any, answer: asyncio.Future[Any]) -> None:
+        """The sender has its answer."""
+        if not isinstance(sender, Process) or answer.cancelled() or answer.exception() is not None:
+            return
+        if method == "commit_turns":
+            for turn, verdict in zip(asked, answer.result(), strict=True):
+                if not verdict:
+                    for hand in sender.hands:
+                        hand.refused.add(turn.run_id)
+        elif method == "claim_runs":
+            hand_or_none = sender.hand_of(asked)
+            for run in answer.result():
+                if hand_or_none is not None:
+                    hand_or_none.refused.discard(run.id)
+
+    # -- journals ------------------------------------------------------------------------------------------------------
+
+    def journal(self, run_id: str) -> Journal:
+        """The journal as it was last seen."""
+        return self._oracle.journals.setdefault(run_id, Journal())
+
+    def record(self, run_id: str) -> RunRecord:
+        found: RunRecord | None = self._do(lambda: self._store.get_run(run_id))
+        assert found is not None
+        return found
+
+    def look(self, run_id: str) -> None:
+        """Read a journal again: P2 (rows never change, epochs never fall), P3 (one result), P7 (an end is the end)."""
+        journal, oracle = self.journal(run_id), self._oracle
+        rows: list[JournalRow] = self._do(lambda: self._store.read_journal(run_id))
+        name = oracle.label(run_id)
+        if rows[: len(journal.rows)] != journal.rows:
+            oracle.report("P2", f"rows of {name} that were durable have changed or gone")
+            return
+        for row in rows[len(journal.rows) :]:
+            if row.seq != len(journal.rows):
+                oracle.report("P2", f"row {row.seq} of {name} stands where row {len(journal.rows)} should")
+            if journal.rows and row.epoch < journal.rows[-1].epoch:
+                oracle.report("P2", f"row {row.seq} of {name} has epoch {row.epoch}, lower than the row before it")
+            if any(isinstance(entry, Ended) for entry in journal.entries):
+                oracle.report("P7", f"{name} has row {row.seq} after its end")
+            journal.add(row)
+            if self.is_bad_code and run_id in self.frozen and not isinstance(journal.entries[-1], (Claimed, Ended)):
+                oracle.report("P10", f"{name} went on in row {row.seq} with code that does not match its journal")
+            self._check_results(journal, name)
+        self._check_end(run_id, journal, name)
+
+    def _check_results(self, journal: Journal, name: str) -> None:
+        ends: set[str] = set()
+        for entry in (*journal.history.entries, *journal.history.carried):
+            if isinstance(entry, (StepCompleted, StepFailed)):
+                if entry.key in ends:
+                    self._oracle.report("P3", f"step {entry.key!r} of {name} has two results")
+                ends.add(entry.key)
+
+    def _check_end(self, run_id: str, journal: Journal, name: str) -> None:
+        oracle = self._oracle
+        last = journal.entries[-1] if journal.entries else None
+        ended = last if isinstance(last, Ended) else None
+        record = self.record(run_id)
+        if record.status.is_final != (ended is not None):
+            oracle.report("P7", f"{name} is {record.status}, but its journal {'has' if ended else 'has no'} end")
+        if ended is None:
+            return
+        if (ended.status, ended.output, ended.error) != (record.status.value, record.output, record.error):
+            oracle.report("P7", f"the end of {name} in its journal, {ended.status}, is not that of its row")
+        first = oracle.ended.setdefault(run_id, record)
+        if first != record:
+            oracle.report("P7", f"{name} has changed after its end, from {first.status} to {record.status}")
+            return
+        if record.blocked is not None or record.owner is not None or record.due_at is not None:
+            oracle.report("P7", f"{name} has ended and still has an owner, a due time or a reason to be blocked")

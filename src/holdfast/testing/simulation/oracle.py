@@ -1,0 +1,207 @@
+"""What really happened: the events of a world, the journals as the store holds them, and what steps did outside.
+
+Nothing here is part of what is tested: it stands outside and remembers. The laws read it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any
+
+from holdfast.model import (
+    Entry,
+    History,
+    Instant,
+    JournalRow,
+    NewRun,
+    RunRecord,
+    Started,
+    StepAsked,
+    StepCompleted,
+    StepFailed,
+    StepRetrying,
+    decode_entries,
+    history_of,
+)
+
+_TAIL = 60
+
+
+class LawBroken(Exception):
+    """A promise was not kept. `law` is its number, as in "P3"."""
+
+    def __init__(self, law: str, said: str) -> None:
+        super().__init__(f"{law}: {said}")
+        self.law = law
+
+
+class Journal:
+    """A run's journal as the store holds it, and what it means."""
+
+    def __init__(self) -> None:
+        self.rows: list[JournalRow] = []
+        self.entries: list[Entry] = []
+        self._history: History | None = None
+
+    def add(self, row: JournalRow) -> None:
+        self.rows.append(row)
+        self.entries += decode_entries(row.data)
+        self._history = None
+
+    @property
+    def history(self) -> History:
+        if self._history is None:
+            self._history = history_of(self.entries)
+        return self._history
+
+    @property
+    def has_started(self) -> bool:
+        return any(isinstance(entry, Started) for entry in self.entries)
+
+    def asked(self, key: str) -> bool:
+        """Whether the step is asked for in the history that counts."""
+        return any(isinstance(entry, StepAsked) and entry.key == key for entry in self.history.entries)
+
+    def was_asked(self, key: str) -> bool:
+        """Whether it was ever asked for."""
+        return any(isinstance(entry, StepAsked) and entry.key == key for entry in self.entries)
+
+    def result(self, key: str) -> Entry | None:
+        """The step's recorded end, in the history that counts."""
+        for entry in (*self.history.entries, *self.history.carried):
+            if isinstance(entry, (StepCompleted, StepFailed)) and entry.key == key:
+                return entry
+        return None
+
+    def retrying(self, key: str) -> StepRetrying | None:
+        """The last failed attempt of an open step."""
+        found = None
+        for entry in self.history.entries:
+            if isinstance(entry, StepRetrying) and entry.key == key:
+                found = entry
+        return found
+
+
+class Trace:
+    """What one body saw, in order."""
+
+    def __init__(self, oracle: Oracle, run_id: str, attempt: int, body: Any, *, is_ours: bool) -> None:
+        self.is_ours = is_ours
+        """The body is no worker's, but one of our own replays."""
+        self.run_id = run_id
+        self.attempt = attempt
+        self.items: list[tuple[object, ...]] = []
+        self._oracle = oracle
+        self._body = body
+
+    @property
+    def is_replaying(self) -> bool:
+        return bool(self._body.is_replaying)
+
+    def see(self, *what: object) -> None:
+        if not self._body.is_dead:
+            self.items.append(what)
+            if not self.is_ours:
+                self._oracle.saw(self)
+
+    def went_on(self, what: str) -> None:
+        self._oracle.report(
+            "P9", f"{what} gave an answer to a body of {self._oracle.label(self.run_id)} that is being put away"
+        )
+
+
+class Oracle:
+    """The memory of one world."""
+
+    def __init__(self, now: Callable[[], int], halt: Callable[[LawBroken], None]) -> None:
+        self.tail: deque[str] = deque(maxlen=_TAIL)
+        self.count = 0
+        self.listener: Callable[[str], None] | None = None
+        self.broken: LawBroken | None = None
+        self.runs: dict[str, NewRun] = {}
+        """Every run that was created, in order."""
+        self.journals: dict[str, Journal] = {}
+        self.ended: dict[str, RunRecord] = {}
+        """Runs as they were when their end was first seen."""
+        self.seen: dict[tuple[str, int], list[tuple[object, ...]]] = {}
+        """What the body of a run saw in one try of it, as far as that is durable."""
+        self.results: dict[str, set[tuple[int, int]]] = {}
+        """What steps returned outside, by idempotency key: (attempt, value)."""
+        self.begun: set[tuple[str, str, int, int]] = set()
+        """Steps begun: run, key, attempt, epoch."""
+        self.kills: dict[str, int] = {}
+        """How often a run's own step took the process down since its last turn."""
+        self.executions = 0
+        self.is_muted = False
+        self._now = now
+        self._halt = halt
+        self._labels: dict[str, str] = {}
+        self._digest = blake2b(digest_size=12)
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def note(self, said: str) -> None:
+        """One event. The log is what two executions of a seed must agree on, so nothing random may be in it."""
+        if self.is_muted:
+            return
+        self.count += 1
+        line = f"{self._now() / 1_000_000:12.6f} {said}"
+        self.tail.append(line)
+        self._digest.update(line.encode())
+        if self.listener is not None:
+            self.listener(line)
+
+    @property
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+    def report(self, law: str, said: str) -> None:
+        """A law was broken: the first one ends the world."""
+        if self.broken is None and not self.is_muted:
+            self.note(f"BROKEN {law}: {said}")
+            self.broken = LawBroken(law, said)
+            self._halt(self.broken)
+
+    def label(self, run_id: str) -> str:
+        """A run as the log names it: ids made by a client are random."""
+        return self._labels.setdefault(run_id, f"run{len(self._labels) + 1}")
+
+    # -- what bodies saw ---------------------------------------------------------------------------------------------
+
+    def saw(self, trace: Trace) -> None:
+        """A body saw something. On replay it must be what was seen before."""
+        if trace.is_replaying:
+            self._compare(trace, len(trace.items) - 1)
+
+    def durable(self, trace: Trace) -> None:
+        """Everything that this body has seen so far is in the journal."""
+        for number in range(len(trace.items)):
+            self._compare(trace, number)
+
+    def _compare(self, trace: Trace, number: int) -> None:
+        known = self.seen.setdefault((trace.run_id, trace.attempt), [])
+        if number >= len(known):
+            known.append(trace.items[number])
+        elif known[number] != trace.items[number]:
+            self.report(
+                "P4",
+                f"the body of {self.label(trace.run_id)} saw {trace.items[number]} as sighting {number}, where it had "
+                f"seen {known[number]} before",
+            )
+
+    # -- what steps did ----------------------------------------------------------------------------------------------
+
+    def returned(self, idempotency_key: str, attempt: int, value: int) -> None:
+        self.results.setdefault(idempotency_key, set()).add((attempt, value))
+
+    def new_execution(self) -> int:
+        """A number for one execution of a step: two executions return different values."""
+        self.executions += 1
+        return self.executions
+
+
+def due_in(now: Instant, due_at: Instant) -> str:
+    """A due time as the log shows it: relative, since virtual worlds begin at no particular date."""
+    return f"{(due_at - now) / 1_000_000:+.3f}s"

@@ -1,0 +1,266 @@
+"""A worker's process: its clock, its sessions, its renewals, and its death, which may come at any await."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from random import Random
+from typing import Any, Protocol
+
+from holdfast.codec import Codec
+from holdfast.define import StepInfo, Workflow
+from holdfast.errors import StoreAway
+from holdfast.model import Lane
+from holdfast.worker import Plan, Session, SystemClock
+
+from .bodies import failure, hands
+from .faults import FaultyStore
+from .loop import Domain, VirtualLoop, domain_of
+from .oracle import Oracle, Trace
+from .programs import Errand
+
+LEAST_RENEWAL_PAUSE = 0.2
+
+
+class SimClock(SystemClock):
+    """The real clock's rules on virtual time. Its estimate of the store's can be put wrong until it is corrected."""
+
+    def __init__(self, loop: VirtualLoop, booted: int) -> None:
+        self._virtual = loop
+        self._booted = booted
+        super().__init__()
+
+    def monotonic(self) -> int:
+        return self._virtual.microseconds + self._booted
+
+    def jump(self, by: int) -> None:
+        self._offset += by
+
+
+class Laws(Protocol):
+    """What a process tells the laws."""
+
+    def begins(self, hand: Hand, step: StepInfo) -> None: ...
+
+    def kills(self, hand: Hand, step: StepInfo) -> None: ...
+
+
+class Hand:
+    """One session's way into the world: what its steps do outside."""
+
+    def __init__(self, process: Process, session: Session, errands: dict[int, Errand], laws: Laws) -> None:
+        self.process = process
+        self.session = session
+        self.refused: set[str] = set()
+        """Runs whose turn was refused and that were not claimed again."""
+        self.traces: dict[str, Trace] = {}
+        """What the bodies in its memory have seen."""
+        self._errands = errands
+        self._laws = laws
+
+    @property
+    def worker_id(self) -> str:
+        return self.session.worker_id
+
+    async def work(self, step: StepInfo, number: int, value: int) -> int:
+        """Do an errand, and let the world know."""
+        process, oracle, errand = self.process, self.process.oracle, self._errands[number]
+        name = f"{self.worker_id} {oracle.label(step.run_id)}/{step.key} attempt {step.attempt}"
+        oracle.note(f"{name} begins")
+        self._laws.begins(self, step)
+        execution = oracle.new_execution()
+        try:
+            await asyncio.sleep(errand.duration(step.attempt))
+        except asyncio.CancelledError:
+            if errand.linger:
+                await asyncio.sleep(errand.linger)
+            oracle.note(f"{name} is cancelled")
+            raise
+        if errand.is_killer:
+            self._laws.kills(self, step)
+            process.die("killed by its step")
+            await process.loop.create_future()
+        if step.attempt <= errand.fails:
+            oracle.note(f"{name} fails")
+            raise failure(errand, step.attempt)
+        result = (value * 31 + number * 1009 + execution * 7919) % 1_000_003
+        oracle.returned(step.idempotency_key, step.attempt, result)
+        oracle.note(f"{name} returns {result}")
+        return result
+
+
+class Process:
+    """One process: it registers, serves, registers again when its lease is lost, and goes."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: VirtualLoop,
+        oracle: Oracle,
+        laws: Laws,
+        buried: Callable[[Process], None],
+        store: Callable[[Process], FaultyStore],
+        workflows: dict[tuple[str, str], Workflow[Any, Any]],
+        errands: dict[int, Errand],
+        codec: Codec,
+        dice: Random,
+        lease: float,
+        *,
+        is_changed: bool,
+    ) -> None:
+        self.name = name
+        self.is_mortal = True
+        self.loop = loop
+        self.oracle = oracle
+        self.is_changed = is_changed
+        """It runs the code of the bad deploy."""
+        self.clock = SimClock(loop, dice.randrange(10**9))
+        self.store = store(self)
+        self.hands: list[Hand] = []
+        self.gone: asyncio.Future[None] = loop.create_future()
+        self.went_on_at = -1
+        """When its last stall ended."""
+        self._laws = laws
+        self._buried = buried
+        self._errands = errands
+        self._main, self._pulse = Domain(name), Domain(f"{name} pulse")
+        self._main.died = lambda: self.die("at an await")
+        self._contexts = {domain: _context(loop, domain) for domain in (self._main, self._pulse)}
+        self._stopping = asyncio.Event()
+        self._plan = Plan(
+            store=self.store,
+            codec=codec,
+            clock=self.clock,
+            workflows=workflows,
+            lanes=tuple(Lane(*one) for one in workflows),
+            concurrency=dice.choice((1, 2, 5, 50)),
+            threads=1,
+            lease=round(lease * 1_000_000),
+            grace=dice.choice((0, 300_000, 3_000_000)),
+            stall=300_000_000,
+            blocked_after=1_000_000,
+            keep_parked=dice.choice((0, 1, 1000)),
+            middleware=(),
+            replay_each_turn=dice.random() < 0.25,
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        return not self._main.is_dead
+
+    @property
+    def is_stalled(self) -> bool:
+        return self._main.is_stalled
+
+    @property
+    def session(self) -> Session | None:
+        return self.hands[-1].session if self.hands else None
+
+    def hand_of(self, worker_id: str) -> Hand | None:
+        return next((hand for hand in self.hands if hand.worker_id == worker_id), None)
+
+    def start(self, *, dies_at: int | None) -> None:
+        self._main.dies_at = dies_at
+        self.loop.create_task(self._run(), context=self._contexts[self._main].copy())
+
+    def stop(self) -> None:
+        """Ask it to stop in good order, as SIGTERM does."""
+        if self.is_alive and not self._stopping.is_set():
+            self.oracle.note(f"{self.name} is asked to stop")
+            self.loop.call_soon(self._stopping.set, context=self._contexts[self._main].copy())
+
+    def die(self, why: str) -> None:
+        """End at once: from here on nothing of it runs, whatever it was about to do."""
+        if self.is_alive:
+            self.oracle.note(f"{self.name} dies {why}")
+            self._main.is_dead = self._pulse.is_dead = True
+            self._leave()
+            self._buried(self)
+
+    def spare(self) -> None:
+        """It dies by no plan any more."""
+        self._main.dies_at = None
+
+    def owns(self, domain: Domain) -> bool:
+        return domain is self._main
+
+    def stall(self, *, with_pulse: bool) -> None:
+        """Nothing of it runs until `go_on`: stopped by the system, or blocked by a body if the pulse goes on."""
+        self.oracle.note(f"{self.name} stalls{'' if with_pulse else ', but for its pulse'}")
+        self._main.is_stalled = True
+        self._pulse.is_stalled = with_pulse
+
+    def go_on(self) -> None:
+        if self.is_stalled and self.is_alive:
+            self.oracle.note(f"{self.name} goes on")
+            self.went_on_at = self.loop.microseconds
+            for domain in (self._pulse, self._main):
+                self.loop.go_on(domain)
+
+    def put_away(self) -> None:
+        """At the world's end: bodies are ended in order, so that none is left to the collector."""
+        for hand in self.hands:
+            runs = getattr(hand.session, "runs", None)
+            if runs is not None:
+                runs.drop_all()
+
+    def _leave(self) -> None:
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    async def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                await self._serve()
+            self.oracle.note(f"{self.name} has stopped")
+        except StoreAway:
+            self.oracle.note(f"{self.name} can't register and gives up")
+        # What is still in flight dies with the process.
+        self._main.is_dead = self._pulse.is_dead = True
+        self._leave()
+
+    async def _serve(self) -> None:
+        resources: dict[object, Any] = {}
+        session = Session(self._plan, resources, self._stopping.set)
+        session.worker_id = f"{self.name}.{len(self.hands) + 1}"
+        hand = resources[hands] = Hand(self, session, self._errands, self._laws)
+        self.hands.append(hand)
+        await session.register()
+        self.oracle.note(f"{session.worker_id} has registered")
+        session.start(with_pulse=False)
+        self.loop.create_task(self._beat(session), context=self._contexts[self._pulse].copy())
+        waits = [self.loop.create_task(one.wait()) for one in (self._stopping, session.ended)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for one in waits:
+            one.cancel()
+        await session.stop()
+
+    async def _beat(self, session: Session) -> None:
+        """What the pulse's thread does: renew every third of the lease, and tell the loop."""
+        length = self._plan.lease
+        pause = length / 3_000_000
+        context = self._contexts[self._main]
+        while not session.ended.is_set():
+            await asyncio.sleep(pause)
+            asked_at = self.clock.monotonic()
+            try:
+                seen = await self.store.renew(session.worker_id, length)
+            except StoreAway:
+                pause = LEAST_RENEWAL_PAUSE
+                continue
+            pause = length / 3_000_000
+            if seen is None:
+                session.lease.is_lost = True
+                self.oracle.note(f"{session.worker_id} has lost its lease")
+                self.loop.call_soon(session.lost, context=context.copy())
+                return
+            session.lease.renewed(asked_at)
+            self.clock.observe(seen)
+            self.loop.call_soon(session.renewed, context=context.copy())
+
+
+def _context(loop: VirtualLoop, domain: Domain) -> contextvars.Context:
+    context = loop.neutral.copy()
+    context.run(domain_of.set, domain)
+    return context

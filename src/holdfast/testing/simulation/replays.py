@@ -1,0 +1,186 @@
+"""P4 and P5 after the fact: every journal, replayed by a fresh execution, comes to the same asks and the same end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from holdfast.codec import Codec
+from holdfast.define import RunInfo, Workflow
+from holdfast.engine import Advance, Execution, Runners, describe
+from holdfast.errors import RunCrashed
+from holdfast.model import (
+    Claimed,
+    Ended,
+    Entry,
+    RunRecord,
+    RunRetrying,
+    RunStatus,
+    Started,
+    StepAsked,
+    TimerFired,
+    history_of,
+    instant_of,
+)
+
+from .oracle import Journal, Oracle, Trace
+
+FORCED = "forced-cancel"
+"""Who claims a run that is cancelled by force, by its journal."""
+
+
+class Replays:
+    """Replays journals with the code that wrote them."""
+
+    def __init__(self, oracle: Oracle, codec: Codec, dice: Random) -> None:
+        self.workflows: dict[str, Workflow[Any, Any]] = {}
+        self.is_under_way = False
+        """Bodies that begin now are ours, and not a worker's."""
+        self.trace: Trace | None = None
+        self.is_forced = False
+        """The run being checked was ended by force."""
+        self._oracle = oracle
+        self._codec = codec
+        self._dice = dice
+
+    def first_asks(self, record: RunRecord) -> frozenset[str]:
+        """The steps that follow from a run's start alone."""
+        seed = self._oracle.runs[record.id].seed
+        assert record.started_at is not None
+        execution = self._execution(record, seed, 1)
+        self.is_under_way = True
+        try:
+            done = execution.advance([Started(instant_of(record.started_at), seed)])
+        finally:
+            self.is_under_way = False
+            execution.put_away()
+        return frozenset(entry.key for entry in done.entries if isinstance(entry, StepAsked))
+
+    def check(self, record: RunRecord, journal: Journal) -> None:
+        """Every try of the run, from its start to its end or as far as it has come."""
+        tries = [n for n, entry in enumerate(journal.entries) if isinstance(entry, (RunRetrying, Ended))]
+        if not tries or tries[-1] != len(journal.entries) - 1:
+            tries.append(len(journal.entries))
+        before = journal.entries[-2] if len(journal.entries) > 1 else None
+        self.is_forced = isinstance(before, Claimed) and before.worker_id == FORCED
+        attempt = 1
+        for end in tries:
+            history = history_of(journal.entries[:end])
+            closing = journal.entries[end] if end < len(journal.entries) else None
+            if history.retrying is None and history.entries:
+                self._check_try(record, history.entries, closing, attempt)
+            attempt += isinstance(closing, RunRetrying)
+
+    def _check_try(self, record: RunRecord, entries: Sequence[Entry], closing: Entry | None, attempt: int) -> None:
+        """Live from the start, and rebuilt from a prefix and then live: the same either way."""
+        cuts = [number for number, entry in enumerate(entries) if not isinstance(entry, StepAsked)]
+        chosen = {0} | {self._dice.choice(cuts) for _ in range(2)}
+        for cut in sorted(chosen):
+            self._check_from(record, list(entries), cut, closing, attempt)
+
+    def _check_from(
+        self, record: RunRecord, entries: list[Entry], cut: int, closing: Entry | None, attempt: int
+    ) -> None:
+        name = self._oracle.label(record.id)
+        started = entries[0]
+        assert isinstance(started, Started)
+        execution = self._execution(record, started.seed, attempt)
+        self.is_under_way, self.trace = True, None
+        try:
+            try:
+                execution.replay(entries[:cut])
+            except Exception as error:
+                self._oracle.report("P5", f"{name} can't be replayed up to entry {cut}: {error}")
+                return
+            inputs = [entry for entry in entries[cut:] if not isinstance(entry, StepAsked)]
+            self._go_on(name, execution, inputs, entries[cut:], closing)
+        finally:
+            self.is_under_way = False
+            execution.put_away()
+        known = self._oracle.seen.get((record.id, attempt))
+        if known is not None and self.trace is not None and self.trace.items != known:
+            seen = self.trace.items
+            at = next(
+                (n for n, (a, b) in enumerate(zip(seen, known, strict=False)) if a != b), min(len(seen), len(known))
+            )
+            self._oracle.report(
+                "P4",
+                f"replayed, the body of {name} sees {seen[at : at + 1]} as sighting {at}; "
+                f"live it saw {known[at : at + 1]}",
+            )
+
+    def _go_on(
+        self, name: str, execution: Execution, inputs: list[Any], expected: list[Entry], closing: Entry | None
+    ) -> None:
+        """Deliver the inputs one by one, and compare what comes of them with what the journal holds."""
+        done = Advance([], [], [])
+        found: list[Entry] = []
+        for entry in inputs:
+            if isinstance(entry, TimerFired) and entry.timer in execution.loop.timers:
+                due_at = execution.loop.timers[entry.timer].due_at
+                if due_at > entry.at:
+                    self._oracle.report("P5", f"timer {entry.timer} of {name} fired before it was due")
+            done = execution.advance([entry])
+            found += done.entries
+        end = done.ended or done.retrying
+        if end is not None:
+            found.remove(end)
+        if found != expected:
+            at = next((n for n, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), 0)
+            self._oracle.report(
+                "P5",
+                f"replayed, {name} gives {_told(found, at)} as entry {at}; "
+                f"its journal holds {_told(expected, at)} there",
+            )
+        elif not self._is_from_outside(closing) and _gist(end, self._codec) != _gist(closing, self._codec):
+            self._oracle.report("P5", f"replayed, {name} comes to {end}; its journal says {closing}")
+
+    def _is_from_outside(self, closing: Entry | None) -> bool:
+        """An end that its body had no part in: by force, after too many crashes, or undone by a client's retry."""
+        if isinstance(closing, RunRetrying):
+            return closing.attempt == 0
+        if not isinstance(closing, Ended):
+            return False
+        if closing.error is not None:
+            return isinstance(self._codec.decode_exception(closing.error), RunCrashed)
+        return self.is_forced and closing.status == RunStatus.CANCELLED
+
+    def _execution(self, record: RunRecord, seed: bytes, attempt: int) -> Execution:
+        deadline = record.deadline_at
+        assert record.started_at is not None
+        info = RunInfo(
+            id=record.id,
+            workflow=record.workflow,
+            version=record.version,
+            key=record.key,
+            tags=record.tags,
+            priority=record.priority,
+            chain_id=record.chain_id,
+            parent_id=record.parent_id,
+            created_at=instant_of(record.created_at),
+            started_at=instant_of(record.started_at),
+            deadline_at=None if deadline is None else instant_of(deadline),
+        )
+        info.attempt = attempt
+        return Execution(self.workflows[record.workflow], info, record.input, seed, self._codec, Runners())
+
+
+def _told(entries: Sequence[Entry], at: int) -> str:
+    return describe(entries[at]) if at < len(entries) else "nothing"
+
+
+def _gist(end: Entry | None, codec: Codec) -> tuple[object, ...]:
+    """An end without the text of its traceback, which shows how the body was run."""
+    if isinstance(end, Ended):
+        return end.at, end.status, end.output, _error(end.error, codec)
+    if isinstance(end, RunRetrying):
+        return end.at, end.attempt, end.retry_at, end.first_at, _error(end.error, codec)
+    return (end,)
+
+
+def _error(stored: bytes | None, codec: Codec) -> str | None:
+    if stored is None:
+        return None
+    error = codec.decode_exception(stored)
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,81 @@
+"""Run seeds and report: a seed that breaks a law comes with its last events and the command to run it again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from .oracle import LawBroken
+from .world import World
+
+_SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of one seed. `law` is None if every promise was kept."""
+
+    seed: int
+    events: int
+    digest: str
+    """Of the whole log: the same seed gives the same one."""
+    runs: int
+    seconds: float
+    """Virtual ones."""
+    law: str | None = None
+    said: str = ""
+    tail: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.law is None:
+            return f"seed {self.seed}: kept, {self.runs} runs, {self.events} events in {self.seconds:.0f}s"
+        return "\n".join(
+            (
+                f"seed {self.seed}: {self.law} was broken",
+                f"  {self.said}",
+                f"the last of its {self.events} events:",
+                *(f"  {line}" for line in self.tail),
+                f"again: python -m holdfast.testing.simulate --seed {self.seed} --verbose",
+            )
+        )
+
+
+def run_seed(seed: int, listener: Callable[[str], None] | None = None) -> Report:
+    """One world, from its beginning to its end. `listener` gets every event as a line."""
+    world = World(seed, listener)
+    broken: LawBroken | None = None
+    with _silence():
+        try:
+            world.run()
+        except LawBroken as error:
+            broken = error
+    oracle = world.oracle
+    return Report(
+        seed=seed,
+        events=oracle.count,
+        digest=oracle.digest,
+        runs=len(oracle.runs),
+        seconds=world.loop.time(),
+        law=None if broken is None else broken.law,
+        said="" if broken is None else str(broken),
+        tail=tuple(oracle.tail)[-_SHOWN:],
+    )
+
+
+def run_seeds(seeds: Iterable[int]) -> Iterator[Report]:
+    """Each seed's report, in order."""
+    return map(run_seed, seeds)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """A worker in trouble logs; here trouble is the point."""
+    logger = logging.getLogger("holdfast")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,160 @@
+"""What happens to a world from outside: stalls, jumping clocks, a store that goes away, a bad deploy and its repair."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from random import Random
+from typing import Any, Protocol
+
+from holdfast.define import Workflow
+from holdfast.model import StepAsked
+
+from .bodies import Change, workflow_of
+from .faults import Faults
+from .laws import Laws
+from .loop import VirtualLoop
+from .oracle import Oracle, Trace
+from .processes import Process
+from .programs import Program
+
+
+class Troubled(Protocol):
+    """The world as trouble sees it."""
+
+    dice: Random
+    loop: VirtualLoop
+    oracle: Oracle
+    laws: Laws
+    faults: Faults
+    lease: float
+    chaos: float
+    has_change: bool
+    is_changed: bool
+    may_start: asyncio.Event
+    is_quiet: bool
+    store_offset: int
+    programs: list[Program]
+    processes: list[Process]
+    new: dict[str, Workflow[Any, Any]]
+
+    def alive(self) -> list[Process]: ...
+
+    def note(self, said: str) -> None: ...
+
+    def body_begins(self) -> Trace: ...
+
+
+class Troubles:
+    """Each is a task of the world's own."""
+
+    def __init__(self, world: Troubled) -> None:
+        self._world = world
+        self._dice = world.dice
+
+    def all(self) -> list[Coroutine[Any, Any, None]]:
+        found = [self._stalls(), self._clocks(), self._outages()]
+        return [*found, self._bad_deploy()] if self._world.has_change else found
+
+    async def end(self) -> None:
+        """From here on nothing goes wrong any more."""
+        world = self._world
+        world.is_quiet = True
+        world.faults.is_on = False
+        world.faults.is_away = False
+        for process in world.processes:
+            process.spare()
+            process.go_on()
+        world.may_start.set()
+        if world.is_changed:
+            await self._deploy(is_changed=False)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._dice.uniform(0.1, self._world.chaos / 2))
+
+    async def _stalls(self) -> None:
+        dice, world = self._dice, self._world
+        for _ in range(dice.choice((0, 0, 1, 3))):
+            await self._pause()
+            awake = [process for process in world.alive() if not process.is_stalled]
+            if awake:
+                process = dice.choice(awake)
+                process.stall(with_pulse=dice.random() < 0.7)
+                world.loop.call_later(world.lease * dice.uniform(0.3, 3.0), process.go_on)
+
+    async def _clocks(self) -> None:
+        dice, world = self._dice, self._world
+        for _ in range(dice.choice((0, 0, 1, 4))):
+            await self._pause()
+            by = dice.choice((-20_000_000, -1_500_000, -50_000, 50_000, 3_000_000, 20_000_000))
+            alive = world.alive()
+            if dice.random() < 0.3:
+                world.store_offset += by
+                world.laws.has_store_jumped = True
+                world.note(f"the store's clock jumps by {by / 1_000_000}s")
+            elif alive:
+                process = dice.choice(alive)
+                process.clock.jump(by)
+                world.note(f"{process.name}'s clock jumps by {by / 1_000_000}s")
+
+    async def _outages(self) -> None:
+        dice, world = self._dice, self._world
+        for _ in range(dice.choice((0, 0, 0, 1, 2))):
+            await self._pause()
+            world.note("the store goes away")
+            world.faults.is_away = True
+            await asyncio.sleep(dice.choice((0.3, 2.0, world.lease * 1.5)))
+            world.faults.is_away = False
+            world.note("the store is back")
+
+    async def _bad_deploy(self) -> None:
+        """P10: half-way the code changes under the runs that have begun."""
+        await asyncio.sleep(self._world.chaos / 2)
+        await self._deploy(is_changed=True)
+
+    async def _deploy(self, *, is_changed: bool) -> None:
+        dice, world = self._dice, self._world
+        world.note(f"--- {'the bad code' if is_changed else 'the good code'} is deployed")
+        world.may_start.clear()
+        for process in world.alive():
+            process.go_on()
+            if dice.random() < 0.5:
+                process.die("in a deploy")
+            else:
+                process.stop()
+        # Grace and the time to hand back are over by then.
+        await asyncio.sleep(9.0)
+        for process in world.alive():
+            process.die("since it would not stop")
+        if is_changed:
+            self._freeze()
+        else:
+            self._thaw()
+        world.is_changed = world.laws.is_bad_code = is_changed
+        world.may_start.set()
+
+    def _freeze(self) -> None:
+        """The new code does not match the runs whose journals hold a step."""
+        world = self._world
+        frozen = frozenset(
+            run_id
+            for run_id, journal in world.oracle.journals.items()
+            if run_id not in world.oracle.ended and any(isinstance(one, StepAsked) for one in journal.history.entries)
+        )
+        world.laws.frozen = frozen
+        change = Change(self._dice.choice(("renamed", "arguments", "dropped")), frozen)
+        world.note(f"{len(frozen)} runs don't match it: {change.how}")
+        for program in world.programs:
+            world.new[program.name] = workflow_of(program, world, change)
+
+    def _thaw(self) -> None:
+        """Before the good code is back: what did not match is blocked, with a report."""
+        world = self._world
+        for run_id in sorted(world.laws.tried, key=world.oracle.label):
+            if run_id in world.oracle.ended:
+                continue
+            record = world.laws.record(run_id)
+            if record.owner is None and not (record.blocked or "").startswith("JournalDiverged"):
+                world.oracle.report(
+                    "P10", f"{world.oracle.label(run_id)} does not match the code and is not blocked: {record.blocked}"
+                )

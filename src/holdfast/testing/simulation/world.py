@@ -1,0 +1,237 @@
+"""One seed: a store, workers, clients and programs; a time of faults, then a time of quiet, then the laws."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+from holdfast.codec import Codec
+from holdfast.define import Workflow, current_run, current_scope
+from holdfast.model import NewRun, instant_of
+from holdfast.store import SqliteStore
+
+from .bodies import workflow_of
+from .clients import Clients
+from .endings import check_after
+from .faults import Faults, FaultyStore, Rates, Sender, done, reseeded
+from .laws import Laws
+from .loop import Domain, Spinning, Stuck, VirtualLoop
+from .oracle import Oracle, Trace
+from .processes import Process
+from .programs import Author, Errand, Program
+from .replays import Replays
+from .troubles import Troubles
+
+EPOCH = 1_800_000_000_000_000
+"""When virtual worlds begin."""
+
+
+class World:
+    """Everything that one seed decides."""
+
+    def __init__(self, seed: int, listener: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self.dice = dice = Random(seed)
+        self.loop = VirtualLoop()  # type: ignore[abstract]  # the rest of a loop is not for simulations
+        self.oracle = Oracle(lambda: self.loop.microseconds, self.loop.halt)
+        self.oracle.listener = listener
+        self.codec = Codec()
+        self.lease = dice.choice((1.5, 3.0, 6.0))
+        self.chaos = dice.choice((6.0, 15.0, 40.0))
+        """Seconds of faults."""
+        self.has_change = dice.random() < 0.15
+        has_killer = dice.random() < 0.2
+        author = Author(dice)
+        self.programs = [author.program(f"w{n}") for n in range(dice.choice((1, 2, 3)))]
+        if has_killer:
+            self.programs.append(author.program("killer", is_killer=True))
+        self.errands: dict[int, Errand] = {}
+        for program in self.programs:
+            self.errands |= program.errands
+        self.faults = Faults(dice, Rates.drawn(dice), self.lease)
+        self.faults.deaths = dice.choice((0, 1, 3, 6))
+        self.store_offset = 0
+        self.store = SqliteStore(":memory:", "sqlite:///:memory:", "default", inline=True, clock=self.store_now)
+        self.replays = Replays(self.oracle, self.codec, dice)
+        self.laws = Laws(self.oracle, self.store, self.do, self.replays)
+        self.old = {program.name: workflow_of(program, self) for program in self.programs}
+        self.new: dict[str, Workflow[Any, Any]] = {}
+        self.replays.workflows = self.laws.workflows = self.old
+        self.is_changed = False
+        self.may_start = asyncio.Event()
+        """Cleared while a deploy is under way."""
+        self.may_start.set()
+        self.processes: list[Process] = []
+        self.is_over = False
+        self.is_quiet = False
+
+    # -- what the others use -------------------------------------------------------------------------------------------
+
+    def store_now(self) -> int:
+        return EPOCH + self.loop.microseconds + self.store_offset
+
+    def do(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        return done(self.loop, call)
+
+    def faulty(self, sender: Sender) -> FaultyStore:
+        return FaultyStore(self.store, self.loop, self.faults, self, sender, self.store_now)
+
+    def note(self, said: str) -> None:
+        self.oracle.note(said)
+
+    def told(self, sender: Sender, method: str, asked: Any, answer: Any) -> None:
+        self.laws.told(sender, method, asked, answer)
+
+    def heard(self, sender: Sender, method: str, asked: Any, answer: asyncio.Future[Any]) -> None:
+        self.laws.heard(sender, method, asked, answer)
+
+    def seeded(self, run: NewRun) -> NewRun:
+        label = f"{self.seed} {self.oracle.label(run.id)}"
+        return reseeded(run, Random(label).randbytes(16))
+
+    def body_begins(self) -> Trace:
+        """A body has begun somewhere: in a worker, or in our own replays."""
+        info = current_run()
+        trace = Trace(self.oracle, info.id, info.attempt, current_scope.get(), is_ours=self.replays.is_under_way)
+        if self.replays.is_under_way:
+            self.replays.trace = trace
+        else:
+            hand = self._hand_of(self.loop.current)
+            if hand is not None:
+                hand.traces[info.id] = trace
+        return trace
+
+    def _hand_of(self, domain: Domain) -> Any:
+        for process in reversed(self.processes):
+            if process.owns(domain):
+                return process.hands[-1]
+        return None
+
+    # -- the world's course --------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """From the beginning to the end; raises LawBroken if a promise was not kept."""
+        state = random.getstate()
+        # Jitter comes from the process's own dice, which belong to this seed for a while.
+        random.seed(self.seed)
+        try:
+            self.loop.run(self._run())
+        except Spinning as error:
+            self.oracle.report("P6", f"a worker spins: {error}")
+        except Stuck as error:
+            self.oracle.report("P6", f"everything stands still for ever: {error}")
+        finally:
+            self.oracle.is_muted = True
+            self._put_away()
+            random.setstate(state)
+        if self.oracle.broken is not None:
+            raise self.oracle.broken
+
+    def _put_away(self) -> None:
+        """Nothing is left to the collector, whose moment nobody chooses."""
+        for process in self.processes:
+            process.die("with the world")
+        self.loop.finish([process.put_away for process in self.processes], self.store.close())
+
+    async def _run(self) -> None:
+        await self.store.open()
+        clients = Clients(self)
+        troubles = Troubles(self)
+        drivers = [self.loop.create_task(self._drive(slot)) for slot in range(self.dice.choice((1, 2, 3)))]
+        under_way = [self.loop.create_task(one) for one in troubles.all()]
+        await clients.run()
+        for one in under_way:
+            one.cancel()
+        await asyncio.sleep(0)
+        self.note("--- quiet")
+        await troubles.end()
+        await self._wait_for_ends()
+        self.is_over = True
+        for driver in drivers:
+            driver.cancel()
+        check_after(self)
+
+    async def _wait_for_ends(self) -> None:
+        """P6: whatever happened before, every run comes to its end now."""
+        patience = 120.0 + 2 * sum(self.program(run).seconds for run in self.oracle.runs.values())
+        until = self.loop.time() + patience
+        while True:
+            open_runs = [run_id for run_id in self.oracle.runs if run_id not in self.oracle.ended]
+            if not open_runs:
+                return
+            if self.loop.time() > until:
+                self._report_stuck(open_runs)
+                return
+            await asyncio.sleep(1.0)
+
+    def _report_stuck(self, open_runs: list[str]) -> None:
+        now = self.store_now()
+        said = []
+        for run_id in open_runs:
+            record = self.laws.record(run_id)
+            due = "never" if record.due_at is None else f"in {(instant_of(record.due_at) - now) / 1_000_000:.1f}s"
+            said.append(
+                f"{self.oracle.label(run_id)} is {record.status}, owner {record.owner}, due {due}"
+                + (f", blocked by {record.blocked.splitlines()[0]}" if record.blocked else "")
+            )
+        self.oracle.report("P6", f"runs that could end have not: {'; '.join(said)}")
+
+    def program(self, run: NewRun) -> Program:
+        return next(program for program in self.programs if program.name == run.workflow)
+
+    # -- processes -----------------------------------------------------------------------------------------------------
+
+    async def _drive(self, slot: int) -> None:
+        """Keep a process running in this slot: when one is gone, another follows."""
+        number = 0
+        while not self.is_over:
+            await self.may_start.wait()
+            number += 1
+            process = self._spawn(f"p{slot + 1}.{number}")
+            await process.gone
+            await asyncio.sleep(self.dice.choice((0.0, 0.2, 2.0)))
+
+    def _spawn(self, name: str) -> Process:
+        dice = self.dice
+        code = self.new if self.is_changed else self.old
+        process = Process(
+            name,
+            self.loop,
+            self.oracle,
+            self.laws,
+            self._buried,
+            self.faulty,
+            {(name, workflow.version): workflow for name, workflow in code.items()},
+            self.errands,
+            self.codec,
+            dice,
+            self.lease,
+            is_changed=self.is_changed,
+        )
+        self.processes.append(process)
+        dies_at = None
+        if not self.is_quiet and self.faults.deaths > 0 and dice.random() < 0.5:
+            self.faults.deaths -= 1
+            dies_at = dice.choice((30, 100, 300, 1000)) + dice.randrange(100)
+        process.start(dies_at=dies_at)
+        if not self.is_quiet and dice.random() < 0.3:
+            self.loop.call_later(dice.uniform(0.1, self.chaos), process.stop)
+        return process
+
+    def _buried(self, process: Process) -> None:
+        """A process has died. On one host its lock is gone with it, and others may see that at once."""
+        if self.dice.random() < 0.5:
+            for hand in process.hands:
+                self.loop.call_later(
+                    self.dice.choice((0.0, 0.3)),
+                    self.store.renew_lease,
+                    hand.worker_id,
+                    -1,
+                    context=self.loop.neutral.copy(),
+                )
+
+    def alive(self) -> list[Process]:
+        return [process for process in self.processes if process.is_alive]
