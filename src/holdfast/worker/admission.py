@@ -31,6 +31,14 @@ class Admission(Turns):
         else:
             held.hold(claimed)
         self.held[claimed.id] = held
+        try:
+            self._let_in(held, claimed)
+        except Exception as error:
+            # Not its fault, but it must not be held by nobody.
+            self.block(held, error)
+
+    def _let_in(self, held: Held, claimed: ClaimedRun) -> None:
+        workflow = held.workflow
         if claimed.crashes > workflow.max_crashes:
             self._stop_crashing(held)
             return

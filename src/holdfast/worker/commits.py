@@ -116,7 +116,11 @@ class GroupWriter(Generic[T]):
             self._pause = _FIRST_PAUSE
             _log.warning("the store is back")
         for (_, told), verdict in zip(batch, verdicts, strict=True):
-            told(verdict)
+            try:
+                told(verdict)
+            except Exception:
+                # The others in the group have answers coming, too.
+                _log.exception("a write was answered %s, and what follows from that failed", verdict)
         # What was told may have added more; only now is it the next one's turn.
         if self._batches and self._batches[0] is batch:
             del self._batches[0]

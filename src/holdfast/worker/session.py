@@ -71,7 +71,7 @@ class Session:
         self._wake = asyncio.Event()
         self._alarm: Alarm | None = None
         self._pulse: Pulse | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] | None = None
         self._is_away = False
         self._loop = asyncio.get_running_loop()
@@ -128,7 +128,7 @@ class Session:
             )
             self._pulse.start()
         self._unsubscribe = self._store.subscribe(self._wake.set)
-        self._tasks = [loop.create_task(self._serve()), loop.create_task(self._reap())]
+        self.tasks = [loop.create_task(self._serve()), loop.create_task(self._reap())]
 
     def renewed(self) -> None:
         self._turns.go_on()
@@ -146,7 +146,7 @@ class Session:
     def leave(self) -> None:
         """Stop at once, writing nothing: what a crash would do, but tidily."""
         self.ended.set()
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
         if self._unsubscribe is not None:
             self._unsubscribe()
@@ -167,9 +167,9 @@ class Session:
         runs = self.runs
         runs.is_stopping = True
         self._wake.set()
-        if self._tasks:
+        if self.tasks:
             # A claim under way comes to its end: what it took must be handed back, not be left to look like a crash.
-            await asyncio.wait(self._tasks[:1], timeout=5)
+            await asyncio.wait(self.tasks[:1], timeout=5)
         for held in list(runs.held.values()):
             if not held.is_busy and not held.is_committing:
                 runs.hand_back(held)

@@ -173,11 +173,15 @@ class Worker:
         stopping = asyncio.ensure_future(self._stopping.wait())
         ended = asyncio.ensure_future(session.ended.wait())
         try:
-            await asyncio.wait([stopping, ended], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([stopping, ended, *session.tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
             ended.cancel()
             stopping.cancel()
             await session.stop()
+        for task in session.tasks:
+            if task.done() and not task.cancelled():
+                # Whatever keeps a worker from finding work is for its owner to hear.
+                task.result()
 
 
 def _store_of(url: object, settings: Settings, codec: Codec | None) -> tuple[Store, Codec]:
