@@ -12,7 +12,7 @@ Only this room and the worker's know a store, and they don't know each other.
 from .blocking import Client, Run, Runs
 from .clients import AsyncClient
 from .explain import Explanation, OpenStep, Reason
-from .journals import JournalEntry
+from .journals import Journal, JournalEntry
 from .listings import AsyncRuns
 from .runs import AsyncRun, Cancellation
 
@@ -23,6 +23,7 @@ __all__ = [
     "Cancellation",
     "Client",
     "Explanation",
+    "Journal",
     "JournalEntry",
     "OpenStep",
     "Reason",

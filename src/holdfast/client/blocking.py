@@ -28,7 +28,7 @@ from holdfast.store import Store
 
 from .clients import AsyncClient
 from .explain import Explanation
-from .journals import JournalEntry
+from .journals import Journal
 from .listings import PAGE, AsyncRuns
 from .portal import Portal
 from .runs import AsyncRun, Cancellation
@@ -299,7 +299,7 @@ class Client:
         """As AsyncClient.runs."""
         return Runs(self, self._client.runs(where))
 
-    def journal(self, run_id: str) -> list[JournalEntry]:
+    def journal(self, run_id: str) -> Journal:
         """As AsyncClient.journal."""
         return self._portal.call(self._client.journal(run_id))
 

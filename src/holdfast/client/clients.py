@@ -27,7 +27,7 @@ from holdfast.store import Store
 from . import journals
 from .connections import Connection
 from .explain import Explanation, explain
-from .journals import JournalEntry
+from .journals import Journal
 from .listings import AsyncRuns, checked_filter
 from .runs import AsyncRun, Cancellation, cancel, described, error_of, not_found
 from .starting import Starter
@@ -268,11 +268,11 @@ class AsyncClient:
         refuse_in_body("client.runs()", "do it in a step")
         return AsyncRuns(self._connection, checked_filter(where))
 
-    async def journal(self, run_id: str) -> list[JournalEntry]:
+    async def journal(self, run_id: str) -> Journal:
         """Everything that a run took in and asked for, in order. Raises RunNotFound."""
         refuse_in_body("client.journal()", "do it in a step")
-        await self._record(run_id)
-        return journals.read(await self.store.read_journal(run_id), self.codec)
+        record = await self._record(run_id)
+        return Journal(record, journals.read(await self.store.read_journal(run_id), self.codec))
 
     async def explain(self, run_id: str) -> Explanation:
         """Why a run is not moving, in words. Raises RunNotFound."""

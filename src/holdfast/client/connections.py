@@ -15,6 +15,7 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from holdfast.codec import Codec
+from holdfast.define import refuse_in_body
 from holdfast.errors import ClientClosed, DefinitionError, StoreError
 from holdfast.model import SECOND, Instant, RunRecord
 from holdfast.settings import Settings, checked, resolve
@@ -59,7 +60,7 @@ class Connection:
         self._lock = threading.Lock()
         self._watchers: WeakKeyDictionary[asyncio.AbstractEventLoop, Watcher] = WeakKeyDictionary()
         self.until_ended: Callable[[str, int | None], Awaitable[RunRecord]] | None = None
-        """Another way to wait for a run's end: that of a test environment, whose clock only moves while somebody waits."""
+        """Another way to wait for a run's end: a test environment's, whose clock only moves while somebody waits."""
 
     @cached_property
     def settings(self) -> Settings:
@@ -90,6 +91,7 @@ class Connection:
 
     async def opened(self) -> Store:
         """The store, open. Raises StoreAway if it can't be reached; the next call tries again."""
+        refuse_in_body("a client", "use it in a step")
         if self._is_closed:
             raise ClientClosed("this client was closed; make another one, or close it later")
         if self._pid != os.getpid():

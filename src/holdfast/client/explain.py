@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from holdfast.model import (
+    SECOND,
     Cancel,
     Entry,
     Lane,
@@ -157,7 +158,7 @@ def _held(scene: _Scene) -> _Answer:
     run, owner = scene.run, scene.owner
     if owner is None:
         text = f"was held by worker {run.owner}, whose lease has ended; "
-        text += _next_worker(scene, "takes it over", "it is taken over when one that does is started")
+        text += _next_worker(scene, "takes it over", "it is taken over when one that knows it is started")
         return Reason.TAKEOVER, text, {"owner": run.owner, "steps": scene.steps}
     where = f"on worker {owner.id} (host {owner.host}, pid {owner.pid})"
     details: dict[str, Any] = {"worker": owner, "steps": scene.steps}
@@ -184,7 +185,7 @@ def _unclaimed(scene: _Scene) -> _Answer:
     """Due, and nobody holds it."""
     run = scene.run
     if not scene.knowing:
-        text = f"is {run.status} and due, but " + _next_worker(scene, "", "it waits until one that does is started")
+        text = f"is {run.status} and due, but " + _next_worker(scene, "", "it waits until one that knows it is started")
         return Reason.NO_WORKER, text, {"lane": scene.lane, "known": _lanes(scene.workers)}
     names = ", ".join(worker.id for worker in scene.knowing[:3])
     assert run.due_at is not None
@@ -295,4 +296,6 @@ def _told(moment: datetime) -> str:
 
 def _left(moment: datetime, now: datetime) -> str:
     left = instant_of(moment) - instant_of(now)
-    return f"in {spoken(left)}" if left > 0 else "now"
+    # Whole seconds are precise enough for a reader, except at the very end.
+    rounded = round(left / SECOND) * SECOND if left > SECOND else left
+    return f"in {spoken(rounded)}" if left > 0 else "now"

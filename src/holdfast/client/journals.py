@@ -15,6 +15,7 @@ from holdfast.model import (
     Ended,
     Entry,
     JournalRow,
+    RunRecord,
     RunRetrying,
     StepAsked,
     StepCompleted,
@@ -70,6 +71,14 @@ class JournalEntry:
         return "  ".join(parts).rstrip()
 
 
+class Journal(list[JournalEntry]):
+    """A run's entries in order, and the run that they belong to: all that it takes to replay it."""
+
+    def __init__(self, run: RunRecord, entries: Iterable[JournalEntry]) -> None:
+        super().__init__(entries)
+        self.run = run
+
+
 def read(rows: Iterable[JournalRow], codec: Codec) -> list[JournalEntry]:
     """The entries of all rows."""
     found: list[JournalEntry] = []
@@ -105,7 +114,8 @@ def _readable(number: int, row: JournalRow, at: datetime, entry: Entry, codec: C
 def _note(entry: Entry) -> str | None:
     match entry:
         case StepRetrying() | RunRetrying():
-            return f"again after {spoken(max(entry.retry_at - entry.at, 0))}"
+            pause = entry.retry_at - entry.at
+            return f"again after {spoken(pause)}" if pause > 0 else "again at once"
         case TimerFired():
             return f"timer {entry.timer}"
         case Cancel(deadline=True):

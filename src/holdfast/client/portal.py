@@ -10,6 +10,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from holdfast.errors import ClientClosed, MisplacedCall
@@ -32,15 +33,18 @@ class Portal:
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the portal's loop, in the caller's context, and block until it ends.
 
-        Interrupted (Ctrl-C), it cancels the work and lets the interruption through.
+        Interrupted (Ctrl-C), it cancels the work and lets the interruption through. Raises ClientClosed if it is
+        closed, before or meanwhile.
         """
         try:
-            future = asyncio.run_coroutine_threadsafe(work, self._running())
+            future = self._submit(work)
         except BaseException:
             work.close()
             raise
         try:
             return future.result()
+        except CancelledError:
+            raise ClientClosed("the client was closed during this call; what it asked for may have happened") from None
         except BaseException:
             future.cancel()
             raise
@@ -48,19 +52,19 @@ class Portal:
     def close(self, last: Callable[[], Awaitable[None]], *, wait: bool = True) -> None:
         """Await `last` on the loop if there is one, then end the loop and its thread. Repeating it changes nothing."""
         with self._lock:
-            loop, thread, pid = self._loop, self._thread, self._pid
+            loop, thread = self._loop, self._thread
             self._loop = self._thread = None
             self._is_closed = True
-        if loop is None or thread is None or pid != os.getpid() or not thread.is_alive():
-            return
-        ending = asyncio.run_coroutine_threadsafe(_end(loop, last), loop)
+            if loop is None or thread is None or self._pid != os.getpid():
+                return
+            # Under the lock, so that whatever was submitted before is on the loop before it ends.
+            ending = asyncio.run_coroutine_threadsafe(_end(loop, last), loop)
         if wait and threading.current_thread() is not thread:
             thread.join(_PATIENCE)
             if ending.done():
                 ending.result()
 
-    def _running(self) -> asyncio.AbstractEventLoop:
-        """The loop; its thread is started if there is none."""
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         if self._pid != os.getpid():
             # After a fork the lock may be held by a thread that does not exist here.
             self._lock, self._loop, self._thread, self._pid = threading.Lock(), None, None, os.getpid()
@@ -76,7 +80,7 @@ class Portal:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=_serve, args=(self._loop,), name="holdfast client", daemon=True)
                 self._thread.start()
-            return self._loop
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -1,0 +1,257 @@
+"""The blocking client: the same, one line a method, over a thread that nobody has to think of."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast.client import AsyncClient, AsyncRun, AsyncRuns, Client, Run, Runs
+from holdfast.client.portal import Portal
+from holdfast.define import current_scope
+from holdfast.errors import BadArguments, ClientClosed, IOInBody, MisplacedCall, RunFailed
+from holdfast.model import RunFilter, RunStatus
+from tests.client.hands import Hands, total
+
+ROOT = Path(__file__).parents[2]
+PAIRS = [(AsyncClient, Client), (AsyncRun, Run), (AsyncRuns, Runs)]
+NAMES = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__"}
+
+
+@pytest.fixture
+def blocking(database_url):
+    with Client(database_url) as client:
+        yield client
+
+
+def hand(client: Client, deed: str, run_id: str, *arguments) -> None:
+    """Let a worker of another client do something."""
+
+    async def work() -> None:
+        async with AsyncClient(client.url) as other:
+            await getattr(Hands(other), deed)(run_id, *arguments)
+
+    asyncio.run(work())
+
+
+def public(cls: type) -> dict[str, object]:
+    """What a class offers: methods, properties and slots."""
+    return {
+        name: value
+        for name, value in vars(cls).items()
+        if name in {*NAMES, *NAMES.values()} or not name.startswith("_")
+    }
+
+
+def test_both_clients_and_their_handles_offer_the_same():
+    for slow, blocking in PAIRS:
+        assert {NAMES.get(name, name) for name in public(slow)} == set(public(blocking)), slow
+
+
+def test_both_clients_and_their_handles_have_the_same_signatures():
+    for slow, blocking in PAIRS:
+        for name, method in public(slow).items():
+            twin = vars(blocking)[NAMES.get(name, name)]
+            if inspect.isfunction(method):
+                mine, other = inspect.signature(method), inspect.signature(twin)
+                assert list(mine.parameters.values()) == list(other.parameters.values()), (slow, name)
+            else:
+                assert type(method) is type(twin) or isinstance(twin, property), (slow, name)
+    assert inspect.signature(AsyncClient).parameters == inspect.signature(Client).parameters
+
+
+def test_a_run_is_started_watched_and_found_without_a_loop(blocking):
+    run = blocking.start(total.options(key="k"), 1)
+    assert (run.created, run.key, run.status, run.workflow) == (True, "k", RunStatus.PENDING, "total")
+    hand(blocking, "complete", run.id, 42)
+    assert run.result(timeout="10s") == 42
+    assert run.wait() is RunStatus.COMPLETED
+    assert blocking.get_run(total, key="k").refresh().record.id == run.id
+    assert [entry.kind for entry in blocking.journal(run.id)][-1] == "ended"
+    assert blocking.explain(run.id).reason == "ended"
+    assert not blocking.cancel(run.id)
+    assert blocking.workers()[0].id == "hands"
+    assert blocking.workflows()[0].counts == {"completed": 1}
+
+
+def test_errors_come_through(blocking):
+    with pytest.raises(BadArguments):
+        blocking.start(total, "one")
+    run = blocking.start(total, 1)
+    with pytest.raises(TimeoutError, match="it goes on"):
+        run.result(timeout="10ms")
+    hand(blocking, "fail", run.id, ValueError("no"))
+    with pytest.raises(RunFailed) as failed:
+        run.result()
+    assert isinstance(failed.value.__cause__, ValueError)
+    assert blocking.retry(run.id).created
+
+
+def test_runs_are_listed_by_iteration_and_by_page(blocking):
+    runs = blocking.start_many(total, [(n,) for n in range(150)])
+    assert [run.id for run in blocking.runs()] == [run.id for run in reversed(runs)]
+    page = blocking.runs(RunFilter(workflow="total")).page(limit=2)
+    assert [run.id for run in page.items] == [runs[-1].id, runs[-2].id]
+    assert blocking.runs().page(cursor=page.next, limit=1).items[0].id == runs[-3].id
+
+
+def test_many_threads_share_one_client(blocking):
+    ids: list[str] = []
+    threads = [
+        threading.Thread(target=lambda n=n: ids.append(blocking.start(total, n, key=f"k{n % 5}").id)) for n in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(ids), len(set(ids))) == (20, 5)
+
+
+def test_it_works_inside_a_running_loop(blocking):
+    async def main() -> str:
+        return blocking.start(total, 1).id
+
+    assert asyncio.run(main())
+
+
+def test_it_is_refused_on_its_own_loop():
+    portal = Portal()
+
+    async def nested() -> None:
+        portal.call(asyncio.sleep(0))
+
+    async def nothing() -> None: ...
+
+    with pytest.raises(MisplacedCall, match="wait for itself"):
+        portal.call(nested())
+    portal.close(nothing)
+
+
+def test_it_is_refused_in_a_body(blocking):
+    token = current_scope.set(object())
+    try:
+        with pytest.raises(IOInBody):
+            blocking.start(total, 1)
+    finally:
+        current_scope.reset(token)
+    assert list(blocking.runs()) == []
+
+
+def test_a_closed_client_says_so_and_closing_again_changes_nothing(database_url):
+    for client in (Client(database_url), Client(database_url)):
+        client.close()
+        client.close()
+        with pytest.raises(ClientClosed):
+            client.start(total, 1)
+    with Client(database_url) as client:
+        run = client.start(total, 1)
+    with pytest.raises(ClientClosed):
+        run.result()
+
+
+def test_a_call_under_way_when_the_client_is_closed_is_told_so(database_url):
+    client = Client(database_url)
+    run = client.start(total, 1)
+    errors: list[BaseException] = []
+
+    def wait(work) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    never = lambda: client._portal.call(asyncio.sleep(3600))  # noqa: E731  # as short as what it is
+    threads = [threading.Thread(target=wait, args=(work,)) for work in (run.result, never)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.2)
+    client.close()
+    for thread in threads:
+        thread.join(10)
+    assert [type(error) for error in errors] == [ClientClosed, ClientClosed]
+
+
+def test_making_one_starts_no_thread(database_url):
+    before = threading.active_count()
+    client = Client(database_url)
+    assert client.url == database_url
+    assert client.store is client.store
+    assert threading.active_count() == before
+
+
+def test_a_client_that_is_collected_ends_its_thread(database_url):
+    client = Client(database_url)
+    client.start(total, 1)
+    thread = client._portal._thread
+    del client
+    gc.collect()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_handle_keeps_its_client(database_url):
+    run = Client(database_url).start(total, 1)
+    gc.collect()
+    assert run.refresh().status is RunStatus.PENDING
+    run._client.close()
+
+
+def test_ctrl_c_interrupts_a_blocking_result_and_leaves_the_run_alone(blocking):
+    run = blocking.start(total, 1)
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run.result(timeout="30s")
+    assert time.monotonic() - began < 10
+    assert run.refresh().status is RunStatus.PENDING
+
+
+def script(text: str, url: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", text, url],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"src{os.pathsep}."},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_script_that_never_closes_its_client_still_ends_quietly(database_url):
+    text = "import sys\nfrom holdfast.client import Client\nfrom tests.client.hands import total\n"
+    ran = script(text + "run = Client(sys.argv[1]).start(total, 1)\nprint(run.status)\n", database_url)
+    assert (ran.stdout, ran.stderr, ran.returncode) == ("pending\n", "", 0)
+
+
+FORK = """
+import os, sys, warnings
+warnings.simplefilter("ignore")  # newer versions of Python warn of a fork beside threads, which is what this is about
+from holdfast.client import Client
+from tests.client.hands import total
+client = Client(sys.argv[1])
+client.start(total, 1)
+child = os.fork()
+if child == 0:
+    client.start(total, 2)
+    client.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+client.start(total, 3)
+print(len(list(client.runs())))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_goes_on_with_a_store_of_its_own(database_url):
+    ran = script(FORK, database_url)
+    assert (ran.stdout, ran.returncode) == ("3\n", 0), ran.stderr

@@ -1,0 +1,176 @@
+"""A client's life: made without I/O, opened once when it is needed, closed once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from holdfast.client import AsyncClient
+from holdfast.client.connections import Connection
+from holdfast.codec import Codec
+from holdfast.errors import ClientClosed, DefinitionError, StoreAway, StoreError
+from holdfast.store import open_store
+from tests.client.hands import Hands, total
+
+
+def test_making_a_client_does_no_io_and_needs_no_loop(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    threads = threading.active_count()
+    client = AsyncClient()
+    assert client.url == "sqlite:///holdfast.db"
+    assert client.namespace == "default"
+    assert isinstance(client.codec, Codec)
+    assert client.store is client.store
+    assert list(tmp_path.iterdir()) == []
+    assert threading.active_count() == threads
+
+
+def test_settings_are_read_when_they_are_needed_not_when_the_client_is_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    client = AsyncClient()
+    monkeypatch.setenv("HOLDFAST_URL", "sqlite:///later.db")
+    monkeypatch.setenv("HOLDFAST_NAMESPACE", "shop")
+    assert (client.url, client.namespace) == ("sqlite:///later.db", "shop")
+
+
+def test_wrong_arguments_of_a_client_are_refused_where_it_is_made():
+    for options in ({"namespace": ""}, {"max_payload": 0}, {"codec": "json"}, {"codec": Codec(), "max_payload": 5}):
+        with pytest.raises(DefinitionError):
+            AsyncClient("sqlite:///x.db", **options)
+    for url in ("orders.db", 5):
+        with pytest.raises(DefinitionError, match="expected the address of a database"):
+            AsyncClient(url)
+
+
+def test_a_schema_or_no_migration_are_refused_where_there_is_no_such_thing():
+    with pytest.raises(DefinitionError, match="schema"):
+        _ = AsyncClient("sqlite:///x.db", schema="app").store
+    with pytest.raises(DefinitionError, match="migrate=False"):
+        _ = AsyncClient("sqlite:///x.db", migrate=False).store
+
+
+async def test_the_first_use_opens_the_store_once_however_many_come(client, monkeypatch):
+    opened = []
+    store = client.store
+    open_it = store.open
+
+    async def counted() -> None:
+        opened.append(1)
+        await asyncio.sleep(0)
+        await open_it()
+
+    monkeypatch.setattr(store, "open", counted)
+    await asyncio.gather(*(client.start(total, n) for n in range(10)))
+    assert opened == [1]
+
+
+async def test_whoever_opens_may_be_cancelled_and_the_others_go_on(client):
+    first = asyncio.create_task(client.start(total, 1))
+    second = asyncio.create_task(client.start(total, 2))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second).created
+    assert first.cancelled()
+
+
+async def test_a_store_that_can_not_be_opened_is_tried_again_by_the_next_call(tmp_path):
+    folder = tmp_path / "later"
+    client = AsyncClient(f"sqlite:///{folder}/orders.db")
+    with pytest.raises(StoreAway):
+        await client.start(total, 1)
+    folder.mkdir()
+    assert (await client.start(total, 1)).created
+    await client.close()
+
+
+async def test_a_closed_client_says_so(client):
+    await client.start(total, 1)
+    await client.close()
+    await client.close()
+    with pytest.raises(ClientClosed, match="make another one"):
+        await client.start(total, 1)
+
+
+async def test_a_store_that_was_given_is_used_and_left_open(database_url):
+    store = open_store(database_url, namespace="shop")
+    await store.open()
+    async with AsyncClient(store) as client:
+        assert client.store is store
+        assert client.namespace == "shop"
+        run = await client.start(total, 1)
+    assert (await store.get_run(run.id)).id == run.id
+    await store.close()
+
+
+def test_a_store_that_was_given_brings_its_own_namespace(database_url):
+    store = open_store(database_url, namespace="shop")
+    assert AsyncClient(store, namespace="shop").namespace == "shop"
+    with pytest.raises(DefinitionError, match="namespace= belongs to the store"):
+        AsyncClient(store, namespace="other")
+
+
+def test_one_client_may_serve_one_loop_after_another(database_url):
+    client = AsyncClient(database_url)
+    hands = Hands(client)
+
+    async def once(n: int) -> int:
+        run = await client.start(total, n)
+        waiting = asyncio.create_task(run.result(timeout="10s"))
+        await asyncio.sleep(0)
+        await hands.complete(run.id, n)
+        return await waiting
+
+    assert [asyncio.run(once(n)) for n in range(3)] == [0, 1, 2]
+    asyncio.run(client.close())
+
+
+async def test_a_database_in_memory_works(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    async with AsyncClient("sqlite:///:memory:") as client:
+        run = await client.start(total, 1)
+        await Hands(client).complete(run.id, 3)
+        assert await run.result() == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_process_made_by_fork_opens_a_store_of_its_own(database_url, monkeypatch):
+    connection = Connection(
+        database_url, namespace=None, codec=None, schema=None, max_payload=None, migrate=None
+    )  # fmt: skip
+    before = await connection.opened()
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    after = await connection.opened()
+    assert after is not before
+    await after.close()
+    monkeypatch.undo()
+    await before.close()
+
+
+async def test_a_database_in_memory_does_not_survive_a_fork(monkeypatch):
+    async with AsyncClient("sqlite:///:memory:") as client:
+        await client.start(total, 1)
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(StoreError, match="make the client after the fork"):
+            await client.start(total, 1)
+        monkeypatch.undo()
+
+
+async def test_a_client_prints_without_a_password(database_url):
+    assert repr(AsyncClient(database_url)) == f"<AsyncClient {database_url}>"
+
+
+async def test_a_database_that_goes_away_is_an_error_with_advice(client, database_url):
+    await client.start(total, 1)
+    Path(database_url.removeprefix("sqlite:///")).unlink()
+
+    async def until_it_is_noticed() -> None:
+        while True:
+            await client.start(total, 2)
+            await asyncio.sleep(0.01)
+
+    with pytest.raises(StoreAway, match=r"holdfast\.db"):
+        await asyncio.wait_for(until_it_is_noticed(), 10)

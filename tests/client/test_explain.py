@@ -1,0 +1,224 @@
+"""Why is it not moving? Every answer, decided from records alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from holdfast.client import Reason
+from holdfast.client.explain import explain
+from holdfast.model import (
+    Cancel,
+    Entry,
+    Lane,
+    RunRecord,
+    RunRetrying,
+    RunStatus,
+    Started,
+    StepAsked,
+    StepCompleted,
+    StepRetrying,
+    WorkerRecord,
+    instant_of,
+)
+from tests.client.hands import total
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+EARLIER = NOW - timedelta(minutes=1)
+LATER = NOW + timedelta(hours=2)
+T = instant_of(EARLIER)
+BEGUN = {"status": RunStatus.RUNNING, "started_at": EARLIER, "owner": "w1"}
+PARKED = {"status": RunStatus.WAITING, "started_at": EARLIER}
+
+
+def record(**changes: Any) -> RunRecord:
+    known: dict[str, Any] = {
+        "id": "r1", "workflow": "total", "version": "1", "queue": "default", "status": RunStatus.PENDING,
+        "paused": False, "key": None, "tags": {}, "priority": 0, "created_at": EARLIER, "started_at": None,
+        "ended_at": None, "due_at": EARLIER, "deadline_at": None, "chain_id": "r1", "parent_id": None,
+        "forked_from": None, "after_run_id": None, "owner": None, "epoch": 1, "crashes": 0, "blocked": None,
+        "input": b"[]", "output": None, "error": None,
+    }  # fmt: skip  # as dense as it is dull
+    return RunRecord(**{**known, **changes})
+
+
+def worker(id: str = "w1", *lanes: Lane) -> WorkerRecord:
+    return WorkerRecord(
+        id=id, host="anvil", pid=42, started_at=EARLIER, renewed_at=NOW, lease_until=LATER,
+        lanes=lanes or (Lane("total", "1"),),
+    )  # fmt: skip  # as above
+
+
+def why(run: RunRecord, *entries: Entry, workers: tuple[WorkerRecord, ...] = (worker(),)) -> tuple[Reason, str, Any]:
+    answer = explain(run, entries, workers, NOW, describe=lambda stored: stored.decode())
+    assert str(answer) == answer.text
+    assert answer.text.startswith("run r1 of 'total' ")
+    return answer.reason, answer.text, answer.details
+
+
+def test_an_ended_run_tells_how_and_when():
+    reason, text, _ = why(record(status=RunStatus.COMPLETED, ended_at=EARLIER, due_at=None))
+    assert reason is Reason.ENDED
+    assert text.endswith("has ended: completed at 2030-01-01 11:59:00 UTC.")
+
+
+def test_a_failed_run_tells_its_error_and_the_way_on():
+    reason, text, details = why(record(status=RunStatus.FAILED, ended_at=EARLIER, error=b"ValueError: no"))
+    assert reason is Reason.ENDED
+    assert "failed at 2030-01-01 11:59:00 UTC with ValueError: no; client.retry('r1')" in text
+    assert details["error"] == "ValueError: no"
+
+
+def test_a_paused_run_says_so_whatever_else_holds():
+    reason, text, _ = why(record(paused=True), workers=())
+    assert reason is Reason.PAUSED
+    assert "is paused" in text
+
+
+def test_a_run_that_replaces_another_waits_for_it():
+    reason, text, details = why(record(after_run_id="r0", due_at=None, key="k"))
+    assert reason is Reason.AFTER
+    assert "begins when run r0 has ended" in text
+    assert details == {"after_run_id": "r0"}
+
+
+def test_a_run_that_is_not_due_tells_when_it_begins():
+    reason, text, details = why(record(due_at=LATER))
+    assert reason is Reason.NOT_DUE
+    assert text.endswith("is not due yet: it begins at 2030-01-01 14:00:00 UTC, in 2h.")
+    assert details["until"] == LATER
+
+
+def test_without_any_worker_a_due_run_tells_what_it_needs():
+    reason, text, _ = why(record(), workers=())
+    assert reason is Reason.NO_WORKER
+    assert "no worker is alive" in text
+    assert "It needs 'total' version '1' on queue 'default'." in text
+
+
+def test_workers_that_know_another_version_or_queue_are_named():
+    lanes = (Lane("total", "2"), Lane("total", "1", "slow"), Lane("ship", "1"))
+    reason, text, details = why(record(), workers=(worker("w1", *lanes),))
+    assert reason is Reason.NO_WORKER
+    assert "no live worker knows 'total' version '1' on queue 'default'" in text
+    assert text.endswith("1 worker alive, knowing: total version 1 on slow, total version 2 on default.")
+    assert len(details["known"]) == 3
+
+
+def test_workers_that_know_other_workflows_only_are_listed_with_those():
+    _, text, _ = why(record(), workers=(worker("w1", Lane("ship", "1")),))
+    assert text.endswith("knowing: ship version 1 on default.")
+
+
+def test_a_due_run_that_a_live_worker_knows_waits_for_room():
+    reason, text, _ = why(record())
+    assert reason is Reason.CAPACITY
+    assert "is pending and due for 1m; 1 live worker (w1) can take it" in text
+
+
+def test_a_blocked_run_shows_its_report():
+    reason, text, details = why(record(**PARKED, blocked="the journal holds\nstep 'a'", due_at=LATER))
+    assert reason is Reason.BLOCKED
+    assert "tried again at 2030-01-01 14:00:00 UTC" in text
+    assert "The report: the journal holds\nstep 'a'" in text
+    assert details["report"].startswith("the journal")
+
+
+def test_a_sleeping_run_tells_until_when():
+    reason, text, details = why(record(**PARKED, due_at=LATER), Started(T, b""))
+    assert reason is Reason.SLEEPING
+    assert text.endswith("sleeps until 2030-01-01 14:00:00 UTC, in 2h.")
+    assert details["until"] == LATER
+
+
+def test_a_parked_run_without_a_time_waits_for_a_message():
+    reason, _, _ = why(record(**PARKED, due_at=None), Started(T, b""))
+    assert reason is Reason.WAITING
+
+
+def test_a_step_in_flight_is_named_with_its_attempt_and_its_worker():
+    entries = (Started(T, b""), StepAsked("a", b""), StepCompleted(T, "a", 1, b""), StepAsked("b", b""))
+    reason, text, details = why(record(**BEGUN), *entries)
+    assert reason is Reason.STEP
+    assert "waits for step 'b' (attempt 1, since 2030-01-01 11:59:00 UTC) on worker w1 (host anvil, pid 42)" in text
+    assert [step.key for step in details["steps"]] == ["b"]
+
+
+def test_a_step_that_is_retried_tells_when_and_after_which_error():
+    again = StepRetrying(T, "a", 2, b"ValueError: no", instant_of(LATER), T)
+    for run in (record(**BEGUN), record(**PARKED, due_at=LATER)):
+        reason, text, details = why(run, Started(T, b""), StepAsked("a", b""), again)
+        assert reason is Reason.RETRYING
+        assert "retries step 'a' at 2030-01-01 14:00:00 UTC, in 2h" in text
+        assert "(attempt 3; the last one failed with ValueError: no)" in text
+        assert details["steps"][0].attempt == 3
+
+
+def test_a_step_whose_retry_has_begun_is_waited_for():
+    again = StepRetrying(T, "a", 1, b"ValueError: no", T, T)
+    reason, text, _ = why(record(**BEGUN), Started(T, b""), StepAsked("a", b""), again)
+    assert reason is Reason.STEP
+    assert "waits for step 'a' (attempt 2" in text
+
+
+def test_one_step_in_flight_and_one_that_waits_is_a_step_in_flight():
+    again = StepRetrying(T, "a", 1, b"no", instant_of(LATER), T)
+    reason, text, _ = why(record(**BEGUN), Started(T, b""), StepAsked("a", b""), StepAsked("b", b""), again)
+    assert reason is Reason.STEP
+    assert "retries step 'a'" in text
+    assert "waits for step 'b'" in text
+
+
+def test_many_open_steps_are_counted_not_listed():
+    asks = [StepAsked(f"s{n}", b"") for n in range(8)]
+    _, text, details = why(record(**BEGUN), Started(T, b""), *asks)
+    assert " and 3 more on worker w1" in text
+    assert len(details["steps"]) == 8
+
+
+def test_a_run_in_its_first_turn_is_held_by_its_worker():
+    reason, text, _ = why(record(**BEGUN))
+    assert reason is Reason.ADVANCING
+    assert "held on worker w1 (host anvil, pid 42)" in text
+
+
+def test_a_run_whose_worker_died_is_taken_over():
+    reason, text, _ = why(record(**{**BEGUN, "owner": "gone"}))
+    assert reason is Reason.TAKEOVER
+    assert "was held by worker gone, whose lease has ended; the next of 1 live worker to look takes it over." in text
+
+
+def test_a_run_whose_worker_died_and_whom_nobody_else_knows_says_so():
+    _, text, _ = why(record(**{**BEGUN, "owner": "gone"}), workers=())
+    assert "no worker is alive; it is taken over when one that knows it is started" in text
+
+
+def test_a_run_retried_as_a_whole_tells_when():
+    retrying = RunRetrying(T, 1, b"ValueError: no", instant_of(LATER), T)
+    reason, text, details = why(record(**PARKED, due_at=LATER), Started(T, b""), retrying)
+    assert reason is Reason.RETRYING
+    assert "failed with ValueError: no and is tried again as a whole at" in text
+    assert details["attempt"] == 1
+
+
+def test_crashes_a_cancel_and_a_deadline_are_told_beside_the_reason():
+    _, crashed, _ = why(record(crashes=2))
+    assert "taken its worker down 2 times without progress" in crashed
+    _, cancelled, _ = why(record(**BEGUN), Started(T, b""), Cancel(T, "sold out"), StepAsked("undo", b""))
+    assert "It was cancelled (sold out) at 2030-01-01 11:59:00 UTC, and its cleanup has not ended." in cancelled
+    _, late, _ = why(record(deadline_at=LATER))
+    assert "Its deadline is 2030-01-01 14:00:00 UTC." in late
+
+
+async def test_the_client_brings_what_the_answer_needs(client, hands):
+    run = await client.start(total, 1)
+    assert (await client.explain(run.id)).reason is Reason.NO_WORKER
+    await hands.register()
+    assert (await client.explain(run.id)).reason is Reason.CAPACITY
+    claimed = await hands.claim(run.id)
+    await hands.write(claimed, Started(T, b""), StepAsked("add", b""))
+    answer = await client.explain(run.id)
+    assert answer.reason is Reason.STEP
+    assert answer.details["worker"].id == "hands"
+    await run.cancel(force=True)
+    assert (await client.explain(run.id)).reason is Reason.ENDED

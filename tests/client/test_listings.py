@@ -1,0 +1,68 @@
+"""Listings: filters, pages, iteration."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from holdfast.errors import BadDuration, DefinitionError
+from holdfast.model import RunFilter, RunStatus
+from tests.client.hands import ship, total
+
+
+async def test_iterating_gives_every_run_newest_first_whatever_the_pages(client):
+    runs = await client.start_many(total, [(n,) for n in range(250)])
+    seen = [run.id async for run in client.runs()]
+    assert seen == [run.id for run in reversed(runs)]
+
+
+async def test_a_page_has_the_cursor_of_the_next_one(client):
+    runs = await client.start_many(total, [(n,) for n in range(5)])
+    listing = client.runs()
+    first = await listing.page(limit=3)
+    last = await listing.page(cursor=first.next, limit=3)
+    assert [run.id for run in (*first.items, *last.items)] == [run.id for run in reversed(runs)]
+    assert last.next is None
+
+
+async def test_listed_handles_carry_their_record_and_can_be_used(client, hands):
+    run = await client.start(total, 1)
+    await hands.complete(run.id, 6)
+    [listed] = [one async for one in client.runs(RunFilter(status="completed"))]
+    assert (listed.id, listed.status, listed.workflow) == (run.id, RunStatus.COMPLETED, "total")
+    assert await listed.result() == 6
+
+
+async def test_filters_are_handed_to_the_store(client):
+    await client.start(total, 1, tags={"a": "1"})
+    mine = await client.start(ship, "here", key="k")
+    assert [run.id async for run in client.runs(RunFilter(workflow="ship"))] == [mine.id]
+    assert [run.id async for run in client.runs(RunFilter(key="k"))] == [mine.id]
+    assert [run.workflow async for run in client.runs(RunFilter(tags={"a": "1"}))] == ["total"]
+    assert [run async for run in client.runs(RunFilter(status=("failed", RunStatus.CANCELLED)))] == []
+
+
+async def test_what_can_not_be_filtered_by_is_refused_where_it_is_written(client):
+    with pytest.raises(DefinitionError, match="'done' is not a valid RunStatus; expected any of pending, running"):
+        client.runs(RunFilter(status="done"))
+    with pytest.raises(BadDuration, match="since"):
+        client.runs(RunFilter(since=datetime(2030, 1, 1)))
+    with pytest.raises(DefinitionError, match="expected RunFilter"):
+        client.runs({"status": "failed"})
+
+
+async def test_a_bad_cursor_or_limit_is_refused(client):
+    with pytest.raises(ValueError, match="cursor"):
+        await client.runs().page(cursor="nonsense")
+    with pytest.raises(DefinitionError, match="limit=0"):
+        await client.runs().page(limit=0)
+
+
+async def test_workers_and_workflows_are_listed(client, hands):
+    await hands.register()
+    await client.start(total, 1)
+    [worker] = await client.workers()
+    [known] = await client.workflows()
+    assert (worker.id, worker.lanes[0].workflow) == ("hands", "total")
+    assert (known.name, known.versions, known.counts) == ("total", ("1",), {"pending": 1})

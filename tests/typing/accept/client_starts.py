@@ -1,0 +1,67 @@
+"""Starts and handles that must type-check, and what is inferred of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+
+from holdfast.client import AsyncClient, AsyncRun, Client, Run
+from holdfast.define import workflow
+from holdfast.model import Page, RunFilter, RunStatus
+
+
+@dataclass
+class Receipt:
+    number: int
+
+
+@workflow
+async def checkout(card: str, cents: int = 0) -> Receipt:
+    return Receipt(cents)
+
+
+@workflow(name="render", version="2")
+def render(*, page: int) -> bytes:
+    return b""
+
+
+async def slow(client: AsyncClient) -> None:
+    run = await client.start(checkout, "4711", cents=5)
+    assert_type(run, AsyncRun[Receipt])
+    assert_type(await run.result(timeout="30s"), Receipt)
+    assert_type(await run.wait(timeout=timedelta(seconds=1)), RunStatus)
+    assert_type(await client.start(checkout.options(key="order-42", delay="5m"), "4711"), AsyncRun[Receipt])
+    assert_type(await client.start(checkout, "4711", key="order-42", priority=5), AsyncRun[Receipt])
+    assert_type(await client.start(checkout, "4711", 5, deadline=datetime.now(UTC)), AsyncRun[Receipt])
+    assert_type(await client.start(checkout, "4711", tags={"shop": "north"}), AsyncRun[Receipt])
+    assert_type(await client.start(render, page=3), AsyncRun[bytes])
+    assert_type(await client.start(render, page=3, id="mine", on_conflict="raise"), AsyncRun[bytes])
+    assert_type(await client.start("checkout", "4711", key="order-42"), AsyncRun[Any])
+    assert_type(await client.start_many(checkout, [("4711",), ("4712", 5)], priority=1), list[AsyncRun[Receipt]])
+    assert_type(await client.start_many("checkout", [("4711",)]), list[AsyncRun[Any]])
+    assert_type(await client.get_run(run.id), AsyncRun[Any])
+    assert_type(await client.get_run(checkout, key="order-42"), AsyncRun[Receipt])
+    assert_type(await client.get_run(checkout, id=run.id), AsyncRun[Receipt])
+    assert_type(await client.retry(run.id), AsyncRun[Any])
+    async for one in client.runs(RunFilter(workflow="checkout", status=("failed", RunStatus.CANCELLED))):
+        assert_type(one, AsyncRun[Any])
+    assert_type(await client.runs().page(limit=5), Page[AsyncRun[Any]])
+
+
+def quick(client: Client) -> None:
+    run = client.start(checkout, "4711", cents=5)
+    assert_type(run, Run[Receipt])
+    assert_type(run.result(30), Receipt)
+    assert_type(run.refresh(), Run[Receipt])
+    assert_type(client.start(checkout.options(key="order-42"), "4711"), Run[Receipt])
+    assert_type(client.start(checkout, "4711", key="order-42"), Run[Receipt])
+    assert_type(client.start("checkout", "4711"), Run[Any])
+    assert_type(client.start_many(render, [()]), list[Run[bytes]])
+    assert_type(client.get_run(checkout, key="order-42"), Run[Receipt])
+    for one in client.runs():
+        assert_type(one, Run[Any])
+
+
+def covariant(run: Run[Receipt]) -> Run[object]:
+    return run
