@@ -1,0 +1,176 @@
+"""Replay: what it costs to rebuild a body from its journal, by the journal's length."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from holdfast.codec import Codec
+from holdfast.define import RunInfo, Workflow
+from holdfast.engine import Execution, Runners
+from holdfast.model import (
+    ClaimedRun,
+    Entry,
+    Lane,
+    NewRun,
+    Started,
+    StepCompleted,
+    decode_entries,
+    encode_entries,
+    history_of,
+    new_id,
+)
+from holdfast.store import SqliteStore
+
+from .databases import forget, new_path, opened
+from .figures import Figure, at_most
+from .scales import Scale
+from .subjects import many_steps
+
+_CODEC = Codec()
+_SEED = b"sixteen bytes..."
+_START = 1_700_000_000_000_000
+_MOST = 2_000
+"""Replays of one length: more tell nothing new."""
+_LEASE = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A run of `length` steps that waits for one more: its turns, one row each, as a worker would have written them."""
+
+    length: int
+    workflow: Workflow[[int], int]
+    input: bytes
+    rows: tuple[bytes, ...]
+
+    def entries(self) -> list[Entry]:
+        return [entry for row in self.rows for entry in decode_entries(row)]
+
+
+def measure(scale: Scale, folder: Path) -> list[Figure]:
+    alone: dict[int, float] = {}
+    claimed: dict[int, float] = {}
+    for length in scale.replayed:
+        journal = _journal(length)
+        alone[length] = _replayed(journal, scale.replay_budget)
+        claimed[length] = asyncio.run(_claimed(folder, journal, scale.replay_budget))
+    reference = 100
+    figures: list[Figure] = []
+    for length in scale.replayed:
+        figures.append(_figure(f"replay, {length:,} steps", alone, length, reference, promised=True))
+    for length in scale.replayed:
+        figures.append(_figure(f"claim and replay, {length:,} steps", claimed, length, reference, promised=False))
+    return figures
+
+
+def _figure(name: str, costs: dict[int, float], length: int, reference: int, *, promised: bool) -> Figure:
+    return Figure(
+        name=name,
+        value=costs[length],
+        unit="µs/step",
+        beside=f"the same at {reference} steps",
+        beside_value=costs[reference],
+        ratio=costs[length] / costs[reference],
+        target=at_most(15, "µs") if promised else None,
+    )
+
+
+def _journal(length: int) -> Journal:
+    """Play the worker: every step that the body asks for is answered, but for the last."""
+    workflow = many_steps(_nothing)
+    input = _CODEC.seal(_CODEC.arguments(workflow.fn).pack((length + 1,), {}))
+    body = _body(workflow, input)
+    first = body.advance([Started(_START, _SEED)]).entries
+    rows: list[bytes] = []
+    result = _CODEC.result(next(iter(body.commands.values())).step.fn)
+    for number in range(length):
+        key = next(iter(body.commands))
+        done = body.advance([StepCompleted(_START + 1_000 * (number + 1), key, 1, result.encode(number + 1))])
+        # The first turn's asks are written with the second's.
+        rows.append(encode_entries([*first, *done.entries]))
+        first = []
+    body.put_away()
+    return Journal(length, workflow, input, tuple(rows))
+
+
+def _body(workflow: Workflow[[int], int], input: bytes, runners: Runners | None = None) -> Execution:
+    run = RunInfo(
+        id="00000000-0000-7000-8000-000000000000",
+        workflow=workflow.name,
+        version=workflow.version,
+        key=None,
+        tags={},
+        priority=0,
+        chain_id="00000000-0000-7000-8000-000000000000",
+        parent_id=None,
+        created_at=_START,
+        started_at=_START,
+        deadline_at=None,
+    )
+    return Execution(workflow, run, input, _SEED, _CODEC, runners or Runners())
+
+
+def _replayed(journal: Journal, budget: float) -> float:
+    """Microseconds a step, entries at hand."""
+    entries = journal.entries()
+    runners = Runners()
+    took: list[float] = []
+    ends = time.perf_counter() + budget
+    gc.collect()
+    while not took or (time.perf_counter() < ends and len(took) < _MOST):
+        began = time.perf_counter()
+        body = _body(journal.workflow, journal.input, runners)
+        body.replay(entries)
+        took.append(time.perf_counter() - began)
+        assert len(body.commands) == 1
+        body.put_away()
+    return median(took) / journal.length * 1_000_000
+
+
+async def _claimed(folder: Path, journal: Journal, budget: float) -> float:
+    """Microseconds a step for the whole way: claim the run, read its journal, decode it, replay it."""
+    path = new_path(folder)
+    store = await opened(path)
+    lanes = [Lane(journal.workflow.name, journal.workflow.version)]
+    await store.register_worker("bench", lanes, _LEASE)
+    runners = Runners()
+    took: list[float] = []
+    ends = time.perf_counter() + budget
+    gc.collect()
+    while not took or (time.perf_counter() < ends and len(took) < _MOST):
+        await _start(store, journal)
+        began = time.perf_counter()
+        [claimed] = await store.claim_runs("bench", lanes, 1)
+        body = _body(journal.workflow, claimed.input, runners)
+        body.replay(history_of(_entries(claimed)).entries)
+        took.append(time.perf_counter() - began)
+        body.put_away()
+    await store.close()
+    forget(path)
+    return median(took) / journal.length * 1_000_000
+
+
+async def _start(store: SqliteStore, journal: Journal) -> None:
+    new = NewRun(
+        id=new_id(),
+        workflow=journal.workflow.name,
+        version=journal.workflow.version,
+        input=journal.input,
+        seed=_SEED,
+        rows=journal.rows,
+    )
+    await store.start_runs([new])
+
+
+def _entries(claimed: ClaimedRun) -> Sequence[Entry]:
+    return [entry for row in claimed.rows for entry in decode_entries(row.data)]
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,58 @@
+"""How much work each measurement does. The quick scale shows that everything runs; its figures mean little."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The size of every measurement."""
+
+    rounds: int
+    """Of our own work and of what it is compared with, in turns."""
+    runs: dict[int, int]
+    """How many runs to execute, by how many at once."""
+    steps: int
+    """In the run whose steps are timed one by one."""
+    starts: int
+    replayed: tuple[int, ...]
+    """Lengths of journals."""
+    replay_budget: float
+    """Seconds to spend on one length."""
+    sleepers: int
+    backlogs: tuple[int, ...]
+    """Parked runs in the database, and as many finished ones; the first is what the others are compared with."""
+    claims: int
+    parked: int
+    idle: float
+    """Seconds to watch an idle worker."""
+
+
+FULL = Scale(
+    rounds=5,
+    runs={1: 300, 100: 4_000, 1000: 8_000},
+    steps=200,
+    starts=100,
+    replayed=(10, 100, 1_000, 10_000),
+    replay_budget=1.0,
+    sleepers=5_000,
+    backlogs=(0, 100_000, 1_000_000),
+    claims=40,
+    parked=1_000,
+    idle=5.0,
+)
+
+QUICK = Scale(
+    rounds=1,
+    runs={1: 10, 100: 200, 1000: 1_000},
+    steps=20,
+    starts=10,
+    replayed=(10, 100, 1_000, 10_000),
+    replay_budget=0.05,
+    sleepers=300,
+    backlogs=(0, 10_000),
+    claims=3,
+    parked=100,
+    idle=0.5,
+)

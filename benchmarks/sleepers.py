@@ -1,0 +1,135 @@
+"""A process full of runs that wait: it prints how much it grew by each, and by each plain body suspended as long.
+
+python -m benchmarks.sleepers async|def resident|traced COUNT FILE
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from greenlet import getcurrent, greenlet
+
+from holdfast import AsyncClient, Worker
+
+from .databases import connect, opened, until_parked
+from .subjects import sleeper
+
+_STATM = Path("/proc/self/statm")
+_PART = 100
+_SQLITE_HEAP = 4 << 20
+"""SQLite keeps pages of its file in memory, up to a fixed size: nothing of a run. Here that size is small."""
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    gc.collect()
+    if _STATM.exists():
+        return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    shown = subprocess.run(["ps", "-o", "rss=", "-p", str(os.getpid())], check=True, capture_output=True, text=True)
+    return int(shown.stdout) * 1024
+
+
+def traced() -> int:
+    """Bytes that Python allocated and has not freed."""
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+class Growth(NamedTuple):
+    """Bytes a run: of a run that waits in a worker, and of the same body suspended without Holdfast."""
+
+    waiting: float
+    plain: float
+
+
+class Forever:
+    """Awaited, it never ends."""
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        yield
+
+
+async def _awaiting(number: int) -> int:
+    """The body of the sleeper, without Holdfast."""
+    found = number + 1
+    await Forever()
+    return found
+
+
+def _blocked(number: int) -> int:
+    """The same as a `def` body: suspended, it is a greenlet."""
+    found = number + 1
+    parent = getcurrent().parent
+    assert parent is not None
+    parent.switch()
+    return found
+
+
+def _suspended(kind: str, number: int) -> object:
+    if kind == "async":
+        body = _awaiting(number)
+        body.send(None)
+        return body
+    other = greenlet(_blocked)
+    other.switch(number)
+    return other
+
+
+def _plain(kind: str, count: int, meter: Callable[[], int]) -> float:
+    kept = [_suspended(kind, number) for number in range(100)]
+    before = meter()
+    kept += [_suspended(kind, number) for number in range(count)]
+    grown = (meter() - before) / count
+    for body in kept:
+        if asyncio.iscoroutine(body):
+            body.close()
+    return grown
+
+
+async def _park(client: AsyncClient, workflow: Any, count: int, watch: sqlite3.Connection) -> None:
+    """Start so many runs and wait until all of them wait. Few at a time: the start's own garbage must not count."""
+    for first in range(0, count, _PART):
+        await client.start_many(workflow, [(number,) for number in range(first, min(first + _PART, count))])
+        await until_parked(watch)
+    await asyncio.sleep(0.1)
+
+
+async def _measure(kind: str, count: int, path: Path, meter: Callable[[], int]) -> Growth:
+    store = await opened(path)
+    watch = connect(path)
+    watch.execute(f"PRAGMA soft_heap_limit = {_SQLITE_HEAP}").fetchall()
+    workflow = sleeper(is_async=kind == "async")
+    client = AsyncClient(store)
+    async with Worker(store, workflows=[workflow], concurrency=200, keep_parked=2 * count + 1_000):
+        # What is there once for all runs is there before the first look.
+        await _park(client, workflow, 500, watch)
+        before = meter()
+        await _park(client, workflow, count, watch)
+        waiting = (meter() - before) / count
+        # While the runs are still there: what they leave behind would be used again, and nothing would seem to grow.
+        plain = _plain(kind, count, meter)
+    watch.close()
+    await client.close()
+    await store.close()
+    return Growth(waiting, plain)
+
+
+def main(kind: str, meter_name: str, count: int, path: Path) -> None:
+    meter = traced if meter_name == "traced" else resident
+    if meter is traced:
+        tracemalloc.start()
+    print(json.dumps(asyncio.run(_measure(kind, count, path, meter))._asdict()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))
