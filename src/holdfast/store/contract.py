@@ -135,6 +135,12 @@ class Store(Protocol):
         a time not after now if one is, or has a fresh message.
         """
 
+    async def release_strays(self, worker_id: str, held: Sequence[str], *, now: Instant | None = None) -> list[str]:
+        """Hand back what this worker owns and does not hold: a claim's answer was lost on its way. Returns their ids.
+
+        They are due at once and their next claim is no takeover, for nothing of them was begun.
+        """
+
     # -- workers -------------------------------------------------------------------------------------------------
 
     async def register_worker(

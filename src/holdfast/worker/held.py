@@ -33,8 +33,8 @@ class Held:
     """
 
     __slots__ = (
-        "alarm", "alarm_at", "arrivals", "attempts", "blocked", "crashes", "epoch", "execution", "history", "id",
-        "info", "input", "is_busy", "is_committing", "is_deadline_told", "is_lost", "is_parked", "is_row_waiting",
+        "alarm", "alarm_at", "arrivals", "attempts", "blocked", "crashes", "epoch", "execution", "held_up", "history",
+        "id", "info", "input", "is_busy", "is_committing", "is_deadline_told", "is_lost", "is_parked", "is_row_waiting",
         "journal", "last_at", "row_due", "seed", "seq", "started_at", "taking", "unwritten", "workflow",
     )  # fmt: skip  # a name a line would be a page
 
@@ -83,6 +83,8 @@ class Held:
         self.is_busy = False
         self.is_row_waiting = False
         self.row_due: Instant | None = None
+        self.held_up: set[str] = set()
+        """Steps that are due and wait for the lease to hold again."""
         self.taking: tuple[int, ...] = ()
         """Messages in the uncommitted turn: still in the inbox, and not to be taken again."""
 

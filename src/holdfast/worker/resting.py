@@ -68,8 +68,9 @@ class Resting:
             if timer is not None:
                 times.append(timer)
             for command in held.execution.commands.values():
-                if command.retry_at is not None and command.key not in held.attempts:
-                    times.append(command.retry_at)
+                if command.retry_at is None or command.key in held.attempts or command.key in held.held_up:
+                    continue
+                times.append(command.retry_at)
         if held.info.deadline_instant is not None and not held.is_deadline_told:
             times.append(held.info.deadline_instant)
         return min(times, default=None)

@@ -74,6 +74,8 @@ class Session:
         self.tasks: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] | None = None
         self._is_away = False
+        self._is_held_up = False
+        self._has_strays = False
         self._loop = asyncio.get_running_loop()
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -131,6 +133,10 @@ class Session:
         self.tasks = [loop.create_task(self._serve()), loop.create_task(self._reap())]
 
     def renewed(self) -> None:
+        """The lease holds: what was held up because it did not, goes on."""
+        if self._is_held_up:
+            self._is_held_up = False
+            self._wake.set()
         self._turns.go_on()
         self._rows.go_on()
         self.runs.renewed()
@@ -197,6 +203,10 @@ class Session:
         if self.runs.held:
             for message in await self._store.read_inbox(self.worker_id):
                 self.runs.message(message)
+        if self._has_strays:
+            # The answer to a claim was lost: what it took is ours, says the store, and would wait for us for ever.
+            await self._store.release_strays(self.worker_id, list(self.runs.held), now=self._clock.store_time())
+            self._has_strays = False
         claimed_now = 0
         while not self.runs.is_stopping and self.lease.holds():
             limit = min(self._plan.concurrency - self.runs.busy, _CLAIM)
@@ -207,6 +217,7 @@ class Session:
             if due_at is None or due_at > now:
                 self._wake_at(due_at)
                 break
+            self._has_strays = True
             claimed = await self._store.claim_runs(
                 self.worker_id,
                 self._plan.lanes,
@@ -214,6 +225,7 @@ class Session:
                 cached=self.runs.cached(),
                 now=self._clock.store_time(),
             )
+            self._has_strays = False
             if not claimed:
                 # Somebody else was faster, or our clock is ahead of the store's.
                 self._wake_at(now + _LOST_RACE)
@@ -221,6 +233,8 @@ class Session:
             claimed_now += len(claimed)
             for run in claimed:
                 self.runs.admit(run)
+        # Nothing is claimed while the lease has lapsed, and nobody but the next renewal will say so.
+        self._is_held_up = not self.lease.holds()
         return claimed_now
 
     @property

@@ -33,6 +33,7 @@ from holdfast.model import (
     RowWrite,
     RunStatus,
     Started,
+    StepAsked,
     TimerFired,
     Turn,
     encode_entries,
@@ -76,7 +77,7 @@ class Turns(Resting):
         self._replay_each_turn = replay_each_turn
         self._may_begin = may_begin
         self._runners = Runners()
-        self._held_up: list[tuple[Held, Command]] = []
+        self._held_up: dict[str, Held] = {}
         self._block_counts: dict[str, int] = {}
 
     # -- something arrives -----------------------------------------------------------------------------------------
@@ -246,9 +247,13 @@ class Turns(Resting):
         return self.waiting(self.wake_at(held))
 
     def _has_steps(self, held: Held, done: Advance) -> bool:
-        if not done.withdrawn:
-            return bool(held.attempts)
-        return not held.attempts.keys() <= {command.key for command in done.withdrawn}
+        """Whether steps are in flight or about to begin after this turn: then the run is not to be parked."""
+        withdrawn = {command.key for command in done.withdrawn} if done.withdrawn else set()
+        if held.attempts and not held.attempts.keys() <= withdrawn:
+            return True
+        # Open, but not begun: held up by the lease, or found in the journal together with an input.
+        now = self._clock.now()
+        return any(command.retry_at is None or command.retry_at <= now for command in _commands(held))
 
     def _committed(self, held: Held, done: Advance, change: RowChange | None, verdict: bool | StoreError) -> None:
         held.is_committing = False
@@ -328,14 +333,22 @@ class Turns(Resting):
             self.attempts.begin(held, command)
         else:
             # The lease has lapsed: nothing new begins until it is renewed. If it is lost, so is this run.
-            self._held_up.append((held, command))
+            held.held_up.add(command.key)
+            self._held_up[held.id] = held
 
     def renewed(self) -> None:
         """The lease holds again: what was held up begins."""
-        held_up, self._held_up = self._held_up, []
-        for held, command in held_up:
-            if not held.is_lost and held.execution is not None and held.execution.commands.get(command.key) is command:
-                self._begin(held, command)
+        held_up, self._held_up = self._held_up, {}
+        for held in held_up.values():
+            keys, held.held_up = held.held_up, set()
+            if held.is_lost or held.id not in self.held:
+                continue
+            # Also while a turn is being committed: these were asked for by an earlier one.
+            for command in _commands(held):
+                if command.key in keys and command.key not in held.attempts:
+                    self._begin(held, command)
+            if not held.attempts:
+                self._settle(held)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
@@ -344,12 +357,11 @@ class Turns(Resting):
         if held.is_lost or held.is_committing or held.id not in self.held:
             return
         now = self._clock.now()
-        held_up = {command.key for one, command in self._held_up if one is held}
         for command in _commands(held):
             is_due = command.retry_at is None or command.retry_at <= now
-            if is_due and command.key not in held.attempts and command.key not in held_up:
+            if is_due and command.key not in held.attempts and command.key not in held.held_up:
                 self._begin(held, command)
-        if held.attempts or held_up or any(one is held for one, _ in self._held_up):
+        if held.attempts or held.held_up:
             self.set_busy(held, True)
             self._set_alarm(held, self.wake_at(held))
         elif self.is_stopping:
@@ -388,6 +400,9 @@ class Turns(Resting):
     def _set_alarm(self, held: Held, when: Instant | None) -> None:
         if when is None or (held.alarm_at is not None and held.alarm_at <= when):
             return
+        if self.is_stopping:
+            # What is due now is not begun any more, and an alarm for it would ring again and again.
+            return
         if held.alarm is not None:
             held.alarm.cancel()
         held.alarm_at = when
@@ -424,7 +439,10 @@ def _commands(held: Held) -> list[Command]:
 
 
 def _is_first(done: Advance) -> bool:
-    return done.ended is None and done.retrying is None and bool(done.entries) and isinstance(done.entries[0], Started)
+    """Whether the turn follows from the start alone. A deadline that is over by then comes at a time of its own."""
+    if done.ended is not None or done.retrying is not None or not done.entries:
+        return False
+    return isinstance(done.entries[0], Started) and all(isinstance(entry, StepAsked) for entry in done.entries[1:])
 
 
 def _order(arrival: Arrival) -> tuple[Instant, int]:

@@ -196,6 +196,9 @@ class SqliteStore:
             return []
         return await self._write(partial(workers.reap_workers, locks=self._locks, worker_id=worker_id, now=now))
 
+    async def release_strays(self, worker_id: str, held: Sequence[str], *, now: Instant | None = None) -> list[str]:
+        return await self._write(partial(workers.release_strays, worker_id=worker_id, held=held, now=now))
+
     async def remove_worker(self, worker_id: str) -> None:
         await self._write(partial(workers.remove_worker, worker_id=worker_id))
         self._locks.release(worker_id)

@@ -74,6 +74,16 @@ def reap_workers(tx: Transaction, locks: ProcessLocks, worker_id: str, now: Inst
     return dead
 
 
+def release_strays(tx: Transaction, worker_id: str, held: Sequence[str], now: Instant | None) -> list[str]:
+    """Runs that this worker was given by a claim whose answer it never got."""
+    params = {"namespace_id": tx.namespace_id, "id": worker_id, "held": as_json(list(held)), "now": tx.now(now)}
+    strays = [run_id for (run_id,) in tx.all("release_strays", params)]
+    for run_id in strays:
+        tx.numbers.pop(run_id, None)
+        tx.has_news = True
+    return strays
+
+
 def remove_worker(tx: Transaction, worker_id: str) -> None:
     """The worker leaves; what it still held is treated like a dead one's."""
     _release(tx, [worker_id], tx.now(None))

@@ -59,6 +59,14 @@ SELECT owner FROM owners WHERE owner IS NOT NULL;
 UPDATE runs SET owner = NULL, due_at = :now
 WHERE namespace_id = :namespace_id AND owner IN (SELECT value FROM json_each(:workers));
 
+-- name: release_strays
+-- What a worker owns without knowing it goes back as if handed back: nothing of it was begun.
+UPDATE runs
+SET owner = NULL, due_at = :now,
+    next_seq = (SELECT coalesce(max(journal.seq) + 1, 0) FROM journal WHERE journal.run = runs.number)
+WHERE namespace_id = :namespace_id AND owner = :id AND id NOT IN (SELECT value FROM json_each(:held))
+RETURNING id;
+
 -- name: remove_worker
 -- The dead leave.
 DELETE FROM workers WHERE namespace_id = :namespace_id AND id IN (SELECT value FROM json_each(:workers));

@@ -26,6 +26,7 @@ from .workers import (
     TestNewestVersion,
     TestReapWorkers,
     TestRegisterWorker,
+    TestReleaseStrays,
     TestRemoveWorker,
     TestRenewLease,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "TestReading",
     "TestReapWorkers",
     "TestRegisterWorker",
+    "TestReleaseStrays",
     "TestRemoveWorker",
     "TestRenewLease",
     "TestStartRuns",

@@ -34,6 +34,13 @@ class TestClaimRuns:
         assert (found.owner, found.epoch, found.status) == ("one", 1, RunStatus.RUNNING)
         assert found.started_at == moment_of(after(5))
 
+    async def test_the_first_claim_is_when_the_run_began(self, stage: Stage) -> None:
+        run = await stage.held(now=after(1))
+        await stage.hand_back(run, due_at=T0)
+        again = await stage.claim_one(now=after(2))
+        assert (again.started_at, again.claimed_at) == (after(1), after(2))
+        assert (await stage.run(run.id)).started_at == moment_of(after(1))
+
     async def test_a_run_is_claimed_once(self, stage: Stage) -> None:
         await stage.start(30)
         claims = await asyncio.gather(*(stage.claim(10, worker=f"w{number}") for number in range(6)))

@@ -64,6 +64,7 @@ class TestSubscribe:
         unsubscribe = stage.store.subscribe(lambda: told.append(1))
         happenings: list[Callable[[], Awaitable[object]]] = [
             lambda: stage.start_one(),
+            lambda: stage.start_one(key="k"),
             lambda: stage.store.cancel_run(run.id, now=T0),
             lambda: stage.hand_back(run, due_at=T0),
             lambda: stage.end(other),

@@ -86,14 +86,17 @@ class TestStartRuns:
         assert await stage.commit(turn(run, b"two")) == [True]
 
     async def test_a_bad_run_fails_alone(self, stage: Stage) -> None:
-        good, bad = new_run(), new_run(seed=object())
+        good, bad = new_run(), new_run(id="again", seed=object())
         answers = await asyncio.gather(
             stage.store.start_runs([good], now=T0), stage.store.start_runs([bad], now=T0), return_exceptions=True
         )
         assert isinstance(answers[1], Exception)
         assert not isinstance(answers[0], BaseException)
         assert (await stage.run(good.id)).status is RunStatus.PENDING
-        assert await stage.store.get_run(bad.id) is None
+        assert await stage.store.get_run("again") is None
+        [again] = await stage.store.start_runs([new_run(id="again")], now=T0)
+        assert again.created
+        assert len(await stage.claim()) == 2
 
     async def test_a_priority_out_of_range_is_refused(self, stage: Stage) -> None:
         for priority in (-1, 10):
@@ -233,10 +236,11 @@ class TestKeys:
     async def test_a_key_is_not_taken_over_from_a_run_that_has_lost_it(self, stage: Stage) -> None:
         old = await stage.held(key="k")
         await stage.end(old, RunStatus.FAILED)
-        holder = await stage.start_one(key="k", on_conflict="restart")
+        holder = await stage.held(key="k", on_conflict="restart")
+        await stage.end(holder, RunStatus.FAILED)
         run = new_run(key="k", takes_key_of=old.id)
         [answer] = await stage.store.start_runs([run], now=T0)
-        assert (answer.id, answer.created) == (holder, False)
+        assert (answer.id, answer.status, answer.created) == (holder.id, RunStatus.FAILED, False)
         assert await stage.store.get_run(run.id) is None
 
     async def test_a_key_of_a_run_that_never_was_is_not_taken_over(self, stage: Stage) -> None:

@@ -68,6 +68,16 @@ class TestCommitTurns:
         assert [(seq, epoch) for seq, epoch, _ in rows] == [(0, 1), (1, 1), (2, 2), (3, 2)]
         assert rows[-1][2] == b"new"
 
+    async def test_nothing_follows_a_refused_turn_however_large_the_batch(self, stage: Stage) -> None:
+        stale = await stage.held()
+        await stage.lose("one")
+        await stage.claim_one(worker="two")
+        await stage.start(1200)
+        others = await stage.claim(1200)
+        batch = [turn(stale, b"0"), *(turn(run) for run in others), turn(stale, b"1", after=1)]
+        assert await stage.commit(*batch) == [False, *[True] * 1200, False]
+        assert [seq for seq, _, _ in await stage.journal(stale.id)] == [0]
+
     async def test_of_two_turns_at_one_seq_the_first_is_kept(self, stage: Stage) -> None:
         run = await stage.held()
         ended = turn(run, b"second", epoch=run.epoch + 1, change=Change(status=RunStatus.COMPLETED))
@@ -113,7 +123,7 @@ class TestCommitTurns:
 
     async def test_an_end_is_written_with_its_turn(self, stage: Stage) -> None:
         run = await stage.held()
-        change = Change(status=RunStatus.FAILED, error=b"error", crashes=2)
+        change = Change(status=RunStatus.FAILED, error=b"error", crashes=2, due_at=T0)
         assert await stage.commit(turn(run, change=change), now=after(4)) == [True]
         found = await stage.run(run.id)
         assert (found.status, found.error, found.owner, found.due_at) == (RunStatus.FAILED, b"error", None, None)

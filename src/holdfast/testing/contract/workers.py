@@ -7,7 +7,7 @@ import threading
 
 from holdfast.model import SECOND, Instant, Lane, RunStatus, moment_of
 
-from .stage import LANE, LEASE, T0, Stage, after, ids_of, on_stage
+from .stage import LANE, LEASE, T0, Stage, after, ids_of, on_stage, turn
 
 
 @on_stage
@@ -44,8 +44,33 @@ class TestRegisterWorker:
     async def test_a_blocked_run_that_is_held_is_left_alone(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.hand_back(run, blocked="why", release=False)
+        before = await stage.run(run.id)
         await stage.store.register_worker("two", [LANE], LEASE, now=after(1))
+        assert await stage.run(run.id) == before
         assert await stage.claim(worker="two", now=after(1)) == []
+
+
+@on_stage
+class TestReleaseStrays:
+    async def test_what_is_owned_and_not_held_goes_back_without_counting_as_a_crash(self, stage: Stage) -> None:
+        await stage.start(3)
+        held, *strays = await stage.claim(3)
+        assert sorted(await stage.store.release_strays("one", [held.id], now=after(1))) == sorted(ids_of(strays))
+        again = await stage.claim(3, worker="two", now=after(1))
+        assert sorted(ids_of(again)) == sorted(ids_of(strays))
+        assert {(run.is_takeover, run.crashes, run.next_seq) for run in again} == {(False, 0, 0)}
+        assert (await stage.run(held.id)).owner == "one"
+
+    async def test_a_stray_goes_on_behind_its_journal(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.store.commit_turns([turn(run), turn(run, after=1)])
+        await stage.store.release_strays("one", [], now=after(1))
+        assert (await stage.claim_one(worker="two", now=after(1))).next_seq == 2
+
+    async def test_runs_of_others_are_left_alone(self, stage: Stage) -> None:
+        run = await stage.held()
+        assert await stage.store.release_strays("two", []) == []
+        assert (await stage.run(run.id)).owner == "one"
 
 
 @on_stage

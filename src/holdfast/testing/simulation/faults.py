@@ -321,6 +321,9 @@ class FaultyStore:
     async def reap_workers(self, worker_id: str, *, now: Instant | None = None) -> list[str]:
         return await self._ask("reap_workers", lambda: self._inner.reap_workers(worker_id, now=now), worker_id)
 
+    async def release_strays(self, worker_id: str, held: Sequence[str], *, now: Instant | None = None) -> list[str]:
+        return await self._ask("release_strays", lambda: self._inner.release_strays(worker_id, held, now=now), worker_id)
+
     async def remove_worker(self, worker_id: str) -> None:
         return await self._ask("remove_worker", lambda: self._inner.remove_worker(worker_id), worker_id)
 
