@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.codec import Codec
 from holdfast.define import Workflow
-from holdfast.engine import Advance, Command, Execution, Runners
+from holdfast.engine import Advance, Execution, Runners
 from holdfast.errors import StoreError
 from holdfast.model import (
     Cancel,
@@ -44,14 +44,14 @@ from .attempts import Attempt, Outcome
 from .clock import Clock
 from .commits import GroupWriter
 from .held import MESSAGE, RESULT, TIMER, Arrival, Held
-from .resting import Resting
+from .waits import Waits, open_commands
 
 _log = logging.getLogger("holdfast.worker")
 _UNWRITTEN_AFTER = 1_000_000
 _WARN_LENGTH = 10_000
 
 
-class Turns(Resting):
+class Turns(Waits):
     """The turns of all runs that one worker holds. Everything here happens on the worker's loop."""
 
     def __init__(
@@ -68,17 +68,14 @@ class Turns(Resting):
         may_begin: Callable[[], bool],
         freed: Callable[[], None],
     ) -> None:
-        super().__init__(worker_id, clock, rows, keep_parked=keep_parked, freed=freed)
+        super().__init__(worker_id, clock, rows, keep_parked=keep_parked, may_begin=may_begin, freed=freed)
         self.advancing: tuple[object, int] | None = None
         """The run whose body is on the loop right now, and since when."""
         self._workflows = workflows
         self._codec = codec
         self._turns = turns
         self._replay_each_turn = replay_each_turn
-        self._may_begin = may_begin
         self._runners = Runners()
-        self._held_up: dict[str, Held] = {}
-        self._block_counts: dict[str, int] = {}
 
     # -- something arrives -----------------------------------------------------------------------------------------
 
@@ -111,11 +108,6 @@ class Turns(Resting):
             held.crashes = 0
             change = RowChange(status=RunStatus.RUNNING)
             self.write_row(held, change, partial(self._row_written, held, change))
-
-    def _ring(self, held: Held) -> None:
-        held.alarm = held.alarm_at = None
-        if not held.is_lost and not held.is_committing and not held.is_parked:
-            self.resume(held)
 
     # -- the turn --------------------------------------------------------------------------------------------------
 
@@ -253,7 +245,7 @@ class Turns(Resting):
             return True
         # Open, but not begun: held up by the lease, or found in the journal together with an input.
         now = self._clock.now()
-        return any(command.retry_at is None or command.retry_at <= now for command in _commands(held))
+        return any(command.retry_at is None or command.retry_at <= now for command in open_commands(held))
 
     def _committed(self, held: Held, done: Advance, change: RowChange | None, verdict: bool | StoreError) -> None:
         held.is_committing = False
@@ -284,13 +276,6 @@ class Turns(Resting):
             return
         self._effects(held, done)
 
-    def _not_committed(self, held: Held, verdict: bool | StoreError) -> None:
-        if isinstance(verdict, StoreError):
-            self.block(held, verdict)
-            return
-        _log.warning("%r was taken over by another worker; this one drops it", held.info)
-        self.drop(held)
-
     def _progress(self, held: Held, change: RowChange) -> None:
         """An accepted turn is progress: no longer suspected, no longer blocked."""
         self.row_says(held, change)
@@ -311,7 +296,7 @@ class Turns(Resting):
         self.discard(held)
         if not self.replay(held, history_of(held.journal).entries):
             return False
-        done.begin = [command for command in _commands(held) if command.key in begin]
+        done.begin = [command for command in open_commands(held) if command.key in begin]
         return True
 
     # -- effects ---------------------------------------------------------------------------------------------------
@@ -325,117 +310,6 @@ class Turns(Resting):
             self._settle(held)
         elif held.execution is not None and (held.execution.loop.timers or len(held.execution.commands) > 1):
             self._set_alarm(held, self.wake_at(held))
-
-    def _begin(self, held: Held, command: Command) -> None:
-        if self.is_stopping:
-            return
-        if self._may_begin():
-            self.attempts.begin(held, command)
-        else:
-            # The lease has lapsed: nothing new begins until it is renewed. If it is lost, so is this run.
-            held.held_up.add(command.key)
-            self._held_up[held.id] = held
-
-    def renewed(self) -> None:
-        """The lease holds again: what was held up begins."""
-        held_up, self._held_up = self._held_up, {}
-        for held in held_up.values():
-            keys, held.held_up = held.held_up, set()
-            if held.is_lost or held.id not in self.held:
-                continue
-            # Also while a turn is being committed: these were asked for by an earlier one.
-            for command in _commands(held):
-                if command.key in keys and command.key not in held.attempts:
-                    self._begin(held, command)
-            if not held.attempts:
-                self._settle(held)
-
-    # -- waiting ---------------------------------------------------------------------------------------------------
-
-    def _settle(self, held: Held, *, is_takeover: bool = False) -> None:
-        """Nothing has arrived: begin what is open and due, else wait."""
-        if held.is_lost or held.is_committing or held.id not in self.held:
-            return
-        now = self._clock.now()
-        for command in _commands(held):
-            is_due = command.retry_at is None or command.retry_at <= now
-            if is_due and command.key not in held.attempts and command.key not in held.held_up:
-                self._begin(held, command)
-        if held.attempts or held.held_up:
-            self.set_busy(held, True)
-            self._set_alarm(held, self.wake_at(held))
-        elif self.is_stopping:
-            self.hand_back(held)
-        else:
-            self._wait(held, is_innocent=is_takeover)
-
-    def _wait(self, held: Held, *, is_innocent: bool = False) -> None:
-        """Nothing is under way. A short wait stays here, a long one is parked; the row says so either way."""
-        if is_innocent and held.crashes:
-            # Found only waiting after a takeover: the crash was not its doing.
-            held.crashes -= 1
-        if self._suspect is held:
-            self._suspect = None
-        self.set_busy(held, False)
-        wake_at = self.wake_at(held)
-        change = self.waiting(wake_at, crashes=held.crashes)
-        if change.release or not held.is_row_waiting or held.row_due != wake_at:
-            self.write_row(held, change, partial(self._row_written, held, change))
-        if not change.release:
-            self._set_alarm(held, wake_at)
-
-    def _row_written(self, held: Held, change: RowChange, verdict: bool | StoreError) -> None:
-        held.is_committing = False
-        if held.is_lost:
-            return
-        if verdict is not True:
-            self._not_committed(held, False)
-            return
-        self.row_says(held, change)
-        if change.release:
-            self.park(held)
-        elif held.arrivals or (held.is_row_waiting and held.alarm is None):
-            self.resume(held)
-
-    def _set_alarm(self, held: Held, when: Instant | None) -> None:
-        if when is None or (held.alarm_at is not None and held.alarm_at <= when):
-            return
-        if self.is_stopping:
-            # What is due now is not begun any more, and an alarm for it would ring again and again.
-            return
-        if held.alarm is not None:
-            held.alarm.cancel()
-        held.alarm_at = when
-        held.alarm = self._clock.call_at(when, partial(self._ring, held))
-
-    def hand_back(self, held: Held) -> None:
-        """Give a run back at once: a step in flight is cancelled and will execute again elsewhere."""
-        due_at = self._clock.now() if held.is_busy else self.wake_at(held)
-        self.cancel_attempts(held)
-        change = self.waiting(due_at, crashes=held.crashes, release=True)
-        self.write_row(held, change, partial(self._row_written, held, change))
-
-    def block(self, held: Held, error: Exception) -> None:
-        """Leave the run intact, say why it does not move, and try again later."""
-        count = self._block_counts[held.id] = self._block_counts.get(held.id, 0) + 1
-        pause = min(5_000_000 * 2 ** min(count - 1, 7), 600_000_000)
-        if count == 1:
-            _log.error("%r is blocked: %s: %s", held.info, type(error).__name__, error)
-        self.cancel_attempts(held)
-        self.discard(held)
-        held.arrivals = []
-        change = self.waiting(
-            self._clock.now() + pause,
-            # It did not take the worker down this time.
-            crashes=max(held.crashes - 1, 0),
-            blocked=f"{type(error).__name__}: {error}",
-            release=True,
-        )
-        self.write_row(held, change, partial(self._row_written, held, change))
-
-
-def _commands(held: Held) -> list[Command]:
-    return [] if held.execution is None else list(held.execution.commands.values())
 
 
 def _is_first(done: Advance) -> bool:
