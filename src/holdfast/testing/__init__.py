@@ -1,3 +1,30 @@
-"""The test kit. The store contract as tests is `holdfast.testing.contract`, imported for itself: it needs pytest."""
+"""The test kit: workflows in memory, with stubs and time that skips, crashes at every commit point, and replays.
 
-__all__ = []
+    Environment       run workflows in a test; `holdfast_env` is the pytest fixture for it
+    assert_durable    crash at every commit point, one after another, and compare
+    replay            today's code against a recorded journal
+
+The store contract as tests is `holdfast.testing.contract`, imported for itself: it needs pytest.
+"""
+
+from .blocking import BlockingEnvironment
+from .clock import ManualClock
+from .crashes import CommitPoint
+from .durable import Durability, assert_durable
+from .environment import Environment
+from .replaying import Replayed, export_journal, replay
+from .stubs import Call, takes
+
+__all__ = [
+    "BlockingEnvironment",
+    "Call",
+    "CommitPoint",
+    "Durability",
+    "Environment",
+    "ManualClock",
+    "Replayed",
+    "assert_durable",
+    "export_journal",
+    "replay",
+    "takes",
+]

@@ -84,6 +84,8 @@ class Attempts:
         self.resources: Mapping[object, Any] = {}
         self.stand_in: Callable[[Step[..., Any], tuple[Any, ...], dict[str, Any]], Awaitable[Any] | None] | None = None
         """In a test environment: what to await in place of a step's function, or None to execute that."""
+        self.dice: Callable[[], float] = random.random
+        """Spreads the delays of retries; in a test environment it always shows the middle."""
         self.tasks: set[asyncio.Task[None]] = set()
         """Every attempt's task until it ends, also those that nobody waits for any more."""
 
@@ -228,7 +230,7 @@ class Attempts:
         else:
             now = self._clock.now()
             try:
-                pause = attempt.step.retry.delay(error, attempt.number, now - attempt.first_at, random.random())
+                pause = attempt.step.retry.delay(error, attempt.number, now - attempt.first_at, self.dice())
             except Exception as broken:
                 error, pause = broken, None
         if pause is None:

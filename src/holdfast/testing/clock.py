@@ -1,0 +1,99 @@
+"""A clock that stands still until a test moves it: the worker's, the store's and the steps' time in one."""
+
+from __future__ import annotations
+
+import contextvars
+import heapq
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from holdfast.model import Duration, Instant, instant_of, microseconds, moment_of
+from holdfast.worker import Alarm
+
+
+class _Alarm:
+    __slots__ = ("callback", "context", "is_cancelled")
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback = callback
+        # As a loop would: the callback runs in the context that set it, not in that of whoever moves the clock.
+        self.context = contextvars.copy_context()
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class ManualClock:
+    """A `holdfast.worker.Clock` for tests. It begins at `start`, or now, and moves when it is told to.
+
+    `advance` rings every alarm on the way, each at its own time. `move_to` only moves, and `ring` rings what is due,
+    for whoever has something to do between the two.
+    """
+
+    def __init__(self, start: datetime | None = None) -> None:
+        self._now = time.time_ns() // 1_000 if start is None else instant_of(start, what="start")
+        self._alarms: list[tuple[Instant, int, _Alarm]] = []
+        self._count = 0
+
+    # -- what a worker asks ------------------------------------------------------------------------------------------
+
+    def now(self) -> Instant:
+        return self._now
+
+    def monotonic(self) -> int:
+        return self._now
+
+    def observe(self, store_now: Instant) -> None:
+        """There is nothing to learn: the store is told the time by this clock."""
+
+    def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
+        alarm = _Alarm(callback)
+        self._count += 1
+        heapq.heappush(self._alarms, (when, self._count, alarm))
+        return alarm
+
+    def store_time(self) -> Instant | None:
+        return self._now
+
+    # -- what a test does ----------------------------------------------------------------------------------------------
+
+    @property
+    def moment(self) -> datetime:
+        """Now, as a datetime in UTC."""
+        return moment_of(self._now)
+
+    def next_alarm(self) -> Instant | None:
+        """When the next alarm is due; None if none is set."""
+        while self._alarms and self._alarms[0][2].is_cancelled:
+            heapq.heappop(self._alarms)
+        return self._alarms[0][0] if self._alarms else None
+
+    def move_to(self, when: Instant) -> None:
+        """Make it that time; nothing rings. A time that has passed changes nothing."""
+        self._now = max(self._now, when)
+
+    def ring(self) -> int:
+        """Ring what is due, in order of time, and return how many rang. What they set is left for the next call."""
+        due: list[_Alarm] = []
+        while (when := self.next_alarm()) is not None and when <= self._now:
+            due.append(heapq.heappop(self._alarms)[2])
+        rung = 0
+        for alarm in due:
+            # One that rang before may have called this one off.
+            if not alarm.is_cancelled:
+                rung += 1
+                alarm.context.run(alarm.callback)
+        return rung
+
+    def advance(self, duration: Duration) -> None:
+        """Move on by `duration`, stopping at every alarm on the way to ring it."""
+        end = self._now + microseconds(duration, what="advance")
+        while (when := self.next_alarm()) is not None and when <= end:
+            self.move_to(when)
+            self.ring()
+        self.move_to(end)
+
+    def __repr__(self) -> str:
+        return f"<ManualClock {self.moment.isoformat(' ')}>"

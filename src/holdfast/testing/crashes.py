@@ -1,0 +1,222 @@
+"""A worker that crashes where it is told to: at one of the writes that its runs come to.
+
+Every write is a commit point. A crash before it loses the write; one after it loses only the answer. Either way the
+process is gone: whatever it writes from there on goes nowhere, and another session takes its runs over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from holdfast.define import AttemptScope, current_scope
+from holdfast.model import (
+    ClaimedRun,
+    Entry,
+    Instant,
+    Lane,
+    NewRun,
+    RowWrite,
+    RunRetrying,
+    StartedRun,
+    StepCompleted,
+    StepFailed,
+    Turn,
+    decode_entries,
+    moment_of,
+)
+
+from .clock import ManualClock
+from .driver import Driver
+from .environment import MemoryStore
+
+T = TypeVar("T")
+_SEED = b"holdfast testing"
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """Where to crash: at which commit point, and on which side of it."""
+
+    number: int
+    is_after: bool
+
+    @property
+    def side(self) -> str:
+        return "after" if self.is_after else "before"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPoint:
+    """One write: its place among all, from 1, and what it was about."""
+
+    number: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"commit {self.number} ({self.text})"
+
+
+class CrashingStore(MemoryStore):
+    """Counts commit points, and takes its caller down at one of them."""
+
+    def __init__(self, clock: ManualClock, crash: Crash | None) -> None:
+        super().__init__(clock)
+        self.points: list[CommitPoint] = []
+        self.recorded: dict[tuple[str, str], CommitPoint] = {}
+        """Steps that have a result, by run and key, and where it was recorded."""
+        self.is_starting = False
+        """The one start from outside that may crash. What else a test's client does, it does from another process."""
+        self.crashed: CommitPoint | None = None
+        self.fell: Callable[[], None] | None = None
+        """Told when the crash comes."""
+        self._crash = crash
+        self._down = asyncio.Event()
+        self._hung: set[asyncio.Future[NoReturn]] = set()
+
+    async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
+        # The same dice in every run, so that the outcomes can be compared.
+        runs = [msgspec.structs.replace(run, seed=_SEED) for run in runs]
+        if not self.is_starting and not isinstance(current_scope.get(), AttemptScope):
+            return await super().start_runs(runs, now=now)
+        point = await self._reach("start of " + ", ".join(dict.fromkeys(run.workflow for run in runs)))
+        return await self._pass(point, await super().start_runs(runs, now=now))
+
+    async def claim_runs(
+        self,
+        worker_id: str,
+        lanes: Sequence[Lane],
+        limit: int,
+        *,
+        run_id: str | None = None,
+        cached: Mapping[str, int] | None = None,
+        now: Instant | None = None,
+    ) -> list[ClaimedRun]:
+        point = await self._reach("claim")
+        claimed = await super().claim_runs(worker_id, lanes, limit, run_id=run_id, cached=cached, now=now)
+        return await self._pass(point, claimed)
+
+    async def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> list[bool]:
+        point = await self._reach("; ".join(_turn_told(turn) for turn in turns))
+        accepted = await super().commit_turns(turns, now=now)
+        for turn, is_accepted in zip(turns, accepted, strict=True):
+            if is_accepted:
+                self._record(turn, point)
+        return await self._pass(point, accepted)
+
+    async def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> list[bool]:
+        point = await self._reach("; ".join(_write_told(write) for write in writes))
+        return await self._pass(point, await super().write_rows(writes, now=now))
+
+    @property
+    def is_down(self) -> bool:
+        """The process has crashed, and no other one is up yet."""
+        return self._down.is_set()
+
+    async def survive(self, work: Coroutine[Any, Any, T]) -> tuple[T] | None:
+        """What came of the work; None if the process that did it crashed meanwhile."""
+        working, falling = asyncio.ensure_future(work), asyncio.ensure_future(self._down.wait())
+        try:
+            await asyncio.wait([working, falling], return_when=asyncio.FIRST_COMPLETED)
+            return (working.result(),) if working.done() else None
+        finally:
+            working.cancel()
+            falling.cancel()
+
+    def revive(self) -> None:
+        """The next process is up. Whoever still waited for an answer never gets one."""
+        self._down.clear()
+        for future in self._hung:
+            future.cancel()
+        self._hung.clear()
+
+    async def _reach(self, text: str) -> CommitPoint:
+        """A write begins; this is the side before it."""
+        if self.is_down:
+            await self._hang()
+        point = CommitPoint(len(self.points) + 1, text)
+        self.points.append(point)
+        if self._crash == Crash(point.number, is_after=False):
+            await self._fall(point)
+        return point
+
+    async def _pass(self, point: CommitPoint, answer: T) -> T:
+        """A write is durable; this is the side after it."""
+        if self._crash == Crash(point.number, is_after=True):
+            await self._fall(point)
+        return answer
+
+    async def _fall(self, point: CommitPoint) -> NoReturn:
+        self._down.set()
+        self.crashed = point
+        if self.fell is not None:
+            self.fell()
+        await self._hang()
+
+    async def _hang(self) -> NoReturn:
+        future: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
+        self._hung.add(future)
+        await future
+        raise AssertionError("a dead process was answered")
+
+    def _record(self, turn: Turn, point: CommitPoint) -> None:
+        for entry in decode_entries(turn.data):
+            if isinstance(entry, (StepCompleted, StepFailed)):
+                self.recorded[turn.run_id, entry.key] = point
+            elif isinstance(entry, RunRetrying):
+                # The run goes back to its last failure, and what came after that may be executed again.
+                self.recorded = {held: at for held, at in self.recorded.items() if held[0] != turn.run_id}
+
+
+class CrashingDriver(Driver):
+    """A driver whose session dies when the store says so, and that begins another one."""
+
+    def __init__(self, store: CrashingStore, *args: Any) -> None:
+        super().__init__(*args)
+        self._store = store
+        store.fell = self.wake
+
+    async def look(self) -> int:
+        found = await self._store.survive(self.session.look())
+        return 0 if found is None else found[0]
+
+    async def recover(self) -> bool:
+        """Bury the session that died, and have another one take its runs over."""
+        if not self._store.is_down:
+            return False
+        held = self.session.runs.held.values()
+        threads = [one.task for run in held for one in run.attempts.values() if one.task and not one.step.is_async]
+        if threads:
+            # A thread can't be killed. It comes to its end, and what it returns goes nowhere.
+            await asyncio.wait(threads)
+        dead = self.session.worker_id
+        await self.end_session()
+        self._store.revive()
+        # As for a process that died on this host, the lease ends at once: no timer is late because of the crash, and
+        # what differs in the end is not only the time.
+        await self._store.remove_worker(dead)
+        await self.begin_session()
+        return True
+
+
+def _turn_told(turn: Turn) -> str:
+    told = [_entry_told(entry) for entry in decode_entries(turn.data)]
+    return f"turn {turn.seq + 1}: {', '.join(told)}"
+
+
+def _entry_told(entry: Entry) -> str:
+    name: str | None = getattr(entry, "key", None) or getattr(entry, "status", None)
+    return entry.kind if name is None else f"{entry.kind} {name}"
+
+
+def _write_told(write: RowWrite) -> str:
+    change = write.change
+    if change.blocked is not None:
+        return "the run is blocked"
+    if change.due_at is not None:
+        return f"the run waits until {moment_of(change.due_at):%Y-%m-%d %H:%M:%S}"
+    return f"the run is {change.status}"

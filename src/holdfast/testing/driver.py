@@ -1,0 +1,249 @@
+"""Driving a worker's session by hand: everything happens that can, then time jumps to the next alarm, and again.
+
+There is no thread, no poll and no real wait here, but for steps that really wait. A step in flight takes no time by
+the environment's clock, so time stands still until it has ended; one that waits for the environment itself (by `takes`,
+or for another run's result) is resting, and holds nothing up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from holdfast.define import AttemptScope, StepInfo, current_scope
+from holdfast.errors import HoldfastError
+from holdfast.model import Instant
+from holdfast.worker import Plan, Session
+
+from .clock import ManualClock
+
+T = TypeVar("T")
+_CALM = 8
+"""Turns of the event loop without anything happening, after which nothing will: others may have something to say."""
+
+
+class Stuck(Exception):
+    """Nothing is under way and no alarm is set, or time was moved without end: the caller says it in words."""
+
+
+class Driver:
+    """One session and the clock it lives by. `settle` lets happen what can; `until` and `skip` move time."""
+
+    def __init__(self, plan: Plan, clock: ManualClock, resources: Mapping[object, Any], stand_in: Any) -> None:
+        self.session: Session
+        self.most_jumps = 10_000
+        """How often one wait may move time before it is taken to be without end."""
+        self._plan = plan
+        self._clock = clock
+        self._resources = resources
+        self._stand_in = stand_in
+        self._lock = asyncio.Lock()
+        self._resting: Counter[asyncio.Task[Any]] = Counter()
+        self._news: asyncio.Future[None] | None = None
+        self._waiters: dict[object, int] = {}
+        """Everyone for whom time may move, and the moment at which each has looked last."""
+        self._moment = 0
+        """Counts everything that happens."""
+        self._jumps = 0
+        self._is_stale = True
+        self._is_interrupted = False
+        self._unsubscribe: Callable[[], None] = _nothing
+
+    async def enter(self) -> None:
+        self._unsubscribe = self._plan.store.subscribe(self.wake)
+        await self.begin_session()
+
+    async def begin_session(self) -> None:
+        session = Session(self._plan, self._resources, self._interrupted)
+        await session.register()
+        session.runs.attempts.stand_in = self._stand_in
+        session.runs.attempts.dice = lambda: 0.5
+        self.session = session
+        self._is_stale = True
+
+    async def end_session(self) -> None:
+        """Leave as a crash would: nothing is written, steps in flight are cancelled."""
+        tasks = set(self.session.runs.attempts.tasks)
+        self.session.leave()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def leave(self) -> None:
+        self._unsubscribe()
+        await self.end_session()
+
+    # -- time stands still -------------------------------------------------------------------------------------------
+
+    async def rest(self) -> None:
+        """Let everything happen that can happen now, in turn with others who do."""
+        with self.resting():
+            async with self._lock:
+                await self.settle()
+
+    async def settle(self) -> None:
+        """Let everything happen that can happen now."""
+        calm = 0
+        self._is_stale = True
+        while calm < _CALM:
+            calm += 1
+            if self._is_interrupted:
+                self._is_interrupted = False
+                raise KeyboardInterrupt
+            is_busy = await self.recover()
+            if self._is_stale:
+                self._is_stale = False
+                is_busy |= await self.look() > 0
+            is_busy |= self._clock.ring() > 0
+            is_busy |= await self._pass()
+            if is_busy:
+                calm = 0
+                self._moment += 1
+
+    async def look(self) -> int:
+        """Have the session look for work; returns how much it found."""
+        return await self.session.look()
+
+    async def recover(self) -> bool:
+        """Whether something had to be put in order before going on."""
+        return False
+
+    async def _pass(self) -> bool:
+        """Let the event loop turn; True if something was under way meanwhile."""
+        runs = self.session.runs
+        is_writing = any(held.is_committing for held in runs.held.values())
+        in_flight = runs.attempts.tasks - self._resting.keys()
+        if in_flight and not is_writing and not self._is_stale:
+            self._news = asyncio.get_running_loop().create_future()
+            await asyncio.wait([*in_flight, self._news], return_when=asyncio.FIRST_COMPLETED)
+            self._news = None
+            self._is_stale = True
+            return True
+        await asyncio.sleep(0)
+        return is_writing or bool(in_flight) or self._is_stale
+
+    def wake(self) -> None:
+        """Something may have happened that the session should look at."""
+        self._is_stale = True
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    # -- time moves --------------------------------------------------------------------------------------------------
+
+    async def until(self, found: Callable[[], Awaitable[T | None]], timeout: int | None = None) -> T:
+        """Move time until `found` answers. Raises TimeoutError after `timeout`, by the clock, and Stuck."""
+        end = None if timeout is None else self._clock.now() + timeout
+        first = self._jumps
+        with self._stop_at(end), self.resting(), self._waiting() as me:
+            while self._jumps - first <= self.most_jumps:
+                async with self._lock:
+                    await self.settle()
+                    answer = await found()
+                    if answer is not None:
+                        return answer
+                    if end is not None and self._clock.now() >= end:
+                        raise TimeoutError
+                    if self._may_jump(me) and not self.jump():
+                        raise Stuck("nothing is under way and no timer is set")
+        raise Stuck(f"time was moved {self.most_jumps} times, to {self._clock.moment}")
+
+    async def skip(self, duration: int) -> None:
+        """Move time by `duration`, stopping wherever something is due."""
+        end = self._clock.now() + duration
+        with self._stop_at(end), self.resting(), self._waiting() as me:
+            while True:
+                async with self._lock:
+                    await self.settle()
+                    if self._clock.now() >= end:
+                        return
+                    if self._may_jump(me):
+                        self.jump()
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[object]:
+        me = object()
+        self._waiters[me] = -1
+        try:
+            yield me
+        finally:
+            del self._waiters[me]
+
+    def _may_jump(self, me: object) -> bool:
+        """Whether everyone who waits has looked at the world as it is now, and found that time must move."""
+        self._waiters[me] = self._moment
+        return all(seen == self._moment for seen in self._waiters.values())
+
+    async def sleep(self, duration: int) -> None:
+        """Take so long by the clock; for stubs."""
+        over = asyncio.Event()
+        alarm = self._clock.call_at(self._clock.now() + duration, over.set)
+        try:
+            with self.resting():
+                await over.wait()
+        finally:
+            alarm.cancel()
+
+    def jump(self) -> bool:
+        """Move time to the next alarm and ring it; False if none is set."""
+        when = self._clock.next_alarm()
+        if when is None:
+            return False
+        if when > self._clock.now():
+            self._clock.move_to(when)
+            self._renew()
+        self._jumps += 1
+        self._moment += 1
+        self._clock.ring()
+        return True
+
+    def _renew(self) -> None:
+        # Before anything rings: a worker of the real world would have renewed its lease many times by now.
+        now = self._clock.now()
+        session = self.session
+        if self._plan.store.renew_lease(session.worker_id, self._plan.lease, now=now) is None:
+            raise HoldfastError("the environment's worker lost its lease; this is a defect of holdfast.testing")
+        session.lease.renewed(now)
+        session.renewed()
+
+    @contextlib.contextmanager
+    def _stop_at(self, when: Instant | None) -> Iterator[None]:
+        alarm = None if when is None else self._clock.call_at(when, _nothing)
+        try:
+            yield
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    @contextlib.contextmanager
+    def resting(self) -> Iterator[None]:
+        """While inside, the step that calls, if one does, waits for the environment and is not under way."""
+        scope = current_scope.get()
+        task = self._task_of(scope.step) if isinstance(scope, AttemptScope) else None
+        if task is None:
+            yield
+            return
+        self._resting[task] += 1
+        self.wake()
+        try:
+            yield
+        finally:
+            self._resting[task] -= 1
+            if not self._resting[task]:
+                del self._resting[task]
+
+    def _task_of(self, info: StepInfo) -> asyncio.Task[Any] | None:
+        for held in self.session.runs.held.values():
+            for attempt in held.attempts.values():
+                if attempt.info is info:
+                    return attempt.task  # type: ignore[no-any-return]  # attempts are Any to the run that holds them
+        return None
+
+    def _interrupted(self) -> None:
+        self._is_interrupted = True
+        self.wake()
+
+
+def _nothing() -> None:
+    pass

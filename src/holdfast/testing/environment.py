@@ -1,0 +1,273 @@
+"""Environment: workflows in memory, with stubs for steps and a clock that a test moves."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self, cast
+
+import msgspec
+
+from holdfast import errors
+from holdfast.client import AsyncClient, AsyncRun, Explanation
+from holdfast.codec import Codec
+from holdfast.define import Resource, StepInfo, Workflow
+from holdfast.errors import DefinitionError, DuplicateWorkflow, HoldfastError, RunEnded
+from holdfast.model import Duration, Instant, Lane, RowWrite, RunRecord, microseconds
+from holdfast.store import SqliteStore
+from holdfast.worker import Plan
+
+from .blocking import BlockingEnvironment, RunnerPortal
+from .clock import ManualClock
+from .driver import Driver, Stuck
+from .guards import guarded
+from .stubs import Call, StepOrName, Stubs
+
+_URL = "sqlite:///:memory:"
+
+
+class MemoryStore(SqliteStore):
+    """A database in memory without threads, that takes the time from a test's clock."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(":memory:", _URL, "default", inline=True, clock=clock.now)
+        self.clock = clock.now
+
+    async def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> list[bool]:
+        # A blocked run is tried again when its code may have changed. Here it never does: no timer is set for it.
+        return await super().write_rows([_without_retry(write) for write in writes], now=now)
+
+
+class EnvironmentClient(AsyncClient):
+    """A client whose handles wait by moving the environment's time."""
+
+    def __init__(self, store: MemoryStore, codec: Codec, until_ended: Callable[[str, int | None], Any]) -> None:
+        super().__init__(store, codec=codec)
+        self._connection.until_ended = until_ended
+
+
+class Environment:
+    """Runs workflows in memory, for tests: steps are stubbed, and time moves only when the test waits.
+
+        async with Environment(workflows=[checkout], stubs={charge: "receipt-1", mail: SmtpDown}) as env:
+            run = await env.client.start(checkout, order)
+            await env.until_waiting(run)             # everything that can happen now has happened
+            await env.skip("1d")                     # a day passes, and everything that is due on the way happens
+            assert await run.result() == ...         # time jumps from timer to timer until the run has ended
+            assert [call.args for call in env.calls(charge)] == [("4711", 100)]
+
+    `with Environment(...) as env:` is the same for tests that are plain functions: a `Client`, and no `await`.
+
+    A stub is what the step comes to: a value, an exception (an instance or a class, which is raised), or a function
+    that is called with the step's arguments; `takes(duration, stub)` takes its time. It stands in for the step whatever
+    its options; an inline step (`holdfast.call`) is stubbed by its name. What is not stubbed is executed. Arguments and
+    results pass through the codec as in production, and errors are retried as the step's policy says, without jitter.
+
+    Time stands still, but inside `skip`, `run.result()` and `run.wait()`, whose timeouts count by the same clock. While
+    somebody waits there and nothing is under way, it jumps to the next timer. If there is none the wait would never
+    end, and an error says what the run waits for. A blocked run raises what blocks it.
+
+    Every turn is followed by a replay, so that a test finds what memory would hide: a body that asks for other things
+    when it runs again is blocked with JournalDiverged. I/O in a body is refused with IOInBody.
+
+    `resources` are opened as a worker would open them, or given as a mapping to what stands in for them. `start` is
+    where the clock begins: an aware datetime, by default now.
+    """
+
+    def __init__(
+        self,
+        workflows: Workflow[Any, Any] | Iterable[Workflow[Any, Any]],
+        *,
+        stubs: Mapping[Any, Any] | None = None,
+        resources: Sequence[Resource[Any]] | Mapping[Resource[Any], Any] = (),
+        middleware: Sequence[Callable[[StepInfo], Any]] = (),
+        start: datetime | None = None,
+        codec: Codec | None = None,
+    ) -> None:
+        self.clock = ManualClock(start)
+        self._store = self._make_store()
+        self._codec = codec or Codec()
+        self._plan = self._make_plan(_known(workflows), tuple(middleware))
+        self._given_resources = resources
+        self._stubs = Stubs(stubs or {}, lambda duration: self._entered.sleep(duration))
+        self._client = EnvironmentClient(self._store, self._codec, self._until_ended)
+        self._driver: Driver | None = None
+        self._stack = contextlib.AsyncExitStack()
+        self._portal: RunnerPortal | None = None
+
+    @property
+    def client(self) -> AsyncClient:
+        """Starts, watches and manages this environment's runs."""
+        self._entered  # noqa: B018  # raises outside the environment
+        return self._client
+
+    @property
+    def now(self) -> datetime:
+        """The time by the environment's clock."""
+        return self.clock.moment
+
+    def calls(self, step: StepOrName) -> list[Call]:
+        """Every execution of a step so far, stubbed or not, attempts that failed included, in order."""
+        return self._stubs.calls(step)
+
+    async def skip(self, duration: Duration) -> None:
+        """Let time pass: everything that is due on the way happens, each at its own time."""
+        await self._entered.skip(microseconds(duration, what="skip"))
+
+    async def until_waiting(self, run: AsyncRun[Any]) -> Explanation:
+        """Let everything happen that can without time moving, and say what the run waits for.
+
+        Raises RunEnded if it waits for nothing any more, and what blocks it if it is blocked.
+        """
+        await self._entered.rest()
+        record = (await run.refresh()).record
+        assert record is not None
+        _raise_if_blocked(record)
+        if record.status.is_final:
+            raise RunEnded(f"{run!r} does not wait: it has ended; ask for its result")
+        return await self._client.explain(run.id)
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        if self._driver is not None:
+            raise DefinitionError("this environment was entered before; make another one")
+        async with contextlib.AsyncExitStack() as stack:
+            await self._store.open()
+            stack.push_async_callback(self._store.close)
+            opened = await _opened(stack, self._given_resources)
+            stack.push_async_callback(self._client.close)
+            stack.enter_context(guarded())
+            self._driver = self._make_driver(opened)
+            await self._driver.enter()
+            stack.push_async_callback(self._driver.leave)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def __enter__(self) -> BlockingEnvironment:
+        self._portal = RunnerPortal()
+        try:
+            self._portal.call(self.__aenter__())
+        except BaseException:
+            self._portal.end()
+            raise
+        return BlockingEnvironment(self, self._portal)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._portal is not None
+        try:
+            self._portal.call(self.__aexit__(kind, error, trace))
+        finally:
+            self._portal.end()
+
+    # -- what assert_durable makes in its own way ----------------------------------------------------------------------
+
+    def _make_store(self) -> MemoryStore:
+        return MemoryStore(self.clock)
+
+    def _make_driver(self, resources: Mapping[object, Any]) -> Driver:
+        return Driver(replace(self._plan, replay_each_turn=True), self.clock, resources, self._stubs.perform)
+
+    def _make_plan(
+        self, known: dict[tuple[str, str], Workflow[Any, Any]], middleware: tuple[Callable[[StepInfo], Any], ...]
+    ) -> Plan:
+        lanes = {Lane(one.name, one.version, queue): None for one in known.values() for queue in (one.queue, "default")}
+        return Plan(
+            store=self._store,
+            codec=self._codec,
+            clock=self.clock,
+            workflows=known,
+            lanes=tuple(lanes),
+            concurrency=1_000,
+            threads=32,
+            lease=microseconds("30s"),
+            grace=0,
+            stall=microseconds("5m"),
+            blocked_after=microseconds("1s"),
+            keep_parked=10_000,
+            middleware=middleware,
+        )
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _entered(self) -> Driver:
+        if self._driver is None:
+            raise DefinitionError("this environment is not open; use it inside `async with Environment(...) as env:`")
+        return self._driver
+
+    async def _until_ended(self, run_id: str, limit: int | None) -> RunRecord:
+        """What `run.result()` and `run.wait()` come to."""
+
+        async def ended() -> RunRecord | None:
+            record = await self._store.get_run(run_id)
+            if record is None:
+                raise errors.RunNotFound(f"there is no run {run_id!r} in this environment")
+            _raise_if_blocked(record)
+            return record if record.status.is_final else None
+
+        try:
+            return await self._entered.until(ended, limit)
+        except Stuck as stuck:
+            why = await self._client.explain(run_id)
+            raise HoldfastError(f"this wait would never end: {stuck}, and {why}") from None
+
+
+def _without_retry(write: RowWrite) -> RowWrite:
+    if write.change.blocked is None:
+        return write
+    return msgspec.structs.replace(write, change=msgspec.structs.replace(write.change, due_at=None))
+
+
+def _raise_if_blocked(record: RunRecord) -> None:
+    if record.blocked is None:
+        return
+    name, _, text = record.blocked.partition(": ")
+    cls = getattr(errors, name, HoldfastError)
+    error: HoldfastError = cls(text if cls is not HoldfastError else record.blocked)
+    error.add_note(f"run {record.id} of {record.workflow!r} is blocked and intact")
+    raise error
+
+
+def _known(
+    workflows: Workflow[Any, Any] | Iterable[Workflow[Any, Any]],
+) -> dict[tuple[str, str], Workflow[Any, Any]]:
+    given = [workflows] if isinstance(workflows, Workflow) else list(workflows)
+    known: dict[tuple[str, str], Workflow[Any, Any]] = {}
+    for one in given:
+        if not isinstance(one, Workflow):
+            raise DefinitionError(f"Environment(workflows=[{one!r}]): expected functions decorated with @workflow")
+        if known.setdefault((one.name, one.version), one).fn is not one.fn:
+            raise DuplicateWorkflow(
+                f"two workflows are named {one.name!r} in version {one.version!r}; give one another name= or version="
+            )
+    if not known:
+        raise DefinitionError("Environment(workflows=[]): an environment needs at least one workflow")
+    return known
+
+
+async def _opened(
+    stack: contextlib.AsyncExitStack, resources: Sequence[Resource[Any]] | Mapping[Resource[Any], Any]
+) -> dict[object, Any]:
+    opened: dict[object, Any] = {}
+    for one in resources:
+        if not isinstance(one, Resource):
+            raise DefinitionError(f"Environment(resources=[{one!r}]): expected functions decorated with @resource")
+        if isinstance(resources, Mapping):
+            opened[one] = resources[one]
+        elif one.is_async:
+            make = contextlib.asynccontextmanager(cast("Callable[[], AsyncIterator[Any]]", one.fn))
+            opened[one] = await stack.enter_async_context(make())
+        else:
+            opened[one] = stack.enter_context(contextlib.contextmanager(cast(Any, one.fn))())
+    return opened

@@ -1,0 +1,125 @@
+"""I/O in a body is refused while tests run: open, sockets, subprocesses and time.sleep.
+
+Python's audit events tell of them wherever they happen, in whichever library. The hook is set once, with the first
+guard, and can't be taken away again; it looks at nothing but the event's name unless a guard is up. The refusal stops
+the run from inside its body: it is blocked with IOInBody, and no `except` of the body sees it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+import zoneinfo
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from holdfast.define import current_scope, is_body
+from holdfast.errors import IOInBody
+
+_REFUSED = frozenset(
+    {"open", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen", "time.sleep"}
+)
+# These read files for reasons of their own: an import, the lines of a traceback, a log's file, a time zone, a debugger.
+_EXCUSED = frozenset(
+    {
+        *("_frozen_importlib", "_frozen_importlib_external", "importlib", "pkgutil", "zipimport"),
+        *("linecache", "traceback", "warnings", "logging", "zoneinfo"),
+        *("bdb", "pdb", "pydevd", "_pydevd_bundle", "coverage"),
+    }
+)
+
+
+class _Guard:
+    """Which threads are guarded. One for the process, since an audit hook is."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_set = False
+        self.threads: dict[int, int] = {}
+
+    @contextlib.contextmanager
+    def up(self) -> Iterator[None]:
+        me = threading.get_ident()
+        with self._lock:
+            if not self._is_set:
+                self._is_set = True
+                sys.addaudithook(self._hook)
+            if not self.threads and sys.version_info < (3, 13):
+                time.sleep = self._sleep
+            self.threads[me] = self.threads.get(me, 0) + 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.threads[me] -= 1
+                if not self.threads[me]:
+                    del self.threads[me]
+                if not self.threads and sys.version_info < (3, 13):
+                    time.sleep = _sleep
+
+    def _hook(self, event: str, args: tuple[Any, ...]) -> None:
+        if event not in _REFUSED and not event.startswith("socket."):
+            return
+        if not self.threads or threading.get_ident() not in self.threads:
+            return
+        body = current_scope.get()
+        if is_body(body) and not _is_excused(event, args, frame := sys._getframe(1)):
+            body.stop_with(
+                IOInBody(
+                    f"{_told(event, args)} at {_line(frame)}, inside a workflow body, where it would happen again "
+                    "on every replay; move this into a step"
+                )
+            )
+
+    def _sleep(self, seconds: Any) -> None:
+        # Before Python 3.13 there was no event for it. A name imported from the module before escapes this.
+        self._hook("time.sleep", (seconds,))
+        _sleep(seconds)
+
+
+_sleep = time.sleep
+_guard = _Guard()
+
+
+def guarded() -> contextlib.AbstractContextManager[None]:
+    """Refuse I/O in every body that advances on this thread from here on."""
+    return _guard.up()
+
+
+def _is_excused(event: str, args: tuple[Any, ...], frame: FrameType | None) -> bool:
+    if event == "open" and str(args[0]).startswith(zoneinfo.TZPATH):
+        # ZoneInfo is written in C, and leaves no frame.
+        return True
+    # A body's frames end where its greenlet began: nothing outside it can excuse it.
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] in _EXCUSED:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _told(event: str, args: tuple[Any, ...]) -> str:
+    if event == "open":
+        return f"open({args[0]!r}) was called"
+    if event == "time.sleep":
+        return f"time.sleep({args[0]!r}) was called (holdfast.sleep is the durable way)"
+    if event == "subprocess.Popen":
+        return f"the program {args[0]!r} was started"
+    return f"{event} was called"
+
+
+def _line(frame: FrameType | None) -> str:
+    """The line of the user's own code: neither the standard library's nor ours."""
+    innermost = frame
+    while frame is not None:
+        home = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if home not in sys.stdlib_module_names and home != "holdfast":
+            break
+        frame = frame.f_back
+    found = frame or innermost
+    if found is None:
+        return "an unknown line"
+    return f"{found.f_code.co_filename.rpartition('/')[2]}:{found.f_lineno} in {found.f_code.co_name}"

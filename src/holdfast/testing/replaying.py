@@ -1,0 +1,220 @@
+"""replay: run today's code against a journal, without a store, a worker or any I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import msgspec
+
+from holdfast.client import Journal, JournalEntry
+from holdfast.codec import Codec
+from holdfast.define import RunInfo, Workflow
+from holdfast.engine import Execution, Runners, describe
+from holdfast.errors import DefinitionError, JournalDiverged
+from holdfast.model import (
+    Claimed,
+    Ended,
+    Entry,
+    Instant,
+    JournalRow,
+    RunRecord,
+    RunStatus,
+    Started,
+    StepAsked,
+    decode_entries,
+    encode_entries,
+    history_of,
+    instant_of,
+    moment_of,
+)
+
+from .guards import guarded
+
+AnyJournal: TypeAlias = Journal | Iterable[JournalEntry] | Iterable[JournalRow] | Iterable[Entry] | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay came to: how many entries it took, and the end of the run or what it waits for."""
+
+    entries: int
+    status: RunStatus | None
+    """How the run ended; None if it has not."""
+    waits_for: tuple[str, ...] = ()
+    """Open steps and timers, in words."""
+
+
+class _Exported(msgspec.Struct, frozen=True):
+    """The exported form of a journal."""
+
+    run: RunRecord
+    entries: bytes
+
+
+def export_journal(journal: Journal) -> bytes:
+    """A journal as bytes, to be kept beside the tests and replayed against every later version of the code."""
+    return msgspec.msgpack.encode(_Exported(journal.run, encode_entries([one.entry for one in journal])))
+
+
+def replay(
+    journal: AnyJournal,
+    workflow: Workflow[..., Any],
+    *,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    codec: Codec | None = None,
+) -> Replayed:
+    """Check that a workflow's code still matches a journal: that it asks for the same things in the same order.
+
+        journal = await client.journal(run_id)           # or the bytes of export_journal(journal)
+        replay(journal, checkout)
+
+    No step is executed and nothing is written. Raises JournalDiverged with the report of what the journal holds, what
+    the code asked for and where; also if the run has ended and would now end otherwise. Raises NeverAwaited,
+    NotDecodable and IOInBody as a worker would.
+
+    The journal that a client gives knows its run's arguments; with rows or bare entries give them as `args` and
+    `kwargs`. `codec` is needed where the journal was written with one that encrypts.
+    """
+    if not isinstance(workflow, Workflow):
+        raise DefinitionError(f"replay(..., {workflow!r}): expected a function decorated with @workflow")
+    codec = codec or Codec()
+    run, entries = _opened(journal)
+    started = next((entry for entry in entries if isinstance(entry, Started)), None)
+    if started is None:
+        # Nothing was ever delivered: the run has not begun, or was cancelled before it did.
+        return Replayed(len(entries), _status(entries), () if _ended(entries) else ("its first turn",))
+    if run is not None:
+        input = run.input
+    else:
+        input = codec.seal(codec.arguments(workflow.fn).check(tuple(args), dict(kwargs or {})))
+    info = _info(run, workflow, started.at)
+    execution = Execution(workflow, info, input, started.seed, codec, Runners())
+    with guarded():
+        try:
+            return _replay(execution, entries, codec)
+        finally:
+            execution.put_away()
+
+
+def _replay(execution: Execution, entries: list[Entry], codec: Codec) -> Replayed:
+    history = history_of(entries).entries
+    ended = _ended(entries)
+    if ended is None or not _is_own_end(entries):
+        execution.replay(history)
+        return Replayed(len(entries), _status(entries), _waits(execution) if ended is None else ())
+    # The body ended with the last thing delivered to it: up to there it is replayed, and that is taken in anew.
+    last = max(index for index, entry in enumerate(history) if not isinstance(entry, StepAsked))
+    execution.replay(history[:last])
+    done = execution.advance([history[last]])  # type: ignore[list-item]  # what is no ask is an input
+    _compare(execution, history[last:], [entry for entry in done.entries if not isinstance(entry, Ended)], at=last)
+    if done.ended is None:
+        raise _diverged(execution, len(history), _end_told(ended, codec), "nothing; the body goes on waiting")
+    if _end(ended, codec) != _end(done.ended, codec):
+        raise _diverged(execution, len(history), _end_told(ended, codec), _end_told(done.ended, codec))
+    return Replayed(len(entries), _status(entries))
+
+
+def _compare(execution: Execution, held: Sequence[Entry], asked: Sequence[Entry], *, at: int) -> None:
+    """The last turn's entries: what was delivered, and what the body asked for before it ended."""
+    for number in range(1, max(len(held), len(asked))):
+        one = held[number] if number < len(held) else None
+        other = asked[number] if number < len(asked) else None
+        if one != other and not (isinstance(one, StepAsked) and isinstance(other, StepAsked) and _same(one, other)):
+            holds = "nothing more" if one is None else describe(one)
+            raise _diverged(execution, at + number, holds, "nothing more" if other is None else describe(other))
+
+
+def _same(one: StepAsked, other: StepAsked) -> bool:
+    return (one.key, one.digest) == (other.key, other.digest)
+
+
+def _diverged(execution: Execution, number: int, holds: str, asked: str) -> JournalDiverged:
+    return JournalDiverged(
+        f"{execution.run!r} does not match its journal at entry {number}.\n"
+        f"  the journal holds: {holds}\n"
+        f"  the code asked for: {asked}\n"
+        "Give changed code a new version= and keep the old one for the runs in flight."
+    )
+
+
+def _opened(journal: AnyJournal) -> tuple[RunRecord | None, list[Entry]]:
+    """The run, if the journal knows it, and the entries, whichever form they come in."""
+    if isinstance(journal, (bytes, bytearray, memoryview)):
+        try:
+            exported = msgspec.msgpack.decode(journal, type=_Exported)
+            return exported.run, decode_entries(exported.entries)
+        except msgspec.MsgspecError as error:
+            raise DefinitionError(f"replay: these bytes are not an exported journal: {error}") from error
+    run = journal.run if isinstance(journal, Journal) else None
+    entries: list[Entry] = []
+    for one in journal:
+        if isinstance(one, JournalEntry):
+            entries.append(one.entry)
+        elif isinstance(one, JournalRow):
+            entries += decode_entries(one.data)
+        elif isinstance(one, msgspec.Struct):
+            entries.append(one)
+        else:
+            raise DefinitionError(f"replay: {one!r} is no entry of a journal; expected what client.journal(id) returns")
+    return run, entries
+
+
+def _info(run: RunRecord | None, workflow: Workflow[..., Any], started_at: Instant) -> RunInfo:
+    if run is None:
+        return RunInfo(
+            id="replayed", workflow=workflow.name, version=workflow.version, key=None, tags={}, priority=0,
+            chain_id="replayed", parent_id=None, created_at=started_at, started_at=started_at, deadline_at=None,
+        )  # fmt: skip  # one line a group reads better here
+    if run.workflow != workflow.name:
+        raise DefinitionError(f"this is the journal of a run of {run.workflow!r}, not of {workflow.name!r}")
+    return RunInfo(
+        id=run.id, workflow=run.workflow, version=run.version, key=run.key, tags=run.tags, priority=run.priority,
+        chain_id=run.chain_id, parent_id=run.parent_id, created_at=instant_of(run.created_at), started_at=started_at,
+        deadline_at=_instant(run.deadline_at),
+    )  # fmt: skip  # as above
+
+
+def _instant(moment: datetime | None) -> Instant | None:
+    return None if moment is None else instant_of(moment)
+
+
+def _ended(entries: Sequence[Entry]) -> Ended | None:
+    last = entries[-1] if entries else None
+    return last if isinstance(last, Ended) else None
+
+
+def _status(entries: Sequence[Entry]) -> RunStatus | None:
+    ended = _ended(entries)
+    return None if ended is None else RunStatus(ended.status)
+
+
+def _is_own_end(entries: Sequence[Entry]) -> bool:
+    """Whether the body ended by itself: who ends it from outside takes it over first."""
+    return len(entries) > 1 and not isinstance(entries[-2], Claimed)
+
+
+def _end(ended: Ended, codec: Codec) -> tuple[object, ...]:
+    """What can be compared of an end. A traceback differs with every line that is added to the code."""
+    if ended.error:
+        error = codec.decode_exception(ended.error)
+        return ended.status, type(error), str(error)
+    return ended.status, None if ended.output is None else codec.open(ended.output)
+
+
+def _end_told(ended: Ended, codec: Codec) -> str:
+    if ended.error:
+        error = codec.decode_exception(ended.error)
+        return f"the end, {ended.status} with {type(error).__name__}: {error}"
+    if ended.output is None:
+        return f"the end, {ended.status}"
+    return f"the end, {ended.status} with {codec.open(ended.output).decode(errors='replace')}"
+
+
+def _waits(execution: Execution) -> tuple[str, ...]:
+    steps = [f"step {key!r}" for key in execution.commands]
+    timers = sorted(execution.loop.timers.values(), key=lambda timer: timer.due_at)
+    return (*steps, *(f"timer until {moment_of(timer.due_at):%Y-%m-%d %H:%M:%S}" for timer in timers))

@@ -1,0 +1,107 @@
+"""Stubs: what a test puts in a step's place, and the record of every call.
+
+A stub only replaces the execution of a step's function. Arguments and results pass through the codec by the step's own
+annotations, and errors are retried by its own policy, as in production.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from holdfast.define import Step, current_step
+from holdfast.errors import DefinitionError
+from holdfast.model import Duration, microseconds
+
+StepOrName: TypeAlias = Step[..., Any] | str
+_Sleep: TypeAlias = Callable[[int], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One execution of a step, stubbed or not: its arguments as the step got them."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    key: str = field(compare=False)
+    """The step's key in its run: `charge`, then `charge:1`."""
+    attempt: int = field(compare=False)
+    run_id: str = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Takes:
+    """A stub that takes its time; made by `takes`."""
+
+    duration: int
+    outcome: Any
+
+
+def takes(duration: Duration, outcome: Any = None) -> Takes:
+    """A stub that takes `duration` by the environment's clock, and then comes to `outcome`, itself a stub.
+
+        stubs={charge: takes("40s", "receipt")}
+
+    Every other execution takes no time at all by that clock. With it a step can be made to run into its timeout, or to
+    lose a race.
+    """
+    return Takes(microseconds(duration, what="takes"), outcome)
+
+
+class Stubs:
+    """The stubs of one environment, and the calls of all steps."""
+
+    def __init__(self, given: Mapping[Any, Any], sleep: _Sleep) -> None:
+        self._sleep = sleep
+        self._by_function: dict[int, Any] = {}
+        self._by_name: dict[str, Any] = {}
+        self._steps = list(given)
+        self._calls: list[tuple[Step[..., Any], Call]] = []
+        self.noticed: Callable[[Call], None] | None = None
+        """Told of every call before it happens."""
+        for key, stub in given.items():
+            if isinstance(key, Step):
+                self._by_function[id(key.fn)] = stub
+            elif isinstance(key, str) and key:
+                self._by_name[key] = stub
+            else:
+                raise DefinitionError(
+                    f"stubs: {key!r} is not a step; expected a function decorated with @step, or an inline step's name"
+                )
+
+    def perform(self, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any] | None:
+        """What to await in place of the step's function; None: execute that."""
+        info = current_step()
+        call = Call(args, kwargs, info.key, info.attempt, info.run_id)
+        self._calls.append((step, call))
+        if self.noticed is not None:
+            self.noticed(call)
+        if id(step.fn) in self._by_function:
+            return self._outcome(self._by_function[id(step.fn)], args, kwargs)
+        if step.name in self._by_name:
+            return self._outcome(self._by_name[step.name], args, kwargs)
+        return None
+
+    def calls(self, step: StepOrName) -> list[Call]:
+        """Every call of the step so far, in the order of execution."""
+        if isinstance(step, str):
+            return [call for one, call in self._calls if one.name == step]
+        if not isinstance(step, Step):
+            raise DefinitionError(f"calls({step!r}): expected a step, or a step's name")
+        return [call for one, call in self._calls if one.fn is step.fn]
+
+    async def _outcome(self, stub: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(stub, Takes):
+            await self._sleep(stub.duration)
+            return await self._outcome(stub.outcome, args, kwargs)
+        if isinstance(stub, BaseException):
+            # The same instance may be raised many times; each time with a traceback of its own.
+            raise stub.with_traceback(None)
+        if isinstance(stub, type) and issubclass(stub, BaseException):
+            raise stub
+        if not callable(stub):
+            return stub
+        found = stub(*args, **kwargs)
+        return await found if inspect.isawaitable(found) else found

@@ -1,0 +1,318 @@
+"""assert_durable: a crash at every commit point, and a report that names the one that broke something."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+import holdfast
+from holdfast import FatalError, Retry, current_step, step, workflow
+from holdfast.errors import DefinitionError, NotInRun
+from holdfast.testing import assert_durable
+from tests.testing.orders import ORDER, charge, checkout, ship
+
+sent: list[str] = []
+paid: dict[str, int] = {}
+
+
+@step
+async def pay(cents: int) -> str:
+    paid[current_step().idempotency_key] = cents
+    return f"receipt {cents}"
+
+
+@step
+def mail(text: str) -> None:
+    sent.append(text)
+
+
+@workflow
+async def paying(cents: int) -> str:
+    first = await pay(cents)
+    await holdfast.sleep("30d")
+    rest = await asyncio.gather(pay(1), pay(2))
+    return ", ".join([first, *rest, str(holdfast.now()), str(holdfast.uuid4())])
+
+
+def broken(*args, **kwargs) -> str:
+    with pytest.raises(AssertionError) as raised:
+        assert_durable(*args, **kwargs)
+    return str(raised.value)
+
+
+# -- what holds --------------------------------------------------------------------------------------------------------
+
+
+def test_every_write_is_a_commit_point_and_is_crashed_at_twice():
+    found = assert_durable(paying, 100, effects=paid)
+    assert [point.text for point in found.commits] == [
+        "start of paying",
+        "claim",
+        "turn 1: started, step_asked pay, step_completed pay",
+        "claim",
+        "turn 2: timer_fired, step_asked pay:1, step_asked pay:2",
+        "turn 3: step_completed pay:1",
+        "turn 4: step_completed pay:2, ended completed",
+    ]
+    assert found.crashes == 2 * len(found.commits)
+
+
+def test_stubs_stand_in_for_steps():
+    assert_durable(checkout, ORDER, stubs={charge: "paid"})
+
+
+def test_keyword_arguments_are_the_workflows():
+    assert_durable(paying, cents=100)
+
+
+def test_a_workflow_that_fails_in_the_same_way_each_time_is_durable():
+    found = assert_durable(checkout, ORDER, stubs={charge: FatalError("no money")})
+    assert found.commits[-1].text.endswith("step_failed charge, ended failed")
+
+
+def test_retries_timeouts_and_whole_run_retries_survive_crashes():
+    @workflow(retry=Retry(attempts=2, initial="1h"))
+    async def stubborn() -> str:
+        try:
+            async with asyncio.timeout(5):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            pass
+        if holdfast.current_run().attempt == 1:
+            raise ValueError("try the whole again")
+        return ship(ORDER, await pay(7))
+
+    found = assert_durable(stubborn, stubs={ship: lambda *_: _fail_until(3)}, effects=paid)
+    told = "; ".join(point.text for point in found.commits)
+    assert "run_retrying" in told
+    assert told.count("step_retrying ship") == 2
+
+
+def _fail_until(attempt: int) -> str:
+    if current_step().attempt < attempt:
+        raise ValueError("not yet")
+    return "shipped"
+
+
+def test_def_bodies_and_steps_in_threads_survive_crashes():
+    @workflow
+    def plain(n: int) -> list[int]:
+        pendings = [add.start(n, k) for k in range(3)]
+        return holdfast.blocking.gather(*pendings)
+
+    @step
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    assert_durable(plain, 1)
+
+
+def test_max_crashes_does_not_interfere():
+    @workflow(max_crashes=1)
+    async def fragile() -> None:
+        await pay(1)
+        await holdfast.sleep(2)
+        await pay(2)
+
+    assert_durable(fragile, effects=paid)
+
+
+def test_a_drive_cancels_the_run():
+    async def drive(env, run) -> None:
+        await env.skip("1d")
+        await env.until_waiting(run)
+        await run.cancel(reason="changed my mind")
+
+    @workflow
+    async def cleaning() -> None:
+        try:
+            await pay(1)
+            await holdfast.sleep("30d")
+        finally:
+            await pay(-1)
+
+    found = assert_durable(cleaning, drive=drive, effects=paid)
+    assert found.commits[-1].text.endswith("ended cancelled")
+
+
+def test_a_step_may_start_other_runs():
+    @step
+    async def begin() -> str:
+        run = await client().start(paying.options(key="child"), 5)
+        return run.workflow
+
+    @holdfast.resource
+    def client():
+        yield None
+
+    @workflow
+    async def parent() -> str:
+        return await begin()
+
+    # Its client is the environment's own, so the start of the other run is a commit point like any other.
+    class Late:
+        async def start(self, *args):
+            return await clients[-1].start(*args)
+
+    async def drive(env, run) -> None:
+        clients.append(env.client)
+
+    clients = []
+    found = assert_durable(parent, drive=drive, resources={client: Late()})
+    assert "start of paying" in [point.text for point in found.commits]
+
+
+def test_effects_may_be_a_function_that_returns_a_snapshot():
+    snapshots = []
+
+    def effects() -> dict[str, int]:
+        snapshots.append(dict(paid))
+        paid.clear()
+        return snapshots[-1]
+
+    paid.clear()
+    found = assert_durable(paying, 100, effects=effects)
+    # Undisturbed twice, once for each crash, and the two that found no more commit point to crash at.
+    assert len(snapshots) == 2 + found.crashes + 2
+    assert sorted(snapshots[0].values()) == [1, 2, 100]
+
+
+async def test_it_works_inside_a_running_loop():
+    assert assert_durable(paying, 1).crashes
+
+
+# -- what is found -----------------------------------------------------------------------------------------------------
+
+
+def test_an_effect_in_the_body_is_reported_with_the_commit_point():
+    @workflow
+    async def talkative() -> None:
+        await pay(1)
+        sent.append("paid")
+        await pay(2)
+
+    report = broken(talkative, effects=sent)
+    assert "talkative is not durable" in report
+    assert (
+        "crash after commit 3 (turn 1: started, step_asked pay, step_completed pay, step_asked pay:1): "
+        "the effects were ['paid', 'paid'] instead of ['paid']"
+    ) in report
+    assert "crash before commit 2 (claim)" not in report
+    assert "Undisturbed, it took these commits:\n  1  start of talkative\n  2  claim" in report
+
+
+def test_an_effect_of_a_step_that_counts_twice_is_reported():
+    @workflow
+    async def mailing() -> None:
+        mail("hello")
+
+    report = broken(mailing, effects=sent)
+    assert "1 of 6 crashes changed what came of it" in report
+    assert "crash before commit 3 (turn 1: started, step_asked mail, step_completed mail, ended completed)" in report
+    assert "the effects were ['hello', 'hello'] instead of ['hello']" in report
+
+
+def test_an_outcome_that_a_crash_changes_is_reported():
+    begun = []
+
+    @workflow
+    async def counting() -> int:
+        begun.append(1)
+        await pay(1)
+        await pay(2)
+        return len(begun)
+
+    report = broken(counting, effects=begun)
+    assert "the outcome was completed with 2 instead of completed with 1" in report
+
+
+def test_a_body_that_asks_for_other_things_after_a_crash_is_reported_with_its_divergence():
+    @workflow
+    async def restless() -> None:
+        await pay(random.randrange(10**12))
+        await pay(1)
+
+    report = broken(restless, stubs={pay: "paid"})
+    assert "the run did not come to its end: JournalDiverged" in report
+    assert "with other arguments" in report
+    assert "crash before commit 3" not in report
+
+
+def test_a_step_that_gives_another_result_when_it_is_executed_again_is_reported():
+    class Counting:
+        number = 0
+
+        def __call__(self, cents: int) -> str:
+            Counting.number += 1
+            return str(Counting.number)
+
+        def clear(self) -> None:
+            Counting.number = 0
+
+    counting = Counting()
+
+    @workflow
+    async def numbering() -> None:
+        await pay(1)
+        await pay(2)
+
+    class Effects:
+        def __call__(self) -> None: ...
+
+        clear = staticmethod(counting.clear)
+
+    report = broken(numbering, stubs={pay: counting}, effects=Effects())
+    assert "the step 'pay' has step_completed '2' instead of step_completed '1'" in report
+
+
+def test_a_run_that_differs_even_undisturbed_is_told_apart():
+    @workflow
+    async def drawing() -> int:
+        return random.randrange(10**12)
+
+    report = broken(drawing)
+    assert "its runs differ even undisturbed" in report
+
+
+def test_a_drive_that_fails_after_a_crash_is_reported():
+    async def drive(env, run) -> None:
+        await env.skip("1d")
+        assert len(env.calls(pay)) == 1, "paid twice"
+
+    report = broken(paying, 100, drive=drive)
+    assert "crash before commit 3" in report
+    assert "the run did not come to its end: AssertionError: paid twice" in report
+
+
+def test_what_goes_wrong_undisturbed_is_raised_as_it_is():
+    async def drive(env, run) -> None:
+        raise LookupError("no such thing")
+
+    with pytest.raises(LookupError):
+        assert_durable(paying, 100, drive=drive)
+    with pytest.raises(DefinitionError, match="decorated with @workflow"):
+        assert_durable(print)
+    with pytest.raises(TypeError):
+        assert_durable(paying, "not a number")
+
+
+def test_a_worker_that_executes_a_recorded_step_again_is_found(monkeypatch):
+    from holdfast.testing.crashes import CrashingStore
+
+    # As if the result had been recorded already: what P3 forbids then happens before our eyes.
+    honest = CrashingStore.claim_runs
+
+    async def lying(self, *args, **kwargs):
+        claimed = await honest(self, *args, **kwargs)
+        self.recorded["assert-durable", "pay"] = self.points[-1]
+        return claimed
+
+    monkeypatch.setattr(CrashingStore, "claim_runs", lying)
+    assert "the step 'pay' was executed again after its result was recorded in commit 2 (claim)" in broken(paying, 1)
+
+
+def test_a_workflow_outside_a_run_still_says_how_to_start_it():
+    with pytest.raises(NotInRun):
+        paying(1)

@@ -1,0 +1,246 @@
+"""replay: today's code against a recorded journal."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import holdfast
+from holdfast import JournalDiverged, RunStatus, step, workflow
+from holdfast.errors import BadArguments, DefinitionError, IOInBody
+from holdfast.testing import Environment, export_journal, replay
+from tests.testing.orders import ORDER, Order, charge, checkout, ship
+
+
+async def recorded(body, *args, until_end: bool = True, stubs=None):
+    """The journal of one run, ended or as far as it gets before time moves."""
+    async with Environment([body], stubs={charge: "paid"} if stubs is None else stubs) as env:
+        run = await env.client.start(body, *args)
+        if until_end:
+            await run.wait()
+        else:
+            await env.until_waiting(run)
+        return await env.client.journal(run.id)
+
+
+def changed(fn):
+    return workflow(name="checkout")(fn)
+
+
+async def test_the_same_code_matches_the_journal_of_a_run_that_has_ended():
+    journal = await recorded(checkout, ORDER)
+    replayed = replay(journal, checkout)
+    assert (replayed.entries, replayed.status, replayed.waits_for) == (len(journal), RunStatus.COMPLETED, ())
+
+
+async def test_a_replay_says_what_a_run_waits_for():
+    journal = await recorded(checkout, ORDER, until_end=False)
+    replayed = replay(journal, checkout)
+    assert replayed.status is None
+    [wait] = replayed.waits_for
+    assert wait.startswith("timer until ")
+
+
+async def test_open_steps_are_told_too():
+    journal = await recorded(checkout, ORDER)
+    entries = [one.entry for one in journal]
+    cut = next(n for n, one in enumerate(journal) if one.kind == "step_completed")
+    assert replay(entries[:cut], checkout, args=[ORDER]).waits_for == ("step 'charge'",)
+
+
+async def test_no_step_is_executed():
+    journal = await recorded(checkout, ORDER)
+    # The function of `charge` raises when it is called.
+    assert replay(journal, checkout).status is RunStatus.COMPLETED
+
+
+async def test_a_journal_may_come_as_entries_rows_or_bytes():
+    async with Environment([checkout], stubs={charge: "paid"}) as env:
+        run = await env.client.start(checkout, ORDER)
+        await run.wait()
+        journal = await env.client.journal(run.id)
+        rows = await env.client.store.read_journal(run.id)
+    for form in (journal, export_journal(journal)):
+        assert replay(form, checkout).status is RunStatus.COMPLETED
+    for form in (list(journal), [one.entry for one in journal], rows):
+        assert replay(form, checkout, args=[ORDER]).status is RunStatus.COMPLETED
+        assert replay(form, checkout, kwargs={"order": ORDER}).status is RunStatus.COMPLETED
+        with pytest.raises(BadArguments):
+            replay(form, checkout)
+
+
+async def test_other_arguments_of_a_step_are_divergence():
+    journal = await recorded(checkout, ORDER)
+
+    @changed
+    async def more(order: Order) -> str:
+        payment = await charge(order.card, order.cents + 1)
+        await holdfast.sleep("1d")
+        return ship(order, payment)
+
+    with pytest.raises(JournalDiverged, match=r"step 'charge' with other arguments .* in more"):
+        replay(journal, more)
+
+
+async def test_other_steps_are_divergence():
+    journal = await recorded(checkout, ORDER)
+
+    @changed
+    async def early(order: Order) -> str:
+        return ship(order, "nothing")
+
+    with pytest.raises(JournalDiverged, match=r"holds: step 'charge' asked.*\n.*asked for: step 'ship'"):
+        replay(journal, early)
+
+
+@pytest.mark.parametrize("until_end", [True, False])
+async def test_a_body_that_ends_too_early_is_divergence(until_end):
+    journal = await recorded(checkout, ORDER, until_end=until_end)
+
+    @changed
+    async def short(order: Order) -> str:
+        return await charge(order.card, order.cents)
+
+    with pytest.raises(JournalDiverged):
+        replay(journal, short)
+
+
+async def test_a_body_that_does_not_end_any_more_is_divergence():
+    journal = await recorded(checkout, ORDER)
+
+    @changed
+    async def longer(order: Order) -> str:
+        payment = await charge(order.card, order.cents)
+        await holdfast.sleep("1d")
+        shipped = ship(order, payment)
+        await holdfast.sleep("1d")
+        return shipped
+
+    with pytest.raises(JournalDiverged, match=r"holds: the end, completed.*\n.*goes on waiting"):
+        replay(journal, longer)
+
+
+async def test_another_step_in_the_last_turn_is_divergence():
+    journal = await recorded(checkout, ORDER)
+
+    @changed
+    async def more(order: Order) -> str:
+        payment = await charge(order.card, order.cents)
+        await holdfast.sleep("1d")
+        shipped = ship(order, payment)
+        return shipped + ship(order, payment)
+
+    with pytest.raises(JournalDiverged, match=r"holds: nothing more\n.*step 'ship:1' asked"):
+        replay(journal, more)
+
+
+async def test_another_result_is_divergence():
+    journal = await recorded(checkout, ORDER)
+
+    @changed
+    async def louder(order: Order) -> str:
+        payment = await charge(order.card, order.cents)
+        await holdfast.sleep("1d")
+        return ship(order, payment).upper()
+
+    with pytest.raises(JournalDiverged, match=r"completed with \"4711 paid by paid\"\n.*\"4711 PAID BY PAID\""):
+        replay(journal, louder)
+
+
+async def test_a_failed_run_replays_to_the_same_failure():
+    journal = await recorded(checkout, ORDER, stubs={charge: holdfast.FatalError("no money")})
+    assert replay(journal, checkout).status is RunStatus.FAILED
+
+    @changed
+    async def caught(order: Order) -> str:
+        try:
+            return await charge(order.card, order.cents)
+        except holdfast.FatalError:
+            raise ValueError("other words") from None
+
+    with pytest.raises(JournalDiverged, match=r"FatalError: no money\n.*ValueError: other words"):
+        replay(journal, caught)
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_a_cancelled_run_replays(force):
+    async with Environment([checkout], stubs={charge: "paid"}) as env:
+        run = await env.client.start(checkout, ORDER)
+        await env.until_waiting(run)
+        await run.cancel(force=force)
+        await run.wait()
+        journal = await env.client.journal(run.id)
+    assert replay(journal, checkout).status is RunStatus.CANCELLED
+
+
+async def test_a_run_that_never_began_replays_to_nothing():
+    async with Environment([checkout]) as env:
+        run = await env.client.start(checkout.options(delay="1d"), ORDER)
+        waiting = await env.client.journal(run.id)
+        await run.cancel()
+        cancelled = await env.client.journal(run.id)
+    assert replay(waiting, checkout).waits_for == ("its first turn",)
+    assert replay(cancelled, checkout).status is RunStatus.CANCELLED
+
+
+async def test_races_and_timers_replay_in_journal_order():
+    @workflow
+    async def racing() -> str:
+        tasks = [asyncio.create_task(charge(card, 1)) for card in "abc"]
+        done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in left:
+            task.cancel()
+        await asyncio.sleep(60)
+        return done.pop().result()
+
+    journal = await recorded(racing, stubs={charge: lambda card, cents: card})
+    assert replay(journal, racing).status is RunStatus.COMPLETED
+
+
+async def test_a_workflow_that_was_retried_as_a_whole_replays():
+    answers = iter([ValueError("no"), "shipped"])
+
+    def answer(*_):
+        found = next(answers)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    @workflow(retry=holdfast.Retry(attempts=2))
+    async def twice() -> str:
+        return ship.options(retry=holdfast.Retry(attempts=1))(ORDER, await charge("4711", 1))
+
+    journal = await recorded(twice, stubs={charge: "paid", ship: answer})
+    assert "run_retrying" in [entry.kind for entry in journal]
+    assert replay(journal, twice).status is RunStatus.COMPLETED
+
+
+async def test_io_in_the_body_is_refused_in_a_replay():
+    journal = await recorded(checkout, ORDER)
+
+    @changed
+    async def reading(order: Order) -> str:
+        return open(__file__).read()
+
+    with pytest.raises(IOInBody):
+        replay(journal, reading)
+
+
+async def test_bad_input_is_refused():
+    journal = await recorded(checkout, ORDER)
+
+    @workflow
+    async def other() -> None: ...
+
+    @step
+    async def alone() -> None: ...
+
+    with pytest.raises(DefinitionError, match="not of 'other'"):
+        replay(journal, other)
+    with pytest.raises(DefinitionError, match="decorated with @workflow"):
+        replay(journal, alone)
+    with pytest.raises(DefinitionError, match="not an exported journal"):
+        replay(b"nonsense", checkout)
+    with pytest.raises(DefinitionError, match="no entry of a journal"):
+        replay(["started"], checkout)
