@@ -86,12 +86,11 @@ def spoken(duration: int) -> str:
     if duration < SECOND:
         return f"{duration / 1000:g}ms"
     parts = []
-    left = duration / SECOND
+    left = round(duration / SECOND, 3 if duration < 60 * SECOND else 0)
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
         count, left = divmod(left, size)
         if count:
             parts.append(f"{int(count)}{unit}")
-    left = round(left, 3 if not parts else 0)
     if left or not parts:
         parts.append(f"{left:g}s")
     return "".join(parts)

@@ -308,7 +308,12 @@ class Turns(Waits):
             self._take(held)
         elif not held.attempts:
             self._settle(held)
-        elif held.execution is not None and (held.execution.loop.timers or len(held.execution.commands) > 1):
+        elif (
+            held.info.deadline_instant is not None
+            or held.execution.loop.timers  # type: ignore[union-attr]  # a run with steps in flight has a body
+            or len(held.execution.commands) > 1  # type: ignore[union-attr]  # as above
+        ):
+            # A single step without a timer beside it, the common case, needs no alarm.
             self._set_alarm(held, self.wake_at(held))
 
 

@@ -1,0 +1,173 @@
+"""How a run waits: open steps begin when they may, alarms ring, short waits stay here and long ones are parked.
+
+Also how it is given up: handed back when the worker stops, or blocked, which leaves it intact and says why.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+
+from holdfast.engine import Command
+from holdfast.errors import StoreError
+from holdfast.model import Instant, RowChange, RowWrite
+
+from .clock import Clock
+from .commits import GroupWriter
+from .held import Held
+from .resting import Resting
+
+_log = logging.getLogger("holdfast.worker")
+
+
+class Waits(Resting, ABC):
+    """What happens to a run between two turns."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        clock: Clock,
+        rows: GroupWriter[RowWrite],
+        *,
+        keep_parked: int,
+        may_begin: Callable[[], bool],
+        freed: Callable[[], None],
+    ) -> None:
+        super().__init__(worker_id, clock, rows, keep_parked=keep_parked, freed=freed)
+        self._may_begin = may_begin
+        self._held_up: dict[str, Held] = {}
+        self._block_counts: dict[str, int] = {}
+
+    @abstractmethod
+    def resume(self, held: Held, *, is_takeover: bool = False) -> None:
+        """Let a run go on: what has arrived, timers that are due, open steps; else it waits."""
+
+    # -- open steps ------------------------------------------------------------------------------------------------
+
+    def _begin(self, held: Held, command: Command) -> None:
+        if self.is_stopping:
+            return
+        if self._may_begin():
+            self.attempts.begin(held, command)
+        else:
+            # The lease has lapsed: nothing new begins until it is renewed. If it is lost, so is this run.
+            held.held_up.add(command.key)
+            self._held_up[held.id] = held
+
+    def renewed(self) -> None:
+        """The lease holds again: what was held up begins."""
+        held_up, self._held_up = self._held_up, {}
+        for held in held_up.values():
+            keys, held.held_up = held.held_up, set()
+            if held.is_lost or held.id not in self.held:
+                continue
+            # Also while a turn is being committed: these were asked for by an earlier one.
+            for command in open_commands(held):
+                if command.key in keys and command.key not in held.attempts:
+                    self._begin(held, command)
+            if not held.attempts:
+                self._settle(held)
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    def _settle(self, held: Held, *, is_takeover: bool = False) -> None:
+        """Nothing has arrived: begin what is open and due, else wait."""
+        if held.is_lost or held.is_committing or held.id not in self.held:
+            return
+        now = self._clock.now()
+        for command in open_commands(held):
+            is_due = command.retry_at is None or command.retry_at <= now
+            if is_due and command.key not in held.attempts and command.key not in held.held_up:
+                self._begin(held, command)
+        if held.attempts or held.held_up:
+            self.set_busy(held, True)
+            self._set_alarm(held, self.wake_at(held))
+        elif self.is_stopping:
+            self.hand_back(held)
+        else:
+            self._wait(held, is_innocent=is_takeover)
+
+    def _wait(self, held: Held, *, is_innocent: bool = False) -> None:
+        """Nothing is under way. A short wait stays here, a long one is parked; the row says so either way."""
+        if is_innocent and held.crashes:
+            # Found only waiting after a takeover: the crash was not its doing.
+            held.crashes -= 1
+        if self._suspect is held:
+            self._suspect = None
+        self.set_busy(held, False)
+        wake_at = self.wake_at(held)
+        change = self.waiting(wake_at, crashes=held.crashes)
+        if change.release or not held.is_row_waiting or held.row_due != wake_at:
+            self.write_row(held, change, partial(self._row_written, held, change))
+        if not change.release:
+            self._set_alarm(held, wake_at)
+
+    def _row_written(self, held: Held, change: RowChange, verdict: bool | StoreError) -> None:
+        held.is_committing = False
+        if held.is_lost:
+            return
+        if verdict is not True:
+            self._not_committed(held, False)
+            return
+        self.row_says(held, change)
+        if change.release:
+            self.park(held)
+        elif held.arrivals or (held.is_row_waiting and held.alarm is None):
+            self.resume(held)
+
+    def _set_alarm(self, held: Held, when: Instant | None) -> None:
+        if when is None or (held.alarm_at is not None and held.alarm_at <= when):
+            return
+        if self.is_stopping:
+            # What is due now is not begun any more, and an alarm for it would ring again and again.
+            return
+        if held.alarm is not None:
+            held.alarm.cancel()
+        held.alarm_at = when
+        held.alarm = self._clock.call_at(when, partial(self._ring, held))
+
+    def _ring(self, held: Held) -> None:
+        held.alarm = held.alarm_at = None
+        if not held.is_lost and not held.is_committing and not held.is_parked:
+            self.resume(held)
+
+    # -- giving up -------------------------------------------------------------------------------------------------
+
+    def hand_back(self, held: Held) -> None:
+        """Give a run back at once: a step in flight is cancelled and will execute again elsewhere."""
+        due_at = self._clock.now() if held.is_busy else self.wake_at(held)
+        self.cancel_attempts(held)
+        change = self.waiting(due_at, crashes=held.crashes, release=True)
+        self.write_row(held, change, partial(self._row_written, held, change))
+
+    def _not_committed(self, held: Held, verdict: bool | StoreError) -> None:
+        if isinstance(verdict, StoreError):
+            self.block(held, verdict)
+            return
+        _log.warning("%r was taken over by another worker; this one drops it", held.info)
+        self.drop(held)
+
+    def block(self, held: Held, error: Exception) -> None:
+        """Leave the run intact, say why it does not move, and try again later."""
+        count = self._block_counts[held.id] = self._block_counts.get(held.id, 0) + 1
+        pause = min(5_000_000 * 2 ** min(count - 1, 7), 600_000_000)
+        if count == 1:
+            _log.error("%r is blocked: %s: %s", held.info, type(error).__name__, error)
+        self.cancel_attempts(held)
+        self.discard(held)
+        held.arrivals = []
+        change = self.waiting(
+            self._clock.now() + pause,
+            # It did not take the worker down this time.
+            crashes=max(held.crashes - 1, 0),
+            blocked=f"{type(error).__name__}: {error}",
+            release=True,
+        )
+        self.write_row(held, change, partial(self._row_written, held, change))
+
+
+def open_commands(held: Held) -> list[Command]:
+    """The steps that were asked for and have not ended."""
+    return [] if held.execution is None else list(held.execution.commands.values())
