@@ -1,0 +1,166 @@
+"""A real worker on a real SQLite file, in this process, with a clock that can skip ahead.
+
+Time goes on as usual; `skip` adds to it, so that a test need not wait for an hour's sleep. Leases are long here: they
+are real time's affair, and other tests'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from holdfast import AsyncClient, Worker
+from holdfast.client import AsyncRun
+from holdfast.define import Workflow
+from holdfast.model import Duration, Entry, Instant, RunRecord, RunStatus, decode_entries, microseconds
+from holdfast.store import SqliteStore
+from holdfast.worker import Alarm
+
+PATIENCE = 20
+
+
+class _Set:
+    def __init__(self, when: Instant, callback: Callable[[], None]) -> None:
+        self.when = when
+        self.callback = callback
+        self.handle: asyncio.TimerHandle | None = None
+        self.is_off = False
+
+    def cancel(self) -> None:
+        self.is_off = True
+        if self.handle is not None:
+            self.handle.cancel()
+
+
+class SkippingClock:
+    """The host's time, and what was skipped."""
+
+    def __init__(self) -> None:
+        self.skipped = 0
+        self._alarms: list[_Set] = []
+
+    def now(self) -> Instant:
+        return time.time_ns() // 1_000 + self.skipped
+
+    def monotonic(self) -> int:
+        return time.monotonic_ns() // 1_000
+
+    def observe(self, store_now: Instant) -> None:
+        pass
+
+    def store_time(self) -> Instant | None:
+        return self.now()
+
+    def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
+        alarm = _Set(when, callback)
+        self._alarms.append(alarm)
+        self._arm(alarm)
+        return alarm
+
+    def skip(self, duration: Duration) -> None:
+        self.skipped += microseconds(duration)
+        self._alarms = [alarm for alarm in self._alarms if not alarm.is_off]
+        for alarm in self._alarms:
+            if alarm.handle is not None:
+                alarm.handle.cancel()
+            self._arm(alarm)
+
+    def _arm(self, alarm: _Set) -> None:
+        wait = max(alarm.when - self.now(), 0) / 1_000_000
+        alarm.handle = asyncio.get_running_loop().call_later(wait, self._ring, alarm)
+
+    def _ring(self, alarm: _Set) -> None:
+        if not alarm.is_off:
+            alarm.is_off = True
+            alarm.callback()
+
+
+class SkippingStore(SqliteStore):
+    """A SQLite file that takes the time from the test's clock."""
+
+    def __init__(self, url: str, clock: SkippingClock) -> None:
+        super().__init__(url.removeprefix("sqlite:///"), url, "default", clock=clock.now)
+        self.clock = clock.now
+
+
+class Stage:
+    """A client, a clock, and any number of workers."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.clock = SkippingClock()
+        self.store = SkippingStore(url, self.clock)
+        self.client = AsyncClient(self.store, **options)
+
+    def worker(self, *workflows: Workflow[..., Any], **options: Any) -> Worker:
+        """Another worker, to be entered."""
+        options = {"lease": "1000d", "grace": "5s", **options}
+        return Worker(self.client, workflows=workflows, clock=self.clock, **options)
+
+    def skip(self, duration: Duration) -> None:
+        self.clock.skip(duration)
+
+    async def entries(self, run: AsyncRun[Any]) -> list[Entry]:
+        """The run's journal."""
+        return [entry for row in await self.store.read_journal(run.id) for entry in decode_entries(row.data)]
+
+    async def kinds(self, run: AsyncRun[Any]) -> list[str]:
+        return [entry.kind for entry in await self.entries(run)]
+
+    async def record(self, run: AsyncRun[Any]) -> RunRecord:
+        record = (await run.refresh()).record
+        assert record is not None
+        return record
+
+    async def until_status(self, run: AsyncRun[Any], *status: RunStatus) -> RunRecord:
+        async def is_so() -> bool:
+            return (await self.record(run)).status in status
+
+        await until(is_so)
+        return await self.record(run)
+
+    async def until_waiting(self, run: AsyncRun[Any]) -> RunRecord:
+        """Until the run waits for its time or a message, parked or with its worker."""
+
+        async def is_so() -> bool:
+            record = await self.record(run)
+            return record.status is RunStatus.WAITING
+
+        await until(is_so)
+        return await self.record(run)
+
+    async def until_blocked(self, run: AsyncRun[Any]) -> str:
+        async def is_so() -> bool:
+            return (await self.record(run)).blocked is not None
+
+        await until(is_so)
+        return str((await self.record(run)).blocked)
+
+
+@asynccontextmanager
+async def stage(
+    url: str, *workflows: Workflow[..., Any], client: dict[str, Any] | None = None, **options: Any
+) -> AsyncIterator[Stage]:
+    """A stage with one worker for these workflows; without any, there is none yet."""
+    made = Stage(url, **(client or {}))
+    async with AsyncExitStack() as stack:
+        await made.store.open()
+        stack.push_async_callback(made.store.close)
+        await stack.enter_async_context(made.client)
+        if workflows:
+            await stack.enter_async_context(made.worker(*workflows, **options))
+        yield made
+
+
+async def until(what: Callable[[], Any]) -> None:
+    """Until it is so. How long that takes is nobody's promise."""
+    for _ in range(PATIENCE * 500):
+        found = what()
+        if asyncio.iscoroutine(found):
+            found = await found
+        if found:
+            return
+        await asyncio.sleep(0.002)
+    raise AssertionError(f"it did not come to be within {PATIENCE} seconds")
