@@ -26,6 +26,7 @@ from .subjects import sleeper
 
 _STATM = Path("/proc/self/statm")
 _PART = 100
+_SETTLE = 1.5
 _SQLITE_HEAP = 4 << 20
 """SQLite keeps pages of its file in memory, up to a fixed size: nothing of a run. Here that size is small."""
 
@@ -101,7 +102,8 @@ async def _park(client: AsyncClient, workflow: Any, count: int, watch: sqlite3.C
     for first in range(0, count, _PART):
         await client.start_many(workflow, [(number,) for number in range(first, min(first + _PART, count))])
         await until_parked(watch)
-    await asyncio.sleep(0.1)
+    # What a run needs only in its first second is gone then.
+    await asyncio.sleep(_SETTLE)
 
 
 async def _measure(kind: str, count: int, path: Path, meter: Callable[[], int]) -> Growth:
