@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.model import RowChange, RunFilter, RunStatus
 from holdfast.store import SqliteStore, open_store
-from holdfast.testing.contract.stage import T0, Stage, ids_of, new_run, turn
+from holdfast.testing.contract.stage import LANE, T0, Stage, ids_of, new_run, turn
 
 LARGE = b"x" * 20_000
 
@@ -122,6 +122,23 @@ def test_an_ended_run_leaves_no_message_behind(play, path):
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT count(*) FROM inbox").fetchone() == (0,)
     connection.close()
+
+
+def test_a_paused_run_is_claimed_only_to_be_cancelled(play, path):
+    async def act(stage):
+        run = await stage.held()
+        await stage.hand_back(run, due_at=T0)
+        with sqlite3.connect(path) as other:
+            other.execute("UPDATE runs SET paused = 1")
+        other.close()
+        assert await stage.claim() == []
+        assert await stage.claim(run_id=run.id) == []
+        assert await stage.store.next_due([LANE], now=T0) is None
+        await stage.store.cancel_run(run.id, now=T0)
+        assert await stage.store.next_due([LANE], now=T0) == T0
+        assert len((await stage.claim_one()).inbox) == 1
+
+    play(act)
 
 
 def test_the_number_of_a_deleted_run_is_never_given_again(play, path):

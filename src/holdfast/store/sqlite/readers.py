@@ -7,6 +7,8 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 
+from holdfast.errors import StoreError
+
 from .connections import explained, is_away, patiently
 from .jobs import Answers, Job
 from .links import Link
@@ -22,37 +24,36 @@ class Readers:
         self._link = link
         self._stats = stats
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._is_stopped = False
         self._lock = threading.Lock()
         self._left: list[concurrent.futures.Future[None]] = []
 
     def submit(self, job: Job) -> None:
-        """Have it done by whichever thread is free."""
-        if not self._threads:
-            self._begin()
-        self._queue.put(job)
+        """Have it done by whichever thread is free. Raises StoreError once the readers were stopped."""
+        with self._lock:
+            if self._is_stopped:
+                raise StoreError("the store is not open; call `await store.open()` first")
+            if not self._left:
+                self._left = [concurrent.futures.Future() for _ in range(THREADS)]
+                for done in self._left:
+                    threading.Thread(
+                        target=self._work, args=(done,), name="holdfast-sqlite-reader", daemon=True
+                    ).start()
+            self._queue.put(job)
+
+    def resume(self) -> None:
+        """Take jobs again after a stop."""
+        with self._lock:
+            self._is_stopped = False
 
     def stop(self) -> Sequence[concurrent.futures.Future[None]]:
-        """Finish what is queued, then disconnect."""
+        """Finish what is queued, then disconnect. Nothing gets in behind it."""
         with self._lock:
-            threads, self._threads = self._threads, []
+            self._is_stopped = True
             left, self._left = self._left, []
-        for _ in threads:
-            self._queue.put(None)
+            for _ in left:
+                self._queue.put(None)
         return left
-
-    def _begin(self) -> None:
-        with self._lock:
-            if self._threads:
-                return
-            self._left = [concurrent.futures.Future() for _ in range(THREADS)]
-            threads = [
-                threading.Thread(target=self._work, args=(done,), name="holdfast-sqlite-reader", daemon=True)
-                for done in self._left
-            ]
-            for thread in threads:
-                thread.start()
-            self._threads = threads
 
     def _work(self, done: concurrent.futures.Future[None]) -> None:
         link = self._link()

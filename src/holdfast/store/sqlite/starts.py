@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.model import Instant, Lane, NewRun, RunStatus, StartedRun
@@ -94,54 +94,62 @@ def _holder(tx: Transaction, workflow: str, key: str) -> Live | None:
 def _create(tx: Transaction, creations: Sequence[Creation], at: Instant) -> int:
     """Insert the runs and return the last one's number."""
     found = tx.one("last_number", {})
-    number: int = found[0] if found else 0
+    first = 1 + (found[0] if found else 0)
     lanes: dict[Lane, int] = {}
-    runs: list[Row] = []
-    starts: list[Row] = []
-    journal: list[Row] = []
-    for run, after in creations:
-        number += 1
+    for run, _ in creations:
         lane = Lane(run.workflow, run.version, run.queue)
         if lane not in lanes:
             lanes[lane] = lane_id(tx, lane)
-        due_at = at + run.delay if run.due_at is None else run.due_at
-        deadline_at = run.deadline_at
-        if deadline_at is None and run.deadline is not None:
-            deadline_at = at + run.deadline
-        runs.append(
-            (
-                number,
-                tx.namespace_id,
-                run.id,
-                lanes[lane],
-                run.priority,
-                None if after else due_at,
-                len(run.rows),
-                at,
-                deadline_at,
-                after,
-            )
-        )
-        starts.append(
-            (
-                number,
-                due_at,
-                run.input,
-                run.seed,
-                run.key,
-                as_json(run.tags) if run.tags else "{}",
-                run.retention,
-                run.chain_id,
-                run.parent_id,
-                run.forked_from,
-            )
-        )
-        journal.extend((number, seq, 0, at, data) for seq, data in enumerate(run.rows))
-    tx.rows("start_runs", runs)
-    tx.rows("insert_starts", starts)
+    numbered = list(enumerate(creations, first))
+    tx.rows("start_runs", [_run_row(tx, number, creation, lanes, at) for number, creation in numbered])
+    tx.rows("insert_starts", [_start_row(number, creation.run, at) for number, creation in numbered])
+    journal = [
+        (number, seq, 0, at, data) for number, creation in numbered for seq, data in enumerate(creation.run.rows)
+    ]
     if journal:
         tx.rows("commit_turns", journal)
-    return number
+    return first + len(creations) - 1
+
+
+def _due_at(run: NewRun, at: Instant) -> Instant:
+    return at + run.delay if run.due_at is None else run.due_at
+
+
+def _deadline_at(run: NewRun, at: Instant) -> Instant | None:
+    if run.deadline_at is None and run.deadline is not None:
+        return at + run.deadline
+    return run.deadline_at
+
+
+def _run_row(tx: Transaction, number: int, creation: Creation, lanes: Mapping[Lane, int], at: Instant) -> Row:
+    run, after = creation
+    return (
+        number,
+        tx.namespace_id,
+        run.id,
+        lanes[Lane(run.workflow, run.version, run.queue)],
+        run.priority,
+        None if after else _due_at(run, at),
+        len(run.rows),
+        at,
+        _deadline_at(run, at),
+        after,
+    )
+
+
+def _start_row(number: int, run: NewRun, at: Instant) -> Row:
+    return (
+        number,
+        _due_at(run, at),
+        run.input,
+        run.seed,
+        run.key,
+        as_json(run.tags) if run.tags else "{}",
+        run.retention,
+        run.chain_id,
+        run.parent_id,
+        run.forked_from,
+    )
 
 
 def lane_id(tx: Transaction, lane: Lane) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -79,6 +80,8 @@ class SqliteStore:
 
     async def open(self) -> None:
         if not self._is_open:
+            self._writer.resume()
+            self._readers.resume()
             # The first job connects and migrates.
             await self._submit(_do_nothing)
             self._is_open = True
@@ -255,7 +258,7 @@ class SqliteStore:
 
     def _look_for_others(self) -> None:
         """Ask the writer's connection whether anybody else has committed. Called by the watcher's thread."""
-        if self._is_open:
+        with contextlib.suppress(StoreError):
             self._writer.submit(Job(self._tell_if_overtaken, None, concurrent.futures.Future(), is_read=True))
 
     def _tell_if_overtaken(self, tx: Transaction) -> None:

@@ -30,35 +30,40 @@ class Writer:
         self._is_inline = inline
         self._queue: queue.SimpleQueue[AnyJob | concurrent.futures.Future[None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._is_stopped = False
+        # Inline, a job may hold it and signal a subscriber that submits the next one.
         self._lock = threading.RLock()
 
     def submit(self, job: AnyJob) -> None:
-        """Have it done with the next commit."""
-        if self._is_inline:
-            with self._lock:
+        """Have it done with the next commit. Raises StoreError once the writer was stopped."""
+        with self._lock:
+            if self._is_stopped:
+                raise StoreError(f"{self._link.path}: the store is not open; call `await store.open()` first")
+            if self._is_inline:
                 self.execute([job])
-            return
-        if self._thread is None:
-            self._begin()
-        self._queue.put(job)
-
-    def stop(self) -> concurrent.futures.Future[None]:
-        """Finish what is queued, then disconnect."""
-        done: concurrent.futures.Future[None] = concurrent.futures.Future()
-        with self._lock:
-            thread, self._thread = self._thread, None
-        if thread is None:
-            self._link.close()
-            done.set_result(None)
-        else:
-            self._queue.put(done)
-        return done
-
-    def _begin(self) -> None:
-        with self._lock:
+                return
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="holdfast-sqlite-writer", daemon=True)
                 self._thread.start()
+            self._queue.put(job)
+
+    def resume(self) -> None:
+        """Take jobs again after a stop."""
+        with self._lock:
+            self._is_stopped = False
+
+    def stop(self) -> concurrent.futures.Future[None]:
+        """Finish what is queued, then disconnect. Nothing gets in behind it."""
+        done: concurrent.futures.Future[None] = concurrent.futures.Future()
+        with self._lock:
+            self._is_stopped = True
+            if self._thread is None:
+                self._link.close()
+                done.set_result(None)
+            else:
+                self._thread = None
+                self._queue.put(done)
+        return done
 
     def _work(self) -> None:
         while True:

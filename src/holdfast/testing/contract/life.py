@@ -37,6 +37,22 @@ class TestLife:
         await stage.store.close()
         assert [len(answer) for answer in await asyncio.gather(*starts)] == [1] * 50
 
+    async def test_a_store_that_is_closed_under_other_loops_answers_every_call(self, stage: Stage) -> None:
+        async def work() -> int:
+            count = 0
+            try:
+                while True:
+                    await stage.store.start_runs([new_run()])
+                    await stage.store.get_run("nobody")
+                    count += 1
+            except StoreError:
+                return count
+
+        loops = [asyncio.ensure_future(asyncio.to_thread(asyncio.run, work())) for _ in range(3)]
+        await asyncio.sleep(0.2)
+        await stage.store.close()
+        assert all(await asyncio.wait_for(asyncio.gather(*loops), 10))
+
     async def test_a_caller_that_was_cancelled_disturbs_nobody(self, stage: Stage) -> None:
         gone = asyncio.ensure_future(stage.store.start_runs([new_run()], now=T0))
         await asyncio.sleep(0)
