@@ -224,6 +224,9 @@ class Attempts:
     def _fail(self, attempt: Attempt, error: BaseException) -> None:
         if attempt.is_settled:
             return
+        if type(error) is RuntimeError and isinstance(error.__cause__, StopIteration):
+            # What Python makes of a StopIteration that leaves a coroutine.
+            error = error.__cause__
         if isinstance(error, StopIteration) or not isinstance(error, Exception):
             error = _as_step_failed(error)
             pause = None

@@ -14,6 +14,9 @@ MESSAGE, RESULT, TIMER = 0, 1, 2
 """How inputs of the same time are ordered: a message sent before a timeout wins, however late the wake."""
 
 
+_WARN_LENGTH = 10_000
+
+
 class Arrival(NamedTuple):
     """An input that has arrived and not been taken in yet."""
 
@@ -35,7 +38,8 @@ class Held:
     __slots__ = (
         "alarm", "alarm_at", "arrivals", "attempts", "blocked", "crashes", "epoch", "execution", "held_up", "history",
         "id", "info", "input", "is_busy", "is_committing", "is_deadline_told", "is_lost", "is_parked", "is_row_waiting",
-        "journal", "last_at", "row_due", "seed", "seq", "started_at", "taking", "unwritten", "workflow",
+        "journal", "last_at", "row_due", "seed", "seq", "started_at", "taking", "unwritten", "warn_at",
+        "workflow",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, claimed: ClaimedRun, workflow: Workflow[Any, Any]) -> None:
@@ -65,6 +69,8 @@ class Held:
         self.arrivals: list[Arrival] = []
         self.attempts: dict[str, Any] = {}
         self.unwritten: list[Entry] = []
+        self.warn_at = _WARN_LENGTH
+        """The journal's length at which to warn of it, once."""
         self.is_committing = False
         self.is_lost = False
         self.is_deadline_told = False

@@ -96,6 +96,7 @@ class Session:
             self._clock,
             self._turns,
             self._rows,
+            concurrency=plan.concurrency,
             keep_parked=plan.keep_parked,
             replay_each_turn=plan.replay_each_turn,
             may_begin=self.lease.holds,
@@ -209,7 +210,7 @@ class Session:
             self._has_strays = False
         claimed_now = 0
         while not self.runs.is_stopping and self.lease.holds():
-            limit = min(self._plan.concurrency - self.runs.busy, _CLAIM)
+            limit = min(self._plan.concurrency - self.runs.busy - len(self.runs.line), _CLAIM)
             if limit <= 0:
                 break
             due_at = await self._store.next_due(self._plan.lanes, now=self._clock.store_time())
@@ -277,6 +278,8 @@ class Session:
             self._alarm = self._clock.call_at(when, self._wake.set)
 
     def _freed(self) -> None:
+        if self.runs.line:
+            self._loop.call_soon(self.runs.next_in_line)
         if self.runs.busy == self._plan.concurrency - 1 or self.runs.busy == 0:
             self._wake.set()
 

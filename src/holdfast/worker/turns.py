@@ -13,6 +13,7 @@ The first turn has no commit of its own: its asks follow from the start, which i
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -48,7 +49,6 @@ from .waits import Waits, open_commands
 
 _log = logging.getLogger("holdfast.worker")
 _UNWRITTEN_AFTER = 1_000_000
-_WARN_LENGTH = 10_000
 
 
 class Turns(Waits):
@@ -63,12 +63,15 @@ class Turns(Waits):
         turns: GroupWriter[Turn],
         rows: GroupWriter[RowWrite],
         *,
+        concurrency: int,
         keep_parked: int,
         replay_each_turn: bool,
         may_begin: Callable[[], bool],
         freed: Callable[[], None],
     ) -> None:
-        super().__init__(worker_id, clock, rows, keep_parked=keep_parked, may_begin=may_begin, freed=freed)
+        super().__init__(
+            worker_id, clock, rows, concurrency=concurrency, keep_parked=keep_parked, may_begin=may_begin, freed=freed
+        )
         self.advancing: tuple[object, int] | None = None
         """The run whose body is on the loop right now, and since when."""
         self._workflows = workflows
@@ -86,7 +89,7 @@ class Turns(Waits):
             return
         self.arrive(held, message)
         if not held.is_committing:
-            self.resume(held)
+            self.wake(held)
 
     def arrive(self, held: Held, message: Message) -> None:
         reason = message.payload.decode() or None
@@ -158,6 +161,8 @@ class Turns(Waits):
             return False
         finally:
             self.advancing = None
+        if held.info.journal_length >= held.warn_at:
+            held.warn_at = sys.maxsize
         cancel = held.execution.cancel
         held.is_deadline_told = cancel is not None and cancel.deadline
         return True
@@ -262,11 +267,17 @@ class Turns(Waits):
             self._progress(held, change)
         if done.withdrawn:
             self._withdraw(held, done)
+        if held.info.journal_length >= held.warn_at:
+            held.warn_at = sys.maxsize
+            _log.warning(
+                "%r has taken in %d inputs, and its journal_limit is %d; continue_as_new begins afresh",
+                held.info,
+                held.info.journal_length,
+                held.workflow.journal_limit,
+            )
         if done.ended is not None:
             self.drop(held)
             return
-        if held.info.journal_length == _WARN_LENGTH:
-            _log.warning("%r has taken in %d inputs; continue_as_new begins afresh", held.info, _WARN_LENGTH)
         if change is not None and change.release:
             if done.retrying is not None:
                 self.discard(held)

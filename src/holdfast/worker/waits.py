@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -31,11 +32,15 @@ class Waits(Resting, ABC):
         clock: Clock,
         rows: GroupWriter[RowWrite],
         *,
+        concurrency: int,
         keep_parked: int,
         may_begin: Callable[[], bool],
         freed: Callable[[], None],
     ) -> None:
         super().__init__(worker_id, clock, rows, keep_parked=keep_parked, freed=freed)
+        self.line: deque[Held] = deque()
+        """Runs in memory that were woken while the worker was busy, first come first."""
+        self._concurrency = concurrency
         self._may_begin = may_begin
         self._held_up: dict[str, Held] = {}
         self._block_counts: dict[str, int] = {}
@@ -86,6 +91,9 @@ class Waits(Resting, ABC):
             self._set_alarm(held, self.wake_at(held))
         elif self.is_stopping:
             self.hand_back(held)
+        elif held.execution is not None and held.execution.due_timers(now):
+            # Set just now and over already: that is no wait, and nobody else gets its place.
+            self.resume(held)
         else:
             self._wait(held, is_innocent=is_takeover)
 
@@ -115,7 +123,7 @@ class Waits(Resting, ABC):
         if change.release:
             self.park(held)
         elif held.arrivals or (held.is_row_waiting and held.alarm is None):
-            self.resume(held)
+            self.wake(held)
 
     def _set_alarm(self, held: Held, when: Instant | None) -> None:
         if when is None or (held.alarm_at is not None and held.alarm_at <= when):
@@ -131,7 +139,21 @@ class Waits(Resting, ABC):
     def _ring(self, held: Held) -> None:
         held.alarm = held.alarm_at = None
         if not held.is_lost and not held.is_committing and not held.is_parked:
+            self.wake(held)
+
+    def wake(self, held: Held) -> None:
+        """Something is due or has come: go on, or stand in line while the worker is busy with others."""
+        if held.is_busy or (self.busy < self._concurrency and not self.line):
             self.resume(held)
+        elif held not in self.line:
+            self.line.append(held)
+
+    def next_in_line(self) -> None:
+        """There is room again."""
+        while self.line and self.busy < self._concurrency:
+            held = self.line.popleft()
+            if not held.is_lost and not held.is_committing and not held.is_parked and held.id in self.held:
+                self.resume(held)
 
     # -- giving up -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,78 @@
+"""Concurrency where runs wake from a wait, the order in which they then work, and the warning of a long journal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from holdfast import current_run, sleep, step, workflow
+from tests.worker.stage import stage
+
+PATIENCE = "20s"
+
+
+@step
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+async def test_concurrency_bounds_the_runs_that_wake_from_a_short_sleep(database_url):
+    busy, most = 0, 0
+
+    @step
+    async def work() -> None:
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        await asyncio.sleep(0.005)
+        busy -= 1
+
+    @workflow
+    async def body() -> None:
+        await sleep("20ms")
+        for _ in range(3):
+            await work()
+
+    async with stage(database_url, body, concurrency=2) as on:
+        runs = await on.client.start_many(body, [()] * 20)
+        for run in runs:
+            await run.result(PATIENCE)
+    assert most <= 2
+
+
+async def test_a_due_run_is_not_starved_by_new_ones(database_url):
+    """Oldest due first."""
+    order: list[str] = []
+
+    @step
+    async def mark(name: str) -> None:
+        order.append(name)
+
+    @workflow
+    async def body(name: str, wait: int) -> None:
+        if wait:
+            await sleep(wait)
+        await mark(name)
+
+    async with stage(database_url) as on:
+        async with on.worker(body):
+            old = await on.client.start(body, "old", 3600)
+            await on.until_waiting(old)
+        on.skip("2h")
+        runs = [await on.client.start(body, f"new {n}", 0) for n in range(10)]
+        async with on.worker(body, concurrency=1):
+            for run in [old, *runs]:
+                await run.result(PATIENCE)
+    assert order[0] == "old"
+
+
+async def test_a_long_journal_is_warned_of(database_url, caplog):
+    @workflow
+    async def body() -> int:
+        await asyncio.gather(*(add(k, 0) for k in range(10_000)))
+        return current_run().journal_length
+
+    caplog.set_level(logging.WARNING)
+    async with stage(database_url, body) as on:
+        assert await (await on.client.start(body)).result("60s") == 10_001
+    assert "continue_as_new" in caplog.text
