@@ -4,7 +4,7 @@ One seed is one world. Time is virtual, there are no threads, and every choice c
 that breaks a promise breaks it again. `python -m holdfast.testing.simulate --seeds 500` runs as many as wanted.
 
     loop      time that jumps, and processes that can be killed or stalled between any two callbacks
-    faults    what goes wrong between a worker and the store
+    faults    what may go wrong, and how often; network is what lies between a process and the store
     programs  random workflows as data; bodies interprets them in an async or a def body
     processes a worker's process: its clock, its sessions, its renewals, its death
     oracle    what really happened outside, and the journals as the store holds them

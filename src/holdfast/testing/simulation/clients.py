@@ -14,8 +14,8 @@ from holdfast.define import Workflow
 from holdfast.errors import KeyTaken, NotRetryable, StoreAway
 from holdfast.model import ON_CONFLICT
 
-from .faults import FaultyStore, Sender
 from .loop import VirtualLoop
+from .network import FaultyStore, Sender
 from .oracle import Oracle
 
 Ask: TypeAlias = Callable[[], Awaitable[Any]]

@@ -24,7 +24,7 @@ from holdfast.model import (
 )
 from holdfast.store import Store
 
-from .faults import Sender
+from .network import Sender
 from .oracle import Journal, Oracle
 from .processes import Hand, Process
 from .replays import Replays

@@ -15,8 +15,8 @@ from holdfast.model import Lane
 from holdfast.worker import Plan, Session, SystemClock
 
 from .bodies import failure, hands
-from .faults import FaultyStore
 from .loop import Domain, VirtualLoop, domain_of
+from .network import FaultyStore
 from .oracle import Oracle, Trace
 from .programs import Errand
 

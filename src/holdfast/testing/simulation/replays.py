@@ -148,7 +148,6 @@ class Replays:
 
     def _execution(self, record: RunRecord, seed: bytes, attempt: int) -> Execution:
         deadline = record.deadline_at
-        assert record.started_at is not None
         info = RunInfo(
             id=record.id,
             workflow=record.workflow,
@@ -159,7 +158,7 @@ class Replays:
             chain_id=record.chain_id,
             parent_id=record.parent_id,
             created_at=instant_of(record.created_at),
-            started_at=instant_of(record.started_at),
+            started_at=instant_of(record.started_at or record.created_at),
             deadline_at=None if deadline is None else instant_of(deadline),
         )
         info.attempt = attempt

@@ -16,9 +16,10 @@ from holdfast.store import SqliteStore
 from .bodies import workflow_of
 from .clients import Clients
 from .endings import check_after
-from .faults import Faults, FaultyStore, Rates, Sender, done, reseeded
+from .faults import Faults, Rates
 from .laws import Laws
 from .loop import Domain, Spinning, Stuck, VirtualLoop
+from .network import FaultyStore, Sender, done, reseeded
 from .oracle import Oracle, Trace
 from .processes import Process
 from .programs import Author, Errand, Program

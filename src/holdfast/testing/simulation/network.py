@@ -1,0 +1,278 @@
+"""The store as one process sees it: between the two, questions and answers are delayed, lost or sent twice.
+
+A question travels apart from whoever asked it: it may arrive although its sender has died, and its answer may find
+nobody. Everything the store does happens in one order, at one instant each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from holdfast.errors import StoreAway
+from holdfast.model import (
+    ClaimedRun,
+    Instant,
+    JournalRow,
+    Lane,
+    Message,
+    NewRun,
+    Page,
+    RowWrite,
+    RunFilter,
+    RunRecord,
+    StartedRun,
+    Turn,
+    WorkerRecord,
+    WorkflowCount,
+)
+from holdfast.store import Store
+
+from .faults import Fate, Faults
+from .loop import VirtualLoop
+
+T = TypeVar("T")
+
+
+class Sender(Protocol):
+    """Who asks: a worker's process, or the clients of the world."""
+
+    name: str
+    is_mortal: bool
+
+    @property
+    def is_alive(self) -> bool: ...
+
+    def die(self, why: str) -> None: ...
+
+
+class Watch(Protocol):
+    """Who looks on when the store has done something."""
+
+    def note(self, said: str) -> None: ...
+
+    def told(self, sender: Sender, method: str, asked: Any, answer: Any) -> None:
+        """The store has done it; nobody has heard of it yet."""
+
+    def heard(self, sender: Sender, method: str, asked: Any, answer: asyncio.Future[Any]) -> None:
+        """The sender has got the answer, or knows that none will come."""
+
+    def seeded(self, run: NewRun) -> NewRun:
+        """The run with a seed that follows from the world's."""
+
+
+class FaultyStore:
+    """The store as one process sees it: the contract, with faults in between."""
+
+    def __init__(
+        self,
+        inner: Store,
+        loop: VirtualLoop,
+        faults: Faults,
+        watch: Watch,
+        sender: Sender,
+        clock: Callable[[], Instant],
+    ) -> None:
+        self.url = inner.url
+        self.namespace = inner.namespace
+        self.clock = clock
+        """The store's time, as a client finds it."""
+        self._inner = inner
+        self._loop = loop
+        self._faults = faults
+        self._watch = watch
+        self._sender = sender
+
+    async def _ask(self, method: str, call: Callable[[], Awaitable[T]], asked: Any = None) -> T:
+        return await self._send(method, call, asked)
+
+    def _send(self, method: str, call: Callable[[], Awaitable[T]], asked: Any = None) -> asyncio.Future[T]:
+        """Put a question on its way. Whoever has died asks nothing, and waits for ever."""
+        loop = self._loop
+        answer: asyncio.Future[T] = loop.create_future()
+        if not self._sender.is_alive:
+            return answer
+        fate = self._faults.draw(method, is_mortal=self._sender.is_mortal)
+        if fate.what == "dies before":
+            self._sender.die(f"before {method}")
+            return answer
+        answer.add_done_callback(lambda _: self._watch.heard(self._sender, method, asked, answer))
+        # The question travels in nobody's context: the death of its sender does not stop it.
+        loop.call_later(fate.there, self._arrive, fate, method, call, asked, answer, context=loop.neutral.copy())
+        return answer
+
+    def _arrive(
+        self,
+        fate: Fate,
+        method: str,
+        call: Callable[[], Awaitable[T]],
+        asked: Any,
+        answer: asyncio.Future[T],
+    ) -> None:
+        loop = self._loop
+        if fate.what == "away" or (self._faults.is_away and self._faults.is_on):
+            self._watch.note(f"{self._sender.name} {method}: the store is away")
+            loop.call_later(fate.back, _fail, answer, method, context=loop.neutral.copy())
+            return
+        try:
+            found = done(loop, call)
+        except Exception as error:
+            loop.call_later(fate.back, answer.set_exception, error, context=loop.neutral.copy())
+            return
+        self._watch.told(self._sender, method, asked, found)
+        if fate.what == "twice":
+            self._watch.note(f"{self._sender.name} {method}: sent twice")
+            found = done(loop, call)
+            self._watch.told(self._sender, method, asked, found)
+        if fate.what == "dies after":
+            self._sender.die(f"after {method}")
+        elif fate.what == "lost":
+            self._watch.note(f"{self._sender.name} {method}: its answer is lost")
+            loop.call_later(fate.back, _fail, answer, method, context=loop.neutral.copy())
+        else:
+            loop.call_later(fate.back, _give, answer, found, context=loop.neutral.copy())
+
+    # -- the contract --------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """The world has opened it."""
+
+    async def close(self) -> None:
+        """The world closes it."""
+
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        # The store calls from within somebody else's commit; the wake-up belongs to the one who is woken.
+        context = contextvars.copy_context()
+
+        def wake() -> None:
+            self._loop.call_later(self._faults.wake_up(), changed, context=context)
+
+        return self._inner.subscribe(wake)
+
+    async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
+        seeded = [self._watch.seeded(run) for run in runs]
+        return await self._ask("start_runs", lambda: self._inner.start_runs(seeded, now=now), seeded)
+
+    async def get_run(self, run_id: str) -> RunRecord | None:
+        return await self._ask("get_run", lambda: self._inner.get_run(run_id))
+
+    async def find_run(self, workflow: str, key: str) -> RunRecord | None:
+        return await self._ask("find_run", lambda: self._inner.find_run(workflow, key))
+
+    async def list_runs(self, where: RunFilter, *, cursor: str | None = None, limit: int = 100) -> Page[RunRecord]:
+        return await self._ask("list_runs", lambda: self._inner.list_runs(where, cursor=cursor, limit=limit))
+
+    async def read_ended(self, run_ids: Sequence[str]) -> list[RunRecord]:
+        return await self._ask("read_ended", lambda: self._inner.read_ended(run_ids))
+
+    async def read_journal(self, run_id: str) -> list[JournalRow]:
+        return await self._ask("read_journal", lambda: self._inner.read_journal(run_id))
+
+    async def cancel_run(
+        self, run_id: str, *, reason: str | None = None, force: bool = False, now: Instant | None = None
+    ) -> RunRecord | None:
+        return await self._ask(
+            "cancel_run", lambda: self._inner.cancel_run(run_id, reason=reason, force=force, now=now), (run_id, force)
+        )
+
+    async def claim_runs(
+        self,
+        worker_id: str,
+        lanes: Sequence[Lane],
+        limit: int,
+        *,
+        run_id: str | None = None,
+        cached: Mapping[str, int] | None = None,
+        now: Instant | None = None,
+    ) -> list[ClaimedRun]:
+        # Copied: what is in memory may change while the question is on its way.
+        held = dict(cached or {})
+        return await self._ask(
+            "claim_runs",
+            lambda: self._inner.claim_runs(worker_id, lanes, limit, run_id=run_id, cached=held, now=now),
+            worker_id,
+        )
+
+    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[list[bool]]:
+        return self._send("commit_turns", lambda: self._inner.commit_turns(turns, now=now), turns)
+
+    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[bool]]:
+        return self._send("write_rows", lambda: self._inner.write_rows(writes, now=now), writes)
+
+    async def read_inbox(self, worker_id: str) -> list[Message]:
+        return await self._ask("read_inbox", lambda: self._inner.read_inbox(worker_id))
+
+    async def next_due(self, lanes: Sequence[Lane], *, now: Instant | None = None) -> Instant | None:
+        return await self._ask("next_due", lambda: self._inner.next_due(lanes, now=now))
+
+    async def register_worker(
+        self, worker_id: str, lanes: Sequence[Lane], lease: int, *, now: Instant | None = None
+    ) -> Instant:
+        return await self._ask(
+            "register_worker", lambda: self._inner.register_worker(worker_id, lanes, lease, now=now), worker_id
+        )
+
+    def renew_lease(self, worker_id: str, lease: int, *, now: Instant | None = None) -> Instant | None:
+        raise NotImplementedError("a simulated worker renews by `renew`, since it has no thread that could block")
+
+    async def renew(self, worker_id: str, lease: int) -> Instant | None:
+        """`renew_lease` as a question like the others."""
+
+        async def ask() -> Instant | None:
+            return self._inner.renew_lease(worker_id, lease)
+
+        return await self._ask("renew_lease", ask, worker_id)
+
+    async def reap_workers(self, worker_id: str, *, now: Instant | None = None) -> list[str]:
+        return await self._ask("reap_workers", lambda: self._inner.reap_workers(worker_id, now=now), worker_id)
+
+    async def release_strays(self, worker_id: str, held: Sequence[str], *, now: Instant | None = None) -> list[str]:
+        return await self._ask(
+            "release_strays", lambda: self._inner.release_strays(worker_id, held, now=now), worker_id
+        )
+
+    async def remove_worker(self, worker_id: str) -> None:
+        return await self._ask("remove_worker", lambda: self._inner.remove_worker(worker_id), worker_id)
+
+    async def list_workers(self) -> list[WorkerRecord]:
+        return await self._ask("list_workers", lambda: self._inner.list_workers())
+
+    async def newest_version(self, workflow: str, preferred: str | None) -> str | None:
+        return await self._ask("newest_version", lambda: self._inner.newest_version(workflow, preferred))
+
+    async def list_workflows(self) -> list[WorkflowCount]:
+        return await self._ask("list_workflows", lambda: self._inner.list_workflows())
+
+
+def done(loop: VirtualLoop, call: Callable[[], Awaitable[T]]) -> T:
+    """What an inline store answers: it never gives way. In the world's own context, so that its news are nobody's."""
+
+    async def ask() -> T:
+        return await call()
+
+    work = ask()
+    try:
+        loop.neutral.copy().run(work.send, None)
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]  # a coroutine's value is Any to its caller
+    work.close()
+    raise RuntimeError("the inline store gave way; a simulation needs one that answers at once")
+
+
+def reseeded(run: NewRun, seed: bytes) -> NewRun:
+    """The same run with another seed; a retry keeps the one in its journal."""
+    return run if run.rows else msgspec.structs.replace(run, seed=seed)
+
+
+def _give(answer: asyncio.Future[T], found: T) -> None:
+    if not answer.done():
+        answer.set_result(found)
+
+
+def _fail(answer: asyncio.Future[Any], method: str) -> None:
+    if not answer.done():
+        answer.set_exception(StoreAway(f"{method}: simulated"))
