@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast import Client, Run, RunFilter, RunStatus
+from holdfast import Client, Run, RunFilter, RunStatus, step, workflow
 from holdfast.errors import ClientClosed, MisplacedCall
 from holdfast.testing import BlockingEnvironment, Environment
 from tests.testing.orders import ORDER, charge, checkout
@@ -31,10 +31,23 @@ def test_a_plain_test_uses_it_without_await():
 
 
 def test_it_starts_no_thread():
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with Environment([checkout], stubs={charge: "paid"}) as env:
         env.until_waiting(env.client.start(checkout, ORDER))
-        assert threading.active_count() == before
+        assert set(threading.enumerate()) <= before
+
+
+def test_a_step_in_a_thread_may_use_its_client():
+    @step
+    def have_it_done() -> str:
+        return env.client.start(checkout, ORDER).result()
+
+    @workflow
+    def asking() -> str:
+        return have_it_done()
+
+    with Environment([asking, checkout], stubs={charge: "paid"}) as env:
+        assert env.client.start(asking).result() == "4711 paid by paid"
 
 
 async def test_it_refuses_a_running_loop():

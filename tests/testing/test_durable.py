@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from holdfast import FatalError, Retry, current_step, step, workflow
 from holdfast.errors import DefinitionError, NotInRun
-from holdfast.testing import assert_durable
+from holdfast.testing import assert_durable, takes
 from tests.testing.orders import ORDER, charge, checkout, ship
 
 sent: list[str] = []
@@ -90,6 +90,24 @@ def test_retries_timeouts_and_whole_run_retries_survive_crashes():
     assert told.count("step_retrying ship") == 2
 
 
+def test_what_a_retry_of_the_whole_run_executes_again_is_no_defect():
+    @workflow(retry=Retry(attempts=3, initial="1h"))
+    async def apologetic() -> str:
+        try:
+            return ship.options(retry=Retry(attempts=1))(ORDER, "paid")
+        except ValueError:
+            await pay(-1)
+            raise
+
+    def stub(*_) -> str:
+        if holdfast.current_run().attempt < 3:
+            raise ValueError("not yet")
+        return "shipped"
+
+    found = assert_durable(apologetic, stubs={ship: stub}, effects=paid)
+    assert sum("step_completed pay, run_retrying" in point.text for point in found.commits) == 2
+
+
 def _fail_until(attempt: int) -> str:
     if current_step().attempt < attempt:
         raise ValueError("not yet")
@@ -107,6 +125,22 @@ def test_def_bodies_and_steps_in_threads_survive_crashes():
         return a + b
 
     assert_durable(plain, 1)
+
+
+def test_steps_that_take_their_time_are_in_flight_when_the_others_crash():
+    @workflow
+    async def parallel() -> list[str]:
+        slow = [ship.start(ORDER, "paid"), pay.start(1)]
+        return await asyncio.gather(pay(2), *slow)
+
+    def pays(cents: int) -> object:
+        return takes("1h", "late") if cents == 1 else "soon"
+
+    found = assert_durable(parallel, stubs={ship: takes("20s", "shipped"), pay: pays})
+    assert [point.text.partition(": ")[2] for point in found.commits][-2:] == [
+        "step_completed ship",
+        "step_completed pay, ended completed",
+    ]
 
 
 def test_max_crashes_does_not_interfere():

@@ -58,6 +58,21 @@ async def test_io_in_a_def_body_blocks_the_run(deed):
         await status_of(body)
 
 
+async def test_who_replaced_time_sleep_finds_it_again(monkeypatch):
+    slept = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    mine = time.sleep
+
+    @workflow
+    async def body() -> None: ...
+
+    async with Environment([body]) as env:
+        await (await env.client.start(body)).wait()
+        time.sleep(5)
+    assert slept == [5]
+    assert time.sleep == mine
+
+
 async def test_the_refusal_never_enters_the_body():
     caught = []
 

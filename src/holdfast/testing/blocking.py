@@ -59,6 +59,10 @@ class RunnerPortal:
         except HoldfastError:
             work.close()
             raise
+        loop = self._runner.get_loop()
+        if loop.is_running():
+            # A step in a thread uses the client, while the test waits in another call.
+            return asyncio.run_coroutine_threadsafe(work, loop).result()
         return self._runner.run(work)
 
     def close(self, last: Callable[[], Awaitable[None]], *, wait: bool = True) -> None:

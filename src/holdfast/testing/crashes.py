@@ -188,9 +188,9 @@ class CrashingDriver(Driver):
         """Bury the session that died, and have another one take its runs over."""
         if not self._store.is_down:
             return False
-        held = self.session.runs.held.values()
-        threads = [one.task for run in held for one in run.attempts.values() if one.task and not one.step.is_async]
-        if threads:
+        attempts = [one for held in self.session.runs.held.values() for one in held.attempts.values()]
+        threads = {one.task for one in attempts if one.task is not None and not one.step.is_async}
+        if threads := threads - self._resting.keys():
             # A thread can't be killed. It comes to its end, and what it returns goes nowhere.
             await asyncio.wait(threads)
         dead = self.session.worker_id

@@ -38,6 +38,7 @@ class _Guard:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_set = False
+        self._real_sleep = time.sleep
         self.threads: dict[int, int] = {}
 
     @contextlib.contextmanager
@@ -48,7 +49,7 @@ class _Guard:
                 self._is_set = True
                 sys.addaudithook(self._hook)
             if not self.threads and sys.version_info < (3, 13):
-                time.sleep = self._sleep
+                self._real_sleep, time.sleep = time.sleep, self._sleep
             self.threads[me] = self.threads.get(me, 0) + 1
         try:
             yield
@@ -57,8 +58,8 @@ class _Guard:
                 self.threads[me] -= 1
                 if not self.threads[me]:
                     del self.threads[me]
-                if not self.threads and sys.version_info < (3, 13):
-                    time.sleep = _sleep
+                if not self.threads and time.sleep == self._sleep:
+                    time.sleep = self._real_sleep
 
     def _hook(self, event: str, args: tuple[Any, ...]) -> None:
         if event not in _REFUSED and not event.startswith("socket."):
@@ -77,10 +78,9 @@ class _Guard:
     def _sleep(self, seconds: Any) -> None:
         # Before Python 3.13 there was no event for it. A name imported from the module before escapes this.
         self._hook("time.sleep", (seconds,))
-        _sleep(seconds)
+        self._real_sleep(seconds)
 
 
-_sleep = time.sleep
 _guard = _Guard()
 
 

@@ -104,4 +104,7 @@ class Stubs:
         if not callable(stub):
             return stub
         found = stub(*args, **kwargs)
-        return await found if inspect.isawaitable(found) else found
+        if inspect.isawaitable(found):
+            found = await found
+        # A function may also say how long it takes, by its arguments.
+        return await self._outcome(found, args, kwargs) if isinstance(found, Takes) else found
