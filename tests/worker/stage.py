@@ -48,7 +48,7 @@ class SkippingClock:
     def monotonic(self) -> int:
         return time.monotonic_ns() // 1_000
 
-    def observe(self, store_now: Instant) -> None:
+    def observe(self, store_now: Instant, asked_at: int) -> None:
         pass
 
     def store_time(self) -> Instant | None:

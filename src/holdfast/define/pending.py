@@ -29,6 +29,8 @@ class _Keeper(Protocol):
 class Reply(asyncio.Future[T]):
     """The future behind one durable call. Cancelling it withdraws the command."""
 
+    __slots__ = ("_keeper", "_number", "key", "timer")
+
     def __init__(self, keeper: _Keeper, loop: asyncio.AbstractEventLoop, key: str) -> None:
         super().__init__(loop=loop)
         self._keeper = keeper
@@ -56,7 +58,11 @@ class Pending(Reply[T]):
     is cancelled.
     """
 
-    _is_seen = False
+    __slots__ = ("_is_seen",)
+
+    def __init__(self, keeper: _Keeper, loop: asyncio.AbstractEventLoop, key: str) -> None:
+        super().__init__(keeper, loop, key)
+        self._is_seen = False
 
     def _see(self) -> None:
         if not self._is_seen:

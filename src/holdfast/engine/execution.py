@@ -48,6 +48,7 @@ from .runners import Runners
 from .shapes import shapes_of
 
 T = TypeVar("T")
+_NOTHING: Any = ()
 
 
 class Execution(Calls):
@@ -78,24 +79,29 @@ class Execution(Calls):
         if not history:
             return
         self._feed, self._cursor, self.is_replaying = history, 0, True
+        self._begun = []
         self._run()
         if self._cursor < len(history):
             self._diverge(self._what_it_does())
         self._feed, self.is_replaying = (), False
         if self.main is not None and self.main.done():
             self._diverge("the end of the run", history)
-        self._begun.clear()
-        self._withdrawn.clear()
-        self._entries.clear()
+        self._entries = self._begun = _NOTHING
+        self._withdrawn = []
 
     def advance(self, inputs: Sequence[Input]) -> Advance:
         """Take inputs in, in order; those that nobody waits for any more are left out."""
-        self._entries, self._begun, self._withdrawn = [], [], []
+        entries: list[Entry] = []
+        begun: list[Command] = []
+        self._entries, self._begun = entries, begun
         self._feed, self._cursor = inputs, 0
         self._run()
         self._feed = ()
-        done = Advance(self._entries, self._begun, self._withdrawn)
-        self._entries = []
+        done = Advance(entries, begun, self._withdrawn)
+        # Between two advances nothing is asked; whatever tried to would fail here.
+        self._entries = self._begun = _NOTHING
+        if self._withdrawn:
+            self._withdrawn = []
         main = self.main
         if self.verdict is not None:
             settle(self, self._codec, self._seed, done)
@@ -331,7 +337,7 @@ class Execution(Calls):
         self.loop.timers.clear()
         self.loop.tasks.clear()
         self.loop.disown()
-        self._begun = []
+        self._begun = _NOTHING
         self._withdrawn = []
         self._feed = ()
         self.main = None

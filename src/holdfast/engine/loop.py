@@ -69,6 +69,8 @@ _GONE = _Gone()
 class BodyFuture(asyncio.Future[T]):
     """A future of a body: hashes by number, so that sets of them iterate alike on every replay."""
 
+    __slots__ = ("_number",)
+
     def __init__(self, owner: LoopOwner, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
         self._number = owner.next_number()
@@ -82,6 +84,8 @@ class BodyTask(asyncio.Task[T]):
 
     While it is blocked in a `def` call its greenlet is set aside and `blocked_on` is what it waits for.
     """
+
+    __slots__ = ("_number", "_raised_cancels", "blocked_on", "greenlet", "must_cancel", "own_context")
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class ManualClock:
     def monotonic(self) -> int:
         return self._now
 
-    def observe(self, store_now: Instant) -> None:
+    def observe(self, store_now: Instant, asked_at: int) -> None:
         """There is nothing to learn: the store is told the time by this clock."""
 
     def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:

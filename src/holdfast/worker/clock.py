@@ -25,8 +25,8 @@ class Clock(Protocol):
     def monotonic(self) -> int:
         """Microseconds of this machine's own, unaffected by anybody setting a clock: for leases."""
 
-    def observe(self, store_now: Instant) -> None:
-        """The store has just said what time it is."""
+    def observe(self, store_now: Instant, asked_at: int) -> None:
+        """The store has said what time it was, at some moment since `asked_at` (monotonic)."""
 
     def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
         """Call back on the running loop when it is that time."""
@@ -52,8 +52,9 @@ class SystemClock:
     def monotonic(self) -> int:
         return time.monotonic_ns() // 1_000
 
-    def observe(self, store_now: Instant) -> None:
-        self._offset = store_now - self.monotonic()
+    def observe(self, store_now: Instant, asked_at: int) -> None:
+        # The answer may have been long on its way: only what it rules out is corrected.
+        self._offset = min(max(self._offset, store_now - self.monotonic()), store_now - asked_at)
 
     def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
         return asyncio.get_running_loop().call_later(max(when - self.now(), 0) / 1_000_000, callback)

@@ -122,7 +122,7 @@ class Pulse:
             self._post(self._lost)
             return True
         self._lease.renewed(asked_at)
-        self._clock.observe(seen)
+        self._clock.observe(seen, asked_at)
         self._post(self._renewed)
         return True
 

@@ -85,7 +85,7 @@ class Session:
         plan = self._plan
         asked_at = self._clock.monotonic()
         seen = await self._store.register_worker(self.worker_id, plan.lanes, plan.lease, now=self._clock.store_time())
-        self._clock.observe(seen)
+        self._clock.observe(seen, asked_at)
         self.lease.renewed(asked_at)
         self._turns: GroupWriter[Turn] = GroupWriter(self._commit, self.lease)
         self._rows: GroupWriter[RowWrite] = GroupWriter(self._write, self.lease)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -79,6 +80,8 @@ class Turns(Waits):
         self._turns = turns
         self._replay_each_turn = replay_each_turn
         self._runners = Runners()
+        self._firsts: deque[tuple[Instant, Held]] = deque()
+        """First turns that are not written yet, oldest first."""
 
     # -- something arrives -----------------------------------------------------------------------------------------
 
@@ -199,16 +202,27 @@ class Turns(Waits):
             held.unwritten = done.entries
             self._effects(held, done)
             if held.attempts:
-                # Someone who asks why the run does not move should find its steps in the journal.
-                self._clock.call_at(self._clock.now() + _UNWRITTEN_AFTER, partial(self._write_first, held))
+                self._remember_first(held)
         elif done.entries or taken:
             self.commit(held, done, taken)
         else:
             self._effects(held, done)
 
-    def _write_first(self, held: Held) -> None:
-        if held.unwritten and not held.is_committing and self.held.get(held.id) is held and held.attempts:
-            self.commit(held, Advance([], [], []), ())
+    def _remember_first(self, held: Held) -> None:
+        """Someone who asks why a run does not move should find its steps in the journal, if they take long."""
+        when = self._clock.now() + _UNWRITTEN_AFTER
+        self._firsts.append((when, held))
+        if len(self._firsts) == 1:
+            self._clock.call_at(when, self._write_firsts)
+
+    def _write_firsts(self) -> None:
+        now = self._clock.now()
+        while self._firsts and self._firsts[0][0] <= now:
+            _, held = self._firsts.popleft()
+            if held.unwritten and not held.is_committing and self.held.get(held.id) is held and held.attempts:
+                self.commit(held, Advance([], [], []), ())
+        if self._firsts:
+            self._clock.call_at(self._firsts[0][0], self._write_firsts)
 
     def commit(self, held: Held, done: Advance, taken: tuple[int, ...]) -> None:
         """Send the turn on its way. Until it is answered, what arrives waits for the next one."""
