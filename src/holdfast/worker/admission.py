@@ -22,6 +22,10 @@ class Admission(Turns):
     def admit(self, claimed: ClaimedRun) -> None:
         """Rebuild the body if it is not in memory, and let the run go on."""
         workflow = self._workflows[claimed.workflow, claimed.version]
+        before = self.held.get(claimed.id)
+        if before is not None:
+            # It was given back, and this claim was faster than the answer to that: what comes of it is nobody's now.
+            self.drop(before)
         held = self.parked.pop(claimed.id, None)
         if held is not None and held.seq != claimed.next_seq:
             self.discard(held)
