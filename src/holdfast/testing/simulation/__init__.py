@@ -9,6 +9,7 @@ that breaks a promise breaks it again. `python -m holdfast.testing.simulate --se
     processes a worker's process: its clock, its sessions, its renewals, its death
     oracle    what really happened outside, and the journals as the store holds them
     laws      the promises, checked while a world runs; replays checks the journals afterwards
+    quiet     what must happen when nothing goes wrong any more, and when
     world     one seed from its first start to its last law; runner runs many and reports
 """
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from holdfast.codec import Codec
 from holdfast.errors import RunCrashed
-from holdfast.model import Claimed, NewRun, RunRecord, StepCompleted, StepFailed, StepRetrying
+from holdfast.model import Claimed, NewRun, RunRecord, RunRetrying, StepCompleted, StepFailed, StepRetrying
 
 from .laws import Laws
 from .loop import VirtualLoop
@@ -64,14 +64,16 @@ def _check_steps(world: Ended, record: RunRecord, journal: Journal) -> None:
     """P3: what is recorded was returned by a step, as the attempt it says, after the failures it says."""
     name = world.oracle.label(record.id)
     result = world.codec.result(_returns)
+    # A retry of the run keeps results and forgets the failures before them.
+    is_whole = not any(isinstance(entry, RunRetrying) for entry in journal.entries)
     failures: dict[str, int] = {}
     for entry in journal.history.entries:
         if isinstance(entry, StepRetrying):
-            if entry.attempt != failures.get(entry.key, 0) + 1:
+            if is_whole and entry.attempt != failures.get(entry.key, 0) + 1:
                 world.oracle.report("P3", f"step {entry.key!r} of {name} has attempt {entry.attempt} out of turn")
             failures[entry.key] = entry.attempt
         elif isinstance(entry, (StepCompleted, StepFailed)):
-            if entry.attempt != failures.get(entry.key, 0) + 1:
+            if is_whole and entry.attempt != failures.get(entry.key, 0) + 1:
                 world.oracle.report("P3", f"step {entry.key!r} of {name} ended in attempt {entry.attempt} out of turn")
             if isinstance(entry, StepCompleted):
                 value: Any = result.decode(entry.result)

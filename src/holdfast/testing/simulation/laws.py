@@ -141,6 +141,8 @@ class Laws:
             self._starts(asked, answer)
         elif method == "cancel_run":
             run_id, is_forced = asked
+            if answer is not None and not answer.status.is_final:
+                oracle.cancelled.add(run_id)
             oracle.note(f"{sender.name} cancels {oracle.label(run_id)}{' by force' if is_forced else ''}")
             self.look(run_id)
         elif method == "write_rows":

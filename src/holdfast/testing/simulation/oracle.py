@@ -125,6 +125,8 @@ class Oracle:
         self.journals: dict[str, Journal] = {}
         self.ended: dict[str, RunRecord] = {}
         """Runs as they were when their end was first seen."""
+        self.cancelled: set[str] = set()
+        """Live runs that somebody asked to end."""
         self.seen: dict[tuple[str, int], list[tuple[object, ...]]] = {}
         """What the body of a run saw in one try of it, as far as that is durable."""
         self.results: dict[str, set[tuple[int, int]]] = {}

@@ -30,6 +30,8 @@ class SimClock(SystemClock):
         self._virtual = loop
         self._booted = booted
         super().__init__()
+        # The host's own clock is anywhere; what counts is what the store says.
+        self._offset = -booted
 
     def monotonic(self) -> int:
         return self._virtual.microseconds + self._booted
@@ -154,8 +156,13 @@ class Process:
         return self._main.is_stalled
 
     @property
-    def session(self) -> Session | None:
-        return self.hands[-1].session if self.hands else None
+    def is_serving(self) -> bool:
+        """It has registered, and its lease holds."""
+        return bool(self.hands) and hasattr(self.hands[-1].session, "runs") and self.hands[-1].session.lease.holds()
+
+    @property
+    def concurrency(self) -> int:
+        return self._plan.concurrency
 
     def hand_of(self, worker_id: str) -> Hand | None:
         return next((hand for hand in self.hands if hand.worker_id == worker_id), None)
@@ -256,7 +263,7 @@ class Process:
                 self.loop.call_soon(session.lost, context=context.copy())
                 return
             session.lease.renewed(asked_at)
-            self.clock.observe(seen)
+            self.clock.observe(seen, asked_at)
             self.loop.call_soon(session.renewed, context=context.copy())
 
 

@@ -14,6 +14,7 @@ from holdfast.model import (
     Claimed,
     Ended,
     Entry,
+    Instant,
     RunRecord,
     RunRetrying,
     RunStatus,
@@ -26,6 +27,7 @@ from holdfast.model import (
 
 from .oracle import Journal, Oracle, Trace
 
+SLACK = 3_000_000
 FORCED = "forced-cancel"
 """Who claims a run that is cancelled by force, by its journal."""
 
@@ -38,6 +40,8 @@ class Replays:
         self.is_under_way = False
         """Bodies that begin now are ours, and not a worker's."""
         self.trace: Trace | None = None
+        self.punctual_from: Instant | None = None
+        """From then on no timer may be late."""
         self.is_forced = False
         """The run being checked was ended by force."""
         self._oracle = oracle
@@ -121,6 +125,9 @@ class Replays:
                 due_at = execution.loop.timers[entry.timer].due_at
                 if due_at > entry.at:
                     self._oracle.report("P5", f"timer {entry.timer} of {name} fired before it was due")
+                if self.punctual_from is not None and due_at > self.punctual_from and entry.at - due_at > SLACK:
+                    late = (entry.at - due_at) / 1_000_000
+                    self._oracle.report("P6", f"timer {entry.timer} of {name} fired {late:.1f}s late")
             done = execution.advance([entry])
             found += done.entries
         end = done.ended or done.retrying

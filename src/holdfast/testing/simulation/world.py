@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.codec import Codec
 from holdfast.define import Workflow, current_run, current_scope
-from holdfast.model import NewRun, instant_of
+from holdfast.model import NewRun
 from holdfast.store import SqliteStore
 
 from .bodies import workflow_of
@@ -21,8 +21,9 @@ from .laws import Laws
 from .loop import Domain, Spinning, Stuck, VirtualLoop
 from .network import FaultyStore, Sender, done, reseeded
 from .oracle import Oracle, Trace
-from .processes import Process
+from .processes import Hand, Process
 from .programs import Author, Errand, Program
+from .quiet import Quiet
 from .replays import Replays
 from .troubles import Troubles
 
@@ -96,16 +97,17 @@ class World:
     def body_begins(self) -> Trace:
         """A body has begun somewhere: in a worker, or in our own replays."""
         info = current_run()
-        trace = Trace(self.oracle, info.id, info.attempt, current_scope.get(), is_ours=self.replays.is_under_way)
-        if self.replays.is_under_way:
+        hand = None if self.replays.is_under_way else self._hand_of(self.loop.current)
+        # What code sees that does not match the journal is nobody's business: it is stopped.
+        is_astray = hand is not None and hand.process.is_changed and info.id in self.laws.frozen
+        trace = Trace(self.oracle, info.id, info.attempt, current_scope.get(), is_ours=hand is None or is_astray)
+        if hand is None:
             self.replays.trace = trace
-        else:
-            hand = self._hand_of(self.loop.current)
-            if hand is not None:
-                hand.traces[info.id] = trace
+        elif not is_astray:
+            hand.traces[info.id] = trace
         return trace
 
-    def _hand_of(self, domain: Domain) -> Any:
+    def _hand_of(self, domain: Domain) -> Hand | None:
         for process in reversed(self.processes):
             if process.owns(domain):
                 return process.hands[-1]
@@ -149,36 +151,13 @@ class World:
         await asyncio.sleep(0)
         self.note("--- quiet")
         await troubles.end()
-        await self._wait_for_ends()
+        quiet = Quiet(self)
+        await quiet.wait_for_ends()
+        self.replays.punctual_from = quiet.punctual_from
         self.is_over = True
         for driver in drivers:
             driver.cancel()
         check_after(self)
-
-    async def _wait_for_ends(self) -> None:
-        """P6: whatever happened before, every run comes to its end now."""
-        patience = 120.0 + 2 * sum(self.program(run).seconds for run in self.oracle.runs.values())
-        until = self.loop.time() + patience
-        while True:
-            open_runs = [run_id for run_id in self.oracle.runs if run_id not in self.oracle.ended]
-            if not open_runs:
-                return
-            if self.loop.time() > until:
-                self._report_stuck(open_runs)
-                return
-            await asyncio.sleep(1.0)
-
-    def _report_stuck(self, open_runs: list[str]) -> None:
-        now = self.store_now()
-        said = []
-        for run_id in open_runs:
-            record = self.laws.record(run_id)
-            due = "never" if record.due_at is None else f"in {(instant_of(record.due_at) - now) / 1_000_000:.1f}s"
-            said.append(
-                f"{self.oracle.label(run_id)} is {record.status}, owner {record.owner}, due {due}"
-                + (f", blocked by {record.blocked.splitlines()[0]}" if record.blocked else "")
-            )
-        self.oracle.report("P6", f"runs that could end have not: {'; '.join(said)}")
 
     def program(self, run: NewRun) -> Program:
         return next(program for program in self.programs if program.name == run.workflow)
