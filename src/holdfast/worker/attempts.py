@@ -75,6 +75,7 @@ class Attempts:
         self._done = done
         self._beat = beat
         self._interrupted = interrupted
+        self._context = contextvars.copy_context()
         self._thread_count = threads
         # By colour: `def` steps wait for a thread, `async def` steps are bounded so that one run can't swamp the loop.
         self._limits = {True: in_flight, False: threads}
@@ -111,7 +112,9 @@ class Attempts:
     def _launch(self, attempt: Attempt) -> None:
         is_async = attempt.step.is_async
         self._flying[is_async] += 1
-        task = attempt.task = asyncio.get_running_loop().create_task(self._run(attempt))
+        # Whoever gets here does so from another step's context: nothing of that may be seen by this one.
+        context = self._context.copy()
+        task = attempt.task = asyncio.get_running_loop().create_task(self._run(attempt), context=context)
         self.tasks.add(task)
         timeout = attempt.step.timeout
         if timeout is not None:

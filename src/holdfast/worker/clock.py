@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -41,6 +42,8 @@ class SystemClock:
     def __init__(self) -> None:
         self._offset = time.time_ns() // 1_000 - self.monotonic()
         self._latest = 0
+        # An alarm must not hold on to the context of the step in which it was set.
+        self._context = contextvars.Context()
 
     def now(self) -> Instant:
         found = self.monotonic() + self._offset
@@ -57,7 +60,8 @@ class SystemClock:
         self._offset = min(max(self._offset, store_now - self.monotonic()), store_now - asked_at)
 
     def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
-        return asyncio.get_running_loop().call_later(max(when - self.now(), 0) / 1_000_000, callback)
+        delay = max(when - self.now(), 0) / 1_000_000
+        return asyncio.get_running_loop().call_later(delay, callback, context=self._context)
 
     def store_time(self) -> Instant | None:
         return None

@@ -7,6 +7,7 @@ No timer, no artificial delay: alone, a turn is one commit; under load, hundreds
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeAlias, TypeVar
@@ -39,6 +40,8 @@ class GroupWriter(Generic[T]):
         self._pause = _FIRST_PAUSE
         self._idle: asyncio.Event | None = None
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        """Of the worker itself: the steps from which writes are added keep theirs to themselves."""
         self._answering: asyncio.Future[list[bool]] | None = None
 
     def add(self, item: T, told: Callable[[Verdict], None], *, is_alone: bool = False) -> None:
@@ -51,7 +54,7 @@ class GroupWriter(Generic[T]):
         else:
             # At the end of this turn of the loop, so that what its other callbacks add goes out with it.
             self._is_called = True
-            self._loop.call_soon(self._begin)
+            self._loop.call_soon(self._begin, context=self._context)
 
     @property
     def is_idle(self) -> bool:
@@ -98,7 +101,7 @@ class GroupWriter(Generic[T]):
             self._is_sent = False
             self._failed(batch, error)
         else:
-            answering.add_done_callback(self._answered)
+            answering.add_done_callback(self._answered, context=self._context)
 
     def _answered(self, answer: asyncio.Future[list[bool]]) -> None:
         self._is_sent = False
@@ -133,7 +136,7 @@ class GroupWriter(Generic[T]):
         if isinstance(error, StoreAway):
             if self._pause == _FIRST_PAUSE:
                 _log.warning("the store is away, %d writes wait for it: %s", len(batch), error)
-            self._loop.call_later(self._pause, self.go_on)
+            self._loop.call_later(self._pause, self.go_on, context=self._context)
             self._pause = min(self._pause * 2, _LONGEST_PAUSE)
         elif len(batch) == 1:
             found = error if isinstance(error, StoreError) else StoreError(f"{type(error).__name__}: {error}")

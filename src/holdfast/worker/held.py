@@ -89,7 +89,7 @@ class Held:
         self.is_busy = False
         self.is_row_waiting = False
         self.row_due: Instant | None = None
-        self.held_up: set[str] = set()
+        self.held_up: frozenset[str] = frozenset()
         """Steps that are due and wait for the lease to hold again."""
         self.taking: tuple[int, ...] = ()
         """Messages in the uncommitted turn: still in the inbox, and not to be taken again."""

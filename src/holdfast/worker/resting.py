@@ -96,6 +96,7 @@ class Resting:
             held.arrivals = []
             self.discard(held)
         else:
+            held.execution.rest()
             self.parked[held.id] = held
             self._make_room()
 

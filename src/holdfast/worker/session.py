@@ -6,6 +6,7 @@ its lease, its claims, its runs. When the lease is lost, so is the session, and 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import os
 import socket
@@ -77,6 +78,7 @@ class Session:
         self._is_held_up = False
         self._has_strays = False
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -279,7 +281,7 @@ class Session:
 
     def _freed(self) -> None:
         if self.runs.line:
-            self._loop.call_soon(self.runs.next_in_line)
+            self._loop.call_soon(self.runs.next_in_line, context=self._context)
         if self.runs.busy == self._plan.concurrency - 1 or self.runs.busy == 0:
             self._wake.set()
 

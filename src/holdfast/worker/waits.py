@@ -58,14 +58,14 @@ class Waits(Resting, ABC):
             self.attempts.begin(held, command)
         else:
             # The lease has lapsed: nothing new begins until it is renewed. If it is lost, so is this run.
-            held.held_up.add(command.key)
+            held.held_up |= {command.key}
             self._held_up[held.id] = held
 
     def renewed(self) -> None:
         """The lease holds again: what was held up begins."""
         held_up, self._held_up = self._held_up, {}
         for held in held_up.values():
-            keys, held.held_up = held.held_up, set()
+            keys, held.held_up = held.held_up, frozenset()
             if held.is_lost or held.id not in self.held:
                 continue
             # Also while a turn is being committed: these were asked for by an earlier one.
