@@ -1,0 +1,297 @@
+"""`holdfast.run`: a client and a worker in one call."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+
+import pytest
+
+import holdfast
+from holdfast import BadArguments, Client, MisplacedCall, Retry, RunFailed, sleep, step, workflow
+from holdfast.errors import DefinitionError, HoldfastError
+from holdfast.script import workflows_of
+
+ONCE = Retry(attempts=1)
+
+
+@step
+async def double(n: int) -> int:
+    return 2 * n
+
+
+@workflow
+async def doubled(n: int) -> int:
+    return await double(n)
+
+
+@workflow
+def blocking_doubled(n: int) -> int:
+    return holdfast.blocking.call("double", double.fn, n)
+
+
+@workflow
+async def other() -> None: ...
+
+
+def helper() -> object:
+    return other
+
+
+@workflow
+async def calls_a_helper() -> object:
+    return helper()
+
+
+@workflow
+async def names_another() -> object:
+    return doubled
+
+
+@step
+async def starts_another() -> object:
+    return names_another
+
+
+@workflow
+async def through_a_step() -> object:
+    return await starts_another()
+
+
+@workflow
+async def in_a_lambda() -> object:
+    return (lambda: doubled)()
+
+
+# -- its result --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("body", [doubled, blocking_doubled], ids=["async", "def"])
+def test_the_result_is_returned(database_url, body):
+    assert holdfast.run(body, 21, url=database_url) == 42
+
+
+def test_arguments_may_be_named(database_url):
+    assert holdfast.run(doubled, n=21, url=database_url) == 42
+
+
+def test_without_a_key_every_call_is_a_run_of_its_own(database_url):
+    holdfast.run(doubled, 1, url=database_url)
+    holdfast.run(doubled, 1, url=database_url)
+    with Client(database_url) as client:
+        assert len(list(client.runs())) == 2
+
+
+def test_the_url_may_come_from_the_environment(database_url, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_URL", database_url)
+    run_id = holdfast.run(doubled.options(id="mine"), 1)
+    assert run_id == 2
+    with Client(database_url) as client:
+        assert client.get_run("mine").status == "completed"
+
+
+def test_a_failed_run_raises_with_its_own_exception_as_the_cause(database_url):
+    @workflow
+    async def body() -> None:
+        raise LookupError("nothing there")
+
+    with pytest.raises(RunFailed) as caught:
+        holdfast.run(body, url=database_url)
+    assert isinstance(caught.value.__cause__, LookupError)
+
+
+def test_wrong_arguments_are_refused_and_nothing_is_started(database_url):
+    with pytest.raises(BadArguments):
+        holdfast.run(doubled, "one", url=database_url)
+    with Client(database_url) as client:
+        assert list(client.runs()) == []
+
+
+def test_resources_and_middleware_are_handed_on(database_url):
+    seen: list[str] = []
+
+    @holdfast.resource
+    def pool():
+        yield "the pool"
+
+    @contextmanager
+    def look(info):
+        seen.append(info.key)
+        yield
+
+    @step
+    async def ask() -> str:
+        return pool()
+
+    @workflow
+    async def body() -> str:
+        return await ask()
+
+    assert holdfast.run(body, url=database_url, resources=(pool,), middleware=(look,)) == "the pool"
+    assert seen == ["ask"]
+
+
+def test_a_namespace_keeps_runs_apart(database_url):
+    holdfast.run(doubled, 1, key="k", url=database_url, namespace="north")
+    with Client(database_url, namespace="south") as client:
+        assert list(client.runs()) == []
+
+
+# -- its key -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_completed_run_returns_its_result_again_and_executes_nothing(database_url):
+    executed: list[int] = []
+
+    @step
+    async def act() -> int:
+        executed.append(1)
+        return 7
+
+    @workflow
+    async def body() -> int:
+        return await act()
+
+    assert holdfast.run(body, key="k", url=database_url) == 7
+    assert holdfast.run(body, key="k", url=database_url) == 7
+    assert executed == [1]
+
+
+def test_a_failed_run_is_retried_from_its_last_failure(database_url):
+    executed: list[str] = []
+    is_fixed: list[bool] = []
+
+    @step
+    async def first() -> int:
+        executed.append("first")
+        return 1
+
+    @step(retry=ONCE)
+    async def second() -> int:
+        executed.append("second")
+        if not is_fixed:
+            raise ConnectionError("not yet")
+        return 2
+
+    @workflow
+    async def body() -> int:
+        return await first() + await second()
+
+    with pytest.raises(RunFailed):
+        holdfast.run(body, key="k", url=database_url)
+    is_fixed.append(True)
+    assert holdfast.run(body, key="k", url=database_url) == 3
+    assert executed == ["first", "second", "second"]
+
+
+def test_a_run_that_a_client_started_goes_on_under_its_key(database_url):
+    with Client(database_url) as client:
+        started = client.start(doubled, 5, key="k")
+        assert holdfast.run(doubled, 99, key="k", url=database_url) == 10
+        assert started.result(5) == 10
+
+
+def test_a_key_may_be_given_as_an_option_of_the_workflow(database_url):
+    assert holdfast.run(doubled.options(key="k"), 1, url=database_url) == 2
+    assert holdfast.run(doubled.options(key="k"), 5, url=database_url) == 2
+
+
+def test_what_to_do_about_a_taken_key_may_be_said_otherwise(database_url):
+    holdfast.run(doubled, 1, key="k", url=database_url)
+    assert holdfast.run(doubled.options(on_conflict="restart"), 5, key="k", url=database_url) == 10
+
+
+# -- where it may be called --------------------------------------------------------------------------------------------
+
+
+async def test_inside_a_running_loop_it_is_refused_with_advice(database_url):
+    with pytest.raises(MisplacedCall, match="AsyncClient"):
+        holdfast.run(doubled, 1, url=database_url)
+
+
+async def test_inside_a_running_loop_nothing_is_started(database_url):
+    with pytest.raises(MisplacedCall):
+        holdfast.run(doubled, 1, url=database_url)
+    async with holdfast.AsyncClient(database_url) as client:
+        assert [run async for run in client.runs()] == []
+
+
+def test_in_a_thread_beside_a_loop_it_works(database_url):
+    async def main() -> int:
+        return await asyncio.to_thread(holdfast.run, doubled, 4, url=database_url)
+
+    assert asyncio.run(main()) == 8
+
+
+def test_what_is_no_workflow_is_refused():
+    with pytest.raises(DefinitionError, match="@workflow"):
+        holdfast.run(len, "abc")
+
+
+# -- a blocked run -----------------------------------------------------------------------------------------------------
+
+
+def test_a_blocked_run_raises_its_error(database_url):
+    @workflow
+    async def forgetful() -> None:
+        double(1)
+
+    with pytest.raises(HoldfastError, match="NeverAwaited"):
+        holdfast.run(forgetful, url=database_url)
+
+
+def test_a_run_that_was_blocked_goes_on_with_fixed_code_under_its_key(database_url):
+    @workflow(name="order")
+    async def forgetful() -> int:
+        double(1)
+        return 0
+
+    @workflow(name="order")
+    async def fixed() -> int:
+        return await double(1)
+
+    with pytest.raises(HoldfastError):
+        holdfast.run(forgetful, key="k", url=database_url)
+    assert holdfast.run(fixed, key="k", url=database_url) == 2
+
+
+# -- what it serves ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (doubled, {doubled}),
+        (names_another, {names_another, doubled}),
+        (calls_a_helper, {calls_a_helper, other}),
+        (through_a_step, {through_a_step, names_another, doubled}),
+        (in_a_lambda, {in_a_lambda, doubled}),
+    ],
+    ids=["itself", "a global", "a helper", "a step", "a nested function"],
+)
+def test_workflows_are_found_through_globals(body, found):
+    assert set(workflows_of(body)) == found
+
+
+def test_workflows_are_found_through_closures():
+    @workflow
+    async def inner() -> None:
+        await sleep(1)
+
+    @workflow
+    async def outer() -> object:
+        return inner
+
+    assert set(workflows_of(outer)) == {outer, inner}
+
+
+def test_workflows_that_name_each_other_are_found_once():
+    @workflow
+    async def ping() -> object:
+        return pong
+
+    @workflow
+    async def pong() -> object:
+        return ping
+
+    assert sorted(one.name for one in workflows_of(ping)) == ["ping", "pong"]
