@@ -240,7 +240,8 @@ class SqliteStore:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Any]] = loop.create_future()
         if items:
-            self._writer.submit(BatchJob(deed, items, now, loop, future, shortcut))
+            # A copy: it is on its way when this returns, and the list is the caller's.
+            self._writer.submit(BatchJob(deed, list(items), now, loop, future, shortcut))
         else:
             future.set_result([])
         return future

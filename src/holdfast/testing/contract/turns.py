@@ -22,6 +22,13 @@ class TestCommitTurns:
         for run in (runs[0], runs[-1]):
             assert await stage.journal(run.id) == [(0, 1, run.id.encode())]
 
+    async def test_a_batch_is_on_its_way_before_it_is_awaited(self, stage: Stage) -> None:
+        run = await stage.held()
+        turns = [turn(run)]
+        answers = stage.store.commit_turns(turns, now=T0)
+        turns.clear()
+        assert await answers == [True]
+
     async def test_committing_nothing_changes_nothing(self, stage: Stage) -> None:
         assert await stage.commit() == []
 

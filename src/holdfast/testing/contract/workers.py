@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from holdfast.model import SECOND, Instant, Lane, RunStatus, moment_of
+from holdfast.model import SECOND, Instant, Lane, RowChange, RunStatus, moment_of
 
 from .stage import LANE, LEASE, T0, Stage, after, ids_of, on_stage, turn
 
@@ -150,6 +150,14 @@ class TestReapWorkers:
         run = await stage.held(worker="one", now=after(2))
         assert await stage.store.reap_workers("two", now=after(2)) == ["one"]
         assert (await stage.claim_one(worker="two", now=after(2))).id == run.id
+
+    async def test_a_reaped_worker_s_run_stays_due_whatever_its_turn_says(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.lose("one", now=after(1))
+        change = RowChange(status=RunStatus.WAITING, due_at=None)
+        assert await stage.commit(turn(run, change=change), now=after(1)) == [True]
+        again = await stage.claim_one(worker="two", now=after(1))
+        assert (again.is_takeover, again.next_seq) == (True, 2)
 
     async def test_a_reaped_worker_s_turn_counts_until_somebody_takes_over(self, stage: Stage) -> None:
         run = await stage.held()
