@@ -28,6 +28,10 @@ class Stuck(Exception):
     """Nothing is ready, nothing is due, and the world has not ended."""
 
 
+class Stray(Exception):
+    """A callback that lives in no domain: a fault of the simulation, not of what it tests."""
+
+
 class Domain:
     """What lives and dies together: one process, or the world."""
 
@@ -173,7 +177,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         handle = self._ready.popleft()
         if handle._cancelled:
             return
-        domain = handle._context.get(domain_of, self.world)  # type: ignore[attr-defined]  # asyncio's own, as long as there is asyncio
+        domain = handle._context.get(domain_of)  # type: ignore[attr-defined]  # asyncio's own, as long as there is asyncio
+        if domain is None:
+            raise Stray(f"{handle!r} belongs to no process, so none could take it along when it dies")
         if domain.is_dead:
             return
         if domain.is_stalled:

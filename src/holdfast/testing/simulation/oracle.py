@@ -17,6 +17,7 @@ from holdfast.model import (
     JournalRow,
     NewRun,
     RunRecord,
+    RunRetrying,
     Started,
     StepAsked,
     StepCompleted,
@@ -56,6 +57,11 @@ class Journal:
             self._history = history_of(self.entries)
         return self._history
 
+    def tries(self, seq: int) -> int:
+        """How often the run had been tried as a whole, up to a row: once, or more by retries."""
+        entries = [entry for row in self.rows[:seq] for entry in decode_entries(row.data)]
+        return 1 + sum(isinstance(entry, RunRetrying) for entry in entries)
+
     @property
     def has_started(self) -> bool:
         return any(isinstance(entry, Started) for entry in self.entries)
@@ -87,11 +93,12 @@ class Journal:
 class Trace:
     """What one body saw, in order."""
 
-    def __init__(self, oracle: Oracle, run_id: str, attempt: int, body: Any, *, is_ours: bool) -> None:
+    def __init__(self, oracle: Oracle, run_id: str, number: int, body: Any, *, is_ours: bool) -> None:
         self.is_ours = is_ours
         """The body is no worker's, but one of our own replays."""
         self.run_id = run_id
-        self.attempt = attempt
+        self.number = number
+        """Which try of the run it belongs to, from 1."""
         self.items: list[tuple[object, ...]] = []
         self._oracle = oracle
         self._body = body
@@ -183,7 +190,7 @@ class Oracle:
             self._compare(trace, number)
 
     def _compare(self, trace: Trace, number: int) -> None:
-        known = self.seen.setdefault((trace.run_id, trace.attempt), [])
+        known = self.seen.setdefault((trace.run_id, trace.number), [])
         if number >= len(known):
             known.append(trace.items[number])
         elif known[number] != trace.items[number]:

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from holdfast.codec import Codec
 from holdfast.define import StepInfo, Workflow
 from holdfast.errors import StoreAway
-from holdfast.model import Lane
-from holdfast.worker import Plan, Session, SystemClock
+from holdfast.model import Instant, Lane
+from holdfast.worker import Alarm, Plan, Session, SystemClock
 
 from .bodies import failure, hands
 from .loop import Domain, VirtualLoop, domain_of
@@ -26,15 +26,20 @@ LEAST_RENEWAL_PAUSE = 0.2
 class SimClock(SystemClock):
     """The real clock's rules on virtual time. Its estimate of the store's can be put wrong until it is corrected."""
 
-    def __init__(self, loop: VirtualLoop, booted: int) -> None:
+    def __init__(self, loop: VirtualLoop, booted: int, context: contextvars.Context) -> None:
         self._virtual = loop
         self._booted = booted
         super().__init__()
         # The host's own clock is anywhere; what counts is what the store says.
         self._offset = -booted
+        self._context = context
 
     def monotonic(self) -> int:
         return self._virtual.microseconds + self._booted
+
+    def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
+        # As the real one does it, but in a context that dies with the process.
+        return self._virtual.call_later(max(when - self.now(), 0) / 1_000_000, callback, context=self._context.copy())
 
     def jump(self, by: int) -> None:
         self._offset += by
@@ -117,7 +122,6 @@ class Process:
         self.oracle = oracle
         self.is_changed = is_changed
         """It runs the code of the bad deploy."""
-        self.clock = SimClock(loop, dice.randrange(10**9))
         self.store = store(self)
         self.hands: list[Hand] = []
         self.gone: asyncio.Future[None] = loop.create_future()
@@ -129,6 +133,7 @@ class Process:
         self._main, self._pulse = Domain(name), Domain(f"{name} pulse")
         self._main.died = lambda: self.die("at an await")
         self._contexts = {domain: _context(loop, domain) for domain in (self._main, self._pulse)}
+        self.clock = SimClock(loop, dice.randrange(10**9), self._contexts[self._main])
         self._stopping = asyncio.Event()
         self._plan = Plan(
             store=self.store,

@@ -14,6 +14,7 @@ from holdfast.model import (
     Claimed,
     Ended,
     Entry,
+    History,
     Instant,
     RunRecord,
     RunRetrying,
@@ -52,7 +53,7 @@ class Replays:
         """The steps that follow from a run's start alone."""
         seed = self._oracle.runs[record.id].seed
         assert record.started_at is not None
-        execution = self._execution(record, seed, 1)
+        execution = self._execution(record, seed)
         self.is_under_way = True
         try:
             done = execution.advance([Started(instant_of(record.started_at), seed)])
@@ -68,32 +69,30 @@ class Replays:
             tries.append(len(journal.entries))
         before = journal.entries[-2] if len(journal.entries) > 1 else None
         self.is_forced = isinstance(before, Claimed) and before.worker_id == FORCED
-        attempt = 1
-        for end in tries:
+        for number, end in enumerate(tries, 1):
             history = history_of(journal.entries[:end])
             closing = journal.entries[end] if end < len(journal.entries) else None
             if history.retrying is None and history.entries:
-                self._check_try(record, history.entries, closing, attempt)
-            attempt += isinstance(closing, RunRetrying)
+                self._check_try(record, history, closing, number)
 
-    def _check_try(self, record: RunRecord, entries: Sequence[Entry], closing: Entry | None, attempt: int) -> None:
-        """Live from the start, and rebuilt from a prefix and then live: the same either way."""
-        cuts = [number for number, entry in enumerate(entries) if not isinstance(entry, StepAsked)]
-        chosen = {0} | {self._dice.choice(cuts) for _ in range(2)}
+    def _check_try(self, record: RunRecord, history: History, closing: Entry | None, number: int) -> None:
+        """Live from where this try began, and rebuilt from some prefix and then live: the same either way."""
+        first = history.lives[-1][0] if history.lives else 0
+        cuts = [at for at, entry in enumerate(history.entries) if at >= first and not isinstance(entry, StepAsked)]
+        chosen = {first} | {self._dice.choice(cuts) for _ in range(2) if cuts}
         for cut in sorted(chosen):
-            self._check_from(record, list(entries), cut, closing, attempt)
+            self._check_from(record, history, cut, closing, number)
 
-    def _check_from(
-        self, record: RunRecord, entries: list[Entry], cut: int, closing: Entry | None, attempt: int
-    ) -> None:
+    def _check_from(self, record: RunRecord, history: History, cut: int, closing: Entry | None, number: int) -> None:
+        entries = history.entries
         name = self._oracle.label(record.id)
         started = entries[0]
         assert isinstance(started, Started)
-        execution = self._execution(record, started.seed, attempt)
+        execution = self._execution(record, started.seed)
         self.is_under_way, self.trace = True, None
         try:
             try:
-                execution.replay(entries[:cut])
+                execution.replay(entries[:cut], history.lives)
             except Exception as error:
                 self._oracle.report("P5", f"{name} can't be replayed up to entry {cut}: {error}")
                 return
@@ -102,7 +101,7 @@ class Replays:
         finally:
             self.is_under_way = False
             execution.put_away()
-        known = self._oracle.seen.get((record.id, attempt))
+        known = self._oracle.seen.get((record.id, number))
         if known is not None and self.trace is not None and self.trace.items != known:
             seen = self.trace.items
             at = next(
@@ -153,7 +152,7 @@ class Replays:
             return isinstance(self._codec.decode_exception(closing.error), RunCrashed)
         return self.is_forced and closing.status == RunStatus.CANCELLED
 
-    def _execution(self, record: RunRecord, seed: bytes, attempt: int) -> Execution:
+    def _execution(self, record: RunRecord, seed: bytes) -> Execution:
         deadline = record.deadline_at
         info = RunInfo(
             id=record.id,
@@ -168,7 +167,6 @@ class Replays:
             started_at=instant_of(record.started_at or record.created_at),
             deadline_at=None if deadline is None else instant_of(deadline),
         )
-        info.attempt = attempt
         return Execution(self.workflows[record.workflow], info, record.input, seed, self._codec, Runners())
 
 

@@ -100,7 +100,10 @@ class World:
         hand = None if self.replays.is_under_way else self._hand_of(self.loop.current)
         # What code sees that does not match the journal is nobody's business: it is stopped.
         is_astray = hand is not None and hand.process.is_changed and info.id in self.laws.frozen
-        trace = Trace(self.oracle, info.id, info.attempt, current_scope.get(), is_ours=hand is None or is_astray)
+        number = 1
+        if hand is not None:
+            number = self.laws.journal(info.id).tries(hand.session.runs.held[info.id].seq)
+        trace = Trace(self.oracle, info.id, number, current_scope.get(), is_ours=hand is None or is_astray)
         if hand is None:
             self.replays.trace = trace
         elif not is_astray:
