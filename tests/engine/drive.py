@@ -178,8 +178,7 @@ class Drive:
         self.at = max(self.at, history.retrying.retry_at)
         self.retrying = None
         self.execution = self.live()
-        self.execution.run.attempt = history.retrying.attempt + 1
-        self.execution.replay(history.entries)
+        self.execution.replay(history.entries, history.lives)
         for entry in history.carried:
             self.take(msgspec.structs.replace(entry, at=self.tick()))
         return self

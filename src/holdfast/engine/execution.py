@@ -30,6 +30,7 @@ from holdfast.model import (
     Entry,
     Input,
     Instant,
+    RunRetrying,
     Started,
     StepAsked,
     StepCompleted,
@@ -58,7 +59,9 @@ class Execution(Calls):
     execution is not.
     """
 
-    __slots__ = ("_generators", "_input", "_lost_generators", "began_at", "cancel", "context", "main")
+    __slots__ = (
+        "_generators", "_input", "_lives", "_lost_generators", "_retried_at", "began_at", "cancel", "context", "main",
+    )  # fmt: skip  # a name a line would be a page
 
     def __init__(
         self, workflow: Workflow[Any, Any], run: RunInfo, input: bytes, seed: bytes, codec: Codec, runners: Runners
@@ -70,20 +73,26 @@ class Execution(Calls):
         self.cancel: Cancel | None = None
         self.main: BodyTask[Any] | None = None
         self._generators: weakref.WeakSet[AsyncGenerator[Any, Any]] | None = None
-        self._lost_generators: list[AsyncGenerator[Any, Any]] = []
+        self._lives: list[tuple[int, RunRetrying]] = []
+        self._retried_at: Instant | None = None
+        self._lost_generators: tuple[AsyncGenerator[Any, Any], ...] = ()
 
     # -- for the worker --------------------------------------------------------------------------------------------
 
-    def replay(self, history: Sequence[Entry]) -> None:
-        """Rebuild the body from its history. Open commands are in `commands` afterwards."""
-        if not history:
-            return
+    def replay(self, history: Sequence[Entry], lives: Sequence[tuple[int, RunRetrying]] = ()) -> None:
+        """Rebuild the body from its history. Open commands are in `commands` afterwards.
+
+        `lives` says where in the history the run was tried again as a whole (see model.History).
+        """
+        self._lives = [*reversed(lives)]
         self._feed, self._cursor, self.is_replaying = history, 0, True
         self._begun = []
-        self._run()
+        if history:
+            self._run()
         if self._cursor < len(history):
             self._diverge(self._what_it_does())
         self._feed, self.is_replaying = (), False
+        self._next_life()
         if self.main is not None and self.main.done():
             self._diverge("the end of the run", history)
         self._entries = self._begun = _NOTHING
@@ -178,10 +187,19 @@ class Execution(Calls):
             entry = self._feed[self._cursor]
             if self.is_replaying and entry.__class__ is StepAsked:
                 return None
+            if self._lives:
+                self._next_life()
             self._cursor += 1
             self._deliver(entry)
             if self.is_dead:
                 return None
+
+    def _next_life(self) -> None:
+        """Tell the body its attempt as it was when it lived through what comes next."""
+        while self._lives and self._lives[-1][0] <= self._cursor:
+            _, retrying = self._lives.pop()
+            self.run.attempt = retrying.attempt + 1
+            self.began_at = self._retried_at = retrying.first_at
 
     def _run_handle(self, handle: Handle) -> None:
         try:
@@ -239,7 +257,7 @@ class Execution(Calls):
                 self.main.cancel()
         elif kind is Started:
             self._take_in(entry)
-            self.began_at = self.time
+            self.began_at = self.time if self._retried_at is None else self._retried_at
             self._begin()
         else:
             self.fail_with(self.divergence(self._what_it_does(), entry))
@@ -316,7 +334,7 @@ class Execution(Calls):
 
     def open_generators(self) -> list[AsyncGenerator[Any, Any]]:
         found, self._generators = self._generators, None
-        lost, self._lost_generators = self._lost_generators, []
+        lost, self._lost_generators = self._lost_generators, ()
         return [*(found or ()), *lost]
 
     def generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
@@ -327,7 +345,7 @@ class Execution(Calls):
     def generator_lost(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Nobody refers to it any more. It is closed by the body, not by the collector."""
         if self.is_dead:
-            self._lost_generators.append(generator)
+            self._lost_generators += (generator,)
         else:
             self.loop.create_task(generator.aclose())
 
@@ -359,4 +377,9 @@ def _came_to_its_end(task: asyncio.Task[Any] | None) -> bool:
 
 
 async def _call(fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+    # A call without unpacking stays in one frame of the interpreter, which every waiting run would else hold a copy of.
+    if not kwargs and len(args) < 3:
+        if len(args) == 1:
+            return fn(args[0])
+        return fn(args[0], args[1]) if args else fn()
     return fn(*args, **kwargs)

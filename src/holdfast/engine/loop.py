@@ -180,6 +180,8 @@ class Timer(Handle):
 class BodyLoop(asyncio.AbstractEventLoop):
     """One per run. `ready` is borrowed from the worker's runners: between advances it is always empty."""
 
+    __slots__ = ("_due", "_owner", "_prune_at", "_ready", "_timer_count", "tasks", "timers")
+
     def __init__(self, owner: LoopOwner, ready: deque[Handle | greenlet]) -> None:
         self._owner = owner
         self._ready = ready

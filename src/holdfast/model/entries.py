@@ -141,6 +141,8 @@ class History(NamedTuple):
     entries: list[Entry]
     carried: list[Carried]
     retrying: RunRetrying | None
+    lives: tuple[tuple[int, RunRetrying], ...] = ()
+    """Where in `entries` each new try of the run begins: a body is told its attempt as it was when it lived there."""
 
 
 def history_of(entries: Iterable[Entry]) -> History:
@@ -148,14 +150,18 @@ def history_of(entries: Iterable[Entry]) -> History:
     kept: list[Entry] = []
     carried: list[Carried] = []
     retrying: RunRetrying | None = None
+    lives: list[tuple[int, RunRetrying]] = []
     for entry in entries:
         if isinstance(entry, RunRetrying):
             kept, carried = _cut(kept)
             retrying = entry
+            # What was cut off takes the lives that began in it along.
+            lives = [life for life in lives if life[0] < len(kept)]
+            lives.append((len(kept), entry))
         elif not isinstance(entry, (Claimed, Ended)):
             kept.append(entry)
             carried, retrying = [], None
-    return History(kept, carried, retrying)
+    return History(kept, carried, retrying, tuple(lives))
 
 
 def _cut(entries: list[Entry]) -> tuple[list[Entry], list[Carried]]:

@@ -101,14 +101,15 @@ def replay(
 
 
 def _replay(execution: Execution, entries: list[Entry], codec: Codec) -> Replayed:
-    history = history_of(entries).entries
+    found = history_of(entries)
+    history = found.entries
     ended = _ended(entries)
     if ended is None or not _is_own_end(entries):
-        execution.replay(history)
+        execution.replay(history, found.lives)
         return Replayed(len(entries), _status(entries), _waits(execution) if ended is None else ())
     # The body ended with the last thing delivered to it: up to there it is replayed, and that is taken in anew.
     last = max(index for index, entry in enumerate(history) if not isinstance(entry, StepAsked))
-    execution.replay(history[:last])
+    execution.replay(history[:last], found.lives)
     done = execution.advance([history[last]])  # type: ignore[list-item]  # what is no ask is an input
     _compare(execution, history[last:], [entry for entry in done.entries if not isinstance(entry, Ended)], at=last)
     if done.ended is None:

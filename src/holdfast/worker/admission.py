@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.engine import Advance
 from holdfast.errors import NotDecodable, RunCrashed
-from holdfast.model import ClaimedRun, Ended, Entry, RunRetrying, RunStatus, decode_entries, history_of
+from holdfast.model import ClaimedRun, Ended, Entry, RunStatus, decode_entries, history_of
 
 from .held import Held
 from .turns import Turns
@@ -75,12 +75,11 @@ class Admission(Turns):
             return False
         if self._replay_each_turn:
             held.journal = entries
-        held.info.attempt = 1 + sum(isinstance(entry, RunRetrying) for entry in entries)
         history = history_of(entries)
         if history.retrying is not None:
             held.history = history
             return True
-        return self.replay(held, history.entries)
+        return self.replay(held, history)
 
     def _stop_crashing(self, held: Held) -> None:
         error = RunCrashed(

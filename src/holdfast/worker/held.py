@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from holdfast.define import RunInfo, Workflow
@@ -14,7 +16,9 @@ MESSAGE, RESULT, TIMER = 0, 1, 2
 """How inputs of the same time are ordered: a message sent before a timeout wins, however late the wake."""
 
 
+NO_KEYS: frozenset[str] = frozenset()
 _WARN_LENGTH = 10_000
+_NO_TAGS: Mapping[str, str] = MappingProxyType({})
 
 
 class Arrival(NamedTuple):
@@ -49,13 +53,14 @@ class Held:
         self.seed = claimed.seed
         self.started_at = claimed.started_at
         self.info = RunInfo(
+            # Texts that many runs have in common are kept once: a worker may remember a great many of them.
             id=claimed.id,
-            workflow=claimed.workflow,
-            version=claimed.version,
+            workflow=workflow.name,
+            version=workflow.version,
             key=claimed.key,
-            tags=claimed.tags,
+            tags=claimed.tags or _NO_TAGS,
             priority=claimed.priority,
-            chain_id=claimed.chain_id,
+            chain_id=claimed.id if claimed.chain_id == claimed.id else claimed.chain_id,
             parent_id=claimed.parent_id,
             created_at=claimed.created_at,
             started_at=claimed.started_at,
@@ -89,7 +94,7 @@ class Held:
         self.is_busy = False
         self.is_row_waiting = False
         self.row_due: Instant | None = None
-        self.held_up: frozenset[str] = frozenset()
+        self.held_up = NO_KEYS
         """Steps that are due and wait for the lease to hold again."""
         self.taking: tuple[int, ...] = ()
         """Messages in the uncommitted turn: still in the inbox, and not to be taken again."""

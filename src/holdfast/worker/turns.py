@@ -27,7 +27,7 @@ from holdfast.engine import Advance, Execution, Runners
 from holdfast.errors import StoreError
 from holdfast.model import (
     Cancel,
-    Entry,
+    History,
     Input,
     Instant,
     Message,
@@ -145,20 +145,21 @@ class Turns(Waits):
     def _begin_retry(self, held: Held) -> bool:
         history, held.history = held.history, None
         assert history is not None
-        if not self.replay(held, history.entries):
+        if not self.replay(held, history):
             return False
         now = self._clock.now()
         for entry in history.carried:
             held.arrivals.append(Arrival(now, RESULT, msgspec.structs.replace(entry, at=now)))
         return True
 
-    def replay(self, held: Held, history: list[Entry]) -> bool:
+    def replay(self, held: Held, history: History) -> bool:
         """Rebuild the body; False if that is not possible and the run is blocked."""
         held.info.journal_length = 0
+        held.info.attempt = 1
         held.execution = Execution(held.workflow, held.info, held.input, held.seed, self._codec, self._runners)
         self.advancing = (held.info, self._clock.monotonic())
         try:
-            held.execution.replay(history)
+            held.execution.replay(history.entries, history.lives)
         except Exception as error:
             self.block(held, error)
             return False
@@ -319,7 +320,7 @@ class Turns(Waits):
         assert held.journal is not None
         begin = {command.key for command in done.begin}
         self.discard(held)
-        if not self.replay(held, history_of(held.journal).entries):
+        if not self.replay(held, history_of(held.journal)):
             return False
         done.begin = [command for command in open_commands(held) if command.key in begin]
         return True

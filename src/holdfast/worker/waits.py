@@ -17,7 +17,7 @@ from holdfast.model import Instant, RowChange, RowWrite
 
 from .clock import Clock
 from .commits import GroupWriter
-from .held import Held
+from .held import NO_KEYS, Held
 from .resting import Resting
 
 _log = logging.getLogger("holdfast.worker")
@@ -65,7 +65,7 @@ class Waits(Resting, ABC):
         """The lease holds again: what was held up begins."""
         held_up, self._held_up = self._held_up, {}
         for held in held_up.values():
-            keys, held.held_up = held.held_up, frozenset()
+            keys, held.held_up = held.held_up, NO_KEYS
             if held.is_lost or held.id not in self.held:
                 continue
             # Also while a turn is being committed: these were asked for by an earlier one.
@@ -159,7 +159,8 @@ class Waits(Resting, ABC):
 
     def hand_back(self, held: Held) -> None:
         """Give a run back at once: a step in flight is cancelled and will execute again elsewhere."""
-        due_at = self._clock.now() if held.is_busy else self.wake_at(held)
+        # Messages that came with the claim count as handed over: only a run that is due will be looked at again.
+        due_at = self._clock.now() if held.is_busy or held.arrivals else self.wake_at(held)
         self.cancel_attempts(held)
         change = self.waiting(due_at, crashes=held.crashes, release=True)
         self.write_row(held, change, partial(self._row_written, held, change))
