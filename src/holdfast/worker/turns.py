@@ -120,8 +120,10 @@ class Turns(Waits):
     def resume(self, held: Held, *, is_takeover: bool = False) -> None:
         """Let a run go on: its first turn, what has arrived, timers that are due, open steps; else it waits."""
         now = self._clock.now()
+        deadline = held.info.deadline_instant
+        is_late = deadline is not None and deadline <= now and not held.is_deadline_told
         if held.history is not None and held.history.retrying is not None:
-            if held.history.retrying.retry_at > now and not held.arrivals:
+            if held.history.retrying.retry_at > now and not held.arrivals and not is_late:
                 self._wait(held, is_innocent=is_takeover)
                 return
             if not self._begin_retry(held):
@@ -131,7 +133,6 @@ class Turns(Waits):
         if execution.main is None:
             # Stamped by the first claim and kept, so that a crash in the first turn changes nothing that the body sees.
             held.arrivals.append(Arrival(0, MESSAGE, Started(held.started_at, held.seed)))
-        deadline = held.info.deadline_instant
         if deadline is not None and deadline <= now and not held.is_deadline_told:
             held.is_deadline_told = True
             held.arrivals.append(Arrival(deadline, MESSAGE, Cancel(now, "deadline", True)))

@@ -183,8 +183,8 @@ class Waits(Resting, ABC):
         held.arrivals = []
         change = self.waiting(
             self._clock.now() + pause,
-            # It did not take the worker down this time.
-            crashes=max(held.crashes - 1, 0),
+            # Neither a crash nor progress.
+            crashes=held.crashes,
             blocked=f"{type(error).__name__}: {error}",
             release=True,
         )
