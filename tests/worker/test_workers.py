@@ -1,0 +1,344 @@
+"""What a worker may be told to be, which runs it serves, and what a newly started one changes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import AsyncClient, NotDecodable, Worker, sleep, step, workflow
+from holdfast.errors import HoldfastError
+from tests.worker.stage import stage, until
+
+PATIENCE = "20s"
+
+
+@step
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@workflow
+async def nothing() -> str:
+    return "done"
+
+
+def plain() -> None: ...
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"workflows": []}, "at least one workflow"),
+        ({"workflows": [plain]}, "decorated with @workflow"),
+        ({"workflows": ["nothing"]}, "decorated with @workflow"),
+        ({"lease": "10ms"}, "a second or more"),
+        ({"lease": "soon"}, "soon"),
+        ({"grace": "-1s"}, "-1s"),
+        ({"stall": "never"}, "stall"),
+        ({"blocked_after": "never"}, "blocked_after"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"concurrency": "many"}, "concurrency"),
+        ({"threads": 0}, "threads"),
+        ({"threads": -1}, "threads"),
+        ({"queues": []}, "queues"),
+        ({"url": "mysql://host/db"}, "mysql"),
+        ({"url": 5}, "url such as"),
+    ],
+    ids=str,
+)
+async def test_a_wrong_argument_is_refused_where_it_is_written(given, said):
+    url = given.pop("url", "sqlite:///:memory:")
+    with pytest.raises(HoldfastError, match=said):
+        Worker(url, **{"workflows": [nothing], **given})
+
+
+async def test_a_name_that_is_taken_in_another_version_is_no_duplicate():
+    @workflow(name="nothing", version="2")
+    async def newer() -> str:
+        return "2"
+
+    Worker("sqlite:///:memory:", workflows=[nothing, newer])
+
+
+async def test_a_worker_has_no_id_before_it_runs(database_url):
+    assert Worker(database_url, workflows=[nothing]).id is None
+
+
+async def test_making_a_worker_does_no_io(tmp_path):
+    Worker(f"sqlite:///{tmp_path / 'holdfast.db'}", workflows=[nothing])
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_ids_are_unique_within_a_process(database_url):
+    async with stage(database_url) as on, on.worker(nothing) as one, on.worker(nothing) as two:
+        assert one.id != two.id
+        assert {record.id for record in await on.store.list_workers()} == {one.id, two.id}
+
+
+async def test_a_worker_takes_a_clients_store_and_codec(database_url):
+    async with AsyncClient(database_url) as client, Worker(client, workflows=[nothing]):
+        assert await (await client.start(nothing)).result(PATIENCE) == "done"
+
+
+async def test_an_error_in_the_code_beside_a_worker_is_that_codes_own(database_url):
+    async with stage(database_url) as on:
+        with pytest.raises(LookupError, match="mine"):
+            async with on.worker(nothing):
+                raise LookupError("mine")
+        assert await on.store.list_workers() == []
+
+
+async def test_a_cancel_of_the_code_beside_a_worker_stops_it_in_good_order(database_url):
+    begun = asyncio.Event()
+
+    @step
+    async def slow() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @workflow
+    async def body() -> None:
+        await slow()
+
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+
+        async def beside() -> None:
+            async with on.worker(body, grace=0):
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(beside())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        record = await on.record(run)
+        assert (record.owner, record.crashes, record.status) == (None, 0, "waiting")
+
+
+# -- versions and queues -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def versions():
+    """Two versions of one workflow that sleep and then say which they are."""
+
+    @workflow(name="order", version="1")
+    async def first() -> str:
+        await sleep("30d")
+        return "first"
+
+    @workflow(name="order", version="2")
+    async def second() -> str:
+        await add(1, 1)
+        await sleep("30d")
+        return "second"
+
+    return first, second
+
+
+async def test_two_versions_live_side_by_side_in_one_worker(database_url, versions):
+    first, second = versions
+    async with stage(database_url) as on:
+        async with on.worker(first):
+            old = await on.client.start(first)
+            await on.until_waiting(old)
+        async with on.worker(first, second):
+            new = await on.client.start(second)
+            await on.until_waiting(new)
+            on.skip("31d")
+            assert [await old.result(PATIENCE), await new.result(PATIENCE)] == ["first", "second"]
+
+
+async def test_two_versions_live_side_by_side_in_two_workers(database_url, versions):
+    first, second = versions
+    async with stage(database_url) as on, on.worker(first), on.worker(second):
+        old, new = await on.client.start(first), await on.client.start(second)
+        for run in (old, new):
+            await on.until_waiting(run)
+        on.skip("31d")
+        assert [await old.result(PATIENCE), await new.result(PATIENCE)] == ["first", "second"]
+
+
+async def test_a_run_in_flight_waits_for_a_worker_with_its_own_version(database_url, versions):
+    first, second = versions
+    async with stage(database_url) as on:
+        async with on.worker(first):
+            old = await on.client.start(first)
+            await on.until_waiting(old)
+        on.skip("31d")
+        async with on.worker(second):
+            new = await on.client.start(second)
+            await on.until_waiting(new)
+            record = await on.record(old)
+            assert (record.status, record.crashes, record.blocked) == ("waiting", 0, None)
+        async with on.worker(first):
+            assert await old.result(PATIENCE) == "first"
+
+
+async def test_a_worker_serves_its_workflows_queue_and_the_default_one(database_url):
+    @workflow(queue="mail")
+    async def post() -> str:
+        return "posted"
+
+    async with stage(database_url, post) as on:
+        assert await (await on.client.start(post)).result(PATIENCE) == "posted"
+        assert await (await on.client.start(post, queue="default")).result(PATIENCE) == "posted"
+
+
+async def test_a_run_of_another_queue_waits_for_its_worker(database_url):
+    async with stage(database_url, nothing) as on:
+        run = await on.client.start(nothing, queue="night")
+        await (await on.client.start(nothing)).result(PATIENCE)
+        assert (await on.record(run)).status == "pending"
+        async with on.worker(nothing, queues=["night"]):
+            assert await run.result(PATIENCE) == "done"
+
+
+# -- blocked runs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def order():
+    """A workflow, a changed one that no longer matches its journals, and their name."""
+
+    @workflow(name="order")
+    async def right() -> int:
+        n = await add(1, 1)
+        await sleep("30d")
+        return n
+
+    @workflow(name="order")
+    async def wrong() -> int:
+        n = await add(2, 2)
+        await sleep("30d")
+        return n
+
+    return right, wrong
+
+
+async def test_a_blocked_run_goes_on_at_once_when_a_worker_with_the_right_code_starts(database_url, order):
+    """Without the clock being moved: it does not wait for its next try."""
+    right, wrong = order
+    async with stage(database_url) as on:
+        run = await on.client.start(right)
+        async with on.worker(right):
+            await on.until_waiting(run)
+        on.skip("31d")
+        async with on.worker(wrong):
+            await on.until_blocked(run)
+        skipped = on.clock.skipped
+        async with on.worker(right):
+            assert await run.result(PATIENCE) == 2
+        assert on.clock.skipped == skipped
+
+
+async def test_a_run_that_went_on_is_blocked_no_more(database_url, order):
+    right, wrong = order
+    async with stage(database_url) as on:
+        run = await on.client.start(right)
+        async with on.worker(right):
+            await on.until_waiting(run)
+        on.skip("31d")
+        async with on.worker(wrong):
+            await on.until_blocked(run)
+        async with on.worker(right):
+            await run.result(PATIENCE)
+        assert (await on.record(run)).blocked is None
+
+
+async def test_a_blocked_runs_journal_is_as_it_was(database_url, order):
+    right, wrong = order
+    async with stage(database_url) as on:
+        run = await on.client.start(right)
+        async with on.worker(right):
+            await on.until_waiting(run)
+        before = await on.store.read_journal(run.id)
+        on.skip("31d")
+        async with on.worker(wrong):
+            await on.until_blocked(run)
+        assert await on.store.read_journal(run.id) == before
+
+
+async def test_a_blocked_run_is_tried_less_and_less_often(database_url, order):
+    right, wrong = order
+    async with stage(database_url) as on:
+        run = await on.client.start(right)
+        async with on.worker(right):
+            await on.until_waiting(run)
+        on.skip("31d")
+        pauses = []
+        async with on.worker(wrong):
+            await on.until_blocked(run)
+            for _ in range(3):
+                record = await on.record(run)
+                assert record.due_at is not None
+                pauses.append(record.due_at.timestamp() - on.clock.now() / 1_000_000)
+                epoch = record.epoch
+                on.skip(pauses[-1] + 0.01)
+
+                async def is_tried_again(epoch=epoch) -> bool:
+                    record = await on.record(run)
+                    return record.epoch > epoch and record.owner is None
+
+                await until(is_tried_again)
+        assert pauses[0] < pauses[1] < pauses[2]
+
+
+async def test_a_blocked_run_does_not_hold_up_others(database_url):
+    @workflow
+    async def forgetful() -> None:
+        add(1, 1)
+
+    async with stage(database_url, forgetful, nothing, concurrency=1) as on:
+        await on.client.start_many(forgetful, [()] * 3)
+        assert await (await on.client.start(nothing)).result(PATIENCE) == "done"
+
+
+async def test_a_cancel_that_came_while_the_run_was_blocked_is_not_lost(database_url, order):
+    right, wrong = order
+    async with stage(database_url) as on:
+        run = await on.client.start(right)
+        async with on.worker(right):
+            await on.until_waiting(run)
+        await run.cancel()
+        async with on.worker(wrong):
+            await on.until_blocked(run)
+        async with on.worker(right):
+            await on.until_status(run, "cancelled")
+
+
+async def test_a_step_result_that_no_longer_fits_its_type_blocks_the_run(database_url):
+    @step(name="ask")
+    async def ask_text() -> str:
+        return "text"
+
+    @step(name="ask")
+    async def ask_number() -> int:
+        return 5
+
+    @workflow(name="order")
+    async def before() -> str:
+        found = await ask_text()
+        await sleep("30d")
+        return found
+
+    @workflow(name="order")
+    async def after() -> str:
+        found = await ask_number()
+        await sleep("30d")
+        return str(found)
+
+    async with stage(database_url) as on:
+        run = await on.client.start(before)
+        async with on.worker(before):
+            await on.until_waiting(run)
+        on.skip("31d")
+        async with on.worker(after):
+            assert NotDecodable.__name__ in await on.until_blocked(run)
+        async with on.worker(before):
+            assert await run.result(PATIENCE) == "text"
