@@ -14,7 +14,6 @@ import logging
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -27,6 +26,7 @@ from holdfast.model import StepFailed as StepFailedEntry
 
 from .clock import Alarm, Clock
 from .held import Held
+from .threads import Threads
 
 _log = logging.getLogger("holdfast.worker")
 _LINGER = 5_000_000
@@ -76,12 +76,11 @@ class Attempts:
         self._beat = beat
         self._interrupted = interrupted
         self._context = contextvars.copy_context()
-        self._thread_count = threads
         # By colour: `def` steps wait for a thread, `async def` steps are bounded so that one run can't swamp the loop.
         self._limits = {True: in_flight, False: threads}
         self._flying = {True: 0, False: 0}
         self._queues: dict[bool, deque[Attempt]] = {True: deque(), False: deque()}
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads = Threads()
         self.resources: Mapping[object, Any] = {}
         self.stand_in: Callable[[Step[..., Any], tuple[Any, ...], dict[str, Any]], Awaitable[Any] | None] | None = None
         """In a test environment: what to await in place of a step's function, or None to execute that."""
@@ -155,8 +154,7 @@ class Attempts:
         """Let go of the threads; a step that still sits in one can't be stopped, but its result goes nowhere."""
         for task in self.tasks:
             task.cancel()
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def _run(self, attempt: Attempt) -> None:
         current_scope.set(AttemptScope(attempt.info, self.resources))
@@ -203,12 +201,18 @@ class Attempts:
             return await self._in_thread(attempt.step.fn, args, kwargs)
 
     async def _in_thread(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._thread_count, thread_name_prefix="holdfast-step")
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
         context = contextvars.copy_context()
-        result, error = await asyncio.get_running_loop().run_in_executor(
-            self._threads, context.run, _caught, fn, args, kwargs
-        )
+
+        def work() -> None:
+            outcome = context.run(_caught, fn, args, kwargs)
+            # The loop may be gone when a step ends that outlasted its worker.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(_tell, ended, outcome)
+
+        self._threads.submit(work)
+        result, error = await ended
         if error is not None:
             raise error
         return result
@@ -284,6 +288,11 @@ def _caught(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
         return fn(*args, **kwargs), None
     except BaseException as error:
         return None, error
+
+
+def _tell(ended: asyncio.Future[tuple[Any, BaseException | None]], outcome: tuple[Any, BaseException | None]) -> None:
+    if not ended.done():
+        ended.set_result(outcome)
 
 
 def _timed_out(attempt: Attempt, cause: BaseException | None = None) -> StepTimeout:

@@ -333,13 +333,17 @@ class Turns(Waits):
             self._begin(held, command)
         if held.arrivals:
             self._take(held)
-        elif not held.attempts:
+            return
+        if not held.attempts:
             self._settle(held)
-        elif (
-            held.info.deadline_instant is not None
-            or held.execution.loop.timers  # type: ignore[union-attr]  # a run with steps in flight has a body
-            or len(held.execution.commands) > 1  # type: ignore[union-attr]  # as above
-        ):
+            return
+        execution = held.execution
+        assert execution is not None
+        is_more = len(execution.commands) > len(held.attempts)
+        if is_more:
+            # Open already before this turn: found in the journal when the body was rebuilt, or waiting for a retry.
+            self._begin_open(held)
+        if is_more or execution.loop.timers or held.info.deadline_instant is not None:
             # A single step without a timer beside it, the common case, needs no alarm.
             self._set_alarm(held, self.wake_at(held))
 

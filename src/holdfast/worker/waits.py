@@ -61,6 +61,14 @@ class Waits(Resting, ABC):
             held.held_up |= {command.key}
             self._held_up[held.id] = held
 
+    def _begin_open(self, held: Held) -> None:
+        """Begin the steps that are open and due."""
+        now = self._clock.now()
+        for command in open_commands(held):
+            is_due = command.retry_at is None or command.retry_at <= now
+            if is_due and command.key not in held.attempts and command.key not in held.held_up:
+                self._begin(held, command)
+
     def renewed(self) -> None:
         """The lease holds again: what was held up begins."""
         held_up, self._held_up = self._held_up, {}
@@ -81,17 +89,13 @@ class Waits(Resting, ABC):
         """Nothing has arrived: begin what is open and due, else wait."""
         if held.is_lost or held.is_committing or held.id not in self.held:
             return
-        now = self._clock.now()
-        for command in open_commands(held):
-            is_due = command.retry_at is None or command.retry_at <= now
-            if is_due and command.key not in held.attempts and command.key not in held.held_up:
-                self._begin(held, command)
+        self._begin_open(held)
         if held.attempts or held.held_up:
             self.set_busy(held, True)
             self._set_alarm(held, self.wake_at(held))
         elif self.is_stopping:
             self.hand_back(held)
-        elif held.execution is not None and held.execution.due_timers(now):
+        elif held.execution is not None and held.execution.due_timers(self._clock.now()):
             # Set just now and over already: that is no wait, and nobody else gets its place.
             self.resume(held)
         else:

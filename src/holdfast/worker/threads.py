@@ -1,0 +1,47 @@
+"""Threads for `def` steps.
+
+They are daemons, unlike those of an executor, which Python waits for at its exit: a step that never ends must not
+keep a worker from stopping when its grace period is over. What such a step returns goes nowhere.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+
+class Threads:
+    """As many as are needed at once, begun when they are."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._count = 0
+        self._taken = 0
+
+    def submit(self, call: Callable[[], None]) -> None:
+        """Have it called in a thread. It must not raise."""
+        with self._lock:
+            self._taken += 1
+            is_short = self._taken > self._count
+            self._count += is_short
+        self._calls.put(call)
+        if is_short:
+            threading.Thread(target=self._work, name=f"holdfast-step-{self._count}", daemon=True).start()
+
+    def close(self) -> None:
+        """Let idle threads end; busy ones end after what they do."""
+        with self._lock:
+            count, self._count = self._count, 0
+        for _ in range(count):
+            self._calls.put(None)
+
+    def _work(self) -> None:
+        while True:
+            call = self._calls.get()
+            if call is None:
+                return
+            call()
+            with self._lock:
+                self._taken -= 1
