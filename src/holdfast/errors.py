@@ -1,34 +1,34 @@
 """Every error a user can meet. Each names the thing, says what was expected and ends with what to do.
 
-    Exception
-    └─ HoldfastError
-       ├─ DefinitionError                     a declaration that can't work; raised where it is written
-       │  ├─ DuplicateWorkflow
-       │  └─ BadDuration (also ValueError)
-       ├─ MisplacedCall                       a call in the wrong place
-       │  ├─ NotInRun                         a workflow or a durable function outside any run
-       │  ├─ NotInBody                        a durable wait inside a step
-       │  ├─ IOInBody                         I/O, a thread or a client call inside a body
-       │  └─ NeverAwaited                     a durable call whose result nobody looked at
-       ├─ CodecError
-       │  ├─ BadArguments (also TypeError)    refused at start or at the call, never in the worker
-       │  ├─ NotEncodable (also TypeError)
-       │  ├─ NotDecodable (also ValueError)
-       │  └─ PayloadTooLarge (also ValueError)
-       ├─ StoreError
-       │  ├─ StoreAway                        the database can't be reached: work pauses, nothing is lost
-       │  ├─ StoreTooNew                      its schema was written by a newer version
-       │  └─ LeaseLost
-       ├─ UnknownWorkflow, RunNotFound, KeyTaken, RunEnded
-       ├─ NotRetryable, ClientClosed
-       ├─ RunFailed, RunCancelled             what `result()` raises; RunFailed's __cause__ is the body's own exception
-       ├─ JournalDiverged, JournalLimitReached
-       ├─ DeadlineExceeded (also TimeoutError), RunCrashed
-       ├─ StepFailed                          a step's failure whose own class can't be rebuilt
-       ├─ StepTimeout (also TimeoutError), WaitTimeout (also TimeoutError)
-       └─ FatalError, RetryAfter              raised by steps: never retried, retried after a delay of their own
-    BaseException
-    └─ Suspended                              a run is being put away; not for user code to catch
+Exception
+└─ HoldfastError
+   ├─ DefinitionError                     a declaration that can't work; raised where it is written
+   │  ├─ DuplicateWorkflow
+   │  └─ BadDuration (also ValueError)
+   ├─ MisplacedCall                       a call in the wrong place
+   │  ├─ NotInRun                         a workflow or a durable function outside any run
+   │  ├─ NotInBody                        a durable wait inside a step
+   │  ├─ IOInBody                         I/O, a thread or a client call inside a body
+   │  └─ NeverAwaited                     a durable call whose result nobody looked at
+   ├─ CodecError
+   │  ├─ BadArguments (also TypeError)    refused at start or at the call, never in the worker
+   │  ├─ NotEncodable (also TypeError)
+   │  ├─ NotDecodable (also ValueError)
+   │  └─ PayloadTooLarge (also ValueError)
+   ├─ StoreError
+   │  ├─ StoreAway                        the database can't be reached: work pauses, nothing is lost
+   │  ├─ StoreTooNew                      its schema was written by a newer version
+   │  └─ LeaseLost
+   ├─ UnknownWorkflow, RunNotFound, KeyTaken, RunEnded
+   ├─ NotRetryable, ClientClosed
+   ├─ RunFailed, RunCancelled             what `result()` raises; RunFailed's __cause__ is the body's own exception
+   ├─ JournalDiverged, JournalLimitReached
+   ├─ DeadlineExceeded (also TimeoutError), RunCrashed
+   ├─ StepFailed                          a step's failure whose own class can't be rebuilt
+   ├─ StepTimeout (also TimeoutError), WaitTimeout (also TimeoutError)
+   └─ FatalError, RetryAfter              raised by steps: never retried, retried after a delay of their own
+BaseException
+└─ Suspended                              a run is being put away; not for user code to catch
 """
 
 from __future__ import annotations
