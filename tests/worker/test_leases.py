@@ -66,9 +66,8 @@ async def test_a_lease_is_renewed_while_a_step_blocks_the_loop(database_url):
 
     store = Watched(database_url.removeprefix("sqlite:///"), database_url, "default")
     await store.open()
-    async with Worker(store, workflows=[body], lease="1s"):
-        async with stage(database_url) as on:
-            assert await (await on.client.start(body)).result(PATIENCE) >= 1
+    async with Worker(store, workflows=[body], lease="1s"), stage(database_url) as on:
+        assert await (await on.client.start(body)).result(PATIENCE) >= 1
     await store.close()
     assert None not in renewals
 
@@ -239,7 +238,7 @@ async def test_a_run_found_only_waiting_after_a_takeover_is_innocent(database_ur
 
 
 async def test_a_worker_that_claims_again_what_it_was_reaped_of_goes_on_with_it(database_url):
-    """A machine that was suspended: its lease still holds by its own clock, and it hears of nothing before it claims."""
+    """A machine that was suspended: its lease holds by its own clock, and it hears of nothing before it claims."""
     gates = [asyncio.Event(), asyncio.Event()]
     begun: list[int] = []
 
@@ -390,13 +389,12 @@ async def test_a_worker_waits_for_a_store_that_went_away_and_goes_on(database_ur
 
     store = Flaky(database_url)
     await store.open()
-    async with Worker(store, workflows=[body]):
-        async with stage(database_url) as on:
-            store.away.add(what)
-            run = await on.client.start(body)
-            await until(lambda: store.refused)
-            store.away.clear()
-            assert await run.result(PATIENCE) == 1
+    async with Worker(store, workflows=[body]), stage(database_url) as on:
+        store.away.add(what)
+        run = await on.client.start(body)
+        await until(lambda: store.refused)
+        store.away.clear()
+        assert await run.result(PATIENCE) == 1
     await store.close()
     assert executed == [1]
 

@@ -266,9 +266,8 @@ async def test_a_worker_that_was_given_a_url_works_beside_other_code(database_ur
     gate = Gate()
     body = body_of(gate.step())
     gate.go_on.set()
-    async with stage(database_url) as on:
-        async with Worker(database_url, workflows=[body]):
-            assert await (await on.client.start(body)).result(PATIENCE) == "let go the 1. time"
+    async with stage(database_url) as on, Worker(database_url, workflows=[body]):
+        assert await (await on.client.start(body)).result(PATIENCE) == "let go the 1. time"
 
 
 async def test_a_retry_that_waits_is_handed_back_with_its_time(database_url):

@@ -1,0 +1,206 @@
+"""Entries: what is written comes back, and a journal that was cut means what its run may keep."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.model import (
+    Cancel,
+    Claimed,
+    Ended,
+    RunRetrying,
+    Started,
+    StepAsked,
+    StepCompleted,
+    StepFailed,
+    StepRetrying,
+    TimerFired,
+    decode_entries,
+    encode_entries,
+    history_of,
+)
+
+at = st.integers(0, 2**62)
+key = st.sampled_from(["a", "b", "c", "d", "e:1", "ö\0"])
+blob = st.binary(max_size=20)
+attempt = st.integers(1, 10_000)
+
+INPUTS = {
+    "started": st.builds(Started, at, blob),
+    "step_retrying": st.builds(StepRetrying, at, key, attempt, blob, at, at),
+    "step_completed": st.builds(StepCompleted, at, key, attempt, blob),
+    "step_failed": st.builds(StepFailed, at, key, attempt, blob),
+    "timer_fired": st.builds(TimerFired, at, st.integers(0, 10_000)),
+    "cancel": st.builds(Cancel, at, st.none() | st.text(max_size=5), st.booleans()),
+}
+OTHERS = {
+    "step_asked": st.builds(StepAsked, key, blob, st.none() | blob),
+    "claimed": st.builds(Claimed, at, st.text(max_size=5)),
+    "run_retrying": st.builds(RunRetrying, at, attempt, blob, at, at),
+    "ended": st.builds(Ended, at, st.sampled_from(["completed", "failed", "cancelled"]), st.none() | blob, st.none()),
+}
+KINDS = INPUTS | OTHERS
+entries = st.lists(st.one_of(*KINDS.values()), max_size=30)
+plain = st.lists(
+    st.one_of(*(KINDS[one] for one in KINDS if one not in ("run_retrying", "claimed", "ended"))), max_size=30
+)
+retrying = KINDS["run_retrying"]
+
+
+# -- as stored ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_an_entry_of_every_kind_comes_back_as_it_was(kind, data):
+    entry = data.draw(KINDS[kind])
+    (back,) = decode_entries(encode_entries([entry]))
+    assert back == entry
+    assert type(back) is type(entry)
+    assert back.kind == kind
+
+
+@given(entries)
+def test_a_turn_comes_back_in_order(some):
+    assert decode_entries(encode_entries(some)) == some
+
+
+@pytest.mark.parametrize(
+    ("entry", "stored"),
+    [
+        (Started(1, b"s"), ["started", 1, b"s"]),
+        (StepAsked("k", b"d"), ["step_asked", "k", b"d", None]),
+        (StepRetrying(1, "k", 2, b"e", 3, 4), ["step_retrying", 1, "k", 2, b"e", 3, 4]),
+        (StepCompleted(1, "k", 2, b"r"), ["step_completed", 1, "k", 2, b"r"]),
+        (StepFailed(1, "k", 2, b"e"), ["step_failed", 1, "k", 2, b"e"]),
+        (TimerFired(1, 2), ["timer_fired", 1, 2]),
+        (Cancel(1), ["cancel", 1, None, False]),
+        (Claimed(1, "w"), ["claimed", 1, "w"]),
+        (RunRetrying(1, 2, b"e", 3, 4), ["run_retrying", 1, 2, b"e", 3, 4]),
+        (Ended(1, "completed", b"o"), ["ended", 1, "completed", b"o", None]),
+    ],
+    ids=lambda one: one.kind if isinstance(one, msgspec.Struct) else "",
+)
+def test_the_stored_form_is_this_one(entry, stored):
+    """Journals outlive releases: a field may be added at the end with a default, and nothing else may change."""
+    assert msgspec.msgpack.decode(encode_entries([entry])) == [stored]
+
+
+def test_an_entry_with_a_field_that_came_later_can_still_be_read():
+    assert decode_entries(msgspec.msgpack.encode([["timer_fired", 1, 2, "new"]])) == [TimerFired(1, 2)]
+
+
+def test_an_entry_without_the_optional_fields_can_be_read():
+    assert decode_entries(msgspec.msgpack.encode([["cancel", 1]])) == [Cancel(1)]
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", msgspec.msgpack.encode([["no_such_kind", 1]])])
+def test_what_is_no_journal_is_refused(data):
+    with pytest.raises(msgspec.MsgspecError):
+        decode_entries(data)
+
+
+# -- what a journal means ----------------------------------------------------------------------------------------------
+
+
+@given(plain)
+def test_without_a_retry_everything_counts(some):
+    history = history_of(some)
+    assert (history.entries, history.carried, history.retrying) == (some, [], None)
+
+
+@given(plain, st.lists(KINDS["claimed"] | KINDS["ended"], max_size=5), st.randoms())
+def test_claims_and_the_end_do_not_count(some, noise, dice):
+    mixed = list(some)
+    for one in noise:
+        mixed.insert(dice.randint(0, len(mixed)), one)
+    assert history_of(mixed).entries == some
+
+
+@given(plain, retrying)
+def test_nothing_that_failed_is_kept_behind_a_cut(some, again):
+    history = history_of([*some, again])
+    assert history.retrying == again
+    failures = [one for one in some if isinstance(one, StepFailed)]
+    if failures and not any(isinstance(one, Cancel) for one in some):
+        assert failures[-1] not in history.entries[len(some) :]
+        assert [one for one in history.entries if isinstance(one, StepFailed)] == failures[:-1]
+
+
+@given(plain, retrying)
+def test_a_cancel_is_never_kept(some, again):
+    assert not any(isinstance(one, Cancel) for one in history_of([*some, again]).entries)
+
+
+@given(plain, retrying)
+def test_what_is_kept_is_what_came_first_but_for_attempts_of_the_failed_step(some, again):
+    kept = history_of([*some, again]).entries
+    rest = iter(some)
+    assert all(any(one is other for other in rest) for one in kept)
+    left_out = [one for one in some[: len(kept)] if not any(one is other for other in kept)]
+    assert all(isinstance(one, StepRetrying | StepFailed | Cancel) or not kept for one in left_out[:1])
+
+
+@given(plain, retrying)
+def test_results_carried_over_the_cut_are_results_of_steps_asked_before_it(some, again):
+    history = history_of([*some, again])
+    asked = {one.key for one in history.entries if isinstance(one, StepAsked)}
+    for one in history.carried:
+        assert isinstance(one, TimerFired | StepCompleted)
+    if any(isinstance(one, StepFailed | Cancel) for one in some):
+        assert all(isinstance(one, StepCompleted) and one.key in asked for one in history.carried)
+
+
+@given(plain, retrying, plain.filter(bool))
+def test_after_the_retry_has_begun_the_journal_goes_on_from_the_cut(some, again, later):
+    kept = history_of([*some, again]).entries
+    history = history_of([*some, again, *later])
+    assert (history.entries, history.carried, history.retrying) == (kept + later, [], None)
+
+
+@given(plain, retrying, retrying)
+def test_a_second_retry_without_anything_between_cuts_what_the_first_left(some, first, second):
+    once = history_of([*some, first])
+    twice, cut = history_of([*some, first, second]), history_of([*once.entries, second])
+    assert (twice.entries, twice.carried) == (cut.entries, cut.carried)
+
+
+def test_a_run_is_cut_at_its_last_failure():
+    some = [
+        Started(1, b"s"), StepAsked("a", b""), StepFailed(2, "a", 1, b"x"), StepAsked("b", b""),
+        StepRetrying(3, "b", 1, b"y", 4, 3), StepFailed(5, "b", 2, b"y"), RunRetrying(5, 1, b"y", 6, 1),
+    ]  # fmt: skip
+    assert history_of(some).entries == some[:4]
+
+
+def test_a_sibling_that_ended_after_the_failure_is_carried():
+    result = StepCompleted(3, "b", 1, b"r")
+    some = [Started(1, b"s"), StepAsked("a", b""), StepAsked("b", b""), StepFailed(2, "a", 1, b"x"), result]
+    assert history_of([*some, RunRetrying(4, 1, b"x", 5, 1)]).carried == [result]
+
+
+def test_a_cancelled_run_is_cut_at_its_cancel():
+    some = [
+        Started(1, b"s"),
+        StepAsked("a", b""),
+        Cancel(2),
+        StepAsked("clean", b""),
+        StepCompleted(3, "clean", 1, b""),
+    ]
+    history = history_of([*some, RunRetrying(4, 1, b"", 4, 1)])
+    assert history.entries == some[:2]
+    assert history.carried == []
+
+
+def test_a_body_that_failed_by_itself_takes_its_last_input_in_anew():
+    result = StepCompleted(2, "a", 1, b"r")
+    history = history_of([Started(1, b"s"), StepAsked("a", b""), result, RunRetrying(3, 1, b"x", 4, 1)])
+    assert history.entries == [Started(1, b"s"), StepAsked("a", b"")]
+    assert history.carried == [result]
+
+
+def test_a_body_that_failed_at_its_start_begins_anew():
+    assert history_of([Started(1, b"s"), RunRetrying(3, 1, b"x", 4, 1)]).entries == []

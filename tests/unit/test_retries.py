@@ -1,0 +1,151 @@
+"""Retry policies: when to try again, and after how long."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast import BadDuration, FatalError, Retry, RetryAfter
+from holdfast.errors import DefinitionError
+
+SECOND = 1_000_000
+MIDDLE = 0.5
+ERROR = ConnectionError("the line is dead")
+
+
+def delays(retry: Retry, count: int) -> list[float | None]:
+    """In seconds, after each of the first attempts, with dice that show the middle."""
+    found = [retry.delay(ERROR, attempt, 0, MIDDLE) for attempt in range(1, count + 1)]
+    return [None if one is None else one / SECOND for one in found]
+
+
+@pytest.mark.parametrize(
+    ("retry", "expected"),
+    [
+        (Retry(), [1, 2, None]),
+        (Retry(attempts=6, initial="2s"), [2, 4, 8, 16, 32, None]),
+        (Retry(attempts=4, factor=1), [1, 1, 1, None]),
+        (Retry(attempts=5, factor=10, max="50s"), [1, 10, 50, 50, None]),
+        (Retry(attempts=4, initial="3s", kind="fixed"), [3, 3, 3, None]),
+        (Retry(attempts=4, initial="3s", kind="linear"), [3, 6, 9, None]),
+        (Retry(attempts=5, initial="3s", kind="linear", max="7s"), [3, 6, 7, 7, None]),
+        (Retry(attempts=3, initial="90s", kind="fixed"), [60, 60, None]),
+        (Retry(attempts=3, initial=0), [0, 0, None]),
+        (Retry(attempts=1), [None]),
+    ],
+    ids=repr,
+)
+def test_the_delays_are_those_of_the_kind(retry, expected):
+    assert delays(retry, len(expected)) == expected
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 200))
+def test_jitter_stays_within_its_share_to_either_side(jitter, dice, attempt):
+    retry = Retry(attempts=None, initial="1s", max="60s", jitter=jitter)
+    plain = min(2 ** (attempt - 1), 60) * SECOND
+    found = retry.delay(ERROR, attempt, 0, dice)
+    assert found is not None
+    assert plain * (1 - jitter) - 1 <= found <= plain * (1 + jitter) + 1
+
+
+def test_jitter_reaches_both_ends():
+    retry = Retry(initial="10s", jitter=0.2)
+    assert [retry.delay(ERROR, 1, 0, dice) for dice in (0, 1)] == [8 * SECOND, 12 * SECOND]
+
+
+def test_without_jitter_the_dice_do_not_matter():
+    retry = Retry(jitter=0)
+    assert {retry.delay(ERROR, 1, 0, dice) for dice in (0, 0.3, 1)} == {SECOND}
+
+
+@pytest.mark.parametrize("kind", ["fixed", "linear", "exponential"])
+def test_an_endless_policy_still_works_at_its_ten_thousandth_attempt(kind):
+    assert Retry(attempts=None, kind=kind, factor=10, initial="60s").delay(ERROR, 10_000, 0, MIDDLE) == 60 * SECOND
+
+
+def test_within_counts_the_delay_that_is_to_come():
+    retry = Retry(attempts=None, initial="10s", kind="fixed", within="30s", jitter=0)
+    assert retry.delay(ERROR, 1, 20 * SECOND, MIDDLE) == 10 * SECOND
+    assert retry.delay(ERROR, 1, 20 * SECOND + 1, MIDDLE) is None
+
+
+def test_within_does_not_lengthen_the_attempts():
+    assert Retry(attempts=2, within="1h").delay(ERROR, 2, 0, MIDDLE) is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "is_retried"),
+    [
+        ({"on": (ConnectionError,)}, ConnectionError(), True),
+        ({"on": (ConnectionError,)}, ConnectionResetError(), True),
+        ({"on": (ConnectionError,)}, ValueError(), False),
+        ({"on": ConnectionError}, ConnectionError(), True),
+        ({"unless": (ValueError,)}, ValueError(), False),
+        ({"unless": (ValueError,)}, UnicodeError(), False),
+        ({"unless": (ValueError,)}, ConnectionError(), True),
+        ({"on": (OSError,), "unless": (ConnectionError,)}, ConnectionError(), False),
+        ({"on": (OSError,), "unless": (ConnectionError,)}, TimeoutError(), True),
+        ({}, FatalError(), False),
+        ({"on": (FatalError,)}, FatalError(), False),
+        ({}, KeyboardInterrupt(), False),
+        ({"on": (BaseException,)}, SystemExit(), False),
+    ],
+    ids=str,
+)
+def test_what_is_worth_another_try(policy, error, is_retried):
+    assert (Retry(**policy).delay(error, 1, 0, MIDDLE) is not None) is is_retried
+
+
+def test_a_subclass_of_fatal_error_is_fatal():
+    class Refused(FatalError): ...
+
+    assert Retry(on=(Refused,)).delay(Refused(), 1, 0, MIDDLE) is None
+
+
+def test_retry_after_brings_its_own_delay_without_jitter():
+    assert Retry().delay(RetryAfter("5m"), 1, 0, 0.9) == 300 * SECOND
+
+
+def test_retry_after_is_retried_whatever_on_and_unless_say():
+    retry = Retry(on=(ValueError,), unless=(RetryAfter,))
+    assert retry.delay(RetryAfter(1), 1, 0, MIDDLE) == SECOND
+
+
+def test_retry_after_may_be_longer_than_max():
+    assert Retry(max="1s").delay(RetryAfter("1h"), 1, 0, MIDDLE) == 3_600 * SECOND
+
+
+def test_retry_after_counts_as_an_attempt():
+    assert Retry(attempts=3).delay(RetryAfter(1), 3, 0, MIDDLE) is None
+
+
+def test_retry_after_ends_with_within():
+    assert Retry(attempts=None, within="10s").delay(RetryAfter("11s"), 1, 0, MIDDLE) is None
+
+
+def test_retry_after_nonsense_is_refused():
+    with pytest.raises(BadDuration, match="RetryAfter"):
+        Retry().delay(RetryAfter("soon"), 1, 0, MIDDLE)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"attempts": 0}, {"attempts": -1}, {"attempts": 1.5}, {"attempts": "3"}, {"attempts": True},
+        {"kind": "quadratic"}, {"kind": None}, {"jitter": -0.1}, {"jitter": 1.1}, {"factor": 0.5}, {"factor": -1},
+        {"on": (int,)}, {"on": ("ConnectionError",)}, {"unless": ValueError()}, {"on": [ConnectionError]},
+        {"initial": "soon"}, {"initial": -1}, {"max": "never"}, {"within": "a while"}, {"initial": True},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_bad_value_is_refused_by_name_where_it_is_written(wrong):
+    (name,) = wrong
+    with pytest.raises(DefinitionError, match=name):
+        Retry(**wrong)
+
+
+def test_equal_policies_are_equal_and_can_be_hashed():
+    assert Retry(attempts=2) == Retry(attempts=2)
+    assert hash(Retry(initial="1s")) == hash(Retry(initial="1s"))
+    assert Retry(attempts=2) != Retry(attempts=3)
