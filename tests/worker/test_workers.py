@@ -48,12 +48,11 @@ def plain() -> None: ...
         ({"url": "mysql://host/db"}, "mysql"),
         ({"url": 5}, "url such as"),
     ],
-    ids=str,
+    ids=lambda one: one if isinstance(one, str) else next(iter(one)),
 )
 async def test_a_wrong_argument_is_refused_where_it_is_written(given, said):
-    url = given.pop("url", "sqlite:///:memory:")
     with pytest.raises(HoldfastError, match=said):
-        Worker(url, **{"workflows": [nothing], **given})
+        Worker(**{"url": "sqlite:///:memory:", "workflows": [nothing], **given})
 
 
 async def test_a_name_that_is_taken_in_another_version_is_no_duplicate():
