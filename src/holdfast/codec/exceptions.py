@@ -48,7 +48,11 @@ def shortened(plain: dict[str, Any]) -> dict[str, Any]:
         "message": plain["message"][:500],
         "traceback": plain["traceback"][-500:],
         "notes": ["the exception was too large to be kept whole", *(note[:200] for note in plain["notes"][-5:])],
-        "args": [], "state": {}, "members": None, "cause": None, "context": None,
+        "args": [],
+        "state": {},
+        "members": None,
+        "cause": None,
+        "context": None,
     }
 
 
