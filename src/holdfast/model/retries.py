@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -46,9 +47,9 @@ class Retry:
             )
         if self.kind not in ("fixed", "linear", "exponential"):
             raise DefinitionError(f"Retry(kind={self.kind!r}): expected 'fixed', 'linear' or 'exponential'")
-        if not 0 <= self.jitter <= 1:
+        if not _is_number(self.jitter) or not 0 <= self.jitter <= 1:
             raise DefinitionError(f"Retry(jitter={self.jitter!r}): expected a share from 0 to 1")
-        if self.factor < 1:
+        if not _is_number(self.factor) or self.factor < 1:
             raise DefinitionError(f"Retry(factor={self.factor!r}): expected 1 or more")
         set_ = object.__setattr__
         set_(self, "on", _classes(self.on, "on"))
@@ -86,6 +87,10 @@ class Retry:
             pause = self._initial * self.factor ** min(attempt - 1, 64)
         pause = min(pause, self._max)
         return round(pause * (1 + self.jitter * (2 * dice - 1)))
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given)
 
 
 def _classes(given: object, what: str) -> tuple[type[BaseException], ...]:

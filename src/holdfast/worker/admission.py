@@ -53,7 +53,7 @@ class Admission(Turns):
             return
         for message in claimed.inbox:
             self.arrive(held, message)
-        self.resume(held, is_takeover=claimed.is_takeover)
+        self.resume(held)
 
     def _is_next_suspect(self, held: Held) -> bool:
         """One suspect at a time, so that the guilty one is found. One that is not executed is not counted either."""

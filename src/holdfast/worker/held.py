@@ -40,10 +40,10 @@ class Held:
     """
 
     __slots__ = (
-        "alarm", "alarm_at", "arrivals", "attempts", "blocked", "crashes", "epoch", "execution", "held_up", "history",
-        "id", "info", "input", "is_busy", "is_committing", "is_deadline_told", "is_lost", "is_parked", "is_row_waiting",
-        "journal", "last_at", "row_due", "seed", "seq", "started_at", "taking", "unwritten", "warn_at",
-        "workflow",
+        "alarm", "alarm_at", "arrivals", "attempts", "blocked", "crashes", "epoch", "execution", "held_up",
+        "history", "id", "info", "input", "is_busy", "is_committing", "is_deadline_told", "is_lost",
+        "is_parked", "is_row_waiting", "is_takeover", "journal", "last_at", "row_due", "seed", "seq",
+        "started_at", "taking", "unwritten", "warn_at", "workflow",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, claimed: ClaimedRun, workflow: Workflow[Any, Any]) -> None:
@@ -90,6 +90,8 @@ class Held:
         self.crashes = claimed.crashes
         self.blocked = claimed.blocked
         self.last_at: Instant = claimed.claimed_at
+        self.is_takeover = claimed.is_takeover
+        """Taken from a worker that died, and nothing of it has begun since."""
         self.is_parked = False
         self.is_busy = False
         self.is_row_waiting = False

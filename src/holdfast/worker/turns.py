@@ -117,14 +117,14 @@ class Turns(Waits):
 
     # -- the turn --------------------------------------------------------------------------------------------------
 
-    def resume(self, held: Held, *, is_takeover: bool = False) -> None:
+    def resume(self, held: Held) -> None:
         """Let a run go on: its first turn, what has arrived, timers that are due, open steps; else it waits."""
         now = self._clock.now()
         deadline = held.info.deadline_instant
         is_late = deadline is not None and deadline <= now and not held.is_deadline_told
         if held.history is not None and held.history.retrying is not None:
             if held.history.retrying.retry_at > now and not held.arrivals and not is_late:
-                self._wait(held, is_innocent=is_takeover)
+                self._wait(held)
                 return
             if not self._begin_retry(held):
                 return
@@ -141,7 +141,7 @@ class Turns(Waits):
         if held.arrivals:
             self._take(held)
         else:
-            self._settle(held, is_takeover=is_takeover)
+            self._settle(held)
 
     def _begin_retry(self, held: Held) -> bool:
         history, held.history = held.history, None

@@ -46,7 +46,7 @@ class Waits(Resting, ABC):
         self._block_counts: dict[str, int] = {}
 
     @abstractmethod
-    def resume(self, held: Held, *, is_takeover: bool = False) -> None:
+    def resume(self, held: Held) -> None:
         """Let a run go on: what has arrived, timers that are due, open steps; else it waits."""
 
     # -- open steps ------------------------------------------------------------------------------------------------
@@ -54,6 +54,7 @@ class Waits(Resting, ABC):
     def _begin(self, held: Held, command: Command) -> None:
         if self.is_stopping:
             return
+        held.is_takeover = False
         if self._may_begin():
             self.attempts.begin(held, command)
         else:
@@ -85,7 +86,7 @@ class Waits(Resting, ABC):
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
-    def _settle(self, held: Held, *, is_takeover: bool = False) -> None:
+    def _settle(self, held: Held) -> None:
         """Nothing has arrived: begin what is open and due, else wait."""
         if held.is_lost or held.is_committing or held.id not in self.held:
             return
@@ -99,12 +100,13 @@ class Waits(Resting, ABC):
             # Set just now and over already: that is no wait, and nobody else gets its place.
             self.resume(held)
         else:
-            self._wait(held, is_innocent=is_takeover)
+            self._wait(held)
 
-    def _wait(self, held: Held, *, is_innocent: bool = False) -> None:
+    def _wait(self, held: Held) -> None:
         """Nothing is under way. A short wait stays here, a long one is parked; the row says so either way."""
-        if is_innocent and held.crashes:
+        if held.is_takeover and held.crashes:
             # Found only waiting after a takeover: the crash was not its doing.
+            held.is_takeover = False
             held.crashes -= 1
         if self._suspect is held:
             self._suspect = None

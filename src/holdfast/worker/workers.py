@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self, cast
 
 from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
-from holdfast.errors import DefinitionError, DuplicateWorkflow
+from holdfast.errors import DefinitionError, DuplicateWorkflow, StoreAway
 from holdfast.model import SECOND, Duration, Lane, microseconds
 from holdfast.settings import Settings, resolve
 from holdfast.store import Store, open_store
@@ -21,6 +21,7 @@ from .clock import Clock, SystemClock
 from .session import Plan, Session
 
 _log = logging.getLogger("holdfast.worker")
+_FIRST_PAUSE = 0.05
 
 
 class StoreHolder(Protocol):
@@ -166,8 +167,10 @@ class Worker:
                 await store.close()
 
     async def _serve(self, resources: dict[object, Any]) -> None:
-        session = self._session = Session(self._plan, resources, self.stop)
-        await session.register()
+        session = await self._registered(resources)
+        if session is None:
+            return
+        self._session = session
         session.start()
         self._ready.set()
         stopping = asyncio.ensure_future(self._stopping.wait())
@@ -182,6 +185,23 @@ class Worker:
             if task.done() and not task.cancelled():
                 # Whatever keeps a worker from finding work is for its owner to hear.
                 task.result()
+
+    async def _registered(self, resources: dict[object, Any]) -> Session | None:
+        """A session that the store knows; None if the worker was told to stop before the store could be reached."""
+        pause = _FIRST_PAUSE
+        while True:
+            session = Session(self._plan, resources, self.stop)
+            try:
+                await session.register()
+            except StoreAway as error:
+                if pause == _FIRST_PAUSE:
+                    _log.warning("the store is away, the worker registers when it is back: %s", error)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), pause)
+                    return None
+                pause = min(pause * 2, 5.0)
+            else:
+                return session
 
 
 def _store_of(url: object, settings: Settings, codec: Codec | None) -> tuple[Store, Codec]:
