@@ -182,15 +182,16 @@ class _AsyncBody(_Sight):
         self.did(node.errand, result)
 
     async def _together(self, node: Together) -> None:
-        parts = [self.run(part) for part in node.parts]
-        if node.how == "gather":
-            await asyncio.gather(*parts)
-        elif node.how == "group":
+        if node.how == "group":
             async with asyncio.TaskGroup() as group:
-                for part in parts:
-                    group.create_task(part)
+                for part in node.parts:
+                    group.create_task(self.run(part))
+            self.mix(node.how)
+            return
+        tasks = [asyncio.create_task(self.run(part)) for part in node.parts]
+        if node.how == "gather":
+            await asyncio.gather(*tasks)
         else:
-            tasks = [asyncio.create_task(part) for part in parts]
             try:
                 done, late = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             except asyncio.CancelledError:

@@ -42,6 +42,7 @@ class Clients:
     name = "client"
     is_mortal = False
     is_alive = True
+    is_cut_off = False
 
     def __init__(self, world: Served) -> None:
         self._world = world
@@ -57,7 +58,7 @@ class Clients:
         dice, world = self._dice, self._world
         until = world.loop.time() + world.chaos
         workflows = list(world.old.values())
-        asks: list[Ask] = [partial(self._start, dice.choice(workflows)) for _ in range(dice.choice((2, 3, 5, 7)))]
+        asks: list[Ask] = [partial(self._start, dice.choice(workflows)) for _ in range(dice.choice((2, 3, 5, 8)))]
         asks += [partial(self._start, one) for one in workflows if one.name == "killer"]
         asks += [self._manage for _ in range(dice.choice((0, 1, 2, 4)))]
         tasks = [world.loop.create_task(self._later(dice.random() ** 2 * world.chaos * 0.9, ask)) for ask in asks]
@@ -78,8 +79,8 @@ class Clients:
             id=f"id-{number}",
             key=f"key-{dice.randrange(3)}" if dice.random() < 0.3 else None,
             on_conflict=dice.choice(ON_CONFLICT),
-            delay=dice.choice((None, None, None, 0.5, 11.0)),
-            deadline=dice.choice((None, None, None, None, 0.3, 3.0, 20.0)),
+            delay=dice.choice((None, None, None, None, None, 0.5, 11.0)),
+            deadline=dice.choice((None, None, None, None, None, None, None, 0.3, 3.0, 20.0)),
             priority=dice.choice((0, 0, 9)),
         )
         salt = dice.randrange(1000)

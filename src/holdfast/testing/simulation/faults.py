@@ -60,6 +60,8 @@ class Faults:
         self.is_away = False
         """The store can't be reached by anybody."""
         self.deaths = 0
+        self.settled_at = 0
+        """When the last question on its way is answered, in microseconds of virtual time."""
         self._dice = dice
         self._rates = rates
         self._lease = lease

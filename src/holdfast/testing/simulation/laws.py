@@ -16,6 +16,7 @@ from holdfast.model import (
     Ended,
     JournalRow,
     NewRun,
+    RowWrite,
     RunRecord,
     StartedRun,
     StepCompleted,
@@ -48,8 +49,6 @@ class Laws:
         """Runs that the changed code does not match."""
         self.is_bad_code = False
         """Only the changed code is running."""
-        self.tried: set[str] = set()
-        """Frozen runs that the changed code has claimed."""
         self.workflows: dict[str, Workflow[Any, Any]] = {}
         self._oracle = oracle
         self._store = store
@@ -150,8 +149,21 @@ class Laws:
                 change = write.change
                 said = f"{change.status}{', released' if change.release else ''}{', blocked' if change.blocked else ''}"
                 oracle.note(f"{sender.name} {oracle.label(write.run_id)} row: {said}{'' if verdict else ', refused'}")
+                if verdict and isinstance(sender, Process) and sender.is_changed and write.run_id in self.frozen:
+                    self._gives_up(sender, write)
         elif method == "reap_workers" and answer:
             oracle.note(f"{sender.name} reaps {', '.join(answer)}")
+
+    def _gives_up(self, process: Process, write: RowWrite) -> None:
+        """P10: what changed code does with a run that it does not match: it is blocked, with a report."""
+        change = write.change
+        # Handed back unlooked at: the process stops, or has another suspect before it.
+        if not process.is_stopping and not change.crashes and not (change.blocked or "").startswith("JournalDiverged"):
+            self._oracle.report(
+                "P10",
+                f"{self._oracle.label(write.run_id)} does not match the code of {process.name} and is {change.status}, "
+                f"blocked by {change.blocked}",
+            )
 
     def _turn(self, sender: Sender, turn: Turn, verdict: bool) -> None:
         oracle = self._oracle
@@ -186,8 +198,6 @@ class Laws:
 
     def _claim(self, worker_id: str, run: ClaimedRun) -> None:
         how = f"takes {self._oracle.label(run.id)} over" if run.is_takeover else f"claims {self._oracle.label(run.id)}"
-        if self.is_bad_code and run.id in self.frozen:
-            self.tried.add(run.id)
         self._oracle.note(f"{worker_id} {how}, epoch {run.epoch}, seq {run.next_seq}, crashes {run.crashes}")
         self.look(run.id)
 

@@ -43,6 +43,7 @@ class Sender(Protocol):
 
     name: str
     is_mortal: bool
+    is_cut_off: bool
 
     @property
     def is_alive(self) -> bool: ...
@@ -100,6 +101,9 @@ class FaultyStore:
         if fate.what == "dies before":
             self._sender.die(f"before {method}")
             return answer
+        self._faults.settled_at = max(
+            self._faults.settled_at, loop.microseconds + round((fate.there + fate.back) * 1_000_000)
+        )
         answer.add_done_callback(lambda _: self._watch.heard(self._sender, method, asked, answer))
         # The question travels in nobody's context: the death of its sender does not stop it.
         loop.call_later(fate.there, self._arrive, fate, method, call, asked, answer, context=loop.neutral.copy())
@@ -114,7 +118,8 @@ class FaultyStore:
         answer: asyncio.Future[T],
     ) -> None:
         loop = self._loop
-        if fate.what == "away" or (self._faults.is_away and self._faults.is_on):
+        is_away = fate.what == "away" or self._sender.is_cut_off
+        if is_away or (self._faults.is_away and self._faults.is_on):
             self._watch.note(f"{self._sender.name} {method}: the store is away")
             loop.call_later(fate.back, _fail, answer, method, context=loop.neutral.copy())
             return

@@ -64,7 +64,8 @@ class Journal:
 
     @property
     def has_started(self) -> bool:
-        return any(isinstance(entry, Started) for entry in self.entries)
+        """Whether the history that counts has a beginning: a retry may have cut it off again."""
+        return any(isinstance(entry, Started) for entry in self.history.entries)
 
     def asked(self, key: str) -> bool:
         """Whether the step is asked for in the history that counts."""

@@ -118,6 +118,8 @@ class Process:
     ) -> None:
         self.name = name
         self.is_mortal = True
+        self.is_cut_off = False
+        """It can't reach the store."""
         self.loop = loop
         self.oracle = oracle
         self.is_changed = is_changed
@@ -157,6 +159,10 @@ class Process:
         return not self._main.is_dead
 
     @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    @property
     def is_stalled(self) -> bool:
         return self._main.is_stalled
 
@@ -189,6 +195,12 @@ class Process:
             self._main.is_dead = self._pulse.is_dead = True
             self._leave()
             self._buried(self)
+
+    def reconnect(self) -> None:
+        """It reaches the store again."""
+        if self.is_cut_off and self.is_alive:
+            self.oracle.note(f"{self.name} is no longer cut off")
+        self.is_cut_off = False
 
     def spare(self) -> None:
         """It dies by no plan any more."""

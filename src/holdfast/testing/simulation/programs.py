@@ -133,7 +133,7 @@ class Author:
         self._errands = {}
         self._seconds = 0.0
         is_async = dice.random() < 0.7
-        size = dice.choice((2, 3, 4, 5, 6, 8, 10))
+        size = dice.choice((3, 5, 7, 9, 12, 16))
         if is_killer:
             kill = Do(self._errand(is_killer=True))
             root: Node = Series((self._tree(2, is_async), kill)) if dice.random() < 0.5 else kill
@@ -156,12 +156,12 @@ class Author:
         if size <= 1:
             return self._leaf()
         roll = dice.random()
-        if roll < 0.40:
+        if roll < 0.48:
             cut = dice.randint(1, size - 1)
             return Series((self._tree(cut, is_async), self._tree(size - cut, is_async)))
-        if roll < 0.70:
+        if roll < 0.74:
             return self._together(size, is_async)
-        if roll < 0.80:
+        if roll < 0.82:
             return Within(self._span(), self._tree(size, is_async) if is_async else self._leaf())
         how: Literal["except", "finally", "swallow"] = dice.choice(("except", "except", "finally", "swallow"))
         return Guard(how, self._tree(size - 1, is_async), self._leaf())
@@ -187,22 +187,24 @@ class Author:
 
     def _span(self) -> float:
         dice = self._dice
-        found = dice.choice((0.0, 0.01, 0.3, 1.0, 2.5, 7.0, 12.0, 25.0)) + dice.choice((0.0, 0.1))
+        found = dice.choice((0.0, 0.01, 0.3, 1.0, 1.0, 2.5, 2.5, 7.0, 12.0, 25.0)) + dice.choice((0.0, 0.1))
         self._seconds += found
         return found
 
     def _errand(self, *, is_killer: bool = False) -> Errand:
         dice = self._dice
         self._numbers += 1
-        fails = dice.choice((0, 0, 0, 0, 0, 1, 1, 2, 3, 9))
+        fails = dice.choice((0,) * 9 + (1, 1, 1, 1, 2, 2, 9))
         errand = Errand(
             number=self._numbers,
             name=dice.choice(NAMES),
-            durations=tuple(dice.choice((0.0, 0.001, 0.05, 0.4, 1.5, 4.0)) for _ in range(dice.choice((1, 1, 2)))),
+            durations=tuple(
+                dice.choice((0.0, 0.001, 0.05, 0.05, 0.4, 0.8, 1.5, 4.0)) for _ in range(dice.choice((1, 1, 2)))
+            ),
             fails=0 if is_killer else fails,
-            error=dice.choice(("flaky", "flaky", "flaky", "value", "fatal", "later")),
-            policy=dice.randrange(len(POLICIES)) if fails < 9 else dice.choice((0, 1, 2)),
-            timeout=dice.choice((None, None, None, 0.2, 2.0)) if not is_killer else None,
+            error=dice.choice(("flaky", "flaky", "flaky", "flaky", "value", "fatal", "later")),
+            policy=dice.choice((2, 2, 3, 3, 4, 5, 5, 0, 1)) if fails < 9 else dice.choice((0, 1, 2)),
+            timeout=dice.choice((None,) * 8 + (0.2, 2.0, 2.0)) if not is_killer else None,
             linger=dice.choice((0.0, 0.0, 0.0, 0.3)),
             is_killer=is_killer,
         )

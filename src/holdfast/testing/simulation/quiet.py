@@ -7,6 +7,7 @@ from typing import Protocol
 
 from holdfast.model import Cancel, Instant, NewRun, RunRecord, instant_of
 
+from .faults import Faults
 from .laws import Laws
 from .loop import VirtualLoop
 from .oracle import Oracle
@@ -22,6 +23,7 @@ class Calmed(Protocol):
     """The world after its faults."""
 
     loop: VirtualLoop
+    faults: Faults
     oracle: Oracle
     laws: Laws
 
@@ -38,6 +40,7 @@ class Quiet:
     def __init__(self, world: Calmed) -> None:
         self._world = world
         self._oracle = world.oracle
+        self._settled_at = world.faults.settled_at
         self.calm_since: Instant | None = None
         """Since when there was room for every run, on workers that live and know the time."""
 
@@ -73,8 +76,11 @@ class Quiet:
 
     def _is_calm(self, open_runs: list[RunRecord], now: Instant) -> bool:
         alive = self._world.alive()
+        owners = {None, *(hand.worker_id for process in alive for hand in process.hands[-1:])}
         return (
-            bool(alive)
+            self._world.loop.microseconds > self._settled_at
+            and bool(alive)
+            and all(record.owner in owners for record in open_runs)
             and all(process.is_serving and abs(process.clock.now() - now) < 100_000 for process in alive)
             and sum(process.concurrency for process in alive) >= len(open_runs)
             and not any(record.crashes or record.workflow == "killer" for record in open_runs)

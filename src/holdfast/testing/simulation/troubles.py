@@ -53,7 +53,7 @@ class Troubles:
         self._dice = world.dice
 
     def all(self) -> list[Coroutine[Any, Any, None]]:
-        found = [self._stalls(), self._clocks(), self._outages()]
+        found = [self._stalls(), self._clocks(), self._outages(), self._cuts()]
         return [*found, self._bad_deploy()] if self._world.has_change else found
 
     async def end(self) -> None:
@@ -64,6 +64,7 @@ class Troubles:
         world.faults.is_away = False
         for process in world.processes:
             process.spare()
+            process.reconnect()
             process.go_on()
         world.may_start.set()
         if world.is_changed:
@@ -107,9 +108,21 @@ class Troubles:
             world.faults.is_away = False
             world.note("the store is back")
 
+    async def _cuts(self) -> None:
+        """A process that can't reach the store while others can: its lease lapses, and it goes on working."""
+        dice, world = self._dice, self._world
+        for _ in range(dice.choice((0, 0, 1, 2))):
+            await self._pause()
+            alive = world.alive()
+            if alive:
+                process = dice.choice(alive)
+                process.is_cut_off = True
+                world.note(f"{process.name} is cut off")
+                world.loop.call_later(world.lease * dice.uniform(0.5, 3.0), process.reconnect)
+
     async def _bad_deploy(self) -> None:
         """P10: half-way the code changes under the runs that have begun."""
-        await asyncio.sleep(self._world.chaos / 2)
+        await asyncio.sleep(self._world.chaos * self._dice.uniform(0.15, 0.4))
         await self._deploy(is_changed=True)
 
     async def _deploy(self, *, is_changed: bool) -> None:
@@ -122,14 +135,12 @@ class Troubles:
                 process.die("in a deploy")
             else:
                 process.stop()
-        # Grace and the time to hand back are over by then.
-        await asyncio.sleep(9.0)
+        # Grace is over by then, and most have handed back.
+        await asyncio.sleep(self._dice.choice((0.5, 4.0)))
         for process in world.alive():
             process.die("since it would not stop")
         if is_changed:
             self._freeze()
-        else:
-            self._thaw()
         world.is_changed = world.laws.is_bad_code = is_changed
         world.may_start.set()
 
@@ -146,15 +157,3 @@ class Troubles:
         world.note(f"{len(frozen)} runs don't match it: {change.how}")
         for program in world.programs:
             world.new[program.name] = workflow_of(program, world, change)
-
-    def _thaw(self) -> None:
-        """Before the good code is back: what did not match is blocked, with a report."""
-        world = self._world
-        for run_id in sorted(world.laws.tried, key=world.oracle.label):
-            if run_id in world.oracle.ended:
-                continue
-            record = world.laws.record(run_id)
-            if record.owner is None and not (record.blocked or "").startswith("JournalDiverged"):
-                world.oracle.report(
-                    "P10", f"{world.oracle.label(run_id)} does not match the code and is not blocked: {record.blocked}"
-                )

@@ -42,9 +42,9 @@ class World:
         self.oracle.listener = listener
         self.codec = Codec()
         self.lease = dice.choice((1.5, 3.0, 6.0))
-        self.chaos = dice.choice((6.0, 15.0, 40.0))
+        self.chaos = dice.choice((8.0, 15.0, 30.0))
         """Seconds of faults."""
-        self.has_change = dice.random() < 0.15
+        self.has_change = dice.random() < 0.2
         has_killer = dice.random() < 0.2
         author = Author(dice)
         self.programs = [author.program(f"w{n}") for n in range(dice.choice((1, 2, 3)))]

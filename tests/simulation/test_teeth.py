@@ -1,0 +1,212 @@
+"""The product is broken on purpose, in one place at a time: some seed has to notice, and to name the promise."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from holdfast.engine import Execution
+from holdfast.model import RowChange, RunStatus, StepCompleted, history_of
+from holdfast.testing.simulate import main
+from holdfast.testing.simulation import run_seed
+from holdfast.worker.admission import Admission
+from holdfast.worker.attempts import Attempts
+from holdfast.worker.session import Session
+
+
+def assert_noticed(*laws: str, within: int = 120) -> None:
+    """One of the first seeds breaks one of these laws; whatever else the breakage breaks may be told by others."""
+    told: dict[str, list[int]] = {}
+    for seed in range(within):
+        report = run_seed(seed)
+        if report.law in laws:
+            assert f"--seed {seed} " in str(report)
+            assert report.tail
+            return
+        if report.law is not None:
+            told.setdefault(report.law, []).append(seed)
+    pytest.fail(f"no seed below {within} breaks {' or '.join(laws)}; broken were {told}")
+
+
+def test_a_step_begun_before_its_turn_is_durable_is_noticed(monkeypatch):
+    commit = Admission.commit
+
+    def hasty(self, held, done, taken):
+        for command in done.begin:
+            self._begin(held, command)
+        done.begin = []
+        commit(self, held, done, taken)
+
+    monkeypatch.setattr(Admission, "commit", hasty)
+    assert_noticed("P1")
+
+
+def test_a_refused_turn_taken_for_an_accepted_one_is_noticed(monkeypatch):
+    committed = Admission._committed
+    monkeypatch.setattr(
+        Admission,
+        "_committed",
+        lambda self, held, done, change, verdict: committed(self, held, done, change, verdict is False or verdict),
+    )
+    assert_noticed("P1", "P2")
+
+
+def test_a_takeover_without_a_fence_is_noticed(monkeypatch):
+    from holdfast.store.sqlite import claims
+
+    monkeypatch.setattr(claims, "_fence", lambda *args: None)
+    assert_noticed("P2", within=20)
+
+
+def test_a_lease_that_never_lapses_by_its_worker_s_clock_is_noticed(monkeypatch):
+    from holdfast.worker.lease import Lease
+
+    monkeypatch.setattr(Lease, "holds", lambda self: not self.is_lost)
+    assert_noticed("P2")
+
+
+def test_a_step_executed_twice_is_noticed(monkeypatch):
+    begin = Attempts.begin
+
+    def twice(self, held, command):
+        begin(self, held, command)
+        return begin(self, held, command)
+
+    monkeypatch.setattr(Attempts, "begin", twice)
+    assert_noticed("P3", within=20)
+
+
+def test_a_recorded_result_that_is_overlooked_is_noticed(monkeypatch):
+    def overlook(entries):
+        last = max((n for n, entry in enumerate(entries) if isinstance(entry, StepCompleted)), default=-1)
+        return history_of(entries[:last] if last > 0 else entries)
+
+    monkeypatch.setattr("holdfast.worker.admission.history_of", overlook)
+    assert_noticed("P3")
+
+
+def test_a_retry_count_that_is_lost_in_a_crash_is_noticed(monkeypatch):
+    replay = Execution.replay
+
+    def forgetful(self, *args):
+        replay(self, *args)
+        for command in self.commands.values():
+            command.attempt = 1
+
+    monkeypatch.setattr(Execution, "replay", forgetful)
+    assert_noticed("P3")
+
+
+def test_a_time_that_is_not_the_same_on_replay_is_noticed(monkeypatch):
+    looks = iter(range(10**9))
+    monkeypatch.setattr(Execution, "now", lambda self: self.time + next(looks))
+    assert_noticed("P4")
+
+
+def test_results_written_in_another_order_than_delivered_are_noticed(monkeypatch):
+    from holdfast.worker import turns
+
+    encode = turns.encode_entries
+
+    def swapped(entries):
+        at = [n for n, entry in enumerate(entries) if isinstance(entry, StepCompleted)]
+        if len(at) > 1:
+            entries = list(entries)
+            entries[at[0]], entries[at[1]] = entries[at[1]], entries[at[0]]
+        return encode(entries)
+
+    monkeypatch.setattr(turns, "encode_entries", swapped)
+    assert_noticed("P4", "P5")
+
+
+def test_a_timer_that_fires_early_is_noticed(monkeypatch):
+    due_timers = Execution.due_timers
+    monkeypatch.setattr(Execution, "due_timers", lambda self, now: due_timers(self, now + 500_000))
+    assert_noticed("P5")
+
+
+def test_a_parked_run_that_nobody_wakes_is_noticed(monkeypatch):
+    waiting = Admission.waiting
+
+    def forgetful(self, due_at, **options):
+        change = waiting(self, due_at, **options)
+        return msgspec.structs.replace(change, due_at=None) if change.release else change
+
+    monkeypatch.setattr(Admission, "waiting", forgetful)
+    assert_noticed("P6")
+
+
+def test_runs_of_a_dead_worker_that_nobody_takes_over_are_noticed(monkeypatch):
+    monkeypatch.setattr(Session, "_reap", lambda self: asyncio.sleep(10**6))
+    assert_noticed("P6", within=20)
+
+
+def test_runs_claimed_by_an_answer_that_was_lost_are_noticed(monkeypatch):
+    from holdfast.testing.simulation.network import FaultyStore
+
+    async def nothing(self, worker_id, held, *, now=None):
+        return []
+
+    monkeypatch.setattr(FaultyStore, "release_strays", nothing)
+    assert_noticed("P6")
+
+
+def test_an_end_that_the_row_tells_otherwise_is_noticed(monkeypatch):
+    change_of = Admission._change
+
+    def rosy(self, held, done):
+        change = change_of(self, held, done)
+        is_failed = change is not None and change.status is RunStatus.FAILED
+        return RowChange(status=RunStatus.COMPLETED) if is_failed else change
+
+    monkeypatch.setattr(Admission, "_change", rosy)
+    assert_noticed("P7", within=20)
+
+
+def test_crashes_that_nobody_counts_are_noticed(monkeypatch):
+    let_in = Admission._let_in
+    monkeypatch.setattr(
+        Admission,
+        "_let_in",
+        lambda self, held, claimed: let_in(self, held, msgspec.structs.replace(claimed, crashes=0)),
+    )
+    assert_noticed("P8")
+
+
+def test_a_takeover_that_counts_for_too_much_is_noticed(monkeypatch):
+    let_in = Admission._let_in
+    monkeypatch.setattr(
+        Admission,
+        "_let_in",
+        lambda self, held, claimed: let_in(self, held, msgspec.structs.replace(claimed, crashes=3 * claimed.crashes)),
+    )
+    assert_noticed("P8")
+
+
+def test_a_step_that_answers_a_body_being_put_away_is_noticed(monkeypatch):
+    ask_step = Execution.ask_step
+
+    def obliging(self, step, args, kwargs):
+        if not self.is_dead:
+            return ask_step(self, step, args, kwargs)
+        answer = self.loop.create_future()
+        answer.set_result(0)
+        return answer
+
+    monkeypatch.setattr(Execution, "ask_step", obliging)
+    monkeypatch.setattr(Execution, "new_ticket", lambda self: self.next_number())
+    assert_noticed("P9")
+
+
+def test_code_that_goes_on_although_it_does_not_match_is_noticed(monkeypatch):
+    def lenient(self, key, digest):
+        self._cursor += 1
+
+    monkeypatch.setattr(Execution, "_match", lenient)
+    assert_noticed("P10")
+
+
+def test_the_command_ends_with_1_when_a_promise_is_broken(monkeypatch, capsys):
+    monkeypatch.setattr(Session, "_reap", lambda self: asyncio.sleep(10**6))
+    assert main(["--seeds", "20"]) == 1
+    assert "P6 was broken by" in capsys.readouterr().out
