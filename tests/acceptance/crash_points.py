@@ -15,7 +15,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,41 +22,25 @@ from typing import Any
 from holdfast import AsyncClient, Worker
 from holdfast.store import open_store
 from tests.acceptance import effects
+from tests.acceptance.points import Pointed
 from tests.acceptance.workflows import journey
 
-WRITES = ("start_runs", "register_worker", "claim_runs", "commit_turns", "write_rows", "remove_worker")
 
+def dying(last: int | None) -> Any:
+    """A store that kills its process at the point of that number, and leaves word of which one it was."""
+    points = count()
 
-class Dying:
-    """A store that kills its process at the n-th point, and leaves word of which one it was."""
-
-    def __init__(self, store: Any, last: int | None) -> None:
-        self._store = store
-        self._last = last
-        self._points = count()
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        return self._around(name, found) if name in WRITES else found
-
-    def _around(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        async def around(*args: Any, **kwargs: Any) -> Any:
-            self._point(f"before {name}")
-            answer = await call(*args, **kwargs)
-            self._point(f"after {name}")
-            return answer
-
-        return around
-
-    def _point(self, name: str) -> None:
-        if next(self._points) == self._last:
-            (effects.folder() / "point").write_text(name)
+    def reach(point: str) -> None:
+        if next(points) == last:
+            (effects.folder() / "point").write_text(point)
             os.kill(os.getpid(), signal.SIGKILL)
+
+    return Pointed(open_store(effects.url()), reach)
 
 
 async def take_part(last: int | None) -> None:
     """Client and worker in one: start the run unless it is there, and see it through."""
-    store: Any = Dying(open_store(effects.url()), last)
+    store = dying(last)
     await store.open()
     async with AsyncClient(store) as client, Worker(client, workflows=[journey]):
         run = await client.start(journey, 1, key="journey")

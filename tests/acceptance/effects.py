@@ -1,8 +1,8 @@
 """The oracle: what steps did, told by themselves in files outside the store.
 
 One file a process, opened for appending; a line is written whole and synced before the step goes on, so that it stays
-whatever happens to the process. When a step begins it also looks, through a connection of its own, whether its
-result stands in the journal already: that must never be.
+whatever happens to the process. When a step begins it also looks into the journal, through a connection of its own: it
+must have been asked for by a turn that is durable, and its result must not be there yet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast import current_step
-from holdfast.model import StepCompleted, StepFailed, decode_entries
+from holdfast.model import Entry, StepAsked, StepCompleted, StepFailed, decode_entries
 
 FOLDER = "HOLDFAST_TEST_FOLDER"
 _local = threading.local()
@@ -24,7 +24,7 @@ _local = threading.local()
 
 @dataclass(frozen=True)
 class Effect:
-    """One line: a step began, ended, failed, or should not have begun."""
+    """One line: a step did "begin", "end" or "fail", or it was "begun early" or "begun twice"."""
 
     what: str
     run_id: str
@@ -49,9 +49,15 @@ def url() -> str:
     return f"sqlite:///{database(folder())}"
 
 
-def begin() -> None:
-    """The first line of a step."""
-    write("begun twice" if is_recorded() else "begin")
+def begin(*, is_first: bool = False) -> None:
+    """The first line of a step. What a first turn asks for follows from the start and need not be in the journal."""
+    entries = journal()
+    key = current_step().key
+    if any(isinstance(entry, (StepCompleted, StepFailed)) and entry.key == key for entry in entries):
+        write("begun twice")
+    elif not is_first and not any(isinstance(entry, StepAsked) and entry.key == key for entry in entries):
+        write("begun early")
+    write("begin")
 
 
 def end() -> None:
@@ -86,14 +92,13 @@ def _lines(where: Path) -> Iterator[Effect]:
             yield Effect(what, run_id, key, int(attempt), int(pid), float(at))
 
 
-def is_recorded() -> bool:
-    """Whether the step that asks has a result in the journal."""
-    info = current_step()
+def journal() -> list[Entry]:
+    """What is durable of the run that asks."""
     # Kept open: closing and opening for each step would cost more than the step.
     if not hasattr(_local, "connection"):
         _local.connection = sqlite3.connect(database(folder()), timeout=30)
     rows = _local.connection.execute(
-        "SELECT journal.data FROM runs JOIN journal ON journal.run = runs.number WHERE runs.id = ?", (info.run_id,)
+        "SELECT journal.data FROM runs JOIN journal ON journal.run = runs.number WHERE runs.id = ?",
+        (current_step().run_id,),
     ).fetchall()
-    entries = [entry for (data,) in rows for entry in decode_entries(data)]
-    return any(isinstance(entry, (StepCompleted, StepFailed)) and entry.key == info.key for entry in entries)
+    return [entry for (data,) in rows for entry in decode_entries(data)]

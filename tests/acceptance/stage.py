@@ -18,7 +18,7 @@ from tests.acceptance import effects
 from tests.acceptance.effects import Effect
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0
+PATIENCE = 30.0
 T = TypeVar("T")
 
 
@@ -109,6 +109,10 @@ class Stage:
             and (run_id is None or effect.run_id == run_id)
             and (key is None or effect.key == key)
         ]
+
+    def wrongs(self) -> list[Effect]:
+        """Steps that began before they were asked for durably, or after they had a result."""
+        return [effect for effect in self.effects() if effect.what.startswith("begun")]
 
     def begun(self, run_id: str, key: str, times: int = 1) -> list[Effect]:
         """Wait until a step of a run has begun so many times."""

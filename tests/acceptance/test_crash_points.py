@@ -20,11 +20,9 @@ def test_a_run_ends_the_same_wherever_its_process_is_killed(stage: Stage):
     points = [json.loads(line) for line in process.output.splitlines()]
     for told in points:
         check(stage.folder / f"point-{told['point']}", told)
-    # Each kind of write was met before and after, and the last time through nothing was in the way.
-    died = Counter(told["at"] for told in points)
-    for write in ("start_runs", "register_worker", "claim_runs", "commit_turns", "remove_worker"):
-        assert died[f"before {write}"], died
-        assert died[f"after {write}"], died
+    # Each kind of write was met, and the last time through nothing was in the way.
+    died = {str(told["at"]).partition(" ")[2] for told in points}
+    assert died >= {"start_runs", "register_worker", "claim_runs", "commit_turns", "remove_worker"}
     assert points[-1]["codes"] == [0]
 
 
@@ -38,7 +36,7 @@ def check(folder: Path, told: dict[str, object]) -> None:
         journal = client.journal(run.id)
     assert Counter(entry.key for entry in journal if entry.kind == "step_completed") == dict.fromkeys(STEPS, 1), told
     found = effects.read(folder)
-    assert [effect for effect in found if effect.what == "begun twice"] == [], told
+    assert [effect for effect in found if effect.what.startswith("begun")] == [], told
     # One kill: what was in flight executed twice at most, and every attempt belongs to a step that was asked for.
     begun = Counter((effect.key, effect.attempt) for effect in found if effect.what == "begin")
     assert max(begun.values()) <= 2, told

@@ -63,7 +63,7 @@ def test_a_file_that_somebody_has_locked_makes_work_wait_and_loses_nothing(stage
         other.execute("ROLLBACK")
     assert runs[0].result(timeout=30) == [10, "gate", 30]
     assert [run.result(timeout=30) for run in runs[1:]] == [expected("sequence", seed) for seed in range(3)]
-    assert stage.effects("begun twice") == []
+    assert stage.wrongs() == []
     assert all(worker.is_alive for worker in workers)
 
 
@@ -81,6 +81,6 @@ def test_a_file_that_is_away_for_a_while_makes_work_wait_and_loses_nothing(stage
     assert run.result(timeout=30) == [10, "gate", 30]
     assert run.refresh().status is RunStatus.COMPLETED
     assert stage.keys(run.id) == ["work", "until_allowed", "work:1"]
-    assert stage.effects("begun twice") == []
+    assert stage.wrongs() == []
     assert all(worker.is_alive for worker in workers)
     assert stage.client.start(errand, 0).result(timeout=30) == [10, 20, 30]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-from subprocess import TimeoutExpired
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tests.acceptance.stage import Stage
-from tests.acceptance.workflows import errand, gated, nap, thread_gated
+from tests.acceptance.workflows import errand, gated, gated_here, nap, side_by_side, thread_gated
 
 
 def test_sigterm_lets_the_step_in_flight_end_and_hands_the_rest_back_at_once(stage: Stage):
@@ -38,11 +38,7 @@ def test_sigterm_lets_the_step_in_flight_end_and_hands_the_rest_back_at_once(sta
     "workflow",
     [
         pytest.param(gated, id="on the loop"),
-        pytest.param(
-            thread_gated,
-            id="in a thread",
-            marks=pytest.mark.xfail(reason="the threads of steps keep their process alive", raises=TimeoutExpired),
-        ),
+        pytest.param(thread_gated, id="in a thread"),
     ],
 )
 def test_a_step_that_outlasts_the_grace_period_is_handed_back_and_executed_again(stage: Stage, workflow):
@@ -92,6 +88,25 @@ def test_a_run_parked_by_a_worker_that_is_gone_is_woken_by_the_next_one(stage: S
     assert stage.journal(run.id, "claimed") == []
 
 
+def test_a_step_left_open_is_begun_again_although_a_timer_beside_it_has_become_due(stage: Stage):
+    first = stage.worker()
+    stage.ready(first)
+    run = stage.client.start(side_by_side)
+    stage.begun(run.id, "until_allowed")
+    stage.until(lambda: stage.keys(run.id), "the first step is recorded")
+    asked_at = stage.journal(run.id, "step_asked")[-1].at
+    first.kill()
+    stage.until(lambda: datetime.now(UTC) > asked_at + timedelta(seconds=0.5), "the timer is due")
+    stage.worker()
+    # Both: the one that the timer led to, and the one that was in flight before.
+    stage.begun(run.id, "until_allowed:1")
+    stage.begun(run.id, "until_allowed", 2)
+    stage.allow("gate")
+    stage.until(lambda: stage.keys(run.id) == ["work", "until_allowed"], "the one is recorded")
+    stage.allow("second gate")
+    assert run.result(timeout=30) == [10, "gate", "second gate"]
+
+
 def test_a_worker_stopped_past_its_lease_loses_its_run_and_its_late_result_is_refused(stage: Stage):
     first = stage.worker(lease="2s")
     stage.ready(first)
@@ -113,6 +128,24 @@ def test_a_worker_stopped_past_its_lease_loses_its_run_and_its_late_result_is_re
     second.kill()
     assert stage.client.start(errand, 0).result(timeout=30) == [10, 20, 30]
     assert stage.effects("end")[-1].pid == first.pid
+
+
+def test_a_write_that_was_under_way_when_the_run_was_taken_over_is_refused(stage: Stage):
+    first = stage.worker(lease="2s", stop_before_commit=2)
+    stage.ready(first)
+    run = stage.client.start(gated_here)
+    stage.begun(run.id, "until_allowed_here")
+    # It has checked its lease, and stops with the result in its hands.
+    stage.allow(f"gate-{first.pid}")
+    stage.until(lambda: stage.effects("end", key="until_allowed_here"), "the first worker has a result")
+    second = stage.worker(lease="2s")
+    stage.begun(run.id, "until_allowed_here", 2)
+    first.send(signal.SIGCONT)
+    stage.until(lambda: "taken over" in first.output or "lost its lease" in first.output, "the first one drops the run")
+    assert stage.keys(run.id) == ["work"]
+    stage.allow(f"gate-{second.pid}")
+    assert run.result(timeout=30) == second.pid
+    assert [entry.value for entry in stage.journal(run.id, "step_completed")] == [10, second.pid]
 
 
 def test_a_worker_that_is_stopped_within_its_lease_goes_on_as_if_nothing_had_been(stage: Stage):

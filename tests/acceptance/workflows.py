@@ -11,11 +11,23 @@ import holdfast
 from holdfast import Retry, blocking, current_step, step, workflow
 from tests.acceptance import effects
 
+FIRST = {
+    "branches": {"work", "work:1", "work:2", "work:3"},
+    "retries": {"flaky", "flaky:1", "work"},
+    "plain": {"thread_work", "thread_work:1", "thread_work:2"},
+}
+"""Steps that a body asks for before anything has happened; for all others that is its first one."""
+
+
+def is_first() -> bool:
+    info = current_step()
+    return info.key in FIRST.get(info.workflow, {"work"})
+
 
 @step(retry=Retry(attempts=1))
 async def work(number: int, seconds: float) -> int:
     """Real work, for so long."""
-    effects.begin()
+    effects.begin(is_first=is_first())
     await asyncio.sleep(seconds)
     effects.end()
     return number * 10
@@ -24,7 +36,7 @@ async def work(number: int, seconds: float) -> int:
 @step(retry=Retry(attempts=1))
 def thread_work(number: int, seconds: float) -> int:
     """The same in a thread."""
-    effects.begin()
+    effects.begin(is_first=is_first())
     time.sleep(seconds)
     effects.end()
     return number * 10
@@ -33,7 +45,7 @@ def thread_work(number: int, seconds: float) -> int:
 @step(retry=Retry(attempts=3, initial="0.05s", factor=1, jitter=0))
 async def flaky(number: int) -> int:
     """Two errors and then a result. A crash in between counts for nothing, so it never runs out of attempts."""
-    effects.begin()
+    effects.begin(is_first=is_first())
     await asyncio.sleep(0.01)
     if current_step().attempt < 3:
         effects.fail()
@@ -113,6 +125,16 @@ def until_allowed_in_thread(name: str) -> str:
     return name
 
 
+@step
+async def until_allowed_here() -> int:
+    """Ends when the test lets this very process go on."""
+    effects.begin()
+    while not (effects.folder() / f"gate-{os.getpid()}").exists():
+        await asyncio.sleep(0.01)
+    effects.end()
+    return os.getpid()
+
+
 @workflow
 async def errand(seconds: float) -> list[int]:
     """A quick step, a slow one, a quick one."""
@@ -123,6 +145,25 @@ async def errand(seconds: float) -> list[int]:
 async def gated() -> list[object]:
     """A quick step, one that ends when the test says so, a quick one."""
     return [await work(1, 0), await until_allowed("gate"), await work(3, 0)]
+
+
+@workflow
+async def gated_here() -> int:
+    """The process that executed its second step."""
+    await work(1, 0)
+    return await until_allowed_here()
+
+
+@workflow
+async def side_by_side() -> list[object]:
+    """Beside a step that ends when the test says so, a timer, and after it another such step."""
+
+    async def after_a_nap() -> str:
+        await holdfast.sleep("0.3s")
+        return await until_allowed("second gate")
+
+    first = await work(1, 0)
+    return [first, *await asyncio.gather(until_allowed("gate"), after_a_nap())]
 
 
 @workflow
@@ -145,7 +186,7 @@ async def nap(seconds: float) -> list[int]:
 
 @step
 async def suicide() -> None:
-    effects.begin()
+    effects.begin(is_first=True)
     os.kill(os.getpid(), signal.SIGKILL)
     await asyncio.sleep(60)
 
@@ -165,7 +206,7 @@ async def rude(seconds: float) -> int:
 @step(timeout="0.3s", retry=Retry(attempts=2, initial="0.05s", jitter=0))
 def deaf() -> str:
     """Ignores its timeout in a thread, the first time."""
-    effects.begin()
+    effects.begin(is_first=True)
     if current_step().attempt == 1:
         until_told("late")
         effects.end()
@@ -189,4 +230,4 @@ async def journey(seed: int) -> list[int]:
     return [first, *pair, thread_work(seed + 3, 0)]
 
 
-ALL = [*MIXED, errand, gated, thread_gated, nap, deadly, rude, overdue, journey]
+ALL = [*MIXED, errand, gated, gated_here, side_by_side, thread_gated, nap, deadly, rude, overdue, journey]
