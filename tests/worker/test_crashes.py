@@ -1,0 +1,217 @@
+"""Crashes: counted apart from errors, stopped after a set number without progress, and found one suspect at a time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import Retry, RunCrashed, RunFailed, current_step, step, workflow
+from holdfast.client import AsyncRun
+from holdfast.model import Lane
+from tests.worker.stage import Stage, stage, until
+
+PATIENCE = "20s"
+
+
+async def crash(on: Stage, run: AsyncRun[object], times: int) -> None:
+    """So many workers claim the run and die."""
+    lane = Lane((await on.record(run)).workflow, "1")
+    for n in range(times):
+        await on.store.register_worker(f"dead-{n}", [lane], 1, now=on.clock.now())
+        assert await on.store.claim_runs(f"dead-{n}", [lane], 1, run_id=run.id, now=on.clock.now())
+        on.skip("1s")
+        await on.store.reap_workers("somebody", now=on.clock.now())
+
+
+@pytest.fixture
+def executed() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def body(executed):
+    @step
+    async def act() -> int:
+        executed.append(current_step().attempt)
+        return current_step().attempt
+
+    @workflow(max_crashes=2)
+    async def body() -> int:
+        return await act()
+
+    return body
+
+
+async def test_a_run_that_took_too_many_workers_down_is_stopped_with_a_clear_error(database_url, body, executed):
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        await crash(on, run, 3)
+        async with on.worker(body):
+            with pytest.raises(RunFailed) as caught:
+                await run.result(PATIENCE)
+    assert isinstance(caught.value.__cause__, RunCrashed)
+    assert "max_crashes of 2" in str(caught.value.__cause__)
+    assert executed == []
+
+
+async def test_a_run_with_as_many_crashes_as_it_may_have_goes_on(database_url, body, executed):
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        await crash(on, run, 2)
+        async with on.worker(body):
+            assert await run.result(PATIENCE) == 1
+        # The first claim of all was none: the run had not begun.
+        assert (await on.kinds(run)).count("claimed") == 2
+
+
+async def test_crashes_use_up_no_attempts_of_a_step(database_url):
+    @step(retry=Retry(attempts=2, initial="1ms"))
+    async def shaky() -> int:
+        if current_step().attempt == 1:
+            raise ConnectionError
+        return current_step().attempt
+
+    @workflow
+    async def body() -> int:
+        return await shaky()
+
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        await crash(on, run, 3)
+        async with on.worker(body):
+            assert await run.result(PATIENCE) == 2
+
+
+async def test_errors_are_no_crashes(database_url):
+    @step(retry=Retry(attempts=5, initial="1ms"))
+    async def shaky() -> int:
+        if current_step().attempt < 5:
+            raise ConnectionError
+        return current_step().attempt
+
+    @workflow(max_crashes=1)
+    async def body() -> int:
+        return await shaky()
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        assert await run.result(PATIENCE) == 5
+        assert (await on.record(run)).crashes == 0
+
+
+async def test_an_accepted_turn_makes_up_for_the_crashes_before_it(database_url):
+    go_on, begun = asyncio.Event(), asyncio.Event()
+
+    @step
+    async def first() -> None: ...
+
+    @step
+    async def second() -> None:
+        begun.set()
+        await go_on.wait()
+
+    @workflow(max_crashes=1)
+    async def body() -> None:
+        await first()
+        await second()
+
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        await crash(on, run, 1)
+        async with on.worker(body, grace=0):
+            await begun.wait()
+            assert (await on.record(run)).crashes == 0
+        await crash(on, run, 1)
+        go_on.set()
+        async with on.worker(body):
+            await run.result(PATIENCE)
+
+
+async def test_a_worker_executes_one_suspect_at_a_time(database_url):
+    flying: list[str] = []
+    most: list[int] = []
+    go_on = asyncio.Event()
+
+    @step
+    async def act(name: str) -> None:
+        flying.append(name)
+        most.append(len(flying))
+        await go_on.wait()
+        flying.remove(name)
+
+    @workflow
+    async def body(name: str) -> None:
+        await act(name)
+
+    async with stage(database_url) as on:
+        suspects = [await on.client.start(body, f"suspect {n}") for n in range(2)]
+        for run in suspects:
+            await crash(on, run, 1)
+        async with on.worker(body):
+            await until(lambda: flying)
+            innocent = await on.client.start(body, "innocent")
+            await until(lambda: "innocent" in flying)
+            assert len(flying) == 2
+            go_on.set()
+            await innocent.result(PATIENCE)
+            on.skip("2s")
+            for run in suspects:
+                await run.result(PATIENCE)
+
+
+async def test_a_suspect_that_waits_its_turn_is_not_counted_again(database_url):
+    go_on = asyncio.Event()
+    flying: list[str] = []
+
+    @step
+    async def nothing() -> None: ...
+
+    @step
+    async def act(name: str) -> None:
+        flying.append(name)
+        await go_on.wait()
+
+    @workflow
+    async def body(name: str) -> None:
+        await nothing()
+        await act(name)
+
+    async with stage(database_url) as on:
+        suspects = [await on.client.start(body, f"suspect {n}") for n in range(2)]
+        async with on.worker(body, grace=0):
+            await until(lambda: len(flying) == 2)
+        flying.clear()
+        for run in suspects:
+            await crash(on, run, 1)
+        async with on.worker(body):
+            await until(lambda: flying)
+            waiting = suspects[0] if flying == ["suspect 1"] else suspects[1]
+            epoch = (await on.record(waiting)).epoch
+            for n in range(1, 4):
+                on.skip("2s")
+                await until(lambda least=epoch + n: _has_epoch(on, waiting, least))
+            assert len(flying) == 1
+            # Handed back each time, with the one crash that it had.
+            assert (await on.kinds(waiting)).count("claimed") == 1
+            go_on.set()
+            on.skip("2s")
+            for run in suspects:
+                await run.result(PATIENCE)
+
+
+async def _has_epoch(on: Stage, run: AsyncRun[object], least: int) -> bool:
+    record = await on.record(run)
+    return record.epoch >= least and record.owner is None and record.crashes == 1
+
+
+async def test_a_stopped_run_can_be_retried_once_its_code_is_mended(database_url, body, executed):
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        await crash(on, run, 3)
+        async with on.worker(body):
+            with pytest.raises(RunFailed):
+                await run.result(PATIENCE)
+            again = await on.client.retry(run.id)
+            assert await again.result(PATIENCE) == 1
+    assert executed == [1]
