@@ -4,6 +4,7 @@ can't be had for a while work waits and goes on."""
 from __future__ import annotations
 
 import contextlib
+import resource
 import sqlite3
 import threading
 
@@ -84,3 +85,22 @@ def test_a_file_that_is_away_for_a_while_makes_work_wait_and_loses_nothing(stage
     assert stage.wrongs() == []
     assert all(worker.is_alive for worker in workers)
     assert stage.client.start(errand, 0).result(timeout=30) == [10, 20, 30]
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits another process")
+def test_a_full_disk_makes_work_wait_and_loses_nothing(stage: Stage):
+    worker = stage.worker(lease="2s")
+    stage.ready(worker)
+    run = stage.client.start(gated)
+    stage.begun(run.id, "until_allowed")
+    # To the worker the log of the database can't grow any more. Its effects file is smaller, and can.
+    log = database(stage.folder).with_name("holdfast.db-wal")
+    _, most = resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (log.stat().st_size, resource.RLIM_INFINITY))
+    stage.allow("gate")
+    stage.until(lambda: "away" in worker.output, "the worker has noticed")
+    assert stage.keys(run.id) == ["work"]
+    resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (most, most))
+    assert run.result(timeout=30) == [10, "gate", 30]
+    assert worker.is_alive
+    assert stage.wrongs() == []
+    assert len(stage.effects("begin", run_id=run.id)) == 3

@@ -184,6 +184,35 @@ async def nap(seconds: float) -> list[int]:
     return [first, await work(2, 0)]
 
 
+def interrupt() -> str:
+    """Somebody presses Ctrl-C while this code runs, until the test says that it is enough."""
+    effects.begin(is_first=True)
+    if not (effects.folder() / "calm").exists():
+        raise KeyboardInterrupt
+    effects.end()
+    return "calm"
+
+
+@step
+async def interrupting() -> str:
+    return interrupt()
+
+
+@step
+def interrupting_in_thread() -> str:
+    return interrupt()
+
+
+@workflow
+async def interrupted() -> str:
+    return await interrupting()
+
+
+@workflow
+async def interrupted_in_thread() -> str:
+    return interrupting_in_thread()
+
+
 @step
 async def suicide() -> None:
     effects.begin(is_first=True)
