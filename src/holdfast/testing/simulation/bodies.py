@@ -16,7 +16,7 @@ from holdfast import blocking
 from holdfast.define import StepInfo, Workflow, current_scope, make_step, resource, workflow
 from holdfast.errors import FatalError, RetryAfter
 
-from .programs import POLICIES, Do, Errand, Guard, Look, Node, Program, Series, Sleep, Together, Within
+from .programs import POLICIES, Beside, Do, Errand, Guard, Look, Node, Program, Series, Sleep, Together, Within
 
 
 class Flaky(Exception):
@@ -152,8 +152,10 @@ class _AsyncBody(_Sight):
     async def run(self, node: Node) -> None:
         if isinstance(node, Do):
             await self._do(node)
+        elif isinstance(node, Beside):
+            await self._beside(node)
         elif isinstance(node, Sleep):
-            await holdfast.sleep(node.seconds)
+            await (asyncio.sleep if node.is_asyncio else holdfast.sleep)(node.seconds)
             self.mix("slept", round(node.seconds * 1000))
         elif isinstance(node, Look):
             self.look(node)
@@ -180,6 +182,15 @@ class _AsyncBody(_Sight):
             self.failed(f"{node.errand.number} failed", error)
             raise
         self.did(node.errand, result)
+
+    async def _beside(self, node: Beside) -> None:
+        pending = self.step(node.errand).start(node.errand.number, self.argument())
+        try:
+            await self.run(node.part)
+        except BaseException:
+            pending.cancel()
+            raise
+        self.did(node.errand, await pending)
 
     async def _together(self, node: Together) -> None:
         if node.how == "group":
@@ -239,6 +250,8 @@ class _DefBody(_Sight):
     def run(self, node: Node) -> None:
         if isinstance(node, Do):
             self._do(node)
+        elif isinstance(node, Beside):
+            self._beside(node)
         elif isinstance(node, Sleep):
             blocking.sleep(node.seconds)
             self.mix("slept", round(node.seconds * 1000))
@@ -267,6 +280,15 @@ class _DefBody(_Sight):
             self.failed(f"{node.errand.number} failed", error)
             raise
         self.did(node.errand, result)
+
+    def _beside(self, node: Beside) -> None:
+        pending = self.step(node.errand).start(node.errand.number, self.argument())
+        try:
+            self.run(node.part)
+        except BaseException:
+            pending.cancel()
+            raise
+        self.did(node.errand, pending.result())
 
     def _start(self, parts: tuple[Node, ...]) -> list[Any]:
         errands = [part.errand for part in parts if isinstance(part, Do)]

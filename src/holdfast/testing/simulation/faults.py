@@ -10,7 +10,7 @@ WRITES = frozenset(
 )
 
 AGAIN = frozenset({"commit_turns", "write_rows", "start_runs", "cancel_run"})
-"""What may arrive twice and must mean the same as once."""
+"""What may arrive twice, or when nobody waits for it any more, and must mean the same as once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,7 @@ class Rates:
     away: float = 0.0
     lost: float = 0.0
     twice: float = 0.0
+    late: float = 0.0
     slow: float = 0.0
     dies_before: float = 0.0
     dies_after: float = 0.0
@@ -36,6 +37,7 @@ class Rates:
             away=rate(0.0, 0.0, 0.01, 0.06),
             lost=rate(0.0, 0.0, 0.02, 0.10),
             twice=rate(0.0, 0.0, 0.05),
+            late=rate(0.0, 0.0, 0.03),
             slow=rate(0.0, 0.0, 0.005, 0.02),
             dies_before=rate(0.0, 0.003, 0.01),
             dies_after=rate(0.0, 0.003, 0.02),
@@ -79,7 +81,7 @@ class Faults:
         if method in WRITES:
             chances["lost"] = rates.lost
             if method in AGAIN:
-                chances["twice"] = rates.twice
+                chances |= {"twice": rates.twice, "late": rates.late}
             if is_mortal and self.deaths > 0:
                 chances |= {"dies before": rates.dies_before, "dies after": rates.dies_after}
         for what, chance in chances.items():
@@ -93,6 +95,9 @@ class Faults:
         return self._dice.choice(self._rates.delays) if self.is_on else 0.0
 
     def _fate(self, what: str, there: float, back: float) -> Fate:
+        if what == "late":
+            # Its sender is told that it failed, and sends it again; then this one arrives after all.
+            return Fate("late", there, self._dice.uniform(0.05, 2 * self._lease))
         if what == "slow":
             extra = self._lease * self._dice.uniform(0.5, 2.5)
             return Fate("", there + extra, back) if self._dice.random() < 0.5 else Fate("", there, back + extra)

@@ -54,6 +54,7 @@ class Laws:
         self._store = store
         self._do = do
         self._replays = replays
+        self._owners: dict[str, Sender] = {}
         self._first_asks: dict[str, frozenset[str]] = {}
 
     # -- when a step begins --------------------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ class Laws:
                 self._turn(sender, turn, verdict)
         elif method == "claim_runs":
             for run in answer:
-                self._claim(asked, run)
+                self._claim(sender, asked, run)
         elif method == "start_runs":
             self._starts(asked, answer)
         elif method == "cancel_run":
@@ -196,10 +197,26 @@ class Laws:
             if held is not None and held.epoch == turn.epoch and turn.run_id in hand.traces:
                 self._oracle.durable(hand.traces[turn.run_id])
 
-    def _claim(self, worker_id: str, run: ClaimedRun) -> None:
+    def _claim(self, sender: Sender, worker_id: str, run: ClaimedRun) -> None:
+        before, self._owners[run.id] = self._owners.get(run.id), sender
+        if run.is_takeover and isinstance(before, Process) and before.left_well:
+            self._oracle.report(
+                "P8", f"{self._oracle.label(run.id)} is taken over from {before.name}, which had stopped in good order"
+            )
+        self._check_key(run)
         how = f"takes {self._oracle.label(run.id)} over" if run.is_takeover else f"claims {self._oracle.label(run.id)}"
         self._oracle.note(f"{worker_id} {how}, epoch {run.epoch}, seq {run.next_seq}, crashes {run.crashes}")
         self.look(run.id)
+
+    def _check_key(self, run: ClaimedRun) -> None:
+        """One run at a time for a workflow and a key: what replaces another begins when that has ended."""
+        if run.key is None:
+            return
+        for other in self._oracle.runs.values():
+            is_rival = other.id != run.id and (other.workflow, other.key) == (run.workflow, run.key)
+            if is_rival and other.id not in self._oracle.ended and self.record(other.id).started_at is not None:
+                names = f"{self._oracle.label(run.id)} and {self._oracle.label(other.id)}"
+                self._oracle.report("keys", f"{names} are under way with the same key {run.key!r}")
 
     def _starts(self, asked: Sequence[NewRun], answer: Sequence[StartedRun]) -> None:
         for run, started in zip(asked, answer, strict=True):

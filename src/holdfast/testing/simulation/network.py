@@ -123,6 +123,14 @@ class FaultyStore:
             self._watch.note(f"{self._sender.name} {method}: the store is away")
             loop.call_later(fate.back, _fail, answer, method, context=loop.neutral.copy())
             return
+        if fate.what == "late":
+            self._watch.note(f"{self._sender.name} {method}: given up, and still on its way")
+            _fail(answer, method)
+            nobody: asyncio.Future[T] = loop.create_future()
+            nobody.add_done_callback(lambda _: nobody.exception())
+            again = Fate("", 0.0, 0.0)
+            loop.call_later(fate.back, self._arrive, again, method, call, asked, nobody, context=loop.neutral.copy())
+            return
         try:
             found = done(loop, call)
         except Exception as error:
@@ -140,6 +148,12 @@ class FaultyStore:
             loop.call_later(fate.back, _fail, answer, method, context=loop.neutral.copy())
         else:
             loop.call_later(fate.back, _give, answer, found, context=loop.neutral.copy())
+
+    @property
+    def is_sound(self) -> bool:
+        """Nothing goes wrong here any more, and nothing that did is still on its way."""
+        is_settled = self._loop.microseconds >= self._faults.settled_at
+        return is_settled and not self._faults.is_on and not self._sender.is_cut_off
 
     # -- the contract --------------------------------------------------------------------------------------------------
 

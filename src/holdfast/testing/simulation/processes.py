@@ -78,7 +78,10 @@ class Hand:
         self._laws.begins(self, step)
         execution = oracle.new_execution()
         try:
-            await asyncio.sleep(errand.duration(step.attempt))
+            await asyncio.sleep(errand.duration(step.attempt) / 2)
+            if errand.beats:
+                step.heartbeat()
+            await asyncio.sleep(errand.duration(step.attempt) / 2)
         except asyncio.CancelledError:
             if errand.linger:
                 await asyncio.sleep(errand.linger)
@@ -127,6 +130,8 @@ class Process:
         self.store = store(self)
         self.hands: list[Hand] = []
         self.gone: asyncio.Future[None] = loop.create_future()
+        self._stops_well = self.left_well = False
+        """It stopped in good order, with nothing in its way."""
         self.went_on_at = -1
         """When its last stall ended."""
         self._laws = laws
@@ -186,6 +191,7 @@ class Process:
         """Ask it to stop in good order, as SIGTERM does."""
         if self.is_alive and not self._stopping.is_set():
             self.oracle.note(f"{self.name} is asked to stop")
+            self._stops_well = self.store.is_sound and self.is_serving and not self.is_stalled
             self.loop.call_soon(self._stopping.set, context=self._contexts[self._main].copy())
 
     def die(self, why: str) -> None:
@@ -238,6 +244,7 @@ class Process:
             while not self._stopping.is_set():
                 await self._serve()
             self.oracle.note(f"{self.name} has stopped")
+            self.left_well = self._stops_well
         except StoreAway:
             self.oracle.note(f"{self.name} can't register and gives up")
         # What is still in flight dies with the process.

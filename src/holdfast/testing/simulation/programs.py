@@ -38,6 +38,8 @@ class Errand:
     """Seconds of cleanup when it is cancelled."""
     is_killer: bool = False
     """It takes its process down, every time."""
+    beats: bool = False
+    """It says half-way that it is alive."""
 
     def duration(self, attempt: int) -> float:
         return self.durations[min(attempt, len(self.durations)) - 1]
@@ -53,10 +55,19 @@ class Do:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """A step under way while the body does something else."""
+
+    errand: Errand
+    part: Node
+
+
+@dataclass(frozen=True, slots=True)
 class Sleep:
-    """A durable sleep."""
+    """A durable sleep, by either name."""
 
     seconds: float
+    is_asyncio: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +112,7 @@ class Guard:
     after: Node
 
 
-Node: TypeAlias = Do | Sleep | Look | Series | Together | Within | Guard
+Node: TypeAlias = Do | Beside | Sleep | Look | Series | Together | Within | Guard
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +174,8 @@ class Author:
             return self._together(size, is_async)
         if roll < 0.82:
             return Within(self._span(), self._tree(size, is_async) if is_async else self._leaf())
+        if roll < 0.88:
+            return Beside(self._errand(), self._tree(size - 1, is_async))
         how: Literal["except", "finally", "swallow"] = dice.choice(("except", "except", "finally", "swallow"))
         return Guard(how, self._tree(size - 1, is_async), self._leaf())
 
@@ -182,7 +195,7 @@ class Author:
         if roll < 0.66:
             return Do(self._errand(), is_pending=dice.random() < 0.15)
         if roll < 0.86:
-            return Sleep(self._span())
+            return Sleep(self._span(), is_asyncio=dice.random() < 0.3)
         return Look(dice.choice(("now", "rng", "uuid4")))
 
     def _span(self) -> float:
@@ -207,6 +220,7 @@ class Author:
             timeout=dice.choice((None,) * 8 + (0.2, 2.0, 2.0)) if not is_killer else None,
             linger=dice.choice((0.0, 0.0, 0.0, 0.3)),
             is_killer=is_killer,
+            beats=not is_killer and dice.random() < 0.1,
         )
         if errand.timeout is not None and errand.policy == len(POLICIES) - 1:
             # Every attempt may time out, and this policy never gives up.
