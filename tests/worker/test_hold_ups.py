@@ -1,0 +1,132 @@
+"""What is held up goes on: a message that comes while a row is being written, a step while the lease has lapsed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import StoreAway, Worker, sleep, step, workflow
+from holdfast.store import SqliteStore
+from holdfast.worker import Alarm
+from tests.worker.stage import SkippingClock, stage, until
+
+PATIENCE = "20s"
+
+
+class JumpingClock(SkippingClock):
+    """Alarms never ring by themselves, and the monotonic clock can jump, as on a machine that stalls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jumped = 0
+
+    def monotonic(self) -> int:
+        return super().monotonic() + self.jumped
+
+    def call_at(self, when, callback) -> Alarm:
+        return super().call_at(when + 10**12, callback)
+
+
+class Slow(SqliteStore):
+    """A store whose writes wait until they are let through, and whose renewals may fail."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url.removeprefix("sqlite:///"), url, "default")
+        self.turns, self.rows = asyncio.Event(), asyncio.Event()
+        self.waiting: list[str] = []
+        self.delivered = 0
+        self.is_away = False
+        self.failed = 0
+
+    async def commit_turns(self, turns, *, now=None):
+        # On its way to the database; only the answer takes its time.
+        answers = await super().commit_turns(turns, now=now)
+        self.waiting.append("turns")
+        await self.turns.wait()
+        return answers
+
+    async def write_rows(self, writes, *, now=None):
+        self.waiting.append("rows")
+        await self.rows.wait()
+        return await super().write_rows(writes, now=now)
+
+    async def read_inbox(self, worker_id):
+        messages = await super().read_inbox(worker_id)
+        self.delivered += len(messages)
+        return messages
+
+    def renew_lease(self, worker_id, lease, *, now=None):
+        if self.is_away:
+            self.failed += 1
+            raise StoreAway("the database is away")
+        return super().renew_lease(worker_id, lease, now=now)
+
+
+@pytest.fixture
+def begun() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def two_steps(begun):
+    @step
+    async def first() -> None:
+        begun.append("first")
+
+    @step
+    async def second() -> None:
+        begun.append("second")
+
+    @workflow
+    async def body() -> None:
+        await first()
+        await second()
+
+    return body
+
+
+async def test_a_cancel_that_comes_while_the_wait_is_being_written_wakes_the_run(database_url):
+    """Nothing else would: no alarm rings here."""
+
+    @workflow
+    async def body() -> None:
+        await sleep("9s")
+
+    store = Slow(database_url)
+    store.turns.set()
+    await store.open()
+    async with stage(database_url) as on, Worker(store, workflows=[body], clock=JumpingClock(), lease="1000d"):
+        run = await on.client.start(body)
+        await until(lambda: store.waiting == ["rows"])
+        await run.cancel()
+        await until(lambda: store.delivered)
+        store.rows.set()
+        await on.until_status(run, "cancelled")
+    await store.close()
+
+
+async def test_no_step_begins_while_the_lease_has_lapsed_and_it_begins_when_it_is_renewed(
+    database_url, two_steps, begun
+):
+    store, clock = Slow(database_url), JumpingClock()
+    store.rows.set()
+    await store.open()
+    worker = Worker(store, workflows=[two_steps], clock=clock, lease="1h", stall="10d")
+    async with stage(database_url) as on, worker:
+        first = worker.id
+        run = await on.client.start(two_steps)
+        await until(lambda: store.waiting)
+        # The turn that asks for the second step is durable; its answer comes when the lease has lapsed.
+        store.is_away = True
+        clock.jumped = 2 * 3_600_000_000
+        await until(lambda: store.failed)
+        store.turns.set()
+        failed = store.failed
+        await until(lambda: store.failed > failed)
+        assert begun == ["first"]
+        store.is_away = False
+        await run.result(PATIENCE)
+        assert begun == ["first", "second"]
+        assert worker.id == first
+    await store.close()
