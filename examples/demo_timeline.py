@@ -107,7 +107,7 @@ class Story:
         """A row for each worker and each step, on one axis of time."""
         bars = _Bars(self.began, max(math.ceil(now - self.began + 0.5), SHORTEST), max(min(width - 36, 70), 28))
         table = Table(box=None, padding=(0, 1), pad_edge=False)
-        table.add_column("", no_wrap=True)
+        table.add_column("", no_wrap=True, min_width=8)
         table.add_column(bars.axis(), no_wrap=True, width=bars.width)
         table.add_column("", no_wrap=True, style="dim")
         for letter in self.workers.values():
@@ -141,7 +141,8 @@ class Story:
                 bar.mark(end, "✗", "yellow" if attempt.how == "fail" else "bold red")
             told.append(f"{attempt.worker} {_WORDS[attempt.how]}")
         result = self.recorded(step)
-        if result is not None and any(one.kind == "claimed" for one in self.journal[result.number :]):
+        is_taken_over = result is not None and any(one.kind == "claimed" for one in self.journal[result.number :])
+        if is_taken_over and all(attempt.worker != "B" for attempt in attempts):
             told.append("B replayed")
         return bar.text(), ", ".join(told)
 
