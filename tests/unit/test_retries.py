@@ -145,6 +145,13 @@ def test_a_bad_value_is_refused_by_name_where_it_is_written(wrong):
         Retry(**wrong)
 
 
+@pytest.mark.parametrize("wrong", [{"jitter": "much"}, {"factor": "two"}, {"jitter": None}, {"factor": float("nan")}])
+def test_a_bad_number_is_refused_by_name(wrong):
+    (name,) = wrong
+    with pytest.raises(DefinitionError, match=name):
+        Retry(**wrong)
+
+
 def test_equal_policies_are_equal_and_can_be_hashed():
     assert Retry(attempts=2) == Retry(attempts=2)
     assert hash(Retry(initial="1s")) == hash(Retry(initial="1s"))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast import Retry, RunCrashed, RunFailed, current_step, step, workflow
+from holdfast import Retry, RunCrashed, RunFailed, current_step, sleep, step, workflow
 from holdfast.client import AsyncRun
 from holdfast.model import Lane
 from tests.worker.stage import Stage, stage, until
@@ -215,3 +215,19 @@ async def test_a_stopped_run_can_be_retried_once_its_code_is_mended(database_url
             again = await on.client.retry(run.id)
             assert await again.result(PATIENCE) == 1
     assert executed == [1]
+
+
+async def test_a_run_that_waits_in_its_first_turn_is_innocent_of_a_takeover(database_url):
+    @workflow
+    async def body() -> str:
+        await sleep("9s")
+        return "woke"
+
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        await on.store.register_worker("dead", [Lane("body", "1")], 1, now=on.clock.now())
+        await on.store.claim_runs("dead", [Lane("body", "1")], 1, now=on.clock.now())
+        await on.store.reap_workers("somebody", now=on.clock.now() + 2)
+        async with on.worker(body):
+            await on.until_waiting(run)
+            assert (await on.record(run)).crashes == 0

@@ -418,3 +418,19 @@ async def test_a_start_with_a_store_that_can_not_be_opened_says_so(tmp_path):
     with pytest.raises(StoreError, match="folder"):
         async with Worker(url, workflows=[nothing]):
             pass
+
+
+async def test_a_worker_that_lost_its_lease_waits_for_a_store_that_is_away_to_register_anew(database_url):
+    store = Flaky(database_url)
+    await store.open()
+    try:
+        async with stage(database_url) as on, Worker(store, workflows=[nothing], lease="3s") as worker:
+            first = worker.id
+            store.away.add("register_worker")
+            await on.store.reap_workers("somebody", now=on.clock.now() + 3_600_000_000)
+            await until(lambda: store.refused)
+            store.away.clear()
+            await until(lambda: worker.id not in (None, first))
+            assert await (await on.client.start(nothing)).result("20s") == "done"
+    finally:
+        await store.close()
