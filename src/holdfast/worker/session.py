@@ -165,6 +165,7 @@ class Session:
         if self._pulse is not None:
             self._pulse.stop()
         self.runs.drop_all()
+        self.runs.close()
         self._turns.stop()
         self._rows.stop()
         self.runs.attempts.close()

@@ -172,6 +172,10 @@ class Turns(Waits):
         held.is_deadline_told = cancel is not None and cancel.deadline
         return True
 
+    def close(self) -> None:
+        """No body is advanced here any more."""
+        self._runners.close()
+
     def _take(self, held: Held) -> None:
         """Advance the body by everything that has arrived, and commit what came of it."""
         execution = held.execution

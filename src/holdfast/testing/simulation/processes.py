@@ -231,9 +231,8 @@ class Process:
     def put_away(self) -> None:
         """At the world's end: bodies are ended in order, so that none is left to the collector."""
         for hand in self.hands:
-            runs = getattr(hand.session, "runs", None)
-            if runs is not None:
-                runs.drop_all()
+            if hasattr(hand.session, "runs"):
+                hand.session.leave()
 
     def _leave(self) -> None:
         if not self.gone.done():

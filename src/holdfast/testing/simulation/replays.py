@@ -47,7 +47,12 @@ class Replays:
         """The run being checked was ended by force."""
         self._oracle = oracle
         self._codec = codec
+        self._runners = Runners()
         self._dice = dice
+
+    def close(self) -> None:
+        """Nothing is replayed any more."""
+        self._runners.close()
 
     def first_asks(self, record: RunRecord) -> frozenset[str]:
         """The steps that follow from a run's start alone."""
@@ -167,7 +172,7 @@ class Replays:
             started_at=instant_of(record.started_at or record.created_at),
             deadline_at=None if deadline is None else instant_of(deadline),
         )
-        return Execution(self.workflows[record.workflow], info, record.input, seed, self._codec, Runners())
+        return Execution(self.workflows[record.workflow], info, record.input, seed, self._codec, self._runners)
 
 
 def _told(entries: Sequence[Entry], at: int) -> str:

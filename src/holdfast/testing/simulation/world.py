@@ -140,7 +140,8 @@ class World:
         """Nothing is left to the collector, whose moment nobody chooses."""
         for process in self.processes:
             process.die("with the world")
-        self.loop.finish([process.put_away for process in self.processes], self.store.close())
+        last = [*(process.put_away for process in self.processes), self.replays.close]
+        self.loop.finish(last, self.store.close())
 
     async def _run(self) -> None:
         await self.store.open()
