@@ -44,11 +44,11 @@ class Laws:
         replays: Replays,
     ) -> None:
         self.has_store_jumped = False
-        """The store's clock was set forward: leases end early, and their holders can't know."""
+        """The store's clock was set: leases end early, and their holders can't know."""
+        self.has_clock_jumped = False
+        """Some clock was set: what was written by it may be due at another time than it should."""
         self.frozen: frozenset[str] = frozenset()
         """Runs that the changed code does not match."""
-        self.is_bad_code = False
-        """Only the changed code is running."""
         self.workflows: dict[str, Workflow[Any, Any]] = {}
         self._oracle = oracle
         self._store = store
@@ -158,8 +158,9 @@ class Laws:
     def _gives_up(self, process: Process, write: RowWrite) -> None:
         """P10: what changed code does with a run that it does not match: it is blocked, with a report."""
         change = write.change
-        # Handed back unlooked at: the process stops, or has another suspect before it.
-        if not process.is_stopping and not change.crashes and not (change.blocked or "").startswith("JournalDiverged"):
+        # Handed back unlooked at: the process stops, has another suspect before it, or the run waits to be tried again.
+        is_unseen = process.is_stopping or change.crashes or self.journal(write.run_id).history.retrying is not None
+        if not is_unseen and not (change.blocked or "").startswith("JournalDiverged"):
             self._oracle.report(
                 "P10",
                 f"{self._oracle.label(write.run_id)} does not match the code of {process.name} and is {change.status}, "
@@ -178,6 +179,9 @@ class Laws:
             f"{kinds if verdict else 'refused'}"
         )
         if is_new:
+            is_astray = isinstance(sender, Process) and sender.is_changed and turn.run_id in self.frozen
+            if is_astray and not isinstance(journal.entries[-1], Ended):
+                oracle.report("P10", f"{oracle.label(turn.run_id)} went on with code that does not match its journal")
             oracle.kills.pop(turn.run_id, None)
             epoch = self.record(turn.run_id).epoch
             if epoch != turn.epoch:
@@ -270,8 +274,6 @@ class Laws:
             if any(isinstance(entry, Ended) for entry in journal.entries):
                 oracle.report("P7", f"{name} has row {row.seq} after its end")
             journal.add(row)
-            if self.is_bad_code and run_id in self.frozen and not isinstance(journal.entries[-1], (Claimed, Ended)):
-                oracle.report("P10", f"{name} went on in row {row.seq} with code that does not match its journal")
             self._check_results(journal, name)
         self._check_end(run_id, journal, name)
 

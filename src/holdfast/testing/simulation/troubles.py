@@ -91,11 +91,12 @@ class Troubles:
             alive = world.alive()
             if dice.random() < 0.3:
                 world.store_offset += by
-                world.laws.has_store_jumped = True
+                world.laws.has_store_jumped = world.laws.has_clock_jumped = True
                 world.note(f"the store's clock jumps by {by / 1_000_000}s")
             elif alive:
                 process = dice.choice(alive)
                 process.clock.jump(by)
+                world.laws.has_clock_jumped = True
                 world.note(f"{process.name}'s clock jumps by {by / 1_000_000}s")
 
     async def _outages(self) -> None:
@@ -141,7 +142,7 @@ class Troubles:
             process.die("since it would not stop")
         if is_changed:
             self._freeze()
-        world.is_changed = world.laws.is_bad_code = is_changed
+        world.is_changed = is_changed
         world.may_start.set()
 
     def _freeze(self) -> None:
