@@ -18,7 +18,7 @@ from tests.acceptance import effects
 from tests.acceptance.effects import Effect
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 30.0
+PATIENCE = 60.0
 T = TypeVar("T")
 
 

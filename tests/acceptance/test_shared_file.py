@@ -15,7 +15,7 @@ from tests.acceptance.effects import database
 from tests.acceptance.stage import Stage
 from tests.acceptance.workflows import MIXED, STEPS, errand, expected, gated, sequence
 
-RUNS = 60
+RUNS = 40
 
 
 def test_many_workers_and_clients_share_a_file_and_never_see_it_locked(stage: Stage):
