@@ -214,7 +214,7 @@ async def test_without_a_number_of_attempts_there_is_no_end(database_url):
 
 
 async def test_attempts_are_counted_across_workers(database_url):
-    body, attempts = failing(Retry(attempts=2, initial="1h", jitter=0))
+    body, attempts = failing(Retry(attempts=2, initial="1h", max="1h", jitter=0))
     async with stage(database_url) as on:
         run = await on.client.start(body)
         async with on.worker(body):
@@ -228,7 +228,7 @@ async def test_attempts_are_counted_across_workers(database_url):
 
 
 async def test_another_worker_does_not_try_again_before_the_time(database_url):
-    body, attempts = failing(Retry(attempts=2, initial="1h", jitter=0))
+    body, attempts = failing(Retry(attempts=2, initial="1h", max="1h", jitter=0))
     async with stage(database_url) as on:
         run = await on.client.start(body)
         async with on.worker(body):

@@ -174,7 +174,9 @@ class Attempts:
                 # Nobody cancelled it: the step raised it by itself.
                 self._fail(attempt, error)
         except KeyboardInterrupt:
+            # No result and no failure: the worker stops, and the step executes again wherever the run goes on.
             self._settle(attempt)
+            attempt.held.attempts.pop(attempt.key, None)
             self._interrupted()
         except BaseException as error:
             self._fail(attempt, _timed_out(attempt, error) if attempt.is_timed_out else error)

@@ -18,7 +18,7 @@ from typing import Any
 from holdfast.codec import Codec
 from holdfast.define import StepInfo, Workflow
 from holdfast.errors import StoreAway, StoreError
-from holdfast.model import Instant, Lane, RowWrite, Turn, new_id
+from holdfast.model import ClaimedRun, Instant, Lane, RowWrite, Turn, new_id
 from holdfast.store import Store
 
 from .admission import Admission
@@ -221,15 +221,7 @@ class Session:
             if due_at is None or due_at > now:
                 self._wake_at(due_at)
                 break
-            self._has_strays = True
-            claimed = await self._store.claim_runs(
-                self.worker_id,
-                self._plan.lanes,
-                limit,
-                cached=self.runs.cached(),
-                now=self._clock.store_time(),
-            )
-            self._has_strays = False
+            claimed = await self._claim(limit)
             if not claimed:
                 # Somebody else was faster, or our clock is ahead of the store's.
                 self._wake_at(now + _LOST_RACE)
@@ -240,6 +232,20 @@ class Session:
         # Nothing is claimed while the lease has lapsed, and nobody but the next renewal will say so.
         self._is_held_up = not self.lease.holds()
         return claimed_now
+
+    async def _claim(self, limit: int) -> list[ClaimedRun]:
+        self._has_strays = True
+        self.runs.reserved = limit
+        try:
+            claimed = await self._store.claim_runs(
+                self.worker_id, self._plan.lanes, limit, cached=self.runs.cached(), now=self._clock.store_time()
+            )
+        finally:
+            self.runs.reserved = 0
+            if self.runs.line:
+                self._loop.call_soon(self.runs.next_in_line, context=self._context)
+        self._has_strays = False
+        return claimed
 
     @property
     def is_quiet(self) -> bool:

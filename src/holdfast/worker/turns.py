@@ -225,6 +225,9 @@ class Turns(Waits):
         now = self._clock.now()
         while self._firsts and self._firsts[0][0] <= now:
             _, held = self._firsts.popleft()
+            if held.crashes:
+                # Writing its asks would count as progress, and a suspect's step has yet to show that it can end.
+                continue
             if held.unwritten and not held.is_committing and self.held.get(held.id) is held and held.attempts:
                 self.commit(held, Advance([], [], []), ())
         if self._firsts:

@@ -40,6 +40,8 @@ class Waits(Resting, ABC):
         super().__init__(worker_id, clock, rows, keep_parked=keep_parked, freed=freed)
         self.line: deque[Held] = deque()
         """Runs in memory that were woken while the worker was busy, first come first."""
+        self.reserved = 0
+        """Room that is kept for a claim under way."""
         self._concurrency = concurrency
         self._may_begin = may_begin
         self._held_up: dict[str, Held] = {}
@@ -149,14 +151,14 @@ class Waits(Resting, ABC):
 
     def wake(self, held: Held) -> None:
         """Something is due or has come: go on, or stand in line while the worker is busy with others."""
-        if held.is_busy or (self.busy < self._concurrency and not self.line):
+        if held.is_busy or (self.busy + self.reserved < self._concurrency and not self.line):
             self.resume(held)
         elif held not in self.line:
             self.line.append(held)
 
     def next_in_line(self) -> None:
         """There is room again."""
-        while self.line and self.busy < self._concurrency:
+        while self.line and self.busy + self.reserved < self._concurrency:
             held = self.line.popleft()
             if not held.is_lost and not held.is_committing and not held.is_parked and held.id in self.held:
                 self.resume(held)

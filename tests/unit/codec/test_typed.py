@@ -280,7 +280,7 @@ def test_typed_values_are_written_as_one_would_write_them_by_hand():
         (Order, Order.model_construct(id="x"), "value.id: expected int, got str"),
         (float, Decimal(1), "expected float, got decimal.Decimal"),
     ],
-    ids=str,
+    ids=lambda given: type(given).__name__ if isinstance(given, samples.Plain) else str(given),
 )
 def test_a_value_that_would_not_come_back_is_refused_with_its_path(annotation, value, told):
     with pytest.raises(NotEncodable) as caught:
