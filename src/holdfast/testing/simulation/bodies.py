@@ -184,6 +184,9 @@ class _AsyncBody(_Sight):
         self.did(node.errand, result)
 
     async def _beside(self, node: Beside) -> None:
+        if self.skips():
+            await self.run(node.part)
+            return
         pending = self.step(node.errand).start(node.errand.number, self.argument())
         try:
             await self.run(node.part)
@@ -282,6 +285,9 @@ class _DefBody(_Sight):
         self.did(node.errand, result)
 
     def _beside(self, node: Beside) -> None:
+        if self.skips():
+            self.run(node.part)
+            return
         pending = self.step(node.errand).start(node.errand.number, self.argument())
         try:
             self.run(node.part)

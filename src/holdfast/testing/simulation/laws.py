@@ -190,7 +190,7 @@ class Laws:
                     f"turn {turn.seq} of {oracle.label(turn.run_id)} was accepted from epoch {turn.epoch}, "
                     f"but the run is at epoch {epoch}",
                 )
-        if verdict and isinstance(sender, Process):
+        if is_new and isinstance(sender, Process):
             self._is_durable(sender, turn)
 
     def _is_durable(self, process: Process, turn: Turn) -> None:

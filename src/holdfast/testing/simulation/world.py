@@ -157,7 +157,7 @@ class World:
         await troubles.end()
         quiet = Quiet(self)
         await quiet.wait_for_ends()
-        self.replays.punctual_from = None if self.laws.has_clock_jumped else quiet.punctual_from
+        self.replays.punctual_from = quiet.punctual_from
         self.is_over = True
         for driver in drivers:
             driver.cancel()
