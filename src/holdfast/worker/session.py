@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
 import logging
 import os
 import socket
@@ -32,6 +33,7 @@ _log = logging.getLogger("holdfast.worker")
 _CLAIM = 200
 _STEPS = 1_000
 _REAP_EVERY = 1.0
+_POLL_EVERY = 5
 _LOST_RACE = 50_000
 
 
@@ -77,6 +79,8 @@ class Session:
         self._is_away = False
         self._is_held_up = False
         self._has_strays = False
+        self._has_backlog = False
+        self._is_changed = True
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
 
@@ -132,7 +136,7 @@ class Session:
                 renewed=self.renewed,
             )
             self._pulse.start()
-        self._unsubscribe = self._store.subscribe(self._wake.set)
+        self._unsubscribe = self._store.subscribe(self._changed)
         self.tasks = [loop.create_task(self._serve()), loop.create_task(self._reap())]
 
     def renewed(self) -> None:
@@ -204,7 +208,8 @@ class Session:
 
     async def look(self) -> int:
         """Deliver fresh messages and claim what is due, up to capacity. Returns how many runs were claimed."""
-        if self.runs.held:
+        if self.runs.held and (self._is_changed or self._unsubscribe is None):
+            self._is_changed = False
             for message in await self._store.read_inbox(self.worker_id):
                 self.runs.message(message)
         if self._has_strays:
@@ -216,16 +221,18 @@ class Session:
             limit = min(self._plan.concurrency - self.runs.busy - len(self.runs.line), _CLAIM)
             if limit <= 0:
                 break
-            due_at = await self._store.next_due(self._plan.lanes, now=self._clock.store_time())
-            now = self._clock.now()
-            if due_at is None or due_at > now:
-                self._wake_at(due_at)
-                break
+            # While the last claim got all it asked for there is likely more: no need to ask first.
+            if not self._has_backlog:
+                due_at = await self._store.next_due(self._plan.lanes, now=self._clock.store_time())
+                if due_at is None or due_at > self._clock.now():
+                    self._wake_at(due_at)
+                    break
             claimed = await self._claim(limit)
-            if not claimed:
+            if not claimed and not self._has_backlog:
                 # Somebody else was faster, or our clock is ahead of the store's.
-                self._wake_at(now + _LOST_RACE)
+                self._wake_at(self._clock.now() + _LOST_RACE)
                 break
+            self._has_backlog = len(claimed) == limit
             claimed_now += len(claimed)
             for run in claimed:
                 self.runs.admit(run)
@@ -273,11 +280,19 @@ class Session:
                 await self._wake.wait()
 
     async def _reap(self) -> None:
-        while True:
+        for count in itertools.count():
             with suppress(StoreAway):
                 if await self._store.reap_workers(self.worker_id, now=self._clock.store_time()):
                     self._wake.set()
+            if count % _POLL_EVERY == 0:
+                # Notifications are hints: a look now and then bounds the delay if one is lost.
+                self._changed()
             await asyncio.sleep(_REAP_EVERY)
+
+    def _changed(self) -> None:
+        """Somebody else may have written something for us."""
+        self._is_changed = True
+        self._wake.set()
 
     def _wake_at(self, when: Instant | None) -> None:
         if self._alarm is not None:
