@@ -34,7 +34,6 @@ def test_many_workers_and_clients_share_a_file_and_never_see_it_locked(stage: St
     assert len(stage.effects("begin", key="work")) == len(stage.effects("end", key="work"))
     assert len(stage.effects("end")) == sum(STEPS[run.workflow] for run in runs)
     assert all(stage.journal(run.id, "claimed") == [] for run in runs[:20])
-    assert len({effect.pid for effect in stage.effects()}) > 1
     assert all(worker.is_alive for worker in workers)
     assert "locked" not in stage.outputs()
     assert "Traceback" not in stage.outputs()
