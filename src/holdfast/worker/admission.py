@@ -60,7 +60,9 @@ class Admission(Turns):
         if self._suspect is None:
             self._suspect = held
             return True
-        change = self.waiting(self._clock.now() + _SUSPECT_PAUSE, crashes=held.crashes, release=True)
+        # Counted from the store's own time: by a clock that is behind it would be due again at once.
+        due_at = max(self._clock.now(), held.last_at) + _SUSPECT_PAUSE
+        change = self.waiting(due_at, crashes=held.crashes, release=True)
         self.write_row(held, change, partial(self._row_written, held, change))
         return False
 
