@@ -193,7 +193,7 @@ class _AsyncBody(_Sight):
         except BaseException:
             pending.cancel()
             raise
-        self.did(node.errand, await pending)
+        self.mix("beside", node.errand.number, await pending)
 
     async def _together(self, node: Together) -> None:
         if node.how == "group":
@@ -294,7 +294,7 @@ class _DefBody(_Sight):
         except BaseException:
             pending.cancel()
             raise
-        self.did(node.errand, pending.result())
+        self.mix("beside", node.errand.number, pending.result())
 
     def _start(self, parts: tuple[Node, ...]) -> list[Any]:
         errands = [part.errand for part in parts if isinstance(part, Do)]
