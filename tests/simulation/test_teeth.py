@@ -151,6 +151,25 @@ def test_runs_claimed_by_an_answer_that_was_lost_are_noticed(monkeypatch):
     assert_noticed("P6")
 
 
+def test_a_worker_that_spins_is_noticed(monkeypatch):
+    monkeypatch.setattr(Admission, "wake_at", lambda self, held: 1)
+    assert_noticed("P6", within=20)
+
+
+def test_a_deadline_that_rings_no_alarm_is_noticed(monkeypatch):
+    wake_at = Admission.wake_at
+
+    def deaf(self, held):
+        deadline, held.info.deadline_instant = held.info.deadline_instant, None
+        try:
+            return wake_at(self, held)
+        finally:
+            held.info.deadline_instant = deadline
+
+    monkeypatch.setattr(Admission, "wake_at", deaf)
+    assert_noticed("P6")
+
+
 def test_an_end_that_the_row_tells_otherwise_is_noticed(monkeypatch):
     change_of = Admission._change
 
@@ -204,6 +223,13 @@ def test_code_that_goes_on_although_it_does_not_match_is_noticed(monkeypatch):
 
     monkeypatch.setattr(Execution, "_match", lenient)
     assert_noticed("P10")
+
+
+def test_a_replacement_that_does_not_wait_for_the_run_before_it_is_noticed(monkeypatch):
+    from holdfast.store.sqlite import starts
+
+    monkeypatch.setattr(starts, "_replace", lambda tx, old, at: None)
+    assert_noticed("keys")
 
 
 def test_the_command_ends_with_1_when_a_promise_is_broken(monkeypatch, capsys):
