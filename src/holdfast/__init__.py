@@ -19,6 +19,8 @@ from holdfast.client import AsyncClient, AsyncRun, Client, Run
 from holdfast.codec import AesGcm, Codec, Zstd
 from holdfast.define import (
     Pending,
+    RunInfo,
+    StepInfo,
     call,
     current_run,
     current_step,
@@ -113,9 +115,11 @@ __all__ = [
     "RunEnded",
     "RunFailed",
     "RunFilter",
+    "RunInfo",
     "RunNotFound",
     "RunStatus",
     "StepFailed",
+    "StepInfo",
     "StepTimeout",
     "StoreAway",
     "StoreError",

@@ -206,3 +206,12 @@ class RetryAfter(HoldfastError):
 
 class Suspended(BaseException):
     """The run is being put away: thrown into its body so that it ends. Never catch it."""
+
+
+def blocking_error(report: str) -> HoldfastError:
+    """The error that blocks a run, from the report in its row: "JournalDiverged: …"."""
+    name, _, message = report.partition(": ")
+    found = globals().get(name)
+    if isinstance(found, type) and issubclass(found, HoldfastError):
+        return found(message)
+    return HoldfastError(report)

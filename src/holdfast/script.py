@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast.client import AsyncClient, AsyncRun
 from holdfast.define import Resource, Step, StepInfo, Workflow, refuse_in_body
-from holdfast.errors import DefinitionError, HoldfastError, MisplacedCall
+from holdfast.errors import DefinitionError, MisplacedCall, blocking_error
 from holdfast.worker import Worker
 
 P = ParamSpec("P")
@@ -25,17 +25,11 @@ _POLL = 0.5
 @overload
 def run(workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
 @overload
-def run(
-    workflow: Workflow[..., R],
-    /,
-    *args: Any,
-    key: str | None = None,
-    url: str | None = None,
-    namespace: str | None = None,
-    resources: tuple[Resource[Any], ...] = (),
-    middleware: tuple[Callable[[StepInfo], Any], ...] = (),
-    **kwargs: Any,
-) -> R: ...
+def run(workflow: Workflow[..., R], /, *args: Any, key: str, **options: Any) -> R: ...
+@overload
+def run(workflow: Workflow[..., R], /, *args: Any, url: str, **options: Any) -> R: ...
+@overload
+def run(workflow: Workflow[..., R], /, *args: Any, resources: tuple[Resource[Any], ...], **options: Any) -> R: ...
 def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our own
     workflow: Workflow[..., Any],
     /,
@@ -114,7 +108,7 @@ async def _end_of(client: AsyncClient, started: AsyncRun[Any]) -> Any:
         except TimeoutError:
             record = await client.store.get_run(started.id)
             if record is not None and record.blocked is not None:
-                raise HoldfastError(f"the run {started.id} is blocked and intact: {record.blocked}") from None
+                raise blocking_error(record.blocked) from None
 
 
 def workflows_of(workflow: Workflow[..., Any]) -> list[Workflow[Any, Any]]:

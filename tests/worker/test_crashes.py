@@ -147,7 +147,7 @@ async def test_a_worker_executes_one_suspect_at_a_time(database_url):
     async with stage(database_url) as on:
         suspects = [await on.client.start(body, f"suspect {n}") for n in range(2)]
         for run in suspects:
-            await crash(on, run, 1)
+            await crash(on, run, 2)
         async with on.worker(body):
             await until(lambda: flying)
             innocent = await on.client.start(body, "innocent")
@@ -157,6 +157,31 @@ async def test_a_worker_executes_one_suspect_at_a_time(database_url):
             await innocent.result(PATIENCE)
             on.skip("2s")
             for run in suspects:
+                await run.result(PATIENCE)
+
+
+async def test_runs_with_one_crash_go_on_side_by_side(database_url):
+    """A killed worker leaves all that it had in flight with one crash: that says nothing about any of them."""
+    flying: list[str] = []
+    go_on = asyncio.Event()
+
+    @step
+    async def act(name: str) -> None:
+        flying.append(name)
+        await go_on.wait()
+
+    @workflow
+    async def body(name: str) -> None:
+        await act(name)
+
+    async with stage(database_url) as on:
+        runs = [await on.client.start(body, f"run {n}") for n in range(5)]
+        for run in runs:
+            await crash(on, run, 1)
+        async with on.worker(body):
+            await until(lambda: len(flying) == 5)
+            go_on.set()
+            for run in runs:
                 await run.result(PATIENCE)
 
 
@@ -183,7 +208,7 @@ async def test_a_suspect_that_waits_its_turn_is_not_counted_again(database_url):
             await until(lambda: len(flying) == 2)
         flying.clear()
         for run in suspects:
-            await crash(on, run, 1)
+            await crash(on, run, 2)
         async with on.worker(body):
             await until(lambda: flying)
             waiting = suspects[0] if flying == ["suspect 1"] else suspects[1]
@@ -192,8 +217,8 @@ async def test_a_suspect_that_waits_its_turn_is_not_counted_again(database_url):
                 on.skip("2s")
                 await until(lambda least=epoch + n: _has_epoch(on, waiting, least))
             assert len(flying) == 1
-            # Handed back each time, with the one crash that it had.
-            assert (await on.kinds(waiting)).count("claimed") == 1
+            # Handed back each time, with the two crashes that it had.
+            assert (await on.kinds(waiting)).count("claimed") == 2
             go_on.set()
             on.skip("2s")
             for run in suspects:
@@ -202,7 +227,7 @@ async def test_a_suspect_that_waits_its_turn_is_not_counted_again(database_url):
 
 async def _has_epoch(on: Stage, run: AsyncRun[object], least: int) -> bool:
     record = await on.record(run)
-    return record.epoch >= least and record.owner is None and record.crashes == 1
+    return record.epoch >= least and record.owner is None and record.crashes == 2
 
 
 async def test_a_stopped_run_can_be_retried_once_its_code_is_mended(database_url, body, executed):

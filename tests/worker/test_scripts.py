@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import BadArguments, Client, MisplacedCall, Retry, RunFailed, sleep, step, workflow
-from holdfast.errors import DefinitionError, HoldfastError
+from holdfast.errors import DefinitionError, HoldfastError, NeverAwaited
 from holdfast.script import workflows_of
 
 ONCE = Retry(attempts=1)
@@ -236,7 +236,7 @@ def test_a_blocked_run_raises_its_error(database_url):
     async def forgetful() -> None:
         double(1)
 
-    with pytest.raises(HoldfastError, match="NeverAwaited"):
+    with pytest.raises(NeverAwaited, match=r"test_scripts\.py:\d+ in forgetful"):
         holdfast.run(forgetful, url=database_url)
 
 

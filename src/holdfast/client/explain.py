@@ -177,7 +177,10 @@ def _held(scene: _Scene) -> _Answer:
 def _blocked(scene: _Scene) -> _Answer:
     run = scene.run
     again = "" if run.due_at is None else f" It is tried again at {_told(run.due_at)}."
-    text = f"is blocked and intact; a fixed deploy lets it go on.{again} The report: {run.blocked}"
+    text = (
+        f"is blocked and intact; a fixed deploy lets it go on, and a cancel with force=True ends it.{again} "
+        f"The report: {run.blocked}"
+    )
     return Reason.BLOCKED, text, {"report": run.blocked, "retry_at": run.due_at}
 
 

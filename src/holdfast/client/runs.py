@@ -143,15 +143,19 @@ class AsyncRun(Generic[R_co]):
             # Not waiting at all is still looking once.
             record = (await self.refresh())._record
             if record is None or not record.status.is_final:
-                raise TimeoutError(self._late_text(limit))
+                raise TimeoutError(self._late_text(limit, record))
             return record
         try:
             self._record = await self._connection.ended(self.id, limit)
         except TimeoutError:
-            raise TimeoutError(self._late_text(limit or 0)) from None
+            store = await self._connection.opened()
+            raise TimeoutError(self._late_text(limit or 0, await store.get_run(self.id))) from None
         return self._record
 
-    def _late_text(self, limit: int) -> str:
+    def _late_text(self, limit: int, record: RunRecord | None) -> str:
+        if record is not None and record.blocked is not None:
+            late = f"run {self.id} of {self.workflow!r} has not ended after {spoken(limit)}"
+            return f"{late}; it is blocked: {record.blocked}"
         return (
             f"run {self.id} of {self.workflow!r} has not ended after {spoken(limit)}; it goes on: ask again, or see "
             f"what it waits for with client.explain({self.id!r})"

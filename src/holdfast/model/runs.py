@@ -10,6 +10,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from holdfast.errors import DefinitionError
+
 from .durations import Instant
 from .messages import Message
 
@@ -188,7 +190,8 @@ class RowWrite(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class RunFilter:
     """Which runs to list. Everything given must hold; `tags` and `input` are JSON-subset tests."""
 
-    workflow: str | None = None
+    workflow: Any = None
+    """A name, or the decorated function itself."""
     status: RunStatus | str | tuple[RunStatus | str, ...] | None = None
     key: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -196,6 +199,14 @@ class RunFilter:
     since: datetime | None = None
     until: datetime | None = None
     parent: str | None = None
+
+    def __post_init__(self) -> None:
+        # A decorated function stands for its name, as everywhere else.
+        name = getattr(self.workflow, "name", self.workflow)
+        object.__setattr__(self, "workflow", name)
+        for what, text in (("workflow", name), ("key", self.key), ("parent", self.parent)):
+            if text is not None and not isinstance(text, str):
+                raise DefinitionError(f"RunFilter({what}={text!r}): expected text")
 
 
 @dataclass(frozen=True, slots=True)

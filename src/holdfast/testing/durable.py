@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import copy
 import threading
+from asyncio import events
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -255,9 +256,7 @@ def _run(work: Callable[[], Awaitable[T]]) -> T:
     async def main() -> T:
         return await work()
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if events._get_running_loop() is None:
         return asyncio.run(main())
     answers: list[T] = []
     errors: list[BaseException] = []

@@ -11,11 +11,10 @@ from typing import Any, Self, cast
 
 import msgspec
 
-from holdfast import errors
 from holdfast.client import AsyncClient, AsyncRun, Explanation
 from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
-from holdfast.errors import DefinitionError, DuplicateWorkflow, HoldfastError, RunEnded
+from holdfast.errors import DefinitionError, DuplicateWorkflow, HoldfastError, RunEnded, RunNotFound, blocking_error
 from holdfast.model import Duration, Instant, Lane, RowWrite, RunRecord, microseconds
 from holdfast.store import SqliteStore
 from holdfast.worker import Plan
@@ -212,7 +211,7 @@ class Environment:
         async def ended() -> RunRecord | None:
             record = await self._store.get_run(run_id)
             if record is None:
-                raise errors.RunNotFound(f"there is no run {run_id!r} in this environment")
+                raise RunNotFound(f"there is no run {run_id!r} in this environment")
             _raise_if_blocked(record)
             return record if record.status.is_final else None
 
@@ -232,9 +231,7 @@ def _without_retry(write: RowWrite) -> RowWrite:
 def _raise_if_blocked(record: RunRecord) -> None:
     if record.blocked is None:
         return
-    name, _, text = record.blocked.partition(": ")
-    cls = getattr(errors, name, HoldfastError)
-    error: HoldfastError = cls(text if cls is not HoldfastError else record.blocked)
+    error = blocking_error(record.blocked)
     error.add_note(f"run {record.id} of {record.workflow!r} is blocked and intact")
     raise error
 

@@ -14,6 +14,8 @@ from .held import Held
 from .turns import Turns
 
 _SUSPECT_PAUSE = 1_000_000
+_SUSPECT_FROM = 2
+"""One crash says nothing about a run: it hits whatever its worker had in flight. The second makes it a suspect."""
 
 
 class Admission(Turns):
@@ -46,7 +48,7 @@ class Admission(Turns):
         if claimed.crashes > workflow.max_crashes:
             self._stop_crashing(held)
             return
-        if claimed.crashes and not self._is_next_suspect(held):
+        if claimed.crashes >= _SUSPECT_FROM and not self._is_next_suspect(held):
             return
         self.set_busy(held, True)
         if held.execution is None and not self._rebuild(held, claimed):

@@ -20,7 +20,7 @@ from typing import Any
 from holdfast.codec import Codec
 from holdfast.define import AttemptScope, Step, StepInfo, current_scope
 from holdfast.engine import Command, shapes_of
-from holdfast.errors import CodecError, StepFailed, StepTimeout
+from holdfast.errors import CodecError, MisplacedCall, StepFailed, StepTimeout
 from holdfast.model import Instant, StepCompleted, StepRetrying, moment_of, spoken
 from holdfast.model import StepFailed as StepFailedEntry
 
@@ -238,6 +238,9 @@ class Attempts:
             error = error.__cause__
         if isinstance(error, StopIteration) or not isinstance(error, Exception):
             error = _as_step_failed(error)
+            pause = None
+        elif isinstance(error, MisplacedCall):
+            # A resource that was not given, a durable wait in a step: no further try will find it otherwise.
             pause = None
         else:
             now = self._clock.now()
