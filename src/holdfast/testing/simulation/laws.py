@@ -68,12 +68,12 @@ class Laws:
         journal = self.journal(step.run_id)
         if not journal.was_asked(step.key) and not self._follows_from_start(journal, step):
             oracle.report("P1", f"{what} before the turn that asks for it was durable")
-        if step.run_id in hand.refused:
-            oracle.report("P2", f"{what} although its turn had been refused")
         if hand.process.is_changed and step.run_id in self.frozen:
             oracle.report("P10", f"{what}, whose code does not match the run's journal")
         record = self.record(step.run_id)
         held = hand.session.runs.held.get(step.run_id)
+        if held is not None and held.epoch <= hand.process.refused.get(step.run_id, -1):
+            oracle.report("P2", f"{what} although its turn had been refused")
         if held is None or record.owner != hand.worker_id or record.epoch != held.epoch:
             self._begins_without_holding(hand, step, record, what)
             return
@@ -239,13 +239,7 @@ class Laws:
         if method == "commit_turns":
             for turn, verdict in zip(asked, answer.result(), strict=True):
                 if not verdict:
-                    for hand in sender.hands:
-                        hand.refused.add(turn.run_id)
-        elif method == "claim_runs":
-            hand_or_none = sender.hand_of(asked)
-            for run in answer.result():
-                if hand_or_none is not None:
-                    hand_or_none.refused.discard(run.id)
+                    sender.refused[turn.run_id] = max(turn.epoch, sender.refused.get(turn.run_id, 0))
 
     # -- journals ------------------------------------------------------------------------------------------------------
 

@@ -59,8 +59,6 @@ class Hand:
     def __init__(self, process: Process, session: Session, errands: dict[int, Errand], laws: Laws) -> None:
         self.process = process
         self.session = session
-        self.refused: set[str] = set()
-        """Runs whose turn was refused and that were not claimed again."""
         self.traces: dict[str, Trace] = {}
         """What the bodies in its memory have seen."""
         self._errands = errands
@@ -130,6 +128,8 @@ class Process:
         self.store = store(self)
         self.hands: list[Hand] = []
         self.gone: asyncio.Future[None] = loop.create_future()
+        self.refused: dict[str, int] = {}
+        """Runs of which it heard that a turn was refused, and that turn's epoch."""
         self._stops_well = self.left_well = False
         """It stopped in good order, with nothing in its way."""
         self.went_on_at = -1
@@ -179,9 +179,6 @@ class Process:
     @property
     def concurrency(self) -> int:
         return self._plan.concurrency
-
-    def hand_of(self, worker_id: str) -> Hand | None:
-        return next((hand for hand in self.hands if hand.worker_id == worker_id), None)
 
     def start(self, *, dies_at: int | None) -> None:
         self._main.dies_at = dies_at

@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.codec import Codec
 from holdfast.define import Workflow, current_run, current_scope
+from holdfast.engine import Execution
 from holdfast.model import NewRun
 from holdfast.store import SqliteStore
 
@@ -67,6 +68,8 @@ class World:
         """Cleared while a deploy is under way."""
         self.may_start.set()
         self.processes: list[Process] = []
+        self.bodies: list[Execution] = []
+        """Every body that a worker began, kept here so that the collector has nothing to say."""
         self.is_over = False
         self.is_quiet = False
 
@@ -103,6 +106,7 @@ class World:
         number = 1
         if hand is not None:
             number = self.laws.journal(info.id).tries(hand.session.runs.held[info.id].seq)
+            self.bodies.append(current_scope.get())
         trace = Trace(self.oracle, info.id, number, current_scope.get(), is_ours=hand is None or is_astray)
         if hand is None:
             self.replays.trace = trace
@@ -130,7 +134,6 @@ class World:
         except Stuck as error:
             self.oracle.report("P6", f"everything stands still for ever: {error}")
         finally:
-            self.oracle.is_muted = True
             self._put_away()
             random.setstate(state)
         if self.oracle.broken is not None:
@@ -138,10 +141,16 @@ class World:
 
     def _put_away(self) -> None:
         """Nothing is left to the collector, whose moment nobody chooses."""
+        self.oracle.is_muted = True
         for process in self.processes:
             process.die("with the world")
         last = [*(process.put_away for process in self.processes), self.replays.close]
         self.loop.finish(last, self.store.close())
+        self.oracle.is_muted = False
+        for body in self.bodies:
+            if body.main is not None:
+                body.put_away()
+                self.oracle.report("P9", f"a body of {self.oracle.label(body.run.id)} was left to the collector")
 
     async def _run(self) -> None:
         await self.store.open()
