@@ -35,7 +35,7 @@ class Advance:
     a message comes or `Execution.next_timer` is due.
     """
 
-    __slots__ = ("begin", "ended", "entries", "retrying", "withdrawn")
+    __slots__ = ("begin", "consumed", "ended", "entries", "retrying", "withdrawn")
 
     def __init__(
         self,
@@ -46,6 +46,8 @@ class Advance:
         retrying: RunRetrying | None = None,
     ) -> None:
         self.entries = entries
+        self.consumed = 0
+        """How many of the inputs were looked at: none behind the one that ended the body."""
         self.begin = begin
         self.withdrawn = withdrawn
         self.ended = ended

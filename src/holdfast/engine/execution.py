@@ -107,17 +107,20 @@ class Execution(Calls):
         self._run()
         self._feed = ()
         done = Advance(entries, begun, self._withdrawn)
+        done.consumed = self._cursor
         # Between two advances nothing is asked; whatever tried to would fail here.
         self._entries = self._begun = _NOTHING
         if self._withdrawn:
             self._withdrawn = []
         main = self.main
         if self.verdict is not None:
-            settle(self, self._codec, self._seed, done)
+            settle(self, self._codec, self._seed, done, may_retry=False)
         elif main is not None and main.done():
             if not main.cancelled() and main.exception() is None:
                 self._check_everything_was_awaited()
-            settle(self, self._codec, self._seed, done)
+            # A cancel that came too late for the body to see it still ends the run: it is not tried again.
+            may_retry = not any(isinstance(entry, Cancel) for entry in inputs[done.consumed :])
+            settle(self, self._codec, self._seed, done, may_retry=may_retry)
         elif done.withdrawn:
             # What was asked and withdrawn in one advance is not begun at all.
             done.begin = [command for command in done.begin if self.commands.get(command.key) is command]

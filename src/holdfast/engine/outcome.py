@@ -27,7 +27,7 @@ class Finished(Protocol):
     commands: dict[str, Command]
 
 
-def settle(body: Finished, codec: Codec, seed: bytes, done: Advance) -> None:
+def settle(body: Finished, codec: Codec, seed: bytes, done: Advance, *, may_retry: bool) -> None:
     """Add the end to the turn.
 
     Steps still open lost their race: they are withdrawn, and what was only just asked is not begun.
@@ -48,7 +48,7 @@ def settle(body: Finished, codec: Codec, seed: bytes, done: Advance) -> None:
         done.ended = Ended(body.time, RunStatus.COMPLETED, output)
     else:
         stored = codec.encode_exception(error)
-        done.retrying = None if cancel is not None else _retrying(body, error, stored, seed)
+        done.retrying = _retrying(body, error, stored, seed) if may_retry and cancel is None else None
         if done.retrying is None:
             done.ended = Ended(body.time, RunStatus.FAILED, None, stored)
     done.entries.append(done.ended or done.retrying)  # type: ignore[arg-type]  # one of the two is set

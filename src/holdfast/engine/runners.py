@@ -42,6 +42,7 @@ class _Raised:
         self.error = error
 
 
+_IDLE = 64
 Hooks: TypeAlias = tuple[Any, Any]
 BLOCKED = _Blocked()
 STUBBORN = _Blocked()
@@ -138,7 +139,7 @@ class Runners:
         for runner in idle:
             runner.throw()
 
-    def _main(self, pumped: Pumped) -> None:
+    def _main(self, pumped: Pumped) -> Any:
         me = getcurrent()
         while True:
             outcome: Any
@@ -149,5 +150,9 @@ class Runners:
             hub = pumped.hub
             assert hub is not None
             del pumped
+            if len(self._idle) >= _IDLE:
+                # After a crowd most of them are not needed any more: this one ends and leaves its outcome to the hub.
+                me.parent = hub
+                return outcome
             self._idle.append(me)
             pumped = hub.switch(outcome)

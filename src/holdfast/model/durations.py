@@ -73,7 +73,12 @@ def instant_of(moment: datetime, *, what: str = "time") -> Instant:
     """The instant of an aware datetime. A naive one is refused: it would mean another time elsewhere."""
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise BadDuration(f"{what}: {moment!r} is not an aware datetime; give it a tzinfo, such as datetime.UTC")
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+    try:
+        return (moment.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+    except OverflowError:
+        raise BadDuration(
+            f"{what}: {moment!r} is out of range; expected a time between the years 1 and 9999 in UTC"
+        ) from None
 
 
 def moment_of(instant: Instant) -> datetime:

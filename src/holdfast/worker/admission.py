@@ -23,7 +23,31 @@ class Admission(Turns):
 
     def admit(self, claimed: ClaimedRun) -> None:
         """Rebuild the body if it is not in memory, and let the run go on."""
-        workflow = self._workflows[claimed.workflow, claimed.version]
+        held = self._hold(claimed)
+        try:
+            self._let_in(held, claimed)
+        except Exception as error:
+            # Not its fault, but it must not be held by nobody.
+            self.block(held, error)
+
+    def is_suspect(self, claimed: ClaimedRun) -> bool:
+        """Whether it may be what takes workers down: such runs are executed one at a time, to find the guilty one."""
+        most = self._workflows[claimed.workflow, claimed.version].max_crashes
+        return _SUSPECT_FROM <= claimed.crashes <= most
+
+    @property
+    def has_suspect(self) -> bool:
+        return self._suspect is not None
+
+    def postpone(self, claimed: ClaimedRun) -> None:
+        """Hand a suspect back for a while, unexecuted and uncounted."""
+        held = self._hold(claimed)
+        # Counted from the store's own time: by a clock that is behind it would be due again at once.
+        due_at = max(self._clock.now(), held.last_at) + _SUSPECT_PAUSE
+        change = self.waiting(due_at, crashes=held.crashes, release=True)
+        self.write_row(held, change, partial(self._row_written, held, change))
+
+    def _hold(self, claimed: ClaimedRun) -> Held:
         before = self.held.get(claimed.id)
         if before is not None:
             # It was given back, and this claim was faster than the answer to that: what comes of it is nobody's now.
@@ -33,40 +57,24 @@ class Admission(Turns):
             self.discard(held)
             held = None
         if held is None:
-            held = Held(claimed, workflow)
+            held = Held(claimed, self._workflows[claimed.workflow, claimed.version])
         else:
             held.hold(claimed)
         self.held[claimed.id] = held
-        try:
-            self._let_in(held, claimed)
-        except Exception as error:
-            # Not its fault, but it must not be held by nobody.
-            self.block(held, error)
+        return held
 
     def _let_in(self, held: Held, claimed: ClaimedRun) -> None:
-        workflow = held.workflow
-        if claimed.crashes > workflow.max_crashes:
+        if claimed.crashes > held.workflow.max_crashes:
             self._stop_crashing(held)
             return
-        if claimed.crashes >= _SUSPECT_FROM and not self._is_next_suspect(held):
-            return
+        if self.is_suspect(claimed):
+            self._suspect = held
         self.set_busy(held, True)
         if held.execution is None and not self._rebuild(held, claimed):
             return
         for message in claimed.inbox:
             self.arrive(held, message)
         self.resume(held)
-
-    def _is_next_suspect(self, held: Held) -> bool:
-        """One suspect at a time, so that the guilty one is found. One that is not executed is not counted either."""
-        if self._suspect is None:
-            self._suspect = held
-            return True
-        # Counted from the store's own time: by a clock that is behind it would be due again at once.
-        due_at = max(self._clock.now(), held.last_at) + _SUSPECT_PAUSE
-        change = self.waiting(due_at, crashes=held.crashes, release=True)
-        self.write_row(held, change, partial(self._row_written, held, change))
-        return False
 
     def _rebuild(self, held: Held, claimed: ClaimedRun) -> bool:
         entries: list[Entry] = []

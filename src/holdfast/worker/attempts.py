@@ -20,7 +20,7 @@ from typing import Any
 from holdfast.codec import Codec
 from holdfast.define import AttemptScope, Step, StepInfo, current_scope
 from holdfast.engine import Command, shapes_of
-from holdfast.errors import CodecError, MisplacedCall, StepFailed, StepTimeout
+from holdfast.errors import CodecError, MisplacedCall, NotEncodable, StepFailed, StepTimeout
 from holdfast.model import Instant, StepCompleted, StepRetrying, moment_of, spoken
 from holdfast.model import StepFailed as StepFailedEntry
 
@@ -65,6 +65,7 @@ class Attempts:
         threads: int,
         in_flight: int,
         middleware: Sequence[Callable[[StepInfo], Any]],
+        may_begin: Callable[[], bool],
         done: Callable[[Attempt, Outcome], None],
         beat: Callable[[Held, Any], None],
         interrupted: Callable[[], None],
@@ -72,6 +73,7 @@ class Attempts:
         self._codec = codec
         self._clock = clock
         self._middleware = middleware
+        self._may_begin = may_begin
         self._done = done
         self._beat = beat
         self._interrupted = interrupted
@@ -127,13 +129,25 @@ class Attempts:
         if attempt.task not in self.tasks:
             return
         self.tasks.discard(attempt.task)
-        is_async = attempt.step.is_async
-        self._flying[is_async] -= 1
-        queue = self._queues[is_async]
-        while queue and self._flying[is_async] < self._limits[is_async]:
-            waiting = queue.popleft()
-            if not waiting.is_settled:
-                self._launch(waiting)
+        self._flying[attempt.step.is_async] -= 1
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Begin what is in line and has room, if the lease holds: that is looked at just before each."""
+        for is_async, queue in self._queues.items():
+            while queue and self._flying[is_async] < self._limits[is_async] and self._may_begin():
+                waiting = queue.popleft()
+                if not waiting.is_settled:
+                    self._launch(waiting)
+
+    def empty_line(self) -> None:
+        """The worker stops: what has not begun will not; its run is handed back with it open."""
+        for queue in self._queues.values():
+            for waiting in queue:
+                if not waiting.is_settled:
+                    self._settle(waiting)
+                    waiting.held.attempts.pop(waiting.key, None)
+            queue.clear()
 
     def withdraw(self, attempt: Attempt) -> None:
         """Nobody wants its result any more: an async step is cancelled, one in a thread is told."""
@@ -227,6 +241,14 @@ class Attempts:
         except CodecError as error:
             self._end_failed(attempt, error)
             return
+        except Exception as error:
+            # The value's own code failed while it was read, such as a property of a detached object.
+            refused = NotEncodable(
+                f"the result of the step {attempt.key!r} can't be stored: {type(error).__name__}: {error}"
+            )
+            refused.__cause__ = error
+            self._end_failed(attempt, refused)
+            return
         self._settle(attempt)
         self._done(attempt, StepCompleted(self._clock.now(), attempt.key, attempt.number, stored))
 
@@ -284,6 +306,9 @@ class Attempts:
         _log.warning(
             "%r went on after its timeout and was abandoned; whatever it returns will not be recorded", attempt.info
         )
+        if not attempt.step.is_async:
+            # Its thread is lost to it; others get one of their own.
+            self._landed(attempt)
         self._fail(attempt, _timed_out(attempt))
 
 

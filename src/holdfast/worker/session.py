@@ -114,6 +114,7 @@ class Session:
             threads=plan.threads,
             in_flight=max(plan.concurrency, _STEPS),
             middleware=plan.middleware,
+            may_begin=self._may_begin,
             done=self.runs.step_ended,
             beat=self._beat,
             interrupted=self._interrupted,
@@ -146,6 +147,7 @@ class Session:
             self._wake.set()
         self._turns.go_on()
         self._rows.go_on()
+        self.runs.attempts.go_on()
         self.runs.renewed()
 
     def lost(self) -> None:
@@ -180,6 +182,7 @@ class Session:
             return
         runs = self.runs
         runs.is_stopping = True
+        runs.attempts.empty_line()
         self._wake.set()
         if self.tasks:
             # A claim under way comes to its end: what it took must be handed back, not be left to look like a crash.
@@ -190,7 +193,8 @@ class Session:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._plan.grace / 1_000_000):
                 while any(held.attempts for held in runs.held.values()):
-                    await asyncio.wait(runs.attempts.tasks, return_when=asyncio.FIRST_COMPLETED)
+                    if runs.attempts.tasks:
+                        await asyncio.wait(runs.attempts.tasks, return_when=asyncio.FIRST_COMPLETED)
                     await asyncio.sleep(0)
         with suppress(TimeoutError, StoreError):
             # The store may be away: then the lease ends by itself, and nothing is lost.
@@ -234,11 +238,24 @@ class Session:
                 break
             self._has_backlog = len(claimed) == limit
             claimed_now += len(claimed)
-            for run in claimed:
-                self.runs.admit(run)
+            await self._admit(claimed)
         # Nothing is claimed while the lease has lapsed, and nobody but the next renewal will say so.
         self._is_held_up = not self.lease.holds()
         return claimed_now
+
+    async def _admit(self, claimed: Sequence[ClaimedRun]) -> None:
+        suspects = [run for run in claimed if self.runs.is_suspect(run)]
+        for run in claimed:
+            if run not in suspects:
+                self.runs.admit(run)
+        chosen = suspects.pop(0) if suspects and not self.runs.has_suspect else None
+        for run in suspects:
+            self.runs.postpone(run)
+        if chosen is not None:
+            if suspects:
+                # If this one takes the worker down, the others must not be found with it.
+                await self._rows.idle()
+            self.runs.admit(chosen)
 
     async def _claim(self, limit: int) -> list[ClaimedRun]:
         self._has_strays = True
@@ -288,6 +305,9 @@ class Session:
                 # Notifications are hints: a look now and then bounds the delay if one is lost.
                 self._changed()
             await asyncio.sleep(_REAP_EVERY)
+
+    def _may_begin(self) -> bool:
+        return not self.runs.is_stopping and self.lease.holds()
 
     def _changed(self) -> None:
         """Somebody else may have written something for us."""

@@ -112,6 +112,8 @@ class Turns(Waits):
         """A heartbeat is progress: the run is no longer suspected."""
         if held.crashes and not held.is_lost and not held.is_committing:
             held.crashes = 0
+            if self._suspect is held:
+                self._suspect = None
             change = RowChange(status=RunStatus.RUNNING)
             self.write_row(held, change, partial(self._row_written, held, change))
 
@@ -203,6 +205,10 @@ class Turns(Waits):
             return
         finally:
             self.advancing = None
+        if done.consumed < len(arrivals):
+            # The body ended before it got to them.
+            held.arrivals = arrivals[done.consumed :] + held.arrivals
+            del arrivals[done.consumed :]
         taken = tuple(arrival.message_id for arrival in arrivals if arrival.message_id is not None)
         if not taken and _is_first(done):
             held.unwritten = done.entries
@@ -286,6 +292,8 @@ class Turns(Waits):
         held.seq += 1
         held.unwritten = []
         held.crashes = 0
+        if self._suspect is held:
+            self._suspect = None
         if change is not None:
             self._progress(held, change)
         if done.withdrawn:
@@ -315,8 +323,6 @@ class Turns(Waits):
         self.row_says(held, change)
         held.blocked = None
         self._block_counts.pop(held.id, None)
-        if self._suspect is held:
-            self._suspect = None
 
     def _withdraw(self, held: Held, done: Advance) -> None:
         for command in done.withdrawn:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -38,7 +37,7 @@ class Waits(Resting, ABC):
         freed: Callable[[], None],
     ) -> None:
         super().__init__(worker_id, clock, rows, keep_parked=keep_parked, freed=freed)
-        self.line: deque[Held] = deque()
+        self.line: dict[str, Held] = {}
         """Runs in memory that were woken while the worker was busy, first come first."""
         self.reserved = 0
         """Room that is kept for a claim under way."""
@@ -132,6 +131,9 @@ class Waits(Resting, ABC):
             self.park(held)
         elif held.arrivals or (held.is_row_waiting and held.alarm is None):
             self.wake(held)
+        else:
+            # It may have rung while the write was under way, and found the run busy with that.
+            self._set_alarm(held, self.wake_at(held))
 
     def _set_alarm(self, held: Held, when: Instant | None) -> None:
         if when is None or (held.alarm_at is not None and held.alarm_at <= when):
@@ -153,13 +155,13 @@ class Waits(Resting, ABC):
         """Something is due or has come: go on, or stand in line while the worker is busy with others."""
         if held.is_busy or (self.busy + self.reserved < self._concurrency and not self.line):
             self.resume(held)
-        elif held not in self.line:
-            self.line.append(held)
+        else:
+            self.line[held.id] = held
 
     def next_in_line(self) -> None:
         """There is room again."""
         while self.line and self.busy + self.reserved < self._concurrency:
-            held = self.line.popleft()
+            held = self.line.pop(next(iter(self.line)))
             if not held.is_lost and not held.is_committing and not held.is_parked and held.id in self.held:
                 self.resume(held)
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self, cast
 
 from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
-from holdfast.errors import DefinitionError, DuplicateWorkflow, StoreAway
+from holdfast.errors import DefinitionError, DuplicateWorkflow, StoreAway, StoreError
 from holdfast.model import SECOND, Duration, Lane, microseconds
 from holdfast.settings import Settings, resolve
 from holdfast.store import Store, open_store
@@ -163,6 +163,7 @@ class Worker:
         finally:
             self._session = None
             self._ready.clear()
+            self._stopping.clear()
             if self._owns_store:
                 await store.close()
 
@@ -181,6 +182,10 @@ class Worker:
             ended.cancel()
             stopping.cancel()
             await session.stop()
+        if session.lease.is_lost:
+            # Others have its runs; what is left of it, such as its lock, goes too.
+            with contextlib.suppress(StoreError):
+                await self._plan.store.remove_worker(session.worker_id)
         for task in session.tasks:
             if task.done() and not task.cancelled():
                 # Whatever keeps a worker from finding work is for its owner to hear.
@@ -219,7 +224,7 @@ def _store_of(url: object, settings: Settings, codec: Codec | None) -> tuple[Sto
 
 def _known(workflows: Iterable[Workflow[Any, Any]]) -> dict[tuple[str, str], Workflow[Any, Any]]:
     known: dict[tuple[str, str], Workflow[Any, Any]] = {}
-    for one in workflows:
+    for one in [workflows] if isinstance(workflows, Workflow) else workflows:
         if not isinstance(one, Workflow):
             raise DefinitionError(f"Worker(workflows=[{one!r}]): expected functions decorated with @workflow")
         other = known.setdefault((one.name, one.version), one)
