@@ -84,7 +84,7 @@ class Quiet:
             and bool(alive)
             and all(record.owner in owners for record in open_runs)
             and all(process.is_serving for process in alive)
-            and sum(process.concurrency for process in alive) >= len(open_runs)
+            and all(process.concurrency >= len(open_runs) for process in alive)
             and not any(record.crashes or record.workflow == "killer" for record in open_runs)
         )
 

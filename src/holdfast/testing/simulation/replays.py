@@ -43,6 +43,8 @@ class Replays:
         self.trace: Trace | None = None
         self.punctual_from: Instant | None = None
         """From then on no timer may be late."""
+        self.is_unwanted = False
+        """Somebody asked it to end, or it has a deadline."""
         self.is_forced = False
         """The run being checked was ended by force."""
         self._oracle = oracle
@@ -73,6 +75,7 @@ class Replays:
         if not tries or tries[-1] != len(journal.entries) - 1:
             tries.append(len(journal.entries))
         before = journal.entries[-2] if len(journal.entries) > 1 else None
+        self.is_unwanted = record.id in self._oracle.cancelled or record.deadline_at is not None
         self.is_forced = isinstance(before, Claimed) and before.worker_id == FORCED
         for number, end in enumerate(tries, 1):
             history = history_of(journal.entries[:end])
@@ -154,8 +157,16 @@ class Replays:
                 f"replayed, {name} gives {_told(found, at)} as entry {at}; "
                 f"its journal holds {_told(expected, at)} there",
             )
-        elif not self._is_from_outside(closing) and _gist(end, self._codec) != _gist(closing, self._codec):
+        elif self._is_from_outside(closing) or self._is_called_off(end, closing):
+            return
+        elif _gist(end, self._codec) != _gist(closing, self._codec):
             self._oracle.report("P5", f"replayed, {name} comes to {end}; its journal says {closing}")
+
+    def _is_called_off(self, end: Entry | None, closing: Entry | None) -> bool:
+        """A run that would be tried again but for a cancel, or a deadline, that came with its failure, unseen."""
+        if not isinstance(end, RunRetrying) or not isinstance(closing, Ended) or not self.is_unwanted:
+            return False
+        return _error(end.error, self._codec) == _error(closing.error, self._codec)
 
     def _is_from_outside(self, closing: Entry | None) -> bool:
         """An end that its body had no part in: by force, after too many crashes, or undone by a client's retry."""
