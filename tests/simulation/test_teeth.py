@@ -14,7 +14,7 @@ from holdfast.worker.attempts import Attempts
 from holdfast.worker.session import Session
 
 
-def assert_noticed(*laws: str, within: int = 120) -> None:
+def assert_noticed(*laws: str, within: int = 400) -> None:
     """One of the first seeds breaks one of these laws; whatever else the breakage breaks may be told by others."""
     told: dict[str, list[int]] = {}
     for seed in range(within):

@@ -4,8 +4,8 @@ import pytest
 
 from holdfast.testing.simulation import run_seed
 
-SEEDS = 400
-CHUNK = 20
+SEEDS = 600
+CHUNK = 30
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))

@@ -80,7 +80,7 @@ class Clients:
             key=f"key-{dice.randrange(3)}" if dice.random() < 0.3 else None,
             on_conflict=dice.choice(ON_CONFLICT),
             delay=dice.choice((None, None, None, None, None, 0.5, 11.0)),
-            deadline=dice.choice((None, None, None, None, None, None, None, 0.3, 3.0, 20.0)),
+            deadline=dice.choice((None,) * 8 + (0.3, 4.0, 18.0, 30.0)),
             priority=dice.choice((0, 0, 9)),
         )
         salt = dice.randrange(1000)

@@ -148,7 +148,7 @@ class Process:
             clock=self.clock,
             workflows=workflows,
             lanes=tuple(Lane(*one) for one in workflows),
-            concurrency=dice.choice((1, 2, 5, 50)),
+            concurrency=dice.choice((1, 3, 20, 50)),
             threads=1,
             lease=round(lease * 1_000_000),
             grace=dice.choice((0, 300_000, 3_000_000)),

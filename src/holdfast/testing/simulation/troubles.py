@@ -112,14 +112,14 @@ class Troubles:
     async def _cuts(self) -> None:
         """A process that can't reach the store while others can: its lease lapses, and it goes on working."""
         dice, world = self._dice, self._world
-        for _ in range(dice.choice((0, 0, 1, 2))):
+        for _ in range(dice.choice((0, 1, 2, 3))):
             await self._pause()
             alive = world.alive()
             if alive:
                 process = dice.choice(alive)
                 process.is_cut_off = True
                 world.note(f"{process.name} is cut off")
-                world.loop.call_later(world.lease * dice.uniform(0.5, 3.0), process.reconnect)
+                world.loop.call_later(world.lease * dice.uniform(0.5, 4.0), process.reconnect)
 
     async def _bad_deploy(self) -> None:
         """P10: half-way the code changes under the runs that have begun."""

@@ -156,7 +156,7 @@ class World:
         await self.store.open()
         clients = Clients(self)
         troubles = Troubles(self)
-        drivers = [self.loop.create_task(self._drive(slot)) for slot in range(self.dice.choice((1, 2, 3)))]
+        drivers = [self.loop.create_task(self._drive(slot)) for slot in range(self.dice.choice((1, 2, 2, 3)))]
         under_way = [self.loop.create_task(one) for one in troubles.all()]
         await clients.run()
         for one in under_way:
