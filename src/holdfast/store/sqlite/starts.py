@@ -53,13 +53,13 @@ def _start_keyed(tx: Transaction, run: NewRun, at: Instant) -> StartedRun:
     if run.takes_key_of is not None and (holder is None or holder.id != run.takes_key_of or not holder.status.is_final):
         return _instead(tx, run.takes_key_of, holder)
     after: str | None = None
-    if holder is not None and run.takes_key_of is None:
-        if run.on_conflict not in ("restart", "replace") or (
-            run.on_conflict == "restart" and not holder.status.is_final
+    if holder is not None:
+        if run.takes_key_of is None and (
+            run.on_conflict not in ("restart", "replace")
+            or (run.on_conflict == "restart" and not holder.status.is_final)
         ):
             return StartedRun(holder.id, holder.status, created=False)
-        if not holder.status.is_final:
-            after = _replace(tx, holder, at)
+        after = _still_before(tx, holder) if holder.status.is_final else _replace(tx, holder, at)
     number = _create(tx, [Creation(run, after)], at)
     tx.run("hold_key", {"namespace_id": tx.namespace_id, "workflow": run.workflow, "key": run.key, "run": number})
     tx.has_news = True
@@ -79,11 +79,15 @@ def _replace(tx: Transaction, old: Live, at: Instant) -> str | None:
     """Cancel the live holder of a key. Returns whom the new run has to wait for."""
     if not old.has_begun:
         end_unbegun(tx, old, at)
-        # It may itself have waited for one that lives on: then so does its replacement.
-        before = live_run(tx, old.after_run_id) if old.after_run_id else None
-        return before.id if before is not None and not before.status.is_final else None
+        return _still_before(tx, old)
     tx.run("cancel_run", {"run": old.number, "lane_id": old.lane_id, "payload": b"", "now": at})
     return old.id
+
+
+def _still_before(tx: Transaction, ended: Live) -> str | None:
+    """Whom a run that ended unbegun had to wait for, if that lives on: then so does whoever gets the key."""
+    before = live_run(tx, ended.after_run_id) if ended.after_run_id else None
+    return before.id if before is not None and not before.status.is_final else None
 
 
 def _holder(tx: Transaction, workflow: str, key: str) -> Live | None:
