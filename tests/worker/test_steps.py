@@ -357,7 +357,9 @@ class Odd(BaseException):
 
 
 @pytest.mark.parametrize("colour", ["async", "def"])
-@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), GeneratorExit(), Odd()], ids=repr)
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), asyncio.CancelledError(), GeneratorExit(), StopIteration(), Odd()], ids=repr
+)
 async def test_what_is_no_ordinary_exception_is_step_failed_and_not_tried_again(database_url, colour, error):
     attempts: list[int] = []
 

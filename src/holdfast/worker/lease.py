@@ -40,9 +40,6 @@ class Lease:
         """It was renewed by a request sent at `asked_at`: counting from there errs on the safe side."""
         self._until = max(self._until, asked_at + self.length)
 
-    def remaining(self) -> int:
-        return self._until - self._clock.monotonic()
-
 
 class Pulse:
     """The thread that renews, and watches the loop."""
