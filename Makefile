@@ -13,6 +13,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 BIN := .venv/bin
 READY := .venv/.ready
+SERVERS := .venv/.servers
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench format clean
@@ -23,7 +24,7 @@ help:
 demo: $(READY)
 	@$(BIN)/python examples/demo.py
 
-test: $(READY)
+test: $(READY) $(SERVERS)
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
 check: $(READY)
@@ -52,3 +53,7 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv || { rm -rf .venv; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
+
+# The servers that tests need and no wheel holds. Where one can't be had the tests that need it fail, and say what to do.
+$(SERVERS): $(READY)
+	-@$(BIN)/python -m tests.servers && touch $@
