@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import msgspec
 
 from holdfast.client import AsyncClient, AsyncRun, Explanation
 from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
-from holdfast.errors import DefinitionError, DuplicateWorkflow, HoldfastError, RunEnded, RunNotFound, blocking_error
-from holdfast.model import Duration, Instant, Lane, RowWrite, RunRecord, microseconds
+from holdfast.errors import DefinitionError, HoldfastError, RunEnded, RunNotFound, blocking_error
+from holdfast.model import Duration, Instant, RowWrite, RunRecord, microseconds
 from holdfast.store import SqliteStore
-from holdfast.worker import Plan
+from holdfast.worker import Plan, checked_resources, known_workflows, lanes_of, open_resources
 
 from .blocking import BlockingEnvironment, RunnerPortal
 from .clock import ManualClock
@@ -89,8 +89,8 @@ class Environment:
         self.clock = ManualClock(start)
         self._store = self._make_store()
         self._codec = codec or Codec()
-        self._plan = self._make_plan(_known(workflows), tuple(middleware))
-        self._given_resources = resources
+        self._plan = self._make_plan(known_workflows(workflows, giver="Environment"), tuple(middleware))
+        self._resources = checked_resources(resources, giver="Environment")
         self._stubs = Stubs(stubs or {}, lambda duration: self._entered.sleep(duration))
         self._client = EnvironmentClient(self._store, self._codec, self._until_ended)
         self._driver: Driver | None = None
@@ -137,7 +137,7 @@ class Environment:
         async with contextlib.AsyncExitStack() as stack:
             await self._store.open()
             stack.push_async_callback(self._store.close)
-            opened = await _opened(stack, self._given_resources)
+            opened = await open_resources(stack, self._resources)
             stack.push_async_callback(self._client.close)
             stack.enter_context(guarded())
             self._driver = self._make_driver(opened)
@@ -180,13 +180,12 @@ class Environment:
     def _make_plan(
         self, known: dict[tuple[str, str], Workflow[Any, Any]], middleware: tuple[Callable[[StepInfo], Any], ...]
     ) -> Plan:
-        lanes = {Lane(one.name, one.version, queue): None for one in known.values() for queue in (one.queue, "default")}
         return Plan(
             store=self._store,
             codec=self._codec,
             clock=self.clock,
             workflows=known,
-            lanes=tuple(lanes),
+            lanes=lanes_of(known.values()),
             concurrency=1_000,
             threads=32,
             lease=microseconds("30s"),
@@ -234,37 +233,3 @@ def _raise_if_blocked(record: RunRecord) -> None:
     error = blocking_error(record.blocked)
     error.add_note(f"run {record.id} of {record.workflow!r} is blocked and intact")
     raise error
-
-
-def _known(
-    workflows: Workflow[Any, Any] | Iterable[Workflow[Any, Any]],
-) -> dict[tuple[str, str], Workflow[Any, Any]]:
-    given = [workflows] if isinstance(workflows, Workflow) else list(workflows)
-    known: dict[tuple[str, str], Workflow[Any, Any]] = {}
-    for one in given:
-        if not isinstance(one, Workflow):
-            raise DefinitionError(f"Environment(workflows=[{one!r}]): expected functions decorated with @workflow")
-        if known.setdefault((one.name, one.version), one).fn is not one.fn:
-            raise DuplicateWorkflow(
-                f"two workflows are named {one.name!r} in version {one.version!r}; give one another name= or version="
-            )
-    if not known:
-        raise DefinitionError("Environment(workflows=[]): an environment needs at least one workflow")
-    return known
-
-
-async def _opened(
-    stack: contextlib.AsyncExitStack, resources: Sequence[Resource[Any]] | Mapping[Resource[Any], Any]
-) -> dict[object, Any]:
-    opened: dict[object, Any] = {}
-    for one in resources:
-        if not isinstance(one, Resource):
-            raise DefinitionError(f"Environment(resources=[{one!r}]): expected functions decorated with @resource")
-        if isinstance(resources, Mapping):
-            opened[one] = resources[one]
-        elif one.is_async:
-            make = contextlib.asynccontextmanager(cast("Callable[[], AsyncIterator[Any]]", one.fn))
-            opened[one] = await stack.enter_async_context(make())
-        else:
-            opened[one] = stack.enter_context(contextlib.contextmanager(cast(Any, one.fn))())
-    return opened

@@ -1,7 +1,19 @@
 """Claim runs, take their turns, execute steps, keep the lease, stop in good order."""
 
 from .clock import Alarm, Clock, SystemClock
+from .given import checked_resources, known_workflows, lanes_of, open_resources
 from .session import Plan, Session
 from .workers import Worker
 
-__all__ = ["Alarm", "Clock", "Plan", "Session", "SystemClock", "Worker"]
+__all__ = [
+    "Alarm",
+    "Clock",
+    "Plan",
+    "Session",
+    "SystemClock",
+    "Worker",
+    "checked_resources",
+    "known_workflows",
+    "lanes_of",
+    "open_resources",
+]

@@ -6,18 +6,19 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, cast
 
 from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
-from holdfast.errors import DefinitionError, DuplicateWorkflow, StoreAway, StoreError
-from holdfast.model import SECOND, Duration, Lane, microseconds
+from holdfast.errors import DefinitionError, StoreAway, StoreError
+from holdfast.model import SECOND, Duration, microseconds
 from holdfast.settings import Settings, resolve
 from holdfast.store import Store, open_store
 
 from .clock import Clock, SystemClock
+from .given import checked_resources, known_workflows, lanes_of, open_resources
 from .session import Plan, Session
 
 _log = logging.getLogger("holdfast.worker")
@@ -77,14 +78,14 @@ class Worker:
             grace=grace,
         )
         store, codec = _store_of(url, settings, codec)
-        known = _known(workflows)
-        self._resources = tuple(resources)
+        known = known_workflows(workflows, giver="Worker")
+        self._resources = checked_resources(tuple(resources), giver="Worker")
         self._plan = Plan(
             store=store,
             codec=codec,
             clock=clock or SystemClock(),
             workflows=known,
-            lanes=_lanes(known.values(), settings.queues),
+            lanes=lanes_of(known.values(), settings.queues),
             concurrency=settings.concurrency or 100,
             threads=settings.threads or 32,
             lease=settings.lease or 30 * SECOND,
@@ -155,9 +156,7 @@ class Worker:
         await store.open()
         try:
             async with contextlib.AsyncExitStack() as stack:
-                opened: dict[object, Any] = {}
-                for one in self._resources:
-                    opened[one] = await _open(stack, one)
+                opened = await open_resources(stack, self._resources)
                 while not self._stopping.is_set():
                     await self._serve(opened)
         finally:
@@ -220,34 +219,3 @@ def _store_of(url: object, settings: Settings, codec: Codec | None) -> tuple[Sto
         holder = cast(StoreHolder, url)
         return holder.store, codec or holder.codec
     raise DefinitionError(f"Worker({url!r}): expected a url such as 'sqlite:///orders.db', a client or an open store")
-
-
-def _known(workflows: Iterable[Workflow[Any, Any]]) -> dict[tuple[str, str], Workflow[Any, Any]]:
-    known: dict[tuple[str, str], Workflow[Any, Any]] = {}
-    for one in [workflows] if isinstance(workflows, Workflow) else workflows:
-        if not isinstance(one, Workflow):
-            raise DefinitionError(f"Worker(workflows=[{one!r}]): expected functions decorated with @workflow")
-        other = known.setdefault((one.name, one.version), one)
-        if other.fn is not one.fn:
-            raise DuplicateWorkflow(
-                f"two workflows are named {one.name!r} in version {one.version!r}: {other.fn.__module__}."
-                f"{other.fn.__qualname__} and {one.fn.__module__}.{one.fn.__qualname__}; rename one of them"
-            )
-    if not known:
-        raise DefinitionError("Worker(workflows=[]): a worker needs at least one workflow")
-    return known
-
-
-def _lanes(workflows: Iterable[Workflow[Any, Any]], queues: Sequence[str] | None) -> tuple[Lane, ...]:
-    lanes: dict[Lane, None] = {}
-    for one in workflows:
-        for queue in queues if queues is not None else (one.queue, "default"):
-            lanes[Lane(one.name, one.version, queue)] = None
-    return tuple(lanes)
-
-
-async def _open(stack: contextlib.AsyncExitStack, one: Resource[Any]) -> Any:
-    if one.is_async:
-        opened = contextlib.asynccontextmanager(cast("Callable[[], AsyncIterator[Any]]", one.fn))
-        return await stack.enter_async_context(opened())
-    return stack.enter_context(contextlib.contextmanager(cast(Any, one.fn))())

@@ -1,0 +1,73 @@
+"""What a worker is given: its workflows, the lanes that follow from them, and its resources. Checked where it is given.
+
+A worker and the test kit's environment take the same things, so they refuse the same things in the same words. `giver`
+is whom the words are about: "Worker", "Environment".
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from holdfast.define import Resource, Workflow
+from holdfast.errors import DefinitionError, DuplicateWorkflow
+from holdfast.model import Lane
+
+AnyWorkflow = Workflow[Any, Any]
+R = TypeVar("R", bound=Iterable[Resource[Any]])
+
+
+def known_workflows(
+    workflows: AnyWorkflow | Iterable[AnyWorkflow], *, giver: str
+) -> dict[tuple[str, str], AnyWorkflow]:
+    """Workflows by name and version. Two functions under one name and version are refused, one given twice is not."""
+    known: dict[tuple[str, str], AnyWorkflow] = {}
+    for one in [workflows] if isinstance(workflows, Workflow) else workflows:
+        if not isinstance(one, Workflow):
+            raise DefinitionError(f"{giver}(workflows=[{one!r}]): expected functions decorated with @workflow")
+        other = known.setdefault((one.name, one.version), one)
+        if other.fn is not one.fn:
+            raise DuplicateWorkflow(
+                f"two workflows are named {one.name!r} in version {one.version!r}: {other.fn.__module__}."
+                f"{other.fn.__qualname__} and {one.fn.__module__}.{one.fn.__qualname__}; give one of them another "
+                "name= or version="
+            )
+    if not known:
+        raise DefinitionError(
+            f"{giver}(workflows=[]): expected at least one workflow, a function decorated with @workflow"
+        )
+    return known
+
+
+def lanes_of(workflows: Iterable[AnyWorkflow], queues: Sequence[str] | None = None) -> tuple[Lane, ...]:
+    """The lanes that claims ask for: each workflow on `queues`, or on its own queue and the default one."""
+    lanes: dict[Lane, None] = {}
+    for one in workflows:
+        for queue in queues if queues is not None else (one.queue, "default"):
+            lanes[Lane(one.name, one.version, queue)] = None
+    return tuple(lanes)
+
+
+def checked_resources(resources: R, *, giver: str) -> R:
+    """What was given, if all of it are resources."""
+    for one in resources:
+        if not isinstance(one, Resource):
+            raise DefinitionError(f"{giver}(resources=[{one!r}]): expected functions decorated with @resource")
+    return resources
+
+
+async def open_resources(
+    stack: contextlib.AsyncExitStack, resources: Sequence[Resource[Any]] | Mapping[Resource[Any], Any]
+) -> dict[object, Any]:
+    """Open resources in order; `stack` closes them, last first. A mapping holds what stands in for them."""
+    if isinstance(resources, Mapping):
+        return dict(resources.items())
+    opened: dict[object, Any] = {}
+    for one in resources:
+        if one.is_async:
+            entered = contextlib.asynccontextmanager(cast("Callable[[], AsyncIterator[Any]]", one.fn))
+            opened[one] = await stack.enter_async_context(entered())
+        else:
+            opened[one] = stack.enter_context(contextlib.contextmanager(cast("Callable[[], Iterator[Any]]", one.fn))())
+    return opened
