@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model import (
+    Blocked,
     Cancel,
     Claimed,
     Ended,
@@ -38,6 +39,7 @@ INPUTS = {
 }
 OTHERS = {
     "step_asked": st.builds(StepAsked, key, blob, st.none() | blob),
+    "blocked": st.builds(Blocked, at, st.integers(0, 3)),
     "claimed": st.builds(Claimed, at, st.text(max_size=5)),
     "run_retrying": st.builds(RunRetrying, at, attempt, blob, at, at),
     "ended": st.builds(Ended, at, st.sampled_from(["completed", "failed", "cancelled"]), st.none() | blob, st.none()),
@@ -45,7 +47,7 @@ OTHERS = {
 KINDS = INPUTS | OTHERS
 entries = st.lists(st.one_of(*KINDS.values()), max_size=30)
 plain = st.lists(
-    st.one_of(*(KINDS[one] for one in KINDS if one not in ("run_retrying", "claimed", "ended"))), max_size=30
+    st.one_of(*(KINDS[one] for one in KINDS if one not in ("run_retrying", "blocked", "claimed", "ended"))), max_size=30
 )
 retrying = KINDS["run_retrying"]
 
@@ -79,6 +81,7 @@ def test_a_turn_comes_back_in_order(some):
         (TimerFired(1, 2), ["timer_fired", 1, 2]),
         (Cancel(1), ["cancel", 1, None, False]),
         (Claimed(1, "w"), ["claimed", 1, "w"]),
+        (Blocked(1, 2), ["blocked", 1, 2]),
         (RunRetrying(1, 2, b"e", 3, 4), ["run_retrying", 1, 2, b"e", 3, 4]),
         (Ended(1, "completed", b"o"), ["ended", 1, "completed", b"o", None]),
     ],
@@ -156,16 +159,24 @@ def test_results_carried_over_the_cut_are_results_of_steps_asked_before_it(some,
 
 @given(plain, retrying, plain.filter(bool))
 def test_after_the_retry_has_begun_the_journal_goes_on_from_the_cut(some, again, later):
-    kept = history_of([*some, again]).entries
+    cut = history_of([*some, again])
     history = history_of([*some, again, *later])
-    assert (history.entries, history.carried, history.retrying) == (kept + later, [], None)
+    assert (history.entries, history.retrying) == (cut.entries + later, None)
+    assert history.carried == [one for one in cut.carried if not any(ends_the_same(one, other) for other in later)]
 
 
 @given(plain, retrying, retrying)
 def test_a_second_retry_without_anything_between_cuts_what_the_first_left(some, first, second):
     once = history_of([*some, first])
     twice, cut = history_of([*some, first, second]), history_of([*once.entries, second])
-    assert (twice.entries, twice.carried) == (cut.entries, cut.carried)
+    assert twice.entries == cut.entries
+    assert all(one in twice.carried or isinstance(one, StepCompleted) for one in cut.carried)
+
+
+def ends_the_same(one, other):
+    if isinstance(one, TimerFired):
+        return isinstance(other, TimerFired) and other.timer == one.timer
+    return isinstance(other, StepCompleted | StepFailed | StepRetrying) and other.key == one.key
 
 
 def test_a_run_is_cut_at_its_last_failure():
@@ -204,3 +215,59 @@ def test_a_body_that_failed_by_itself_takes_its_last_input_in_anew():
 
 def test_a_body_that_failed_at_its_start_begins_anew():
     assert history_of([Started(1, b"s"), RunRetrying(3, 1, b"x", 4, 1)]).entries == []
+
+
+# -- what came for a body that could not take it in --------------------------------------------------------------------
+
+BEFORE = [Started(1, b"s"), StepAsked("a", b""), StepAsked("b", b"")]
+A, B = StepCompleted(2, "a", 1, b"r"), StepCompleted(3, "b", 1, b"r")
+
+
+def test_a_result_kept_for_a_blocked_body_is_no_part_of_what_is_replayed():
+    history = history_of([*BEFORE, Blocked(2, 1), A])
+    assert (history.entries, history.carried, history.retrying) == (BEFORE, [A], None)
+
+
+@pytest.mark.parametrize("result", [A, StepFailed(2, "a", 1, b"x"), StepRetrying(2, "a", 1, b"x", 9, 1)])
+def test_whatever_an_attempt_came_to_is_kept(result):
+    assert history_of([*BEFORE, Blocked(2, 1), result]).carried == [result]
+
+
+def test_results_are_kept_in_the_order_in_which_they_came():
+    assert history_of([*BEFORE, Blocked(2, 2), B, A]).carried == [B, A]
+
+
+def test_results_that_came_at_several_tries_add_up():
+    assert history_of([*BEFORE, Blocked(2, 1), A, Claimed(3, "w"), Blocked(3, 1), B]).carried == [A, B]
+
+
+def test_what_stands_behind_the_kept_results_counts_as_ever():
+    fired = TimerFired(4, 0)
+    assert history_of([*BEFORE, Blocked(2, 1), A, fired]).entries == [*BEFORE, fired]
+
+
+def test_a_kept_result_that_was_delivered_is_kept_no_more():
+    history = history_of([*BEFORE, Blocked(2, 1), A, A, StepAsked("c", b"")])
+    assert (history.entries, history.carried) == ([*BEFORE, A, StepAsked("c", b"")], [])
+
+
+def test_the_end_of_a_retried_step_takes_the_place_of_its_kept_failure():
+    failed = StepRetrying(2, "a", 1, b"x", 9, 1)
+    assert history_of([*BEFORE, Blocked(2, 1), failed, failed, A]).carried == []
+
+
+def test_a_kept_result_outlasts_a_retry_of_the_run():
+    failed = StepFailed(3, "b", 1, b"x")
+    history = history_of([*BEFORE, Blocked(3, 2), failed, A, failed, RunRetrying(4, 1, b"x", 5, 1)])
+    assert (history.entries, history.carried) == (BEFORE, [A])
+
+
+def test_a_kept_failure_does_not_outlast_a_retry_of_the_run():
+    failed = StepFailed(3, "b", 1, b"x")
+    assert history_of([*BEFORE, Blocked(3, 1), failed, A, RunRetrying(4, 1, b"x", 5, 1)]).carried == [A]
+
+
+def test_a_result_carried_over_one_retry_is_carried_over_the_next():
+    first, second = RunRetrying(4, 1, b"x", 5, 1), RunRetrying(6, 2, b"x", 7, 1)
+    failed = StepFailed(2, "b", 1, b"x")
+    assert history_of([*BEFORE, failed, A, first, failed, second]).carried == [A]

@@ -90,6 +90,16 @@ class Claimed(_Entry, frozen=True, gc=False, tag="claimed"):
     worker_id: str
 
 
+class Blocked(_Entry, frozen=True, gc=False, tag="blocked"):
+    """The body could not go on, and nothing that it asked for counts.
+
+    The `results` entries behind this one had come in by then: they are recorded, but the body has yet to get them.
+    """
+
+    at: Instant
+    results: int
+
+
 class RunRetrying(_Entry, frozen=True, gc=False, tag="run_retrying"):
     """The body failed and its workflow's policy tries again at `retry_at` from the last failure delivered to it."""
 
@@ -111,7 +121,9 @@ class Ended(_Entry, frozen=True, gc=False, tag="ended"):
 
 Input: TypeAlias = Started | StepRetrying | StepCompleted | StepFailed | TimerFired | Cancel | RunRetrying
 Ask: TypeAlias = StepAsked
-Entry: TypeAlias = Input | Ask | Claimed | Ended
+Result: TypeAlias = StepCompleted | StepFailed | StepRetrying
+"""What an attempt comes to."""
+Entry: TypeAlias = Input | Ask | Claimed | Blocked | Ended
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[Entry]] = msgspec.msgpack.Decoder(list[Entry])
@@ -127,15 +139,16 @@ def decode_entries(data: bytes) -> list[Entry]:
     return _decoder.decode(data)
 
 
-Carried: TypeAlias = StepCompleted | TimerFired
+Carried: TypeAlias = Result | TimerFired
 
 
 class History(NamedTuple):
     """What a journal means for the body that is rebuilt from it.
 
-    `entries` are delivered in order. If the last thing that happened is a retry of the whole run, `retrying` is its
-    entry and `carried` holds results that came after the cut for steps asked before it: they are taken in anew, as
-    inputs.
+    `entries` are delivered in order; what the body asks for on the way is compared. `carried` is taken in anew after
+    that, as inputs whose asks nobody knows: results that were recorded when the body was blocked, and, if the last
+    thing that happened is a retry of the whole run (`retrying` is then its entry), results that came after the cut for
+    steps asked before it.
     """
 
     entries: list[Entry]
@@ -148,40 +161,66 @@ class History(NamedTuple):
 def history_of(entries: Iterable[Entry]) -> History:
     """The history that counts: claims left out, and cut wherever the run was tried again."""
     kept: list[Entry] = []
-    carried: list[Carried] = []
+    carried: dict[str | int, Carried] = {}
+    coming = 0
     retrying: RunRetrying | None = None
     lives: list[tuple[int, RunRetrying]] = []
     for entry in entries:
-        if isinstance(entry, RunRetrying):
-            kept, carried = _cut(kept)
+        if coming:
+            coming -= 1
+            if isinstance(entry, (StepCompleted, StepFailed, StepRetrying)):
+                carried[entry.key] = entry
+        elif not isinstance(entry, (RunRetrying, Blocked, Claimed, Ended)):
+            kept.append(entry)
+            retrying = None
+            if carried and (name := _name(entry)) is not None:
+                carried.pop(name, None)
+        elif isinstance(entry, RunRetrying):
+            kept, carried = _cut(kept, carried)
             retrying = entry
             # What was cut off takes the lives that began in it along.
             lives = [life for life in lives if life[0] < len(kept)]
             lives.append((len(kept), entry))
-        elif not isinstance(entry, (Claimed, Ended)):
-            kept.append(entry)
-            carried, retrying = [], None
-    return History(kept, carried, retrying, tuple(lives))
+        elif isinstance(entry, Blocked):
+            coming = entry.results
+    return History(kept, [*carried.values()], retrying, tuple(lives))
 
 
-def _cut(entries: list[Entry]) -> tuple[list[Entry], list[Carried]]:
+def _name(entry: Entry) -> str | int | None:
+    """Of the step or timer whose end this is."""
+    if isinstance(entry, (StepCompleted, StepFailed, StepRetrying)):
+        return entry.key
+    return entry.timer if isinstance(entry, TimerFired) else None
+
+
+def _cut(entries: list[Entry], undelivered: dict[str | int, Carried]) -> tuple[list[Entry], dict[str | int, Carried]]:
     """Cut at the cancel, else at the last failure delivered, else before the last input, which is then taken in anew.
 
-    The failed step is open again and its attempts are counted from one.
+    The failed step is open again and its attempts are counted from one. A result that the body never got is as good as
+    one that came after the cut.
     """
     at = next((i for i, entry in enumerate(entries) if isinstance(entry, Cancel)), None)
     if at is None:
         at = max((i for i, entry in enumerate(entries) if isinstance(entry, StepFailed)), default=None)
+    carried: dict[str | int, Carried] = {}
     if at is None:
         # The body failed by itself: what it does after its last input is open again.
         at = max((i for i, entry in enumerate(entries) if not isinstance(entry, StepAsked)), default=0)
-        return entries[:at], [entry for entry in entries[at : at + 1] if isinstance(entry, (StepCompleted, TimerFired))]
-    before, cause = entries[:at], entries[at]
-    asked = {entry.key for entry in before if isinstance(entry, StepAsked)}
-    if isinstance(cause, StepFailed):
-        asked.discard(cause.key)
-        before = [entry for entry in before if not (isinstance(entry, StepRetrying) and entry.key == cause.key)]
-    carried: list[Carried] = [
-        entry for entry in entries[at + 1 :] if isinstance(entry, StepCompleted) and entry.key in asked
-    ]
+        before = entries[:at]
+        for entry in entries[at : at + 1]:
+            if isinstance(entry, StepCompleted):
+                carried[entry.key] = entry
+            elif isinstance(entry, TimerFired):
+                carried[entry.timer] = entry
+        asked = {entry.key for entry in before if isinstance(entry, StepAsked)}
+        after: list[Entry] = []
+    else:
+        before, cause, after = entries[:at], entries[at], entries[at + 1 :]
+        asked = {entry.key for entry in before if isinstance(entry, StepAsked)}
+        if isinstance(cause, StepFailed):
+            asked.discard(cause.key)
+            before = [entry for entry in before if not (isinstance(entry, StepRetrying) and entry.key == cause.key)]
+    for entry in (*after, *undelivered.values()):
+        if isinstance(entry, StepCompleted) and entry.key in asked:
+            carried[entry.key] = entry
     return before, carried

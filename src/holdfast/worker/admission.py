@@ -91,7 +91,10 @@ class Admission(Turns):
         if history.retrying is not None:
             held.history = history
             return True
-        return self.replay(held, history)
+        if not self.replay(held, history):
+            return False
+        self.carry(held, history)
+        return True
 
     def _stop_crashing(self, held: Held) -> None:
         error = RunCrashed(

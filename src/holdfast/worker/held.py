@@ -29,6 +29,8 @@ class Arrival(NamedTuple):
     rank: int
     entry: Input
     message_id: int | None = None
+    is_recorded: bool = False
+    """It is in the journal already, although the body has yet to get it."""
 
 
 class Held:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from holdfast.engine import Advance, Execution, Runners
 from holdfast.errors import StoreError
 from holdfast.model import (
     Cancel,
+    Entry,
     History,
     Input,
     Instant,
@@ -150,10 +151,14 @@ class Turns(Waits):
         assert history is not None
         if not self.replay(held, history):
             return False
+        self.carry(held, history)
+        return True
+
+    def carry(self, held: Held, history: History) -> None:
+        """Take results in anew that are in the journal but not in the body, in the order in which they came."""
         now = self._clock.now()
         for entry in history.carried:
-            held.arrivals.append(Arrival(now, RESULT, msgspec.structs.replace(entry, at=now)))
-        return True
+            held.arrivals.append(Arrival(entry.at, RESULT, msgspec.structs.replace(entry, at=now), is_recorded=True))
 
     def replay(self, held: Held, history: History) -> bool:
         """Rebuild the body; False if that is not possible and the run is blocked."""
@@ -201,7 +206,7 @@ class Turns(Waits):
         try:
             done = execution.advance(inputs)
         except Exception as error:
-            self.block(held, error)
+            self.block(held, error, arrivals)
             return
         finally:
             self.advancing = None
@@ -242,9 +247,21 @@ class Turns(Waits):
     def commit(self, held: Held, done: Advance, taken: tuple[int, ...]) -> None:
         """Send the turn on its way. Until it is answered, what arrives waits for the next one."""
         entries = held.unwritten + done.entries if held.unwritten else done.entries
+        change = self._change(held, done)
+        if held.journal is not None:
+            held.journal += entries
+        self.write_turn(held, entries, change, taken, partial(self._committed, held, done, change))
+
+    def write_turn(
+        self,
+        held: Held,
+        entries: Sequence[Entry],
+        change: RowChange | None,
+        taken: tuple[int, ...],
+        told: Callable[[bool | StoreError], None],
+    ) -> None:
         held.is_committing = True
         held.taking = taken
-        change = self._change(held, done)
         turn = Turn(
             run_id=held.id,
             seq=held.seq,
@@ -254,9 +271,7 @@ class Turns(Waits):
             change=change,
             taken=taken,
         )
-        if held.journal is not None:
-            held.journal += entries
-        self._turns.add(turn, partial(self._committed, held, done, change), is_alone=self.busy == 1)
+        self._turns.add(turn, told, is_alone=self.busy == 1)
 
     def _change(self, held: Held, done: Advance) -> RowChange | None:
         """What the run's row must say after this turn; None, on the hot path, if it says so already."""

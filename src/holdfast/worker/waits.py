@@ -1,22 +1,24 @@
 """How a run waits: open steps begin when they may, alarms ring, short waits stay here and long ones are parked.
 
-Also how it is given up: handed back when the worker stops, or blocked, which leaves it intact and says why.
+Also how it is given up: handed back when the worker stops, or blocked, which leaves it intact and says why. Results
+that had come for a body that can't go on are recorded then, in one commit with the reason. A crash before it: their
+steps execute again, as after any crash. A crash behind it: whoever tries the run next finds them in its journal.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from holdfast.engine import Command
 from holdfast.errors import StoreError
-from holdfast.model import Instant, RowChange, RowWrite
+from holdfast.model import Blocked, Entry, Instant, RowChange, RowWrite
 
 from .clock import Clock
 from .commits import GroupWriter
-from .held import NO_KEYS, Held
+from .held import NO_KEYS, RESULT, Arrival, Held
 from .resting import Resting
 
 _log = logging.getLogger("holdfast.worker")
@@ -49,6 +51,17 @@ class Waits(Resting, ABC):
     @abstractmethod
     def resume(self, held: Held) -> None:
         """Let a run go on: what has arrived, timers that are due, open steps; else it waits."""
+
+    @abstractmethod
+    def write_turn(
+        self,
+        held: Held,
+        entries: Sequence[Entry],
+        change: RowChange | None,
+        taken: tuple[int, ...],
+        told: Callable[[bool | StoreError], None],
+    ) -> None:
+        """Send a turn on its way; `told` hears what became of it."""
 
     # -- open steps ------------------------------------------------------------------------------------------------
 
@@ -182,23 +195,43 @@ class Waits(Resting, ABC):
         _log.warning("%r was taken over by another worker; this one drops it", held.info)
         self.drop(held)
 
-    def block(self, held: Held, error: Exception) -> None:
-        """Leave the run intact, say why it does not move, and try again later."""
+    def block(self, held: Held, error: Exception, taken: Sequence[Arrival] = ()) -> None:
+        """Leave the run intact, say why it does not move, and try again later.
+
+        `taken` is what the body got when it stopped. Of that, and of what came behind it, results are recorded.
+        Messages are in the inbox still, timers fire again, and what the body asked for follows from its inputs anew.
+        """
         count = self._block_counts[held.id] = self._block_counts.get(held.id, 0) + 1
         pause = min(5_000_000 * 2 ** min(count - 1, 7), 600_000_000)
         if count == 1:
             _log.error("%r is blocked: %s: %s", held.info, type(error).__name__, error)
         self.cancel_attempts(held)
         self.discard(held)
-        held.arrivals = []
+        arrivals, held.arrivals = [*taken, *held.arrivals], []
+        results: list[Entry] = [one.entry for one in arrivals if one.rank == RESULT and not one.is_recorded]
         change = self.waiting(
             self._clock.now() + pause,
-            # Neither a crash nor progress.
-            crashes=held.crashes,
+            # To be blocked is neither a crash nor progress; a step that ended is.
+            crashes=0 if results else held.crashes,
             blocked=f"{type(error).__name__}: {error}",
             release=True,
         )
-        self.write_row(held, change, partial(self._row_written, held, change))
+        if results:
+            entries = [*held.unwritten, Blocked(held.last_at, len(results)), *results]
+            self.write_turn(held, entries, change, (), partial(self._results_kept, held, change))
+        else:
+            self.write_row(held, change, partial(self._row_written, held, change))
+
+    def _results_kept(self, held: Held, change: RowChange, verdict: bool | StoreError) -> None:
+        held.is_committing = False
+        if held.is_lost:
+            return
+        if verdict is not True:
+            self._not_committed(held, verdict)
+            return
+        held.seq += 1
+        self.row_says(held, change)
+        self.park(held)
 
 
 def open_commands(held: Held) -> list[Command]:

@@ -58,6 +58,9 @@ class Trace(Protocol):
 
     def see(self, *what: object) -> None: ...
 
+    def stumbles(self) -> bool:
+        """Whether the body does here, this once, what no body may do."""
+
     def went_on(self, what: str) -> None:
         """A durable call of a body that is being put away gave an answer."""
 
@@ -129,10 +132,16 @@ class _Sight:
     def did(self, errand: Errand, result: int) -> None:
         if current_scope.get().is_dead:
             self.trace.went_on(f"step {errand.name!r}")
+        self._stumble()
         self.mix("did", errand.number, result)
 
     def failed(self, what: str, error: BaseException) -> None:
+        self._stumble()
         self.mix(what, type(error).__name__, str(error) if isinstance(error, (Flaky, ValueError)) else "")
+
+    def _stumble(self) -> None:
+        if self.trace.stumbles():
+            asyncio.get_running_loop().run_in_executor(None, print)
 
     def look(self, node: Look) -> None:
         if node.what == "now":

@@ -190,7 +190,9 @@ class Laws:
                     f"turn {turn.seq} of {oracle.label(turn.run_id)} was accepted from epoch {turn.epoch}, "
                     f"but the run is at epoch {epoch}",
                 )
-        if is_new and isinstance(sender, Process):
+        is_blocked = turn.change is not None and turn.change.blocked is not None
+        if is_new and isinstance(sender, Process) and not is_blocked:
+            # Of a body that was blocked only the results that came for it are durable, not what it made of them.
             self._is_durable(sender, turn)
 
     def _is_durable(self, process: Process, turn: Turn) -> None:

@@ -114,6 +114,9 @@ class Trace:
             if not self.is_ours:
                 self._oracle.saw(self)
 
+    def stumbles(self) -> bool:
+        return not (self.is_ours or self.is_replaying or self._body.is_dead) and self._oracle.stumbles(self.run_id)
+
     def went_on(self, what: str) -> None:
         self._oracle.report(
             "P9", f"{what} gave an answer to a body of {self._oracle.label(self.run_id)} that is being put away"
@@ -144,6 +147,8 @@ class Oracle:
         self.kills: dict[str, int] = {}
         """How often a run's own step took the process down since its last turn."""
         self.executions = 0
+        self.stumbles: Callable[[str], bool] = lambda _: False
+        """Whether a live body is to do I/O now, which blocks its run."""
         self.is_muted = False
         self._now = now
         self._halt = halt

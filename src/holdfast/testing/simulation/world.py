@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
@@ -30,6 +31,7 @@ from .troubles import Troubles
 
 EPOCH = 1_800_000_000_000_000
 """When virtual worlds begin."""
+_STUMBLES = 3
 
 
 class World:
@@ -41,6 +43,10 @@ class World:
         self.loop = VirtualLoop()  # type: ignore[abstract]  # the rest of a loop is not for simulations
         self.oracle = Oracle(lambda: self.loop.microseconds, self.loop.halt)
         self.oracle.listener = listener
+        self.oracle.stumbles = self._stumbles
+        self._stumbling = Random(f"{seed} stumbling")
+        self._stumbled: Counter[str] = Counter()
+        self._surefootedness = self._stumbling.choice((0.5, 0.9, 1.0))
         self.codec = Codec()
         self.lease = dice.choice((1.5, 3.0, 6.0))
         self.chaos = dice.choice((8.0, 15.0, 30.0))
@@ -113,6 +119,13 @@ class World:
         elif not is_astray:
             hand.traces[info.id] = trace
         return trace
+
+    def _stumbles(self, run_id: str) -> bool:
+        if self.is_quiet or self._stumbled[run_id] == _STUMBLES or self._stumbling.random() < self._surefootedness:
+            return False
+        self._stumbled[run_id] += 1
+        self.note(f"{self.oracle.label(run_id)} stumbles")
+        return True
 
     def _hand_of(self, domain: Domain) -> Hand | None:
         for process in reversed(self.processes):
