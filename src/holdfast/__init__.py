@@ -11,6 +11,7 @@ The house, from the street to the cellar; imports point down only:
     define              @workflow, @step, and what a body may call
     codec  settings     values and exceptions as stored bytes / where settings come from
     model               frozen records and pure rules
+    extras              optional packages, loaded when something needs them
     errors              every error a user can meet
 """
 

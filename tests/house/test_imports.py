@@ -30,14 +30,14 @@ print(json.dumps({
 
 
 def hidden_imports(module: Module) -> list[str]:
-    """Imports of the package inside a function or for the type checker only."""
+    """Imports inside a function, and imports of the package for the type checker only."""
     found = []
     for node in ast.walk(module.tree):
         is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         is_for_the_checker = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         if is_function or is_for_the_checker:
             for line, target, _ in module.imports(node):
-                if target.partition(".")[0] == "holdfast":
+                if is_function or target.partition(".")[0] == "holdfast":
                     found.append(f"{module.name}:{line} imports {target}")
     return found
 
@@ -79,17 +79,36 @@ def loaded() -> dict:
     return json.loads(ran.stdout)
 
 
-def test_no_import_of_the_package_is_hidden(modules):
+def imports_by_name(module: Module) -> list[str]:
+    """Places that import whatever a string says."""
+    calls = (node for node in ast.walk(module.tree) if isinstance(node, ast.Call))
+    names = {"import_module", "__import__"}
+    return [f"{module.name}:{node.lineno}" for node in calls if ast.unparse(node.func).split(".")[-1] in names]
+
+
+def test_no_import_is_hidden(modules):
     assert [found for module in modules for found in hidden_imports(module)] == []
 
 
 def test_a_hidden_import_is_found():
     in_function = parse("def f():\n    from .x import y\n", "holdfast.store.runs")
     for_checker = parse("if typing.TYPE_CHECKING:\n    import holdfast.engine\n")
-    harmless = parse("def f():\n    import zstandard\n")
+    guest = parse("def f():\n    import zstandard\n")
+    harmless = parse("if typing.TYPE_CHECKING:\n    import zstandard\n")
     assert hidden_imports(in_function) == ["holdfast.store.runs:2 imports holdfast.store.x"]
     assert hidden_imports(for_checker) == ["holdfast.example:2 imports holdfast.engine"]
+    assert hidden_imports(guest) == ["holdfast.example:2 imports zstandard"]
     assert hidden_imports(harmless) == []
+
+
+def test_only_one_place_imports_by_name(modules):
+    found = [place for module in modules if module.name != "holdfast.extras" for place in imports_by_name(module)]
+    assert found == []
+
+
+def test_an_import_by_name_is_found():
+    assert imports_by_name(parse("import importlib\nimportlib.import_module('zstandard')\n")) == ["holdfast.example:2"]
+    assert imports_by_name(parse("__import__('zstandard')\n")) == ["holdfast.example:1"]
 
 
 def test_rooms_are_entered_by_their_front_doors(modules, examples):

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from holdfast.errors import DefinitionError, NotDecodable
+from holdfast.extras import load_extra
 
 
 @runtime_checkable
@@ -40,11 +41,7 @@ class Zstd:
     encrypts = False
 
     def __init__(self, level: int = 3, threshold: int = 1024) -> None:
-        try:
-            import zstandard
-        except ImportError as error:
-            raise DefinitionError("Zstd needs the zstandard package: pip install 'holdfast[compress]'") from error
-        self._zstandard: Any = zstandard
+        self._zstandard = load_extra("zstandard", extra="compress", needed_by="Zstd")
         self._level = level
         self._threshold = threshold
         # A (de)compressor must not be shared between threads.
@@ -77,10 +74,7 @@ class AesGcm:
     encrypts = True
 
     def __init__(self, keys: Mapping[str, bytes], primary: str) -> None:
-        try:
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        except ImportError as error:
-            raise DefinitionError("AesGcm needs the cryptography package: pip install 'holdfast[encrypt]'") from error
+        aead = load_extra("cryptography.hazmat.primitives.ciphers.aead", extra="encrypt", needed_by="AesGcm")
         for name, key in keys.items():
             if len(key) not in (16, 24, 32):
                 raise DefinitionError(f"the key {name!r} has {len(key)} bytes: give it 16, 24 or 32 random ones")
@@ -88,7 +82,7 @@ class AesGcm:
                 raise DefinitionError(f"the key name {name!r} must have 1 to 255 bytes")
         if primary not in keys:
             raise DefinitionError(f"the primary key {primary!r} is not among the keys: {', '.join(sorted(keys))}")
-        self._ciphers: dict[str, Any] = {name: AESGCM(key) for name, key in keys.items()}
+        self._ciphers: dict[str, Any] = {name: aead.AESGCM(key) for name, key in keys.items()}
         self._cipher = self._ciphers[primary]
         label = primary.encode()
         self._header = bytes([len(label)]) + label

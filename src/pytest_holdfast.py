@@ -1,4 +1,7 @@
-"""The pytest plugin: the fixture `holdfast_env`. Loaded with pytest, it brings nothing along until it is used."""
+"""The pytest plugin: the fixture `holdfast_env`.
+
+It stands beside the package: pytest imports it in every session, Holdfast only where the fixture is used.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,24 @@
+"""Packages that Holdfast can do without: loaded when something needs them, never by `import holdfast`.
+
+This is the only place that imports by name at run time.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from holdfast.errors import DefinitionError
+
+__all__ = ["load_extra"]
+
+
+def load_extra(module: str, *, extra: str, needed_by: str) -> Any:
+    """A module of an optional package. If it is missing the error names the extra that brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise DefinitionError(
+            f"{needed_by} needs the {package} package ({error}); install it: pip install 'holdfast[{extra}]'"
+        ) from error
