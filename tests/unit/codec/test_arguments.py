@@ -147,7 +147,7 @@ def test_a_number_keeps_its_own_type(value):
         (gather, (), {"": Item("a", 1)}, "has no parameter ''"),
         (gather, (), {"x": 2}, "argument x: expected Item, got int"),
     ],
-    ids=str,
+    ids=lambda one: getattr(one, "__name__", str(one)),
 )
 def test_a_call_that_can_t_be_made_says_what_is_wrong(fn, args, kwargs, told):
     with pytest.raises(BadArguments) as caught:
