@@ -105,7 +105,7 @@ class StoreTooNew(StoreError):
 
 
 class LeaseLost(StoreError):
-    """This worker no longer holds the run it tried to write to."""
+    """This worker no longer holds what it works on: another one has taken it over, or may do so at any time."""
 
 
 class UnknownWorkflow(HoldfastError):

@@ -7,10 +7,12 @@ import threading
 
 import pytest
 
-from holdfast import StoreAway, StoreError, Worker, current_step, sleep, step, workflow
+from holdfast import AsyncClient, StoreAway, StoreError, Worker, current_step, sleep, step, workflow
 from holdfast.model import Instant, Lane
 from holdfast.store import SqliteStore
-from tests.worker.stage import Stage, stage, until
+from holdfast.store.sqlite.transactions import host_clock
+from holdfast.worker.clock import SystemClock
+from tests.worker.stage import SkippingStore, Stage, stage, until
 
 PATIENCE = "20s"
 LATER = 3_600_000_000
@@ -266,6 +268,45 @@ async def test_a_worker_that_claims_again_what_it_was_reaped_of_goes_on_with_it(
             one.set()
         assert await run.result(PATIENCE) == "of the 2. claim"
         assert (await on.kinds(run)).count("step_completed") == 2
+
+
+async def test_a_worker_that_was_reaped_claims_nothing_before_it_has_registered_anew(database_url):
+    """Its lease holds by its own clock: nobody but the store can tell it."""
+    claims: list[tuple[str, int]] = []
+
+    class Watched(SkippingStore):
+        async def claim_runs(self, worker_id, *args, **kwargs):
+            found = await super().claim_runs(worker_id, *args, **kwargs)
+            claims.append((worker_id, len(found)))
+            return found
+
+    async with stage(database_url) as on:
+        on.store = Watched(database_url, on.clock)
+        await on.store.open()
+        async with Worker(on.store, workflows=[nothing], clock=on.clock, lease="1000d") as worker:
+            first = worker.id
+            await (await on.client.start(nothing)).result(PATIENCE)
+            assert (first, 1) in claims
+            claims.clear()
+            assert await reap(on, 2_000 * 24 * LATER) == [first]
+            await (await on.client.start(nothing)).result(PATIENCE)
+            assert worker.id != first
+        await on.store.close()
+    assert all(count == 0 for worker_id, count in claims if worker_id == first)
+
+
+async def test_a_claim_sets_the_clock_right_as_a_renewal_does(database_url):
+    ahead = [0]
+    store = SqliteStore(
+        database_url.removeprefix("sqlite:///"), database_url, "default", clock=lambda: host_clock() + ahead[0]
+    )
+    await store.open()
+    clock = SystemClock()
+    async with AsyncClient(store) as client, Worker(store, workflows=[nothing], clock=clock, lease="1000d"):
+        ahead[0] = LATER
+        await (await client.start(nothing)).result(PATIENCE)
+        assert clock.now() - host_clock() > LATER // 2
+    await store.close()
 
 
 # -- heartbeats --------------------------------------------------------------------------------------------------------

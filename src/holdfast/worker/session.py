@@ -18,7 +18,7 @@ from typing import Any
 
 from holdfast.codec import Codec
 from holdfast.define import StepInfo, Workflow
-from holdfast.errors import StoreAway, StoreError
+from holdfast.errors import LeaseLost, StoreAway, StoreError
 from holdfast.model import ClaimedRun, Instant, Lane, RowWrite, Turn, new_id
 from holdfast.store import Store
 
@@ -231,7 +231,12 @@ class Session:
                 if due_at is None or due_at > self._clock.now():
                     self._wake_at(due_at)
                     break
-            claimed = await self._claim(limit)
+            try:
+                claimed = await self._claim(limit)
+            except LeaseLost:
+                # By our own clock it holds: the machine slept, or somebody set the store's clock.
+                self.lost()
+                break
             if not claimed and not self._has_backlog:
                 # Somebody else was faster, or our clock is ahead of the store's.
                 self._wake_at(self._clock.now() + _LOST_RACE)
@@ -260,6 +265,7 @@ class Session:
     async def _claim(self, limit: int) -> list[ClaimedRun]:
         self._has_strays = True
         self.runs.reserved = limit
+        asked_at = self._clock.monotonic()
         try:
             claimed = await self._store.claim_runs(
                 self.worker_id, self._plan.lanes, limit, cached=self.runs.cached(), now=self._clock.store_time()
@@ -269,6 +275,8 @@ class Session:
             if self.runs.line:
                 self._loop.call_soon(self.runs.next_in_line, context=self._context)
         self._has_strays = False
+        if claimed:
+            self._clock.observe(claimed[0].claimed_at, asked_at)
         return claimed
 
     @property

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from holdfast.errors import LeaseLost
 from holdfast.model import Claimed, ClaimedRun, Instant, JournalRow, Lane, Message, encode_entries
 
 from .rows import claimed_run
@@ -31,6 +32,7 @@ def claim_runs(
 ) -> list[ClaimedRun]:
     """Choose, take, fence, read."""
     at = tx.now(now)
+    _refuse_the_reaped(tx, worker_id)
     params = {"namespace_id": tx.namespace_id, "lanes": lanes_json(lanes), "limit": limit, "run_id": run_id, "now": at}
     chosen = _choose(tx, "claim_runs" if run_id is None else "claim_run", params)
     if not chosen:
@@ -54,8 +56,13 @@ def claim_runs(
 
 def next_due(tx: Transaction, lanes: Sequence[Lane], now: Instant | None) -> Instant | None:
     """When to claim next."""
-    row = tx.one("next_due", {"namespace_id": tx.namespace_id, "lanes": lanes_json(lanes), "now": tx.now(now)})
-    return None if row is None else row[0]
+    at = tx.now(now)
+    row = tx.one("next_due", {"namespace_id": tx.namespace_id, "lanes": lanes_json(lanes), "now": at})
+    due_at: Instant | None = None if row is None else row[0]
+    if now is None and due_at is not None and due_at <= at:
+        # Due by the store's clock is due, however far behind the asker's may be.
+        return 0
+    return due_at
 
 
 def read_inbox(tx: Transaction, worker_id: str) -> list[Message]:
@@ -66,6 +73,15 @@ def read_inbox(tx: Transaction, worker_id: str) -> list[Message]:
 def lanes_json(lanes: Sequence[Lane]) -> str:
     """Lanes as the statements read them."""
     return as_json([(lane.workflow, lane.version, lane.queue) for lane in lanes])
+
+
+def _refuse_the_reaped(tx: Transaction, worker_id: str) -> None:
+    """A worker that was there and is not any more has lost its lease, whatever its own clock says."""
+    if any(row[0] == worker_id for row in tx.all("list_workers", {"namespace_id": tx.namespace_id})):
+        tx.workers.add(worker_id)
+    elif worker_id in tx.workers:
+        tx.workers.discard(worker_id)
+        raise LeaseLost(f"the worker {worker_id} was taken for dead and can claim nothing; register it anew")
 
 
 _PRIORITY, _HAS_MESSAGES, _DUE_AT = 11, 19, 20

@@ -54,6 +54,8 @@ class Transaction:
     namespace_id: int = 0
     numbers: dict[str, int] = field(default_factory=dict)
     """Ids of the runs that this process claimed, with their numbers: turns need no lookup."""
+    workers: set[str] = field(default_factory=set)
+    """Those that have claimed here while they were registered."""
     has_news: bool = False
     version: int = 0
     """SQLite's own count of what other connections have committed, as it was last seen."""

@@ -134,7 +134,7 @@ class FaultyStore:
         try:
             found = done(loop, call)
         except Exception as error:
-            loop.call_later(fate.back, answer.set_exception, error, context=loop.neutral.copy())
+            loop.call_later(fate.back, _refuse, answer, error, context=loop.neutral.copy())
             return
         self._watch.told(self._sender, method, asked, found)
         if fate.what == "twice":
@@ -290,6 +290,11 @@ def reseeded(run: NewRun, seed: bytes) -> NewRun:
 def _give(answer: asyncio.Future[T], found: T) -> None:
     if not answer.done():
         answer.set_result(found)
+
+
+def _refuse(answer: asyncio.Future[Any], error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
 
 
 def _fail(answer: asyncio.Future[Any], method: str) -> None:
