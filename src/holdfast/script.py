@@ -13,7 +13,7 @@ from types import CodeType
 from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast.client import AsyncClient, AsyncRun
-from holdfast.define import Resource, Step, StepInfo, Workflow, refuse_in_body
+from holdfast.define import Resource, StartOptions, Step, StepInfo, Workflow, refuse_in_body
 from holdfast.errors import DefinitionError, MisplacedCall, blocking_error
 from holdfast.worker import Worker
 
@@ -78,7 +78,8 @@ async def _run(
     middleware: tuple[Callable[[StepInfo], Any], ...],
 ) -> Any:
     async with AsyncClient(url, namespace=namespace) as client:
-        started = await client.start(workflow, *args, **kwargs)
+        # Executed here, so in the version that is here: who else has which one does not matter.
+        started = await client._start(workflow, (args, kwargs), StartOptions(), is_served=True)
         worker = Worker(client, workflows=workflows_of(workflow), resources=resources, middleware=middleware)
         working = asyncio.ensure_future(worker.run())
         waiting = asyncio.ensure_future(_end_of(client, started))

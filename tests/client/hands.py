@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from holdfast.client import AsyncClient
-from holdfast.define import step, workflow
+from holdfast.define import Workflow, step, workflow
 from holdfast.model import (
     ClaimedRun,
     Ended,
     Entry,
     Lane,
+    Registration,
     RowChange,
     RunStatus,
     Started,
@@ -54,11 +56,13 @@ class Hands:
         self.worker_id = worker_id
         self.lanes: list[Lane] = []
 
-    async def register(self, *lanes: Lane) -> None:
-        """Announce the worker; without lanes, for the workflow `total`."""
+    async def register(self, *lanes: Lane, workflows: Sequence[Workflow[..., Any]] = ()) -> None:
+        """Announce the worker: for these lanes, or as one that has these workflows; without either, for `total`."""
         await self.client._connection.opened()
-        self.lanes = list(lanes) or [Lane("total", "1")]
-        await self.client.store.register_worker(self.worker_id, self.lanes, LEASE)
+        known = [Registration(one.name, one.version, one.declared) for one in workflows]
+        own = [Lane(one.name, one.version, one.queue) for one in workflows]
+        self.lanes = [*lanes, *own] or [Lane("total", "1")]
+        await self.client.store.register_worker(self.worker_id, self.lanes, LEASE, workflows=known)
 
     async def claim(self, run_id: str) -> ClaimedRun:
         """Take one run."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast.client import Reason
-from holdfast.client.explain import explain
+from holdfast.client.explain import Surroundings, explain
 from holdfast.model import (
     Cancel,
     Entry,
@@ -35,9 +35,9 @@ def record(**changes: Any) -> RunRecord:
     known: dict[str, Any] = {
         "id": "r1", "workflow": "total", "version": "1", "queue": "default", "status": RunStatus.PENDING,
         "paused": False, "key": None, "tags": {}, "priority": 0, "created_at": EARLIER, "started_at": None,
-        "ended_at": None, "due_at": EARLIER, "deadline_at": None, "chain_id": "r1", "parent_id": None,
-        "forked_from": None, "after_run_id": None, "owner": None, "epoch": 1, "crashes": 0, "blocked": None,
-        "input": b"[]", "output": None, "error": None,
+        "ended_at": None, "due_at": EARLIER, "deadline_at": None, "retention": None, "chain_id": "r1",
+        "parent_id": None, "forked_from": None, "after_run_id": None, "owner": None, "epoch": 1, "crashes": 0,
+        "blocked": None, "input": b"[]", "output": None, "error": None,
     }  # fmt: skip  # as dense as it is dull
     return RunRecord(**{**known, **changes})
 
@@ -50,7 +50,7 @@ def worker(id: str = "w1", *lanes: Lane) -> WorkerRecord:
 
 
 def why(run: RunRecord, *entries: Entry, workers: tuple[WorkerRecord, ...] = (worker(),)) -> tuple[Reason, str, Any]:
-    answer = explain(run, entries, workers, NOW, describe=lambda stored: stored.decode())
+    answer = explain(run, entries, Surroundings(workers, "shop", NOW, lambda stored: stored.decode()))
     assert str(answer) == answer.text
     assert answer.text.startswith("run r1 of 'total' ")
     return answer.reason, answer.text, answer.details
@@ -190,7 +190,7 @@ def test_a_run_whose_worker_died_is_taken_over():
 
 def test_a_run_whose_worker_died_and_whom_nobody_else_knows_says_so():
     _, text, _ = why(record(**{**BEGUN, "owner": "gone"}), workers=())
-    assert "no worker is alive; it is taken over when one that knows it is started" in text
+    assert "no worker is alive in the namespace 'shop'; it is taken over when one that knows it is started" in text
 
 
 def test_a_run_retried_as_a_whole_tells_when():

@@ -19,7 +19,7 @@ from holdfast.errors import (
     PayloadTooLarge,
     UnknownWorkflow,
 )
-from holdfast.model import Lane, RunFilter, RunStatus
+from holdfast.model import Lane, RunFilter, RunStatus, microseconds
 from tests.client.hands import ship, total
 
 
@@ -44,6 +44,19 @@ async def test_the_workflows_own_options_are_the_defaults_of_its_runs(client):
     record = (await (await client.start(ship, "here")).refresh()).record
     assert (record.version, record.queue) == ("2", "parcels")
     assert record.deadline_at - record.created_at == timedelta(hours=1)
+    assert record.retention == microseconds("1d")
+
+
+@pytest.mark.parametrize(("given", "kept"), [("2h", microseconds("2h")), (None, None)])
+async def test_retention_is_a_duration_or_none_for_ever(client, given, kept):
+    direct = await client.start(ship, "here", retention=given)
+    chosen = await client.start(ship.options(retention=given), "here")
+    assert [(await run.refresh()).record.retention for run in (direct, chosen)] == [kept, kept]
+
+
+async def test_options_without_a_retention_leave_the_one_chosen_before(client):
+    chosen = ship.options(retention=None).options(priority=1)
+    assert (await (await client.start(chosen, "here", tags={"a": "b"})).refresh()).record.retention is None
 
 
 async def test_options_given_directly_win_over_those_of_the_workflow(client):
@@ -76,6 +89,13 @@ async def test_wrong_options_are_refused_and_nothing_is_written(client):
         ({"on_conflict": "ask"}, DefinitionError),
         ({"tags": {"a": 1}}, DefinitionError),
         ({"key": ""}, DefinitionError),
+        ({"key": "\ud800"}, DefinitionError),
+        ({"id": "a\udfff"}, DefinitionError),
+        ({"id": "a\0"}, DefinitionError),
+        ({"queue": "\ud800"}, DefinitionError),
+        ({"tags": {"a": "\ud800"}}, DefinitionError),
+        ({"tags": {"\ud800": "a"}}, DefinitionError),
+        ({"retention": "for ever"}, BadDuration),
     ]:
         with pytest.raises(error):
             await client.start(total, 1, **options)
@@ -87,8 +107,9 @@ async def test_what_is_no_workflow_is_refused(client):
 
     with pytest.raises(DefinitionError, match="decorate the function with @workflow"):
         await client.start(plain)
-    with pytest.raises(DefinitionError, match="3 is not a workflow"):
-        await client.start(3)
+    for other in (3, "", "\ud800", "a\0"):
+        with pytest.raises(DefinitionError, match="is not a workflow"):
+            await client.start(other)
 
 
 async def test_an_option_that_is_also_a_parameter_is_refused_with_the_way_out(client):
@@ -117,14 +138,6 @@ async def test_a_codec_that_is_given_is_used(database_url):
     assert sealed == [b"[1]"]
 
 
-async def test_a_start_takes_the_newest_version_that_workers_have_registered(client, hands):
-    assert (await (await client.start(ship, "a")).refresh()).record.version == "2"
-    await hands.register(Lane("ship", "1", "parcels"))
-    assert (await (await client.start(ship, "a")).refresh()).record.version == "1"
-    await hands.register(Lane("ship", "2", "parcels"), Lane("ship", "3", "parcels"))
-    assert (await (await client.start(ship, "a")).refresh()).record.version == "2"
-
-
 async def test_a_client_call_in_a_body_is_refused_with_the_durable_way(client):
     token = current_scope.set(object())
     try:
@@ -149,19 +162,6 @@ async def test_a_name_that_nobody_registered_is_refused_with_the_names_there_are
 async def test_a_name_is_refused_with_advice_when_no_worker_was_ever_there(client):
     with pytest.raises(UnknownWorkflow, match="start a worker that has it"):
         await client.start("total", 1)
-
-
-async def test_arguments_given_by_name_of_the_workflow_are_read_by_its_signature(client, hands):
-    await hands.register()
-    run = await client.start("total", 1, b=2, tags={"a": "b"})
-    record = (await run.refresh()).record
-    assert (record.version, record.queue, record.tags) == ("1", "default", {"a": "b"})
-    assert client.codec.arguments(total.fn).unpack(client.codec.open(record.input)) == ((1,), {"b": 2})
-
-
-async def test_a_workflow_started_by_name_goes_to_the_queue_where_it_is_served(client, hands):
-    await hands.register(Lane("ship", "2", "parcels"))
-    assert (await (await client.start("ship", "here")).refresh()).record.queue == "parcels"
 
 
 # -- keys ------------------------------------------------------------------------------------------------------------
@@ -256,8 +256,20 @@ async def test_one_wrong_item_of_many_is_named_and_none_is_started(client):
 
 
 async def test_many_runs_can_not_share_a_key(client):
-    with pytest.raises(DefinitionError, match="name one run"):
+    with pytest.raises(DefinitionError, match=r"key= is about one run"):
         await client.start_many(total.options(key="k"), [(1,), (2,)])
+
+
+@pytest.mark.parametrize("name", ["id", "key", "on_conflict"])
+async def test_many_runs_take_no_option_that_is_about_one(client, name):
+    with pytest.raises(DefinitionError, match=f"start_many: {name}= is about one run; leave it out"):
+        await client.start_many(total, [(1,)], **{name: "return"})
+    assert await count(client) == 0
+
+
+async def test_an_option_that_start_many_does_not_have_is_refused(client):
+    with pytest.raises(DefinitionError, match=r"no option 'b'.*Arguments go into the tuples"):
+        await client.start_many(total, [(1,)], b=2)
 
 
 async def test_many_of_none_is_none(client):

@@ -89,6 +89,8 @@ class Drive:
         self.entries: list[Entry] = []
         self.marks: list[Mark] = []
         self.ended: Ended | None = None
+        self.missed: tuple[Input, ...] = ()
+        """What came with the end and was not taken in: a cancel among it is noted there."""
         self.retrying: RunRetrying | None = None
         self.last: Advance | None = None
         self.lives: list[Execution] = []
@@ -113,6 +115,7 @@ class Drive:
         done = self.last = self.execution.advance(list(inputs))
         self.entries += stored(done.entries)
         self.ended, self.retrying = done.ended, done.retrying
+        self.missed = inputs[done.consumed :]
         if not self.ended:
             self.marks.append(self.mark(self.execution, len(self.entries)))
         return done
@@ -247,9 +250,8 @@ class Drive:
             assert self.mark(again, mark.length) == mark
             rest = self.entries[mark.length :]
             if rest:
-                done = again.advance(
-                    [entry for entry in rest if not isinstance(entry, (StepAsked, Ended, RunRetrying))]
-                )
+                inputs = [entry for entry in rest if not isinstance(entry, (StepAsked, Ended, RunRetrying))]
+                done = again.advance([*inputs, *self.missed])
                 assert stored(done.entries) == rest
                 assert again.run.notes == notes  # type: ignore[attr-defined]
             again.put_away()

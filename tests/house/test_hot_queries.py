@@ -15,7 +15,7 @@ PARAMS = {
     "run": 1, "owner": "w", "workers": '["w"]', "workflow": "ship", "version": "1", "queue": "default", "key": "k",
     "writes": '[["r", "w", 1]]', "seq": 0, "epoch": 1, "next_seq": 1, "lane_id": 1, "payload": b"", "lease_until": 1,
     "host": "h", "pid": 1, "has_lock": 1, "number": 1, "name": "n",
-    "held": '["r"]',
+    "held": '["r"]', "declared": None,
 }  # fmt: skip
 FRAGMENTS = {"get_run", "find_run", "read_ended"}
 LISTING = {"list_runs"} | {name for name in SQL if name.startswith(("and_", "list_by_", "end_")) and name != "end_run"}

@@ -15,7 +15,9 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 from holdfast.codec import Codec
 from holdfast.define import StartOptions, Workflow
 from holdfast.model import (
+    NOT_GIVEN,
     Duration,
+    NotGiven,
     OnConflict,
     Page,
     RunFilter,
@@ -197,7 +199,7 @@ class Client:
     @overload
     def start(self, workflow: Workflow[..., R], /, *args: Any, queue: str, **kwargs: Any) -> Run[R]: ...
     @overload
-    def start(self, workflow: Workflow[..., R], /, *args: Any, retention: Duration, **kwargs: Any) -> Run[R]: ...
+    def start(self, workflow: Workflow[..., R], /, *args: Any, retention: Duration | None, **kwargs: Any) -> Run[R]: ...
     @overload
     def start(self, workflow: str, /, *args: Any, **kwargs: Any) -> Run[Any]: ...
     def start(  # type: ignore[misc]  # as in AsyncClient
@@ -213,7 +215,7 @@ class Client:
         priority: int | None = None,
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
-        retention: Duration | None = None,
+        retention: Duration | NotGiven | None = NOT_GIVEN,
         **kwargs: Any,
     ) -> Run[Any]:
         """As AsyncClient.start."""
@@ -235,7 +237,7 @@ class Client:
         priority: int | None = None,
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
-        retention: Duration | None = None,
+        retention: Duration | NotGiven | None = NOT_GIVEN,
     ) -> list[Run[R]]: ...
     @overload
     def start_many(
@@ -249,7 +251,7 @@ class Client:
         priority: int | None = None,
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
-        retention: Duration | None = None,
+        retention: Duration | NotGiven | None = NOT_GIVEN,
     ) -> list[Run[Any]]: ...
     def start_many(
         self,
@@ -262,7 +264,8 @@ class Client:
         priority: int | None = None,
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
-        retention: Duration | None = None,
+        retention: Duration | NotGiven | None = NOT_GIVEN,
+        **others: object,
     ) -> list[Run[Any]]:
         """As AsyncClient.start_many."""
         work = self._client.start_many(
@@ -274,6 +277,7 @@ class Client:
             tags=tags,
             queue=queue,
             retention=retention,
+            **others,
         )
         return [Run(self, run) for run in self._portal.call(work)]
 

@@ -13,10 +13,13 @@ from holdfast.codec import Codec
 from holdfast.define import StartOptions, Workflow, refuse_in_body
 from holdfast.errors import DefinitionError, RunNotFound
 from holdfast.model import (
+    NOT_GIVEN,
     Duration,
+    NotGiven,
     OnConflict,
     RunFilter,
     RunRecord,
+    RunStatus,
     WorkerRecord,
     WorkflowCount,
     decode_entries,
@@ -26,12 +29,12 @@ from holdfast.store import Store
 
 from . import journals
 from .connections import Connection
-from .explain import Explanation, explain
+from .explain import Explanation, Surroundings, explain
 from .journals import Journal
 from .listings import AsyncRuns, checked_filter
-from .runs import AsyncRun, Cancellation, cancel, described, error_of, not_found
+from .runs import AsyncRun, Cancellation, cancel, check_id, described, error_of, not_found
 from .starting import Starter
-from .starts import Call, calls_of, check_options, merged, name_of
+from .starts import Call, calls_of, check_options, merged, name_of, refuse_others
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -128,7 +131,7 @@ class AsyncClient:
     async def start(self, workflow: Workflow[..., R], /, *args: Any, queue: str, **kwargs: Any) -> AsyncRun[R]: ...
     @overload
     async def start(
-        self, workflow: Workflow[..., R], /, *args: Any, retention: Duration, **kwargs: Any
+        self, workflow: Workflow[..., R], /, *args: Any, retention: Duration | None, **kwargs: Any
     ) -> AsyncRun[R]: ...
     @overload
     async def start(self, workflow: str, /, *args: Any, **kwargs: Any) -> AsyncRun[Any]: ...
@@ -145,7 +148,7 @@ class AsyncClient:
         priority: int | None = None,
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
-        retention: Duration | None = None,
+        retention: Duration | NotGiven | None = NOT_GIVEN,
         **kwargs: Any,
     ) -> AsyncRun[Any]:
         """Start a run and return its handle. When this returns, the run is durable.
@@ -156,7 +159,9 @@ class AsyncClient:
 
         In the first form arguments are checked by the type checker; in all but the last they are checked here, and
         BadArguments is raised before anything is written. By name there must be a worker that has ever registered the
-        workflow, else UnknownWorkflow, and the arguments are checked by the worker.
+        workflow, else UnknownWorkflow; the arguments must fit the parameters that it registered, and what was
+        declared in @workflow (queue, deadline, retention) holds as it does otherwise. Their types are the worker's to
+        check: an argument that its body can't read blocks the run.
 
         `key` makes a start idempotent: there is one run for a workflow and a key for as long as the run is kept. A
         second start returns that run, live or ended, with `run.created` False, and does not compare arguments.
@@ -166,10 +171,12 @@ class AsyncClient:
         returns that run.
 
         `delay` and `deadline` are durations from now, or aware datetimes: the run begins after the one and is
-        cancelled, and fails with DeadlineExceeded, after the other. `priority` is 0 to 9, larger first. `tags` are
-        for finding the run again. `retention` is how long it is kept after its end.
+        cancelled, and fails with DeadlineExceeded, after the other, even if it has not begun by then. `priority` is 0
+        to 9, larger first. `tags` are for finding the run again. `retention` is how long it is kept after its end,
+        None for ever.
 
-        The run takes the workflow's own version if a worker has registered that, else the newest one registered. On
+        The run takes the workflow's own version if a live worker has that, or if nobody ever registered any; else the
+        newest that live workers have, or, with none alive, the newest ever registered: newest is registered last. On
         StoreAway the run may have been created or not: start again with the same `key` or `id` to be sure.
         """
         direct = StartOptions(
@@ -190,7 +197,7 @@ class AsyncClient:
         priority: int | None = None,
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
-        retention: Duration | None = None,
+        retention: Duration | NotGiven | None = NOT_GIVEN,
     ) -> list[AsyncRun[R]]: ...
     @overload
     async def start_many(
@@ -204,7 +211,7 @@ class AsyncClient:
         priority: int | None = None,
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
-        retention: Duration | None = None,
+        retention: Duration | NotGiven | None = NOT_GIVEN,
     ) -> list[AsyncRun[Any]]: ...
     async def start_many(
         self,
@@ -217,7 +224,8 @@ class AsyncClient:
         priority: int | None = None,
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
-        retention: Duration | None = None,
+        retention: Duration | NotGiven | None = NOT_GIVEN,
+        **others: object,
     ) -> list[AsyncRun[Any]]:
         """Start one run for each tuple of arguments, in one write: all of them, or on an error none.
 
@@ -230,8 +238,7 @@ class AsyncClient:
         )
         name_of(workflow)
         options = merged(workflow, direct)
-        if options.id is not None or options.key is not None:
-            raise DefinitionError("start_many: id= and key= name one run; leave them out, or start the runs one by one")
+        refuse_others(options, others)
         return await self._starter.start_many(workflow, calls_of(items), options)
 
     async def retry(self, run_id: str) -> AsyncRun[Any]:
@@ -278,11 +285,16 @@ class AsyncClient:
         """Why a run is not moving, in words. Raises RunNotFound."""
         refuse_in_body("client.explain()", "do it in a step")
         record = await self._record(run_id)
-        rows = [] if record.status.is_final else await self.store.read_journal(run_id)
+        is_told = record.status.is_final and record.status is not RunStatus.CANCELLED
+        rows = [] if is_told else await self.store.read_journal(run_id)
         entries = [entry for row in rows for entry in decode_entries(row.data)]
-        workers = await self.store.list_workers()
-        now = moment_of(self._connection.now())
-        return explain(record, entries, workers, now, describe=lambda stored: described(error_of(self.codec, stored)))
+        surroundings = Surroundings(
+            await self.store.list_workers(),
+            self.store.namespace,
+            moment_of(self._connection.now()),
+            lambda stored: described(error_of(self.codec, stored)),
+        )
+        return explain(record, entries, surroundings)
 
     # -- managing ----------------------------------------------------------------------------------------------------
 
@@ -290,7 +302,8 @@ class AsyncClient:
         """Ask a run to end: its body gets a CancelledError and may clean up. Raises RunNotFound.
 
         The answer is true if the run was live; an ended one is left as it is, and the answer says so. Repeats
-        change nothing. With `force` the run ends at once: no cleanup, and a step in flight is not waited for.
+        change nothing. With `force` the run ends at once: no cleanup, and a step in flight is not waited for; the
+        answer's `skipped` lists what was left undone. `reason` is kept in the journal.
         """
         return await cancel(self._connection, run_id, reason=reason, force=force)
 
@@ -304,11 +317,13 @@ class AsyncClient:
         refuse_in_body("client.workflows()", "do it in a step")
         return await (await self._connection.opened()).list_workflows()
 
-    async def _start(self, workflow: Workflow[..., Any] | str, call: Call, direct: StartOptions) -> AsyncRun[Any]:
+    async def _start(
+        self, workflow: Workflow[..., Any] | str, call: Call, direct: StartOptions, *, is_served: bool = False
+    ) -> AsyncRun[Any]:
         refuse_in_body("client.start()", "start it in a step, with a key or an id so that it is started once")
         name_of(workflow)
         check_options(workflow, direct)
-        return await self._starter.start(workflow, call, merged(workflow, direct))
+        return await self._starter.start(workflow, call, merged(workflow, direct), is_served=is_served)
 
     async def _get_run(self, workflow: Workflow[..., Any] | str, key: str | None, id: str | None) -> AsyncRun[Any]:
         refuse_in_body("client.get_run()", "do it in a step")
@@ -333,8 +348,7 @@ class AsyncClient:
         return self._handle(found, workflow)
 
     async def _record(self, run_id: str) -> RunRecord:
-        if not isinstance(run_id, str):
-            raise DefinitionError(f"{run_id!r} is not a run's id; expected text, such as run.id")
+        check_id(run_id)
         store = await self._connection.opened()
         record = await store.get_run(run_id)
         if record is None:

@@ -24,6 +24,7 @@ from holdfast.model import (
     StepCompleted,
     StepFailed,
     StepRetrying,
+    Stopped,
     WorkerRecord,
     history_of,
     instant_of,
@@ -78,6 +79,16 @@ class OpenStep:
 
 
 @dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What there is besides the run: the live workers of its namespace, the time, and words for a stored exception."""
+
+    workers: Sequence[WorkerRecord]
+    namespace: str
+    now: datetime
+    describe: Callable[[bytes], str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Scene:
     """All there is to decide by."""
 
@@ -85,9 +96,20 @@ class _Scene:
     steps: tuple[OpenStep, ...]
     retrying: RunRetrying | None
     cancel: Cancel | None
-    workers: Sequence[WorkerRecord]
-    now: datetime
-    describe: Callable[[bytes], str]
+    stopped: Stopped | None
+    around: Surroundings
+
+    @property
+    def workers(self) -> Sequence[WorkerRecord]:
+        return self.around.workers
+
+    @property
+    def now(self) -> datetime:
+        return self.around.now
+
+    @property
+    def describe(self) -> Callable[[bytes], str]:
+        return self.around.describe
 
     @property
     def owner(self) -> WorkerRecord | None:
@@ -102,19 +124,14 @@ class _Scene:
         return [worker for worker in self.workers if self.lane in worker.lanes]
 
 
-def explain(
-    run: RunRecord,
-    entries: Iterable[Entry],
-    workers: Sequence[WorkerRecord],
-    now: datetime,
-    *,
-    describe: Callable[[bytes], str],
-) -> Explanation:
-    """Why `run` is not moving. `describe` puts a stored exception into words."""
-    history = history_of(entries)
+def explain(run: RunRecord, entries: Iterable[Entry], around: Surroundings) -> Explanation:
+    """Why `run` is not moving, or how it ended."""
+    known = list(entries)
+    history = history_of(known)
     cancel = next((entry for entry in history.entries if isinstance(entry, Cancel)), None)
-    steps = tuple(_open_steps(history.entries, describe))
-    scene = _Scene(run, steps, history.retrying, cancel, workers, now, describe)
+    stopped = next((entry for entry in known if isinstance(entry, Stopped)), None)
+    steps = tuple(_open_steps(history.entries, around.describe))
+    scene = _Scene(run, steps, history.retrying, cancel, stopped, around)
     reason, text, details = _decide(scene)
     if reason is not Reason.ENDED:
         text = " ".join([text, *_asides(scene)])
@@ -134,7 +151,7 @@ def _decide(scene: _Scene) -> _Answer:
         return _held(scene)
     if run.blocked is not None:
         return _blocked(scene)
-    if run.after_run_id is not None and run.started_at is None and run.due_at is None:
+    if run.after_run_id is not None and run.started_at is None and (run.due_at is None or run.due_at > scene.now):
         text = f"begins when run {run.after_run_id} has ended, from which it takes over the key {run.key!r}."
         return Reason.AFTER, text, {"after_run_id": run.after_run_id}
     if run.due_at is not None and run.due_at <= scene.now:
@@ -150,6 +167,13 @@ def _ended(scene: _Scene) -> _Answer:
         details["error"] = scene.describe(run.error)
         text = f"failed{when} with {details['error']}; client.retry({run.id!r}) goes on from there."
         return Reason.ENDED, text, details
+    why = (scene.cancel.reason if scene.cancel else None) or (scene.stopped.reason if scene.stopped else None)
+    if run.status is RunStatus.CANCELLED and why:
+        details["reason"] = why
+        when += f", because: {why}"
+    if scene.stopped is not None and scene.stopped.skipped:
+        details["skipped"] = scene.stopped.skipped
+        when += f"; it was ended by force, which skipped {', '.join(scene.stopped.skipped)}"
     return Reason.ENDED, f"has ended: {run.status}{when}.", details
 
 
@@ -208,6 +232,8 @@ def _parked(scene: _Scene) -> _Answer:
     until = f"{_told(run.due_at)}, {_left(run.due_at, scene.now)}"
     details: dict[str, Any] = {"until": run.due_at, "steps": scene.steps}
     if run.started_at is None:
+        if run.deadline_at is not None and run.deadline_at <= run.due_at:
+            return Reason.NOT_DUE, f"is not due yet, and fails at its deadline, which comes first: {until}.", details
         return Reason.NOT_DUE, f"is not due yet: it begins at {until}.", details
     if scene.retrying is not None:
         error = scene.describe(scene.retrying.error) if scene.retrying.error else "no recorded error"
@@ -276,7 +302,7 @@ def _next_worker(scene: _Scene, does: str, otherwise: str) -> str:
         return f"the next of {_counted(len(scene.knowing), 'live worker')} to look {does}."
     what = f"{lane.workflow!r} version {lane.version!r} on queue {lane.queue!r}"
     if not scene.workers:
-        return f"no worker is alive; {otherwise}. It needs {what}."
+        return f"no worker is alive in the namespace {scene.around.namespace!r}; {otherwise}. It needs {what}."
     same = [other for other in _lanes(scene.workers) if other.workflow == lane.workflow]
     listed = same or _lanes(scene.workers)
     known = ", ".join(f"{other.workflow} version {other.version} on {other.queue}" for other in listed[:10])

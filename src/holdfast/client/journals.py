@@ -21,6 +21,7 @@ from holdfast.model import (
     StepCompleted,
     StepFailed,
     StepRetrying,
+    Stopped,
     TimerFired,
     decode_entries,
     moment_of,
@@ -124,6 +125,9 @@ def _note(entry: Entry) -> str | None:
             return entry.reason
         case Claimed():
             return f"taken over by {entry.worker_id}"
+        case Stopped():
+            why = f": {entry.reason}" if entry.reason else ""
+            return f"{entry.status}{why}" + (f"; skipped: {', '.join(entry.skipped)}" if entry.skipped else "")
         case Ended():
             return entry.status
         case _:

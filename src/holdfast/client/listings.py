@@ -11,6 +11,7 @@ from holdfast.errors import DefinitionError
 from holdfast.model import Page, RunFilter, RunStatus, instant_of
 
 from .connections import Connection
+from .inputs import InputTest
 from .runs import AsyncRun
 
 PAGE = 100
@@ -33,7 +34,10 @@ class AsyncRuns:
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LARGEST_PAGE:
             raise DefinitionError(f"limit={limit!r}: expected a whole number from 1 to {LARGEST_PAGE}")
         store = await self._connection.opened()
-        page = await store.list_runs(self._where, cursor=cursor, limit=limit)
+        accept = None
+        if self._where.input:
+            accept = InputTest(self._where, self._connection.codec, await store.list_versions(self._where.workflow))
+        page = await store.list_runs(self._where, cursor=cursor, limit=limit, accept=accept)
         handles = tuple(
             AsyncRun[Any](self._connection, record.id, workflow=record.workflow, status=record.status, record=record)
             for record in page.items

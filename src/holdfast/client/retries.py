@@ -8,7 +8,7 @@ chain, so that steps keep their idempotency keys.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from holdfast.errors import NotRetryable
 from holdfast.model import (
@@ -44,12 +44,11 @@ def check_retryable(record: RunRecord) -> None:
     )
 
 
-def retry_of(
-    record: RunRecord, rows: Sequence[JournalRow], *, version: str, retention: int | None, at: Instant
-) -> NewRun:
+def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, version: str, at: Instant) -> NewRun:
     """The run that goes on where `record` stopped, with its journal's `rows`, from `at` on."""
     entries = [entry for row in rows for entry in decode_entries(row.data)]
     history = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
+    has_begun = any(isinstance(entry, Started) for entry in history)
     deadline = None
     if record.deadline_at is not None:
         deadline = max(instant_of(record.deadline_at) - instant_of(record.created_at), 0)
@@ -58,7 +57,9 @@ def retry_of(
         workflow=record.workflow,
         version=version,
         input=record.input,
-        seed=_seed_of(history),
+        # Only for a run that was deleted meanwhile: the store copies the old one's.
+        seed=secrets.token_bytes(16),
+        keeps_seed=True,
         queue=record.queue,
         key=record.key,
         # Whoever holds the key by now is returned instead.
@@ -67,10 +68,10 @@ def retry_of(
         deadline=deadline,
         priority=record.priority,
         tags=record.tags,
-        retention=retention,
+        retention=record.retention,
         chain_id=record.chain_id,
         forked_from=record.id,
-        rows=(_row(history, record.error, at),) if history else (),
+        rows=(_row(history, record.error, at),) if has_begun else (),
     )
 
 
@@ -78,8 +79,3 @@ def _row(history: Sequence[Entry], error: bytes | None, at: Instant) -> bytes:
     at = max([at, *(entry.at for entry in history if hasattr(entry, "at"))])
     # Attempt 0: a run retried by hand has the whole of its workflow's own retries before it.
     return encode_entries([*history, RunRetrying(at, 0, error or b"", at, at)])
-
-
-def _seed_of(history: Iterable[Entry]) -> bytes:
-    # A run that never began has thrown no dice yet.
-    return next((entry.seed for entry in history if isinstance(entry, Started)), None) or secrets.token_bytes(16)

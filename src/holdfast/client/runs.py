@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, Self, TypeVar, cast
 
-import msgspec
-
 from holdfast.codec import Codec
 from holdfast.define import Workflow, refuse_in_body
-from holdfast.errors import HoldfastError, NotDecodable, RunCancelled, RunFailed, RunNotFound, StepFailed
+from holdfast.errors import (
+    DefinitionError,
+    HoldfastError,
+    NotDecodable,
+    RunCancelled,
+    RunFailed,
+    RunNotFound,
+    StepFailed,
+)
 from holdfast.model import (
     Cancel,
     Duration,
+    Entry,
     RunRecord,
     RunStatus,
+    Stopped,
     decode_entries,
+    is_text,
     microseconds,
     spoken,
 )
@@ -33,6 +43,8 @@ class Cancellation:
     status: RunStatus
     """The run's status when the cancel came."""
     force: bool = False
+    skipped: tuple[str, ...] = ()
+    """What a forced end left undone, in words: steps in flight, waits, cleanup."""
 
     @property
     def is_sent(self) -> bool:
@@ -45,7 +57,8 @@ class Cancellation:
         if not self.is_sent:
             return f"run {self.run_id} had ended already ({self.status}); nothing was changed"
         if self.force:
-            return f"run {self.run_id} was {self.status} and was ended at once"
+            undone = f"; skipped: {', '.join(self.skipped)}" if self.skipped else ""
+            return f"run {self.run_id} was {self.status} and was ended at once{undone}"
         return f"run {self.run_id} was {self.status} and has been asked to end"
 
 
@@ -164,10 +177,12 @@ class AsyncRun(Generic[R_co]):
     async def _cancelled_text(self, record: RunRecord) -> str:
         store = await self._connection.opened()
         entries = [entry for row in await store.read_journal(record.id) for entry in decode_entries(row.data)]
-        reason = next((entry.reason for entry in entries if isinstance(entry, Cancel) and entry.reason), None)
+        reason = cancel_reason(entries)
         why = f": {reason}" if reason else ""
+        undone = skipped_in(entries)
+        what = f" (skipped: {', '.join(undone)})" if undone else ""
         advice = f"client.retry({record.id!r}) would go on from there"
-        return f"run {record.id} of {record.workflow!r} was cancelled{why}; {advice}"
+        return f"run {record.id} of {record.workflow!r} was cancelled{why}{what}; {advice}"
 
     def __repr__(self) -> str:
         return f"<run {self.id} of {self.workflow}: {self.status}>"
@@ -176,11 +191,41 @@ class AsyncRun(Generic[R_co]):
 async def cancel(connection: Connection, run_id: str, *, reason: str | None, force: bool) -> Cancellation:
     """Send a cancel; RunNotFound if there is nobody to send it to."""
     refuse_in_body("a cancel by the client", "do it in a step")
+    check_id(run_id)
+    if reason is not None and not is_text(reason):
+        raise DefinitionError(f"cancel(reason={reason!r}): expected text that says why, or nothing")
+    if not isinstance(force, bool):
+        raise DefinitionError(f"cancel(force={force!r}): expected True or False")
     store = await connection.opened()
     before = await store.cancel_run(run_id, reason=reason, force=force)
     if before is None:
         raise not_found(run_id, store.namespace)
-    return Cancellation(run_id, before.status, force)
+    undone: tuple[str, ...] = ()
+    if force and not before.status.is_final:
+        rows = await store.read_journal(run_id)
+        undone = skipped_in(decode_entries(rows[-1].data)) if rows else ()
+    return Cancellation(run_id, before.status, force, undone)
+
+
+def check_id(run_id: object) -> None:
+    """Refuse what is no run's id."""
+    if isinstance(run_id, str):
+        if not is_text(run_id):
+            raise DefinitionError(f"{run_id!r} is not a run's id: it holds what can't be stored as text")
+        return
+    own = getattr(run_id, "id", None)
+    hint = f"give its id, {own!r}" if isinstance(own, str) else "expected text, such as run.id"
+    raise DefinitionError(f"{run_id!r} is not a run's id; {hint}")
+
+
+def cancel_reason(entries: Iterable[Entry]) -> str | None:
+    """Why the run was cancelled, if anybody said so."""
+    return next((entry.reason for entry in entries if isinstance(entry, (Cancel, Stopped)) and entry.reason), None)
+
+
+def skipped_in(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """What a forced end left undone."""
+    return next((entry.skipped for entry in entries if isinstance(entry, Stopped)), ())
 
 
 def not_found(run_id: str, namespace: str) -> RunNotFound:
@@ -210,20 +255,9 @@ def error_of(codec: Codec, stored: bytes | None, *, home: str | None = None) -> 
         return None
     try:
         return codec.decode_exception(stored, home=home)
-    except NotDecodable as unreadable:
+    except NotDecodable:
         # A client need not have loaded the worker's modules: what was recorded about the error is enough to tell it.
-        try:
-            plain = msgspec.json.decode(codec.open(stored), type=_StoredError)
-        except (NotDecodable, msgspec.DecodeError):
-            return unreadable
-        return StepFailed(plain.message, type=f"{plain.module}.{plain.name}", traceback=plain.traceback)
-
-
-class _StoredError(msgspec.Struct, frozen=True):
-    module: str
-    name: str
-    message: str
-    traceback: str = ""
+        return codec.tell_exception(stored)
 
 
 def described(error: BaseException | None) -> str:

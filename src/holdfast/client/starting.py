@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 from holdfast.define import StartOptions, Workflow
-from holdfast.errors import KeyTaken
+from holdfast.errors import CodecError, KeyTaken
 from holdfast.model import NewRun, RunRecord, StartedRun
 from holdfast.store import Store
 
 from .connections import Connection
 from .retries import RETRYABLE, check_retryable, retry_of
 from .runs import AsyncRun
-from .starts import KEPT, Call, inputs, name_of, new_run, queue_of, taken, unknown
+from .starts import (
+    Call,
+    Place,
+    check_call,
+    name_of,
+    new_run,
+    next_version,
+    own_place,
+    place_of,
+    sealed_input,
+    taken,
+    unknown,
+)
 
 _Named = Workflow[..., Any] | str
+P = ParamSpec("P")
+R = TypeVar("R")
+_STILL_SERVED = 1.0
+"""Seconds for which a live worker is taken to be there still, so that many starts don't ask each time."""
 
 
 class Starter:
@@ -22,31 +40,29 @@ class Starter:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._registered: set[tuple[str, str]] = set()
-        """Versions that a worker has registered: once true, it stays so."""
+        self._served: dict[tuple[str, str], float] = {}
+        """Versions that a live worker had, and when that was seen."""
 
-    async def start(self, workflow: _Named, call: Call, options: StartOptions) -> AsyncRun[Any]:
-        """Create one run, or settle on the one there is."""
-        [input] = inputs(self._connection.codec, workflow, [call])
-        store = await self._connection.opened()
-        version, queue = await self._place(store, workflow)
-        new = new_run(workflow, version, input, options, queue=queue)
+    async def start(
+        self, workflow: _Named, call: Call, options: StartOptions, *, is_served: bool = False
+    ) -> AsyncRun[Any]:
+        """Create one run, or settle on the one there is. `is_served` says that the caller is about to execute it."""
+        store, name, place, [input] = await self._prepared(workflow, [call], is_served)
+        new = new_run(name, place, input, options)
         while True:
             [started] = await store.start_runs([new])
             # A start that the store had to send again finds the run that it created itself.
             if started.created or (started.id == new.id and options.id is None):
                 return self._handle(workflow, new, started)
             record = await store.get_run(started.id)
-            settled = None if record is None else await self._settle(store, workflow, new, record)
+            settled = None if record is None else await self._settle(store, workflow, new, record, is_served)
             if settled is not None:
                 return settled
 
     async def start_many(self, workflow: _Named, calls: list[Call], options: StartOptions) -> list[AsyncRun[Any]]:
         """Create a run for each call, in one write."""
-        sealed = inputs(self._connection.codec, workflow, calls, many=True)
-        store = await self._connection.opened()
-        version, queue = await self._place(store, workflow)
-        runs = [new_run(workflow, version, input, options, queue=queue) for input in sealed]
+        store, name, place, sealed = await self._prepared(workflow, calls, is_served=False, many=True)
+        runs = [new_run(name, place, input, options) for input in sealed]
         started = await store.start_runs(runs) if runs else []
         return [self._handle(workflow, new, answer) for new, answer in zip(runs, started, strict=True)]
 
@@ -69,7 +85,9 @@ class Starter:
                     holder.id,
                 )
 
-    async def _settle(self, store: Store, workflow: _Named, new: NewRun, record: RunRecord) -> AsyncRun[Any] | None:
+    async def _settle(
+        self, store: Store, workflow: _Named, new: NewRun, record: RunRecord, is_served: bool
+    ) -> AsyncRun[Any] | None:
         """What a start that met a run comes to; None: that run has changed, start again."""
         if new.on_conflict == "raise" or record.workflow != new.workflow:
             raise taken(new, record)
@@ -77,32 +95,48 @@ class Starter:
             # A run found by its id may have given its key to a later one.
             record = await store.find_run(new.workflow, new.key) or record
             if record.status in RETRYABLE:
-                return await self._retry(store, record, workflow)
+                return await self._retry(store, record, workflow, new.version if is_served else None)
         return self._found(workflow, record)
 
-    async def _retry(self, store: Store, record: RunRecord, workflow: _Named | None) -> AsyncRun[Any] | None:
+    async def _retry(
+        self, store: Store, record: RunRecord, workflow: _Named | None, version: str | None = None
+    ) -> AsyncRun[Any] | None:
         rows = await store.read_journal(record.id)
-        version = await store.newest_version(record.workflow, record.version) or record.version
-        retention = workflow.retention if isinstance(workflow, Workflow) else KEPT
-        new = retry_of(record, rows, version=version, retention=retention, at=self._connection.now())
+        if version is None:
+            version = next_version(await store.list_versions(record.workflow), record.version)
+        new = retry_of(record, rows, version=version, at=self._connection.now())
         [started] = await store.start_runs([new])
         return self._handle(workflow or record.workflow, new, started) if started.id == new.id else None
 
-    async def _place(self, store: Store, workflow: _Named) -> tuple[str, str]:
-        """The version to start, and the queue of a workflow that is known by name only."""
-        if isinstance(workflow, Workflow):
-            own = (workflow.name, workflow.version)
-            if own in self._registered:
-                return workflow.version, workflow.queue
-            version = await store.newest_version(*own)
-            if version == workflow.version:
-                self._registered.add(own)
-            return version or workflow.version, workflow.queue
+    async def _prepared(
+        self, workflow: _Named, calls: list[Call], is_served: bool, *, many: bool = False
+    ) -> tuple[Store, str, Place, list[bytes]]:
+        """Everything that can be wrong with the arguments is found before anything is written."""
+        codec = self._connection.codec
         name = name_of(workflow)
-        newest = await store.newest_version(name, None)
-        if newest is None:
+        if isinstance(workflow, Workflow):
+            sealed = [_noted(sealed_input, number, many)(codec, workflow, call) for number, call in enumerate(calls)]
+            store = await self._connection.opened()
+            place = own_place(workflow) if is_served else await self._place(store, workflow)
+            for number, call in enumerate(calls):
+                _noted(check_call, number, many)(workflow, place, call)
+            return store, name, place, sealed
+        store = await self._connection.opened()
+        found = place_of(await store.list_versions(name), None)
+        if found is None:
             raise unknown(name, [one.name for one in await store.list_workflows() if one.versions])
-        return newest, queue_of(name, newest, await store.list_workers())
+        sealed = [_noted(sealed_input, number, many)(codec, name, call, found) for number, call in enumerate(calls)]
+        return store, name, found, sealed
+
+    async def _place(self, store: Store, workflow: Workflow[..., Any]) -> Place:
+        own = (workflow.name, workflow.version)
+        seen_at = self._served.get(own)
+        if seen_at is not None and time.monotonic() - seen_at < _STILL_SERVED:
+            return own_place(workflow)
+        versions = await store.list_versions(workflow.name)
+        if any(one.version == workflow.version and one.is_live for one in versions):
+            self._served[own] = time.monotonic()
+        return place_of(versions, workflow) or own_place(workflow)
 
     def _handle(self, workflow: _Named, new: NewRun, started: StartedRun) -> AsyncRun[Any]:
         return AsyncRun(
@@ -118,3 +152,17 @@ class Starter:
             record=record,
             created=False,
         )
+
+
+def _noted(check: Callable[P, R], number: int, many: bool) -> Callable[P, R]:
+    """The check, whose error about one of many says which one it was."""
+
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return check(*args, **kwargs)
+        except CodecError as error:
+            if many:
+                error.add_note(f"this is item {number} of start_many; nothing was started")
+            raise
+
+    return checked

@@ -7,30 +7,47 @@ from __future__ import annotations
 
 import inspect
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.codec import Codec
 from holdfast.define import StartOptions, Workflow
-from holdfast.errors import BadArguments, CodecError, DefinitionError, KeyTaken, UnknownWorkflow
-from holdfast.model import Duration, NewRun, RunRecord, WorkerRecord, instant_of, microseconds, new_id
+from holdfast.errors import BadArguments, DefinitionError, KeyTaken, UnknownWorkflow
+from holdfast.model import (
+    Declared,
+    Duration,
+    NewRun,
+    NotGiven,
+    Parameter,
+    RunRecord,
+    WorkflowVersion,
+    instant_of,
+    is_name,
+    microseconds,
+    new_id,
+)
+
+
+class Place(NamedTuple):
+    """Which version of a workflow a start takes, on which queue, and what that version says about its runs."""
+
+    version: str
+    queue: str
+    declared: Declared
+
 
 Call: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
 """Positional and keyword arguments."""
-
-KEPT = microseconds("30d")
-"""How long a run is kept after its end if nothing says otherwise."""
-OPTIONS = frozenset(StartOptions.__slots__)
 
 
 def name_of(workflow: Workflow[..., Any] | str) -> str:
     """The workflow's name; anything but a workflow or a name is refused."""
     if isinstance(workflow, Workflow):
         return workflow.name
-    if isinstance(workflow, str) and workflow:
-        return workflow
+    if is_name(workflow, 200):
+        return str(workflow)
     hint = "; decorate the function with @workflow" if inspect.isfunction(workflow) else ""
     raise DefinitionError(f"{workflow!r} is not a workflow: expected a @workflow function or the name of one{hint}")
 
@@ -44,31 +61,89 @@ def check_options(workflow: Workflow[..., Any] | str, given: StartOptions) -> No
     """Refuse an option that could as well be an argument: guessing wrong would be silent."""
     if not isinstance(workflow, Workflow):
         return
-    for name in OPTIONS.intersection(inspect.signature(workflow.fn).parameters):
-        if getattr(given, name) is not None:
+    said = given.given()
+    for name in inspect.signature(workflow.fn).parameters:
+        if name in said:
             raise BadArguments(
                 f"{name}= is an option of start() and a parameter of the workflow {workflow.name!r}; give the argument "
                 f"by position and the option by {workflow.name}.options({name}=...)"
             )
 
 
-def inputs(
-    codec: Codec, workflow: Workflow[..., Any] | str, calls: Iterable[Call], *, many: bool = False
-) -> list[bytes]:
-    """Each call's arguments, checked against the workflow's signature, and sealed.
+def own_place(workflow: Workflow[..., Any]) -> Place:
+    """Where a workflow's own version is to run."""
+    declared = Declared(queue=workflow.queue, deadline=workflow.deadline, retention=workflow.retention)
+    return Place(workflow.version, workflow.queue, declared)
 
-    Of a workflow known by name there is no signature here: then only the worker can check them.
+
+def place_of(versions: Sequence[WorkflowVersion], own: Workflow[..., Any] | None) -> Place | None:
+    """Which version to start; None if no worker has ever registered one and there is no own one.
+
+    The caller's own version if a live worker has it. Else the newest one, that is the one registered last, that live
+    workers have: so a start during a deploy, or after one was taken back, finds somebody to execute it. Else, with
+    nobody alive, the newest one ever registered.
     """
-    shape = codec.arguments(workflow.fn if isinstance(workflow, Workflow) else _anything)
-    sealed = []
-    for index, (args, kwargs) in enumerate(calls):
-        try:
-            sealed.append(codec.seal(shape.check(args, dict(kwargs))))
-        except CodecError as error:
-            if many:
-                error.add_note(f"this is item {index} of start_many; nothing was started")
-            raise
-    return sealed
+    found = _chosen(versions, None if own is None else own.version)
+    if own is not None and (found is None or found.version == own.version):
+        return own_place(own)
+    if found is None:
+        return None
+    declared = found.declared or (Declared() if own is None else own_place(own).declared)
+    # Workers may have been told to serve other queues than the one declared.
+    queue = found.queues[0] if found.queues and declared.queue not in found.queues else declared.queue
+    return Place(found.version, queue, declared)
+
+
+def next_version(versions: Sequence[WorkflowVersion], own: str) -> str:
+    """The version that goes on with a run of version `own`."""
+    found = _chosen(versions, own)
+    return own if found is None else found.version
+
+
+def _chosen(versions: Sequence[WorkflowVersion], own: str | None) -> WorkflowVersion | None:
+    live = [one for one in versions if one.is_live]
+    known = next((one for one in live if one.version == own), None)
+    return known or max(live or versions, key=lambda one: one.age, default=None)
+
+
+def sealed_input(codec: Codec, workflow: Workflow[..., Any] | str, call: Call, place: Place | None = None) -> bytes:
+    """A call's arguments, checked against the workflow's signature, and sealed.
+
+    Of a workflow known by name only the parameters are known, as a worker has declared them, and not their types.
+    """
+    args, kwargs = call
+    if isinstance(workflow, Workflow):
+        shape = codec.arguments(workflow.fn)
+    else:
+        shape = codec.arguments(_signed(workflow, None if place is None else place.declared.parameters))
+    return codec.seal(shape.check(args, dict(kwargs)))
+
+
+def check_call(workflow: Workflow[..., Any], place: Place, call: Call) -> None:
+    """Refuse what the body of another version than the caller's own could not be called with."""
+    if place.version == workflow.version or place.declared.parameters is None:
+        return
+    try:
+        _signature(place.declared.parameters).bind(*call[0], **call[1])
+    except TypeError as error:
+        raise BadArguments(
+            f"{workflow.name}() is started in version {place.version!r}, the newest that workers have registered, and "
+            f"that one can't take these arguments: {error}; start a worker that has version {workflow.version!r} first"
+        ) from None
+
+
+def refuse_others(options: StartOptions, others: Mapping[str, object]) -> None:
+    """What `start_many` does not take."""
+    naming = [name for name in ("id", "key", "on_conflict") if name in others or getattr(options, name) is not None]
+    if naming:
+        raise DefinitionError(
+            f"start_many: {naming[0]}= is about one run; leave it out, or start the runs one by one, each with its own"
+        )
+    for name in others:
+        raise DefinitionError(
+            f"start_many has no option {name!r}; expected delay, deadline, priority, tags, queue or retention. "
+            "Arguments go into the tuples"
+        )
 
 
 def calls_of(items: Iterable[Sequence[Any]]) -> list[Call]:
@@ -83,26 +158,24 @@ def calls_of(items: Iterable[Sequence[Any]]) -> list[Call]:
     return calls
 
 
-def new_run(
-    workflow: Workflow[..., Any] | str, version: str, input: bytes, options: StartOptions, *, queue: str = "default"
-) -> NewRun:
-    """The run to create. `queue` is for a workflow known by name only."""
-    known = workflow if isinstance(workflow, Workflow) else None
+def new_run(name: str, place: Place, input: bytes, options: StartOptions) -> NewRun:
+    """The run to create."""
     delay, due_at = _when(options.delay, "delay")
     deadline, deadline_at = _when(options.deadline, "deadline")
-    if options.deadline is None and known is not None:
-        deadline = known.deadline
-    if options.retention is not None:
-        retention: int | None = microseconds(options.retention, what="retention")
-    else:
-        retention = KEPT if known is None else known.retention
+    if options.deadline is None:
+        deadline = place.declared.deadline
+    retention = place.declared.retention
+    if options.retention is None:
+        retention = None
+    elif not isinstance(options.retention, NotGiven):
+        retention = microseconds(options.retention, what="retention")
     return NewRun(
         id=options.id or new_id(),
-        workflow=name_of(workflow),
-        version=version,
+        workflow=name,
+        version=place.version,
         input=input,
         seed=secrets.token_bytes(16),
-        queue=options.queue or (queue if known is None else known.queue),
+        queue=options.queue or place.queue,
         key=options.key,
         on_conflict=options.on_conflict or "return",
         delay=delay or 0,
@@ -113,13 +186,6 @@ def new_run(
         tags=dict(options.tags or {}),
         retention=retention,
     )
-
-
-def queue_of(workflow: str, version: str, workers: Iterable[WorkerRecord]) -> str:
-    """Where a workflow known by name only is served: "default", unless workers serve it elsewhere only."""
-    lanes = {lane for worker in workers for lane in worker.lanes}
-    queues = sorted(lane.queue for lane in lanes if (lane.workflow, lane.version) == (workflow, version))
-    return queues[0] if queues and "default" not in queues else "default"
 
 
 def unknown(name: str, known: Sequence[str]) -> UnknownWorkflow:
@@ -158,5 +224,40 @@ def _when(given: Duration | datetime | None, what: str) -> tuple[int | None, int
     return microseconds(given, what=what), None
 
 
-def _anything(*args: Any, **kwargs: Any) -> None:
-    """The signature of a workflow that is known by name only."""
+def _signed(name: str, parameters: Sequence[Parameter] | None) -> Callable[..., None]:
+    """A function that has nothing of a workflow but its name and parameters."""
+
+    def anything(*args: Any, **kwargs: Any) -> None:
+        pass
+
+    anything.__qualname__ = name
+    if parameters is not None:
+        anything.__signature__ = _signature(parameters)  # type: ignore[attr-defined]  # what inspect looks for
+    return anything
+
+
+def _signature(parameters: Sequence[Parameter]) -> inspect.Signature:
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                one.name,
+                _KINDS[one.kind],
+                # Any value will do: it only says that there is one.
+                default=inspect.Parameter.empty if one.is_required or one.kind in _VARIADIC else ...,
+            )
+            for one in parameters
+        ]
+    )
+
+
+_KINDS = {
+    int(kind): kind
+    for kind in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.KEYWORD_ONLY,
+        inspect.Parameter.VAR_KEYWORD,
+    )
+}
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

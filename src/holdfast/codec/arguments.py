@@ -196,15 +196,7 @@ class ArgumentsCodec:
             args, kwargs = unpickled(plain, what, self._pickles)
             return args, kwargs
         known = self._resolve()
-        content = parsed(plain, what)
-        if type(content) is list:
-            positional, named = content, {}
-        elif type(content) is dict:
-            positional, named = content.pop("", []), content
-        else:
-            positional, named = None, {}
-        if type(positional) is not list:
-            raise NotDecodable(f"{what}: expected an array or an object")
+        positional, named = plain_call(plain, what)
         args = tuple(self._load(known, index, item) for index, item in enumerate(positional))
         kwargs = {name: self._load(known, name, item) for name, item in named.items()}
         taken = {name for name, _ in known.positional[: len(args)]} | kwargs.keys()
@@ -249,6 +241,19 @@ class ArgumentsCodec:
         self._known = known
         self._fn = None
         return known
+
+
+def plain_call(plain: bytes, what: str = "the arguments") -> tuple[list[Any], dict[str, Any]]:
+    """A call as plain data, by position and by name. Raises NotDecodable."""
+    if plain[:1] == PICKLED:
+        raise NotDecodable(f"{what}: stored as a pickle, which is no plain data")
+    content = parsed(plain, what)
+    if type(content) is list:
+        return content, {}
+    positional = content.pop("", []) if type(content) is dict else None
+    if type(positional) is not list:
+        raise NotDecodable(f"{what}: expected an array or an object")
+    return positional, content
 
 
 def _placed(known: _Parameters, index: int) -> tuple[str, Shape]:

@@ -230,5 +230,7 @@ def _refusal(value: Any) -> Misfit:
                 f"{name} would come back as {base.__name__}: annotate it, or convert it to {base.__name__}"
             )
     if cls.__module__ == "builtins" or cls.__module__ in sys.builtin_module_names:
-        return Unstorable(f"{name} can't be stored")
+        return Unstorable(
+            f"{name} can't be stored: keep what describes it, such as an id or text, and make it anew where it is used"
+        )
     return Unstorable(f"{name} has no annotation, so nothing says what to rebuild: annotate it with {cls.__qualname__}")

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from holdfast.codec.arguments import ArgumentsCodec
-from holdfast.codec.exceptions import load_exception, lower_exception, shortened
+from holdfast.codec.arguments import ArgumentsCodec, plain_call
+from holdfast.codec.exceptions import load_exception, lower_exception, shortened, tell_exception
 from holdfast.codec.hints import function_hints
 from holdfast.codec.seals import Seal
 from holdfast.codec.shapes import decode_json, encode_json
@@ -66,6 +66,10 @@ class Codec:
         made: ArgumentsCodec = self._cached(fn, skip, lambda: ArgumentsCodec(self._seal, self._pickles, fn, skip))
         return made
 
+    def plain_arguments(self, stored: bytes) -> tuple[list[Any], dict[str, Any]]:
+        """A call as plain data, by position and by name, as it is stored. Raises NotDecodable."""
+        return plain_call(self.open(stored))
+
     def seal(self, plain: bytes) -> bytes:
         """What to store for a plain payload; the very same object if the chain is empty. Raises PayloadTooLarge."""
         if self._seal.is_empty and len(plain) <= self._seal.limit and plain[:1] != b"\x00":
@@ -90,13 +94,25 @@ class Codec:
         `home` is the module of the workflow's body: classes recorded under `__main__` are looked for there too. Raises
         NotDecodable if its class was recorded as known and can't be found now.
         """
+        return load_exception(self._plain_exception(stored), home)
+
+    def tell_exception(self, stored: bytes) -> Exception:
+        """What is known of an exception whose class is not here, as a StepFailed; never to be raised in a body.
+
+        If not even that can be read, the NotDecodable that says so.
+        """
         try:
-            plain = decode_json(self.open(stored))
+            return tell_exception(self._plain_exception(stored))
+        except NotDecodable as unreadable:
+            return unreadable
+
+    def _plain_exception(self, stored: bytes) -> Any:
+        try:
+            return decode_json(self.open(stored))
         except (ValueError, RecursionError) as error:
             if isinstance(error, NotDecodable):
                 raise
             raise NotDecodable(f"the stored exception is no JSON: {error}") from error
-        return load_exception(plain, home)
 
     def _cached(self, fn: Any, key: int | None, make: Callable[[], Any]) -> Any:
         if inspect.ismethod(fn):

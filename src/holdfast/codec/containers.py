@@ -29,6 +29,15 @@ def refuse_other_type(shape: Shape, cls: type, value: Any) -> Misfit:
     return expected(shape, value)
 
 
+def bare_items(shape: Shape, cls: type, plain: Any) -> list[Any]:
+    """The items of a collection that was written without an annotation: by a start that knew only a workflow's name."""
+    tag = envelope(plain) if type(plain) is dict else None
+    if tag == f"~{cls.__name__}" and type(plain[tag]) is list:
+        items: list[Any] = plain[tag]
+        return items
+    raise expected_json(shape, plain)
+
+
 class Items(Shape):
     """A list, deque, set, frozenset, or a tuple of any length."""
 
@@ -57,7 +66,7 @@ class Items(Shape):
 
     def load(self, plain: Any) -> Any:
         if type(plain) is not list:
-            raise expected_json(self, plain)
+            plain = bare_items(self, self.type, plain)
         load = self._item.load
         out: list[Any] = []
         try:
@@ -90,7 +99,7 @@ class Row(Shape):
 
     def load(self, plain: Any) -> Any:
         if type(plain) is not list:
-            raise expected_json(self, plain)
+            plain = bare_items(self, tuple, plain)
         return tuple(self._each(plain, "load"))
 
     def _each(self, values: Any, deed: str) -> list[Any]:

@@ -68,6 +68,18 @@ def load_exception(plain: Any, home: str | None) -> BaseException:
     return error
 
 
+def tell_exception(plain: Any) -> StepFailed:
+    """What was recorded about an exception, for whoever lacks its class. Raises NotDecodable."""
+    try:
+        failed = StepFailed(
+            plain["message"], type=f"{plain['module']}.{plain['name']}", traceback=plain.get("traceback", "")
+        )
+        _put_notes(failed, [str(note) for note in plain.get("notes", ())])
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise NotDecodable(f"the stored exception can't be read: {type_name(type(problem))}: {problem}") from problem
+    return failed
+
+
 def _lower(error: BaseException, notes: Sequence[str], depth: int, seen: frozenset[int]) -> dict[str, Any]:
     seen = seen | {id(error)}
     cls = type(error)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple, cast, overload
 
 from holdfast.errors import DefinitionError
-from holdfast.model import Duration, Retry, microseconds
+from holdfast.model import Duration, Retry, is_name, microseconds
 
 from .pending import Pending
 from .scope import AttemptScope, Body, body_for, current_scope
@@ -243,6 +243,8 @@ def name_of(fn: Callable[..., Any]) -> str:
 
 
 def checked_name(name: object) -> str:
-    if not isinstance(name, str) or not name or len(name) > 200 or "\0" in name:
-        raise DefinitionError(f"{name!r} can't be a name; expected text of 1 to 200 characters")
-    return name
+    if not is_name(name, 200):
+        raise DefinitionError(
+            f"{name!r} can't be a name; expected text of 1 to 200 characters, without a NUL or a lone surrogate"
+        )
+    return str(name)

@@ -10,7 +10,20 @@ from datetime import datetime
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 from holdfast.errors import DefinitionError, IOInBody, MisplacedCall, NotInBody, NotInRun
-from holdfast.model import ON_CONFLICT, Duration, OnConflict, Retry, instant_of, microseconds
+from holdfast.model import (
+    NOT_GIVEN,
+    ON_CONFLICT,
+    Declared,
+    Duration,
+    NotGiven,
+    OnConflict,
+    Parameter,
+    Retry,
+    instant_of,
+    is_name,
+    is_text,
+    microseconds,
+)
 
 from .scope import AttemptScope, current_scope, is_body
 from .steps import checked_name, name_of
@@ -31,12 +44,15 @@ class StartOptions:
     priority: int | None = None
     tags: Mapping[str, str] | None = None
     queue: str | None = None
-    retention: Duration | None = None
+    retention: Duration | NotGiven | None = NOT_GIVEN
+    """None is for ever."""
 
     def __post_init__(self) -> None:
         for what, text in (("id", self.id), ("key", self.key), ("queue", self.queue)):
-            if text is not None and (not isinstance(text, str) or not text or len(text) > 500 or "\0" in text):
-                raise DefinitionError(f"{what}={text!r}: expected text of 1 to 500 characters")
+            if text is not None and not is_name(text, 500):
+                raise DefinitionError(
+                    f"{what}={text!r}: expected text of 1 to 500 characters, without a NUL or a lone surrogate"
+                )
         if self.on_conflict is not None and self.on_conflict not in ON_CONFLICT:
             raise DefinitionError(f"on_conflict={self.on_conflict!r}: expected one of {', '.join(ON_CONFLICT)}")
         if self.priority is not None and (
@@ -44,22 +60,31 @@ class StartOptions:
         ):
             raise DefinitionError(f"priority={self.priority!r}: expected a whole number from 0 to 9, larger first")
         if self.tags is not None and not (
-            isinstance(self.tags, Mapping)
-            and all(isinstance(k, str) and isinstance(v, str) for k, v in self.tags.items())
+            isinstance(self.tags, Mapping) and all(is_text(k) and is_text(v) for k, v in self.tags.items())
         ):
-            raise DefinitionError(f"tags={self.tags!r}: expected a mapping of text to text")
+            raise DefinitionError(
+                f"tags={self.tags!r}: expected a mapping of text to text, without a NUL or a lone surrogate"
+            )
         for what, when in (("delay", self.delay), ("deadline", self.deadline)):
             if isinstance(when, datetime):
                 instant_of(when, what=what)
             elif when is not None:
                 microseconds(when, what=what)
-        if self.retention is not None:
+        if not (self.retention is None or isinstance(self.retention, NotGiven)):
             microseconds(self.retention, what="retention")
+
+    def given(self) -> dict[str, Any]:
+        """Those that say something."""
+        said = {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) is not None}
+        if self.retention is None:
+            said["retention"] = None
+        elif isinstance(self.retention, NotGiven):
+            del said["retention"]
+        return said
 
     def over(self, other: StartOptions) -> StartOptions:
         """These options, and `other` wherever this one says nothing."""
-        mine = {f: getattr(self, f) for f in self.__slots__ if getattr(self, f) is not None}
-        return replace(other, **mine)
+        return replace(other, **self.given())
 
 
 class Workflow(Generic[P, R]):
@@ -116,7 +141,7 @@ class Workflow(Generic[P, R]):
         priority: int | None = None,
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
-        retention: Duration | None = None,
+        retention: Duration | NotGiven | None = NOT_GIVEN,
     ) -> Self:
         """The same workflow with options for its next start; arguments stay typed."""
         given = StartOptions(
@@ -127,6 +152,21 @@ class Workflow(Generic[P, R]):
         other.__dict__.update(self.__dict__)
         other.start_options = given.over(self.start_options)
         return other
+
+    @property
+    def declared(self) -> Declared:
+        """What workers register, for starts by name."""
+        parameters = inspect.signature(self.fn).parameters.values()
+        variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return Declared(
+            queue=self.queue,
+            deadline=self.deadline,
+            retention=self.retention,
+            parameters=tuple(
+                Parameter(one.name, int(one.kind), one.default is one.empty and one.kind not in variadic)
+                for one in parameters
+            ),
+        )
 
     def _misplaced(self) -> MisplacedCall:
         scope = current_scope.get()

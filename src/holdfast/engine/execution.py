@@ -119,8 +119,8 @@ class Execution(Calls):
             if not main.cancelled() and main.exception() is None:
                 self._check_everything_was_awaited()
             # A cancel that came too late for the body to see it still ends the run: it is not tried again.
-            may_retry = not any(isinstance(entry, Cancel) for entry in inputs[done.consumed :])
-            settle(self, self._codec, self._seed, done, may_retry=may_retry)
+            missed = next((entry for entry in inputs[done.consumed :] if isinstance(entry, Cancel)), None)
+            settle(self, self._codec, self._seed, done, may_retry=missed is None, missed=missed)
         elif done.withdrawn:
             # What was asked and withdrawn in one advance is not begun at all.
             done.begin = [command for command in done.begin if self.commands.get(command.key) is command]

@@ -27,8 +27,10 @@ class Finished(Protocol):
     commands: dict[str, Command]
 
 
-def settle(body: Finished, codec: Codec, seed: bytes, done: Advance, *, may_retry: bool) -> None:
-    """Add the end to the turn.
+def settle(
+    body: Finished, codec: Codec, seed: bytes, done: Advance, *, may_retry: bool, missed: Cancel | None = None
+) -> None:
+    """Add the end to the turn. `missed` is a cancel that came with it, too late for the body to see: it is noted.
 
     Steps still open lost their race: they are withdrawn, and what was only just asked is not begun.
     """
@@ -47,7 +49,7 @@ def settle(body: Finished, codec: Codec, seed: bytes, done: Advance, *, may_retr
     elif error is None:
         done.ended = Ended(body.time, RunStatus.COMPLETED, output)
     else:
-        stored = codec.encode_exception(error)
+        stored = codec.encode_exception(error, notes=() if missed is None else [_missed(missed)])
         done.retrying = _retrying(body, error, stored, seed) if may_retry and cancel is None else None
         if done.retrying is None:
             done.ended = Ended(body.time, RunStatus.FAILED, None, stored)
@@ -67,8 +69,18 @@ def _result(body: Finished, codec: Codec) -> tuple[bytes | None, BaseException |
     try:
         return codec.result(body.workflow.fn).encode(main.result()), None
     except CodecError as refused:
-        refused.add_note(f"the result of the workflow {body.workflow.name!r}")
+        refused.add_note(
+            f"this is the result of the workflow {body.workflow.name!r}: annotate it, or return plain data; "
+            "then retry the run, which keeps what its steps have done"
+        )
         return None, refused
+
+
+def _missed(cancel: Cancel) -> str:
+    if cancel.deadline:
+        return "its deadline passed as it failed, too late for the body to notice"
+    why = f" ({cancel.reason})" if cancel.reason else ""
+    return f"it was cancelled{why} as it failed, too late for the body to notice; so it is not tried again"
 
 
 def _retrying(body: Finished, error: BaseException, stored: bytes, seed: bytes) -> RunRetrying | None:

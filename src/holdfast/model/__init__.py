@@ -17,6 +17,7 @@ from .entries import (
     StepCompleted,
     StepFailed,
     StepRetrying,
+    Stopped,
     TimerFired,
     decode_entries,
     encode_entries,
@@ -40,9 +41,15 @@ from .runs import (
     StartedRun,
     Turn,
 )
-from .workers import Lane, WorkerRecord, WorkflowCount
+from .stops import FORCED, skipped
+from .texts import NOT_GIVEN, NotGiven, is_name, is_text
+from .workers import Lane, WorkerRecord
+from .workflows import KEPT, Declared, Parameter, Registration, WorkflowCount, WorkflowVersion, natural
 
 __all__ = [
+    "FORCED",
+    "KEPT",
+    "NOT_GIVEN",
     "NO_RETRY",
     "ON_CONFLICT",
     "SECOND",
@@ -51,6 +58,7 @@ __all__ = [
     "Cancel",
     "Claimed",
     "ClaimedRun",
+    "Declared",
     "Duration",
     "Ended",
     "Entry",
@@ -61,8 +69,11 @@ __all__ = [
     "Lane",
     "Message",
     "NewRun",
+    "NotGiven",
     "OnConflict",
     "Page",
+    "Parameter",
+    "Registration",
     "Result",
     "Retry",
     "RowChange",
@@ -77,16 +88,22 @@ __all__ = [
     "StepCompleted",
     "StepFailed",
     "StepRetrying",
+    "Stopped",
     "TimerFired",
     "Turn",
     "WorkerRecord",
     "WorkflowCount",
+    "WorkflowVersion",
     "decode_entries",
     "encode_entries",
     "history_of",
     "instant_of",
+    "is_name",
+    "is_text",
     "microseconds",
     "moment_of",
+    "natural",
     "new_id",
+    "skipped",
     "spoken",
 ]

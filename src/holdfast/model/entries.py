@@ -119,11 +119,24 @@ class Ended(_Entry, frozen=True, gc=False, tag="ended"):
     error: bytes | None = None
 
 
+class Stopped(Ended, frozen=True, gc=False, tag="stopped"):
+    """An end that the body had no part in: cancelled before it began, or by force."""
+
+    reason: str | None = None
+    skipped: tuple[str, ...] = ()
+    """What was not waited for, in words."""
+
+    @property
+    def kind(self) -> str:
+        """To readers it is an end like any other."""
+        return "ended"
+
+
 Input: TypeAlias = Started | StepRetrying | StepCompleted | StepFailed | TimerFired | Cancel | RunRetrying
 Ask: TypeAlias = StepAsked
 Result: TypeAlias = StepCompleted | StepFailed | StepRetrying
 """What an attempt comes to."""
-Entry: TypeAlias = Input | Ask | Claimed | Blocked | Ended
+Entry: TypeAlias = Input | Ask | Claimed | Blocked | Ended | Stopped
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[Entry]] = msgspec.msgpack.Decoder(list[Entry])

@@ -14,6 +14,8 @@ from holdfast.errors import DefinitionError
 
 from .durations import Instant
 from .messages import Message
+from .texts import is_text
+from .workflows import Declared
 
 OnConflict = Literal["return", "raise", "replace", "restart", "retry"]
 ON_CONFLICT: tuple[OnConflict, ...] = ("return", "raise", "replace", "restart", "retry")
@@ -64,6 +66,8 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The first run of the chain; None: this one."""
     parent_id: str | None = None
     forked_from: str | None = None
+    keeps_seed: bool = False
+    """Take the seed of `forked_from` instead, if that run is still kept: a retry throws the same dice."""
     rows: tuple[bytes, ...] = ()
     """Journal rows that the run begins with, from seq 0: a retry's."""
     takes_key_of: str | None = None
@@ -94,13 +98,15 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_at: datetime | None
     ended_at: datetime | None
     due_at: datetime | None
-    """When it wants to go on; None: when a message comes, or never."""
+    """When it wants to go on, at the latest at its deadline; None: when a message comes, or never."""
     deadline_at: datetime | None
+    retention: int | None
+    """Microseconds that it is kept after its end; None for ever."""
     chain_id: str
     parent_id: str | None
     forked_from: str | None
     after_run_id: str | None
-    """It begins when that run has ended."""
+    """It begins when that run has ended; None as soon as it has."""
     owner: str | None
     epoch: int
     crashes: int
@@ -188,7 +194,10 @@ class RowWrite(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs to list. Everything given must hold; `tags` and `input` are JSON-subset tests."""
+    """Which runs to list. Everything given must hold; `tags` and `input` are JSON-subset tests.
+
+    `input` goes by the names of the arguments: `input={"order": {"card": "4711"}}`.
+    """
 
     workflow: Any = None
     """A name, or the decorated function itself."""
@@ -199,14 +208,33 @@ class RunFilter:
     since: datetime | None = None
     until: datetime | None = None
     parent: str | None = None
+    declared: Declared | None = field(default=None, repr=False)
+    """What the decorated function says about itself; read from it."""
 
     def __post_init__(self) -> None:
         # A decorated function stands for its name, as everywhere else.
         name = getattr(self.workflow, "name", self.workflow)
+        if self.declared is None:
+            object.__setattr__(self, "declared", getattr(self.workflow, "declared", None))
         object.__setattr__(self, "workflow", name)
         for what, text in (("workflow", name), ("key", self.key), ("parent", self.parent)):
-            if text is not None and not isinstance(text, str):
+            if text is not None and not is_text(text):
                 raise DefinitionError(f"RunFilter({what}={text!r}): expected text")
+        if not isinstance(self.tags, Mapping) or not all(is_text(k) and is_text(v) for k, v in self.tags.items()):
+            raise DefinitionError(f'RunFilter(tags={self.tags!r}): expected a mapping of text to text, as {{"a": "b"}}')
+        if not isinstance(self.input, Mapping) or not all(is_text(k) and _is_json(v) for k, v in self.input.items()):
+            raise DefinitionError(
+                f"RunFilter(input={self.input!r}): expected arguments by name with what they hold as plain JSON, as "
+                '{"order": {"card": "4711"}}'
+            )
+
+
+def _is_json(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return all(is_text(key) and _is_json(one) for key, one in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_json, value))
+    return value is None or is_text(value) or isinstance(value, (bool, int, float))
 
 
 @dataclass(frozen=True, slots=True)

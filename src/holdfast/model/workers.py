@@ -25,11 +25,3 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     renewed_at: datetime
     lease_until: datetime
     lanes: tuple[Lane, ...]
-
-
-class WorkflowCount(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow that the store has heard of: its versions, the newest last, and its runs by status."""
-
-    name: str
-    versions: tuple[str, ...]
-    counts: dict[str, int]

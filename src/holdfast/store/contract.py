@@ -27,6 +27,7 @@ from holdfast.model import (
     Message,
     NewRun,
     Page,
+    Registration,
     RowWrite,
     RunFilter,
     RunRecord,
@@ -34,6 +35,7 @@ from holdfast.model import (
     Turn,
     WorkerRecord,
     WorkflowCount,
+    WorkflowVersion,
 )
 
 
@@ -67,7 +69,11 @@ class Store(Protocol):
         An id that exists is returned as it is (created=False). A key that is taken is settled by `on_conflict`:
         "return", "raise" and "retry" return the run there is (the caller goes on from there); "restart" gives the key
         of an ended run to the new one and returns a live one; "replace" does the same for an ended one, and for a
-        live one sends it a cancel and creates the new run with the key, to begin when the old one has ended.
+        live one sends it a cancel and creates the new run with the key, to begin when the old one has ended. Whoever
+        takes a key over from a run that was itself waiting for another waits for that one.
+
+        A run is due after its delay, at the latest at its deadline: one that waits for its delay, or for another run,
+        when its deadline passes is claimed then, and its worker ends it.
         """
 
     async def get_run(self, run_id: str) -> RunRecord | None:
@@ -76,8 +82,19 @@ class Store(Protocol):
     async def find_run(self, workflow: str, key: str) -> RunRecord | None:
         """The run that holds the key, or None."""
 
-    async def list_runs(self, where: RunFilter, *, cursor: str | None = None, limit: int = 100) -> Page[RunRecord]:
-        """Newest first, stable under inserts. A cursor that is none raises ValueError."""
+    async def list_runs(
+        self,
+        where: RunFilter,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        accept: Callable[[RunRecord], bool] | None = None,
+    ) -> Page[RunRecord]:
+        """Newest first, stable under inserts. A cursor that is none raises ValueError.
+
+        `accept` is one more test, made on any thread; a page on which many fail it may be short, even empty, and have
+        a next one. `where.input` is left to it: only a codec can read an input.
+        """
 
     async def read_ended(self, run_ids: Sequence[str]) -> list[RunRecord]:
         """Those of the runs that have ended."""
@@ -90,9 +107,9 @@ class Store(Protocol):
     ) -> RunRecord | None:
         """Ask a run to end, and return it as it was before; None: there is no such run.
 
-        An ended run is left alone. One never begun ends at once, with an `ended` row. A live one gets a "cancel"
-        message, once. With force it ends at once whoever holds it: `claimed` with the next epoch, and `ended`, in one
-        row.
+        An ended run is left alone. One never begun ends at once, with a row that holds `Stopped`. A live one gets a
+        "cancel" message, once. With force it ends at once whoever holds it: `Claimed` by FORCED with the next epoch,
+        and `Stopped` with what was `skipped`, in one row.
         """
 
     # -- ownership -----------------------------------------------------------------------------------------------
@@ -144,9 +161,18 @@ class Store(Protocol):
     # -- workers -------------------------------------------------------------------------------------------------
 
     async def register_worker(
-        self, worker_id: str, lanes: Sequence[Lane], lease: int, *, now: Instant | None = None
+        self,
+        worker_id: str,
+        lanes: Sequence[Lane],
+        lease: int,
+        *,
+        workflows: Sequence[Registration] = (),
+        now: Instant | None = None,
     ) -> Instant:
-        """Announce a worker and what it knows, wake the blocked runs of those lanes, return the store's time."""
+        """Announce a worker and what it knows, wake the blocked runs of those lanes, return the store's time.
+
+        Every version in `lanes` is registered. What `workflows` declare of them is kept as the last worker said it.
+        """
 
     def renew_lease(self, worker_id: str, lease: int, *, now: Instant | None = None) -> Instant | None:
         """Extend the lease and return the store's time; None if the worker was reaped.
@@ -168,8 +194,8 @@ class Store(Protocol):
 
     # -- workflows -----------------------------------------------------------------------------------------------
 
-    async def newest_version(self, workflow: str, preferred: str | None) -> str | None:
-        """`preferred` if a worker has registered it, else the newest version that one has, else None."""
+    async def list_versions(self, workflow: str | None = None, *, now: Instant | None = None) -> list[WorkflowVersion]:
+        """Versions of this workflow, or of all, that workers have ever registered; the newest last."""
 
     async def list_workflows(self) -> list[WorkflowCount]:
         """Every workflow registered or started, with its runs counted by status."""

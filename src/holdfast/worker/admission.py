@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 
 from holdfast.engine import Advance
-from holdfast.errors import NotDecodable, RunCrashed
+from holdfast.errors import DeadlineExceeded, NotDecodable, RunCrashed
 from holdfast.model import ClaimedRun, Ended, Entry, RunStatus, decode_entries, history_of
 
 from .held import Held
@@ -72,6 +72,9 @@ class Admission(Turns):
         self.set_busy(held, True)
         if held.execution is None and not self._rebuild(held, claimed):
             return
+        if _never_began(held):
+            self._stop_late(held)
+            return
         for message in claimed.inbox:
             self.arrive(held, message)
         self.resume(held)
@@ -105,8 +108,25 @@ class Admission(Turns):
         ended = Ended(self._clock.now(), RunStatus.FAILED, None, self._codec.encode_exception(error))
         self.commit(held, Advance([ended], [], [], ended), ())
 
+    def _stop_late(self, held: Held) -> None:
+        """It waited for its delay, for another run or for a worker until its deadline came: its body never begins."""
+        error = DeadlineExceeded(
+            f"{held.info!r} had not begun when its deadline, {held.info.deadline}, passed; start it with a later "
+            "deadline or a shorter delay"
+        )
+        ended = Ended(self._clock.now(), RunStatus.FAILED, None, self._codec.encode_exception(error))
+        self.commit(held, Advance([ended], [], [], ended), ())
+
     def hand_back_all(self) -> None:
         """Give everything back that has no write under way."""
         for held in list(self.held.values()):
             if not held.is_committing:
                 self.hand_back(held)
+
+
+def _never_began(held: Held) -> bool:
+    """Whether the first claim came only when the deadline had passed, so that nothing of the run can have begun."""
+    deadline = held.info.deadline_instant
+    if deadline is None or held.started_at < deadline:
+        return False
+    return held.history is None and held.execution is not None and held.execution.main is None

@@ -244,7 +244,8 @@ class Attempts:
         except Exception as error:
             # The value's own code failed while it was read, such as a property of a detached object.
             refused = NotEncodable(
-                f"the result of the step {attempt.key!r} can't be stored: {type(error).__name__}: {error}"
+                f"the result of the step {attempt.key!r} can't be stored: {type(error).__name__}: {error}; "
+                "return plain data, read while its source is open"
             )
             refused.__cause__ = error
             self._end_failed(attempt, refused)

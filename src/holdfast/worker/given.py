@@ -10,11 +10,12 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from holdfast.define import Resource, Workflow
+from holdfast.define import Resource, StepInfo, Workflow
 from holdfast.errors import DefinitionError, DuplicateWorkflow
 from holdfast.model import Lane
 
 AnyWorkflow = Workflow[Any, Any]
+T = TypeVar("T")
 R = TypeVar("R", bound=Iterable[Resource[Any]])
 
 
@@ -55,6 +56,33 @@ def checked_resources(resources: R, *, giver: str) -> R:
         if not isinstance(one, Resource):
             raise DefinitionError(f"{giver}(resources=[{one!r}]): expected functions decorated with @resource")
     return resources
+
+
+def checked_middleware(
+    middleware: Sequence[Callable[[StepInfo], Any]], *, giver: str
+) -> tuple[Callable[[StepInfo], Any], ...]:
+    """What was given, if all of it can be called."""
+    found = listed(middleware, what=f"{giver}(middleware=)")
+    for one in found:
+        if not callable(one):
+            raise DefinitionError(
+                f"{giver}(middleware=[{one!r}]): expected functions that take a step and return a context manager"
+            )
+    return found
+
+
+def listed(given: Iterable[T], *, what: str) -> tuple[T, ...]:
+    """Several of something; one alone is refused."""
+    if not isinstance(given, Iterable):
+        raise DefinitionError(f"{what}: {given!r} is no list; expected [{given!r}]")
+    return tuple(given)
+
+
+def checked_count(number: object, *, what: str) -> int:
+    """The number, if it is one that can be counted to."""
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise DefinitionError(f"{what}: {number!r} is none; expected a whole number from 0")
+    return number
 
 
 async def open_resources(

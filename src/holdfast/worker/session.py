@@ -19,7 +19,7 @@ from typing import Any
 from holdfast.codec import Codec
 from holdfast.define import StepInfo, Workflow
 from holdfast.errors import LeaseLost, StoreAway, StoreError
-from holdfast.model import ClaimedRun, Instant, Lane, RowWrite, Turn, new_id
+from holdfast.model import ClaimedRun, Instant, Lane, Registration, RowWrite, Turn, new_id
 from holdfast.store import Store
 
 from .admission import Admission
@@ -90,7 +90,10 @@ class Session:
         """Announce this worker and make it ready to take turns; nothing is claimed yet."""
         plan = self._plan
         asked_at = self._clock.monotonic()
-        seen = await self._store.register_worker(self.worker_id, plan.lanes, plan.lease, now=self._clock.store_time())
+        declared = [Registration(*known, workflow.declared) for known, workflow in plan.workflows.items()]
+        seen = await self._store.register_worker(
+            self.worker_id, plan.lanes, plan.lease, workflows=declared, now=self._clock.store_time()
+        )
         self._clock.observe(seen, asked_at)
         self.lease.renewed(asked_at)
         self._turns: GroupWriter[Turn] = GroupWriter(self._commit, self.lease)

@@ -18,7 +18,15 @@ from holdfast.settings import Settings, resolve
 from holdfast.store import Store, open_store
 
 from .clock import Clock, SystemClock
-from .given import checked_resources, known_workflows, lanes_of, open_resources
+from .given import (
+    checked_count,
+    checked_middleware,
+    checked_resources,
+    known_workflows,
+    lanes_of,
+    listed,
+    open_resources,
+)
 from .session import Plan, Session
 
 _log = logging.getLogger("holdfast.worker")
@@ -78,8 +86,13 @@ class Worker:
             grace=grace,
         )
         store, codec = _store_of(url, settings, codec)
+        if namespace is not None and namespace != store.namespace:
+            raise DefinitionError(
+                f"Worker(namespace={namespace!r}): the client or store that was given has the namespace "
+                f"{store.namespace!r}; give one that has the other, or a url"
+            )
         known = known_workflows(workflows, giver="Worker")
-        self._resources = checked_resources(tuple(resources), giver="Worker")
+        self._resources = checked_resources(listed(resources, what="Worker(resources=)"), giver="Worker")
         self._plan = Plan(
             store=store,
             codec=codec,
@@ -92,8 +105,8 @@ class Worker:
             grace=20 * SECOND if settings.grace is None else settings.grace,
             stall=microseconds(stall, what="Worker(stall=)"),
             blocked_after=microseconds(blocked_after, what="Worker(blocked_after=)"),
-            keep_parked=keep_parked,
-            middleware=tuple(middleware),
+            keep_parked=checked_count(keep_parked, what="Worker(keep_parked=)"),
+            middleware=checked_middleware(middleware, giver="Worker"),
         )
         if self._plan.lease < SECOND:
             raise DefinitionError(f"Worker(lease={lease!r}): expected a second or more")
@@ -129,8 +142,14 @@ class Worker:
     async def __aenter__(self) -> Self:
         self._task = asyncio.get_running_loop().create_task(self._work())
         ready = asyncio.ensure_future(self._ready.wait())
-        await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
-        ready.cancel()
+        try:
+            await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            # Whoever is cancelled here never gets to __aexit__: nothing may be left running.
+            await self.__aexit__(None, None, None)
+            raise
+        finally:
+            ready.cancel()
         if self._task.done():
             await self._task
         return self

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.store.sqlite.runs import contains, decode_cursor, encode_cursor
-from holdfast.store.sqlite.workflows import natural
+from holdfast.client.inputs import contains
+from holdfast.model import natural
+from holdfast.store.sqlite.runs import decode_cursor, encode_cursor
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
-from holdfast.model import Claimed, Ended, Entry, Instant, RunRecord, RunStatus, encode_entries
+from holdfast.model import (
+    FORCED,
+    Claimed,
+    Entry,
+    Instant,
+    RunRecord,
+    RunStatus,
+    Stopped,
+    encode_entries,
+    skipped,
+)
 
 from .rows import STATUS
 from .runs import get_run
 from .transactions import Row, Transaction, as_json
-
-FORCED = "forced-cancel"
-"""Stands where the worker's id stands in the `claimed` entry of a forced cancel."""
 
 
 class Live(NamedTuple):
@@ -27,6 +34,7 @@ class Live(NamedTuple):
     epoch: int
     next_seq: int | None
     after_run_id: str | None
+    due_at: Instant | None
 
     @classmethod
     def of(cls, row: Row) -> Self:
@@ -54,9 +62,9 @@ def cancel_run(tx: Transaction, run_id: str, reason: str | None, force: bool, no
         return None
     if not run.status.is_final:
         if force:
-            _end_by_force(tx, run, at)
+            _end_by_force(tx, run, reason, at)
         elif not run.has_begun:
-            end_unbegun(tx, run, at)
+            end_unbegun(tx, run, reason, at)
         else:
             payload = (reason or "").encode()
             tx.run("cancel_run", {"run": run.number, "lane_id": run.lane_id, "payload": payload, "now": at})
@@ -64,16 +72,21 @@ def cancel_run(tx: Transaction, run_id: str, reason: str | None, force: bool, no
     return before
 
 
-def end_unbegun(tx: Transaction, run: Live, at: Instant) -> None:
+def end_unbegun(tx: Transaction, run: Live, reason: str | None, at: Instant) -> None:
     """End a run that no worker ever had: nobody is to be fenced out, so its epoch stays."""
-    _end(tx, run, run.next_seq or 0, run.epoch, [Ended(at, RunStatus.CANCELLED.value)], at)
+    _end(tx, run, run.next_seq or 0, run.epoch, [_stopped(at, reason)], at)
 
 
-def _end_by_force(tx: Transaction, run: Live, at: Instant) -> None:
+def _end_by_force(tx: Transaction, run: Live, reason: str | None, at: Instant) -> None:
     """A takeover and an end in one row: whoever holds the run finds its next seq taken."""
-    row = tx.one("last_seq", {"run": run.number})
-    seq = 0 if row is None or row[0] is None else row[0] + 1
-    _end(tx, run, seq, run.epoch + 1, [Claimed(at, FORCED), Ended(at, RunStatus.CANCELLED.value)], at)
+    rows = tx.all("read_journal", {"namespace_id": tx.namespace_id, "id": run.id})
+    seq = rows[-1][0] + 1 if rows else 0
+    undone = skipped((row[-1] for row in rows), run.due_at) if run.has_begun else ()
+    _end(tx, run, seq, run.epoch + 1, [Claimed(at, FORCED), _stopped(at, reason, undone)], at)
+
+
+def _stopped(at: Instant, reason: str | None, undone: tuple[str, ...] = ()) -> Stopped:
+    return Stopped(at, RunStatus.CANCELLED.value, None, None, reason or None, undone)
 
 
 def _end(tx: Transaction, run: Live, seq: int, epoch: int, entries: list[Entry], at: Instant) -> None:

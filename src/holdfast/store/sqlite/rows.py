@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.model import (
     ClaimedRun,
+    Declared,
     Instant,
     JournalRow,
     Lane,
@@ -16,6 +17,7 @@ from holdfast.model import (
     RunRecord,
     RunStatus,
     WorkerRecord,
+    WorkflowVersion,
     moment_of,
 )
 
@@ -24,14 +26,16 @@ from .transactions import Row
 STATUS = {status.value: status for status in RunStatus}
 _NO_TAGS: Mapping[str, str] = {}
 _tags = msgspec.json.Decoder(dict[str, str])
+_declared = msgspec.json.Decoder(Declared)
+_queues = msgspec.json.Decoder(tuple[str, ...])
 _lanes = msgspec.json.Decoder(tuple[tuple[str, str, str], ...])
 
 
 def run_record(row: Row) -> RunRecord:
     """A row of select_runs."""
     (_number, id, workflow, version, queue, status, paused, key, tags, priority, created_at, started_at, ended_at,
-     due_at, deadline_at, chain_id, parent_id, forked_from, after_run_id, owner, epoch, crashes, blocked, input, output,
-     error) = row  # fmt: skip
+     due_at, deadline_at, retention, chain_id, parent_id, forked_from, after_run_id, owner, epoch, crashes, blocked,
+     input, output, error) = row  # fmt: skip
     return RunRecord(
         id=id,
         workflow=workflow,
@@ -47,6 +51,7 @@ def run_record(row: Row) -> RunRecord:
         ended_at=_moment(ended_at),
         due_at=_moment(due_at),
         deadline_at=_moment(deadline_at),
+        retention=retention,
         chain_id=chain_id,
         parent_id=parent_id,
         forked_from=forked_from,
@@ -103,6 +108,18 @@ def worker_record(row: Row) -> WorkerRecord:
         renewed_at=moment_of(renewed_at),
         lease_until=moment_of(lease_until),
         lanes=tuple(Lane(*lane) for lane in _lanes.decode(lanes)),
+    )
+
+
+def workflow_version(row: Row) -> WorkflowVersion:
+    """A row of list_versions."""
+    workflow, version, first_at, declared, queues = row
+    return WorkflowVersion(
+        workflow=workflow,
+        version=version,
+        first_at=first_at,
+        queues=tuple(sorted(_queues.decode(queues))),
+        declared=None if declared is None else _declared.decode(declared),
     )
 
 

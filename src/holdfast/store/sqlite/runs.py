@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from .transactions import Row, Transaction, as_json
 
 CHUNK = 500
 MOST_LOOKED_AT = 10_000
-"""Runs that one page looks at when tags or input are tested; then it ends early, with a cursor to go on from."""
+"""Runs that one page looks at when more than SQL is asked; then it ends early, with a cursor to go on from."""
 
 
 def get_run(tx: Transaction, run_id: str) -> RunRecord | None:
@@ -50,16 +50,22 @@ def read_journal(tx: Transaction, run_id: str) -> list[JournalRow]:
     return [JournalRow(*row) for row in tx.all("read_journal", {"namespace_id": tx.namespace_id, "id": run_id})]
 
 
-def list_runs(tx: Transaction, where: RunFilter, cursor: str | None, limit: int) -> Page[RunRecord]:
+def list_runs(
+    tx: Transaction,
+    where: RunFilter,
+    cursor: str | None,
+    limit: int,
+    accept: Callable[[RunRecord], bool] | None = None,
+) -> Page[RunRecord]:
     """One page, newest first.
 
-    `tags` and `input` are tested here, on at most MOST_LOOKED_AT runs: a page may be short, even empty, and have a
+    Tags and `accept` are tested here, on at most MOST_LOOKED_AT runs: a page may be short, even empty, and have a
     next one. So it may if its runs are too large to be fetched together.
     """
-    is_tested = bool(where.tags or where.input)
+    is_tested = bool(where.tags or accept)
     size = CHUNK if is_tested else limit + 1
     after = None if cursor is None else decode_cursor(cursor)
-    found: list[Row] = []
+    found: list[RunRecord] = []
     looked_at = 0
     while True:
         try:
@@ -75,8 +81,9 @@ def list_runs(tx: Transaction, where: RunFilter, cursor: str | None, limit: int)
                 # `after` is the last one that was looked at, found or not.
                 return _page(found, after)
             after = row[_CREATED_AT], row[_NUMBER]
-            if not is_tested or matches(where, row):
-                found.append(row)
+            record = run_record(row)
+            if has_tags(record, where.tags) and (accept is None or accept(record)):
+                found.append(record)
         if len(rows) < size:
             return _page(found, None)
         if looked_at >= MOST_LOOKED_AT:
@@ -93,7 +100,7 @@ def _only(rows: Sequence[Row]) -> RunRecord | None:
     return run_record(rows[0]) if rows else None
 
 
-_NUMBER, _TAGS, _CREATED_AT, _INPUT = 0, 8, 10, 23
+_NUMBER, _CREATED_AT = 0, 10
 
 
 def listing(where: RunFilter, after: tuple[int, int] | None) -> tuple[list[str], dict[str, Any]]:
@@ -125,26 +132,9 @@ def statuses(given: RunStatus | str | tuple[RunStatus | str, ...]) -> list[str]:
     return [RunStatus(one).value for one in several]
 
 
-def matches(where: RunFilter, row: Row) -> bool:
-    """The tests that are not left to SQL. `input` is tested on the first argument, if that is stored as plain JSON."""
-    if where.tags and not contains(msgspec.json.decode(row[_TAGS]), where.tags):
-        return False
-    if not where.input:
-        return True
-    try:
-        arguments = msgspec.json.decode(bytes.fromhex(row[_INPUT]))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return isinstance(arguments, list) and bool(arguments) and contains(arguments[0], where.input)
-
-
-def contains(value: object, wanted: object) -> bool:
-    """Whether `wanted` is a part of `value`: objects by their fields, everything else by equality."""
-    if isinstance(wanted, Mapping):
-        return isinstance(value, Mapping) and all(
-            name in value and contains(value[name], one) for name, one in wanted.items()
-        )
-    return type(value) is type(wanted) and value == wanted
+def has_tags(record: RunRecord, wanted: Mapping[str, str]) -> bool:
+    """Whether it has all of them."""
+    return all(record.tags.get(name) == text for name, text in wanted.items())
 
 
 def encode_cursor(after: tuple[int, int]) -> str:
@@ -160,5 +150,5 @@ def decode_cursor(cursor: str) -> tuple[int, int]:
         raise ValueError(f"cursor: {cursor!r} is none; give the `next` of an earlier page, or nothing") from error
 
 
-def _page(rows: Sequence[Row], after: tuple[int, int] | None) -> Page[RunRecord]:
-    return Page(tuple(run_record(row) for row in rows), None if after is None else encode_cursor(after))
+def _page(found: Sequence[RunRecord], after: tuple[int, int] | None) -> Page[RunRecord]:
+    return Page(tuple(found), None if after is None else encode_cursor(after))

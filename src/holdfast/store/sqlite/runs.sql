@@ -9,7 +9,7 @@ CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = asked.value;
 -- name: find_holder
 -- The run that holds a key, with what decides a conflict.
 SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,
-    runs.after_run_id
+    runs.after_run_id, runs.due_at
 FROM keys
 JOIN runs ON runs.number = keys.run
 WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.key = :key;
@@ -17,7 +17,7 @@ WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.k
 -- name: find_live
 -- The same of a run by its id.
 SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,
-    runs.after_run_id
+    runs.after_run_id, runs.due_at
 FROM runs
 WHERE runs.namespace_id = :namespace_id AND runs.id = :id;
 
@@ -50,6 +50,13 @@ SELECT column1, column2, column3, column4, column5, column6, column7, column8, c
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 WHERE column1 IS NOT NULL;
 
+-- name: find_seed
+-- The seed of a run, for one that goes on where it stopped.
+SELECT starts.seed
+FROM runs
+CROSS JOIN starts ON starts.number = runs.number
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id;
+
 -- name: hold_key
 -- Give a key to a run, whoever held it.
 INSERT INTO keys (namespace_id, workflow, key, run) VALUES (:namespace_id, :workflow, :key, :run)
@@ -67,18 +74,18 @@ SET status = 'cancelled', ended_at = :now, due_at = NULL, owner = NULL, next_seq
     blocked = NULL
 WHERE number = :run AND ended_at IS NULL;
 
--- name: last_seq
--- The last seq of a run's journal, or null.
-SELECT max(seq) FROM journal WHERE run = :run;
-
 -- name: free_inboxes
 -- Messages that no run will read any more.
 DELETE FROM inbox WHERE run IN (SELECT value FROM json_each(:runs));
 
 -- name: wake_followers
--- Runs that waited for these to end begin, not before the time they were asked to.
+-- Runs that waited for these to end begin, not before the time they were asked to, at the latest at their deadline.
 UPDATE runs
-SET due_at = max(:now, (SELECT starts.due_at FROM starts WHERE starts.number = runs.number))
+SET after_run_id = NULL,
+    due_at = max(:now, (
+        SELECT min(starts.due_at, coalesce(runs.deadline_at, starts.due_at))
+        FROM starts WHERE starts.number = runs.number
+    ))
 WHERE namespace_id = :namespace_id
     AND after_run_id IN (SELECT value FROM json_each(:ids))
     AND started_at IS NULL AND ended_at IS NULL;
@@ -96,8 +103,8 @@ ORDER BY journal.seq;
 SELECT json_group_array(json_array(
     runs.number, runs.id, lanes.workflow, lanes.version, lanes.queue, runs.status, runs.paused, starts.key, starts.tags,
     runs.priority, runs.created_at, runs.started_at, runs.ended_at, runs.due_at, runs.deadline_at,
-    coalesce(starts.chain_id, runs.id), starts.parent_id, starts.forked_from, runs.after_run_id, runs.owner, runs.epoch,
-    runs.crashes, runs.blocked, hex(starts.input),
+    starts.retention, coalesce(starts.chain_id, runs.id), starts.parent_id, starts.forked_from, runs.after_run_id,
+    runs.owner, runs.epoch, runs.crashes, runs.blocked, hex(starts.input),
     CASE WHEN runs.output IS NOT NULL THEN hex(runs.output) END,
     CASE WHEN runs.error IS NOT NULL THEN hex(runs.error) END
 ))

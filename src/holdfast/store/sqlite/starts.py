@@ -59,7 +59,7 @@ def _start_keyed(tx: Transaction, run: NewRun, at: Instant) -> StartedRun:
             or (run.on_conflict == "restart" and not holder.status.is_final)
         ):
             return StartedRun(holder.id, holder.status, created=False)
-        after = _still_before(tx, holder) if holder.status.is_final else _replace(tx, holder, at)
+        after = _still_before(tx, holder) if holder.status.is_final else _replace(tx, holder, run.id, at)
     number = _create(tx, [Creation(run, after)], at)
     tx.run("hold_key", {"namespace_id": tx.namespace_id, "workflow": run.workflow, "key": run.key, "run": number})
     tx.has_news = True
@@ -75,12 +75,13 @@ def _instead(tx: Transaction, wanted: str, holder: Live | None) -> StartedRun:
     return StartedRun(found.id, found.status, created=False)
 
 
-def _replace(tx: Transaction, old: Live, at: Instant) -> str | None:
+def _replace(tx: Transaction, old: Live, new_id: str, at: Instant) -> str | None:
     """Cancel the live holder of a key. Returns whom the new run has to wait for."""
+    reason = f"replaced by run {new_id}"
     if not old.has_begun:
-        end_unbegun(tx, old, at)
+        end_unbegun(tx, old, reason, at)
         return _still_before(tx, old)
-    tx.run("cancel_run", {"run": old.number, "lane_id": old.lane_id, "payload": b"", "now": at})
+    tx.run("cancel_run", {"run": old.number, "lane_id": old.lane_id, "payload": reason.encode(), "now": at})
     return old.id
 
 
@@ -106,7 +107,7 @@ def _create(tx: Transaction, creations: Sequence[Creation], at: Instant) -> int:
             lanes[lane] = lane_id(tx, lane)
     numbered = list(enumerate(creations, first))
     tx.rows("start_runs", [_run_row(tx, number, creation, lanes, at) for number, creation in numbered])
-    tx.rows("insert_starts", [_start_row(number, creation.run, at) for number, creation in numbered])
+    tx.rows("insert_starts", [_start_row(tx, number, creation.run, at) for number, creation in numbered])
     journal = [
         (number, seq, 0, at, data) for number, creation in numbered for seq, data in enumerate(creation.run.rows)
     ]
@@ -116,7 +117,17 @@ def _create(tx: Transaction, creations: Sequence[Creation], at: Instant) -> int:
 
 
 def _due_at(run: NewRun, at: Instant) -> Instant:
+    """When it was asked to begin."""
     return at + run.delay if run.due_at is None else run.due_at
+
+
+def _first_due(run: NewRun, after: str | None, at: Instant) -> Instant | None:
+    """When it is to be claimed: to begin, or to be told that its deadline came first."""
+    times = [] if after else [_due_at(run, at)]
+    deadline_at = _deadline_at(run, at)
+    if deadline_at is not None:
+        times.append(deadline_at)
+    return min(times, default=None)
 
 
 def _deadline_at(run: NewRun, at: Instant) -> Instant | None:
@@ -133,7 +144,7 @@ def _run_row(tx: Transaction, number: int, creation: Creation, lanes: Mapping[La
         run.id,
         lanes[Lane(run.workflow, run.version, run.queue)],
         run.priority,
-        None if after else _due_at(run, at),
+        _first_due(run, after, at),
         len(run.rows),
         at,
         _deadline_at(run, at),
@@ -141,12 +152,13 @@ def _run_row(tx: Transaction, number: int, creation: Creation, lanes: Mapping[La
     )
 
 
-def _start_row(number: int, run: NewRun, at: Instant) -> Row:
+def _start_row(tx: Transaction, number: int, run: NewRun, at: Instant) -> Row:
+    kept = tx.one("find_seed", {"namespace_id": tx.namespace_id, "id": run.forked_from}) if run.keeps_seed else None
     return (
         number,
         _due_at(run, at),
         run.input,
-        run.seed,
+        run.seed if kept is None else kept[0],
         run.key,
         as_json(run.tags) if run.tags else "{}",
         run.retention,

@@ -19,6 +19,7 @@ from holdfast.model import (
     Message,
     NewRun,
     Page,
+    Registration,
     RowWrite,
     RunFilter,
     RunRecord,
@@ -26,13 +27,14 @@ from holdfast.model import (
     Turn,
     WorkerRecord,
     WorkflowCount,
+    WorkflowVersion,
 )
+from holdfast.store.locks import ProcessLocks
 
 from . import claims, ends, runs, starts, turns, workers, workflows
 from .connections import MEMORY, explained, patiently
 from .jobs import BatchDeed, BatchJob, Job, ShortCut
 from .links import Link, Role
-from .locks import ProcessLocks
 from .readers import Readers
 from .transactions import Clock, Stats, Transaction, host_clock
 from .watcher import Watcher
@@ -114,10 +116,17 @@ class SqliteStore:
     async def find_run(self, workflow: str, key: str) -> RunRecord | None:
         return await self._read(partial(_runs.find_run, workflow=workflow, key=key))
 
-    async def list_runs(self, where: RunFilter, *, cursor: str | None = None, limit: int = 100) -> Page[RunRecord]:
+    async def list_runs(
+        self,
+        where: RunFilter,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        accept: Callable[[RunRecord], bool] | None = None,
+    ) -> Page[RunRecord]:
         if limit < 1:
             raise ValueError(f"limit: {limit} is none; expected 1 or more")
-        return await self._read(partial(_runs.list_runs, where=where, cursor=cursor, limit=limit))
+        return await self._read(partial(_runs.list_runs, where=where, cursor=cursor, limit=limit, accept=accept))
 
     async def read_ended(self, run_ids: Sequence[str]) -> list[RunRecord]:
         return await self._read(partial(_runs.read_ended, run_ids=run_ids))
@@ -166,11 +175,18 @@ class SqliteStore:
     # -- workers -------------------------------------------------------------------------------------------------
 
     async def register_worker(
-        self, worker_id: str, lanes: Sequence[Lane], lease: int, *, now: Instant | None = None
+        self,
+        worker_id: str,
+        lanes: Sequence[Lane],
+        lease: int,
+        *,
+        workflows: Sequence[Registration] = (),
+        now: Instant | None = None,
     ) -> Instant:
         deed = partial(
-            workers.register_worker, locks=self._locks, worker_id=worker_id, lanes=lanes, lease=lease, now=now
-        )
+            workers.register_worker,
+            locks=self._locks, worker_id=worker_id, lanes=lanes, lease=lease, registrations=workflows, now=now,
+        )  # fmt: skip
         return await self._write(deed)
 
     def renew_lease(self, worker_id: str, lease: int, *, now: Instant | None = None) -> Instant | None:
@@ -211,8 +227,8 @@ class SqliteStore:
 
     # -- workflows -----------------------------------------------------------------------------------------------
 
-    async def newest_version(self, workflow: str, preferred: str | None) -> str | None:
-        return await self._read(partial(workflows.newest_version, workflow=workflow, preferred=preferred))
+    async def list_versions(self, workflow: str | None = None, *, now: Instant | None = None) -> list[WorkflowVersion]:
+        return await self._read(partial(workflows.list_versions, workflow=workflow, now=now))
 
     async def list_workflows(self) -> list[WorkflowCount]:
         return await self._read(workflows.list_workflows)

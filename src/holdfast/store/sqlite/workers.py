@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from holdfast.model import Instant, Lane, WorkerRecord
+from holdfast.model import Instant, Lane, Registration, WorkerRecord
+from holdfast.store.locks import ProcessLocks, host_name
 
 from .claims import lanes_json
-from .locks import ProcessLocks, host_name
 from .rows import worker_record
 from .starts import lane_id
 from .transactions import Transaction, as_json
 
 
 def register_worker(
-    tx: Transaction, locks: ProcessLocks, worker_id: str, lanes: Sequence[Lane], lease: int, now: Instant | None
+    tx: Transaction,
+    locks: ProcessLocks,
+    worker_id: str,
+    lanes: Sequence[Lane],
+    lease: int,
+    registrations: Sequence[Registration],
+    now: Instant | None,
 ) -> Instant:
     """The lock first: a row without one could be taken for a dead worker's."""
     at = tx.now(now)
@@ -31,11 +37,19 @@ def register_worker(
         "lanes": asked,
     }
     tx.run("register_worker", params)
+    declared = {(one.workflow, one.version): as_json(one.declared) for one in registrations}
     for lane in lanes:
         lane_id(tx, lane)
+    for workflow, version in dict.fromkeys((lane.workflow, lane.version) for lane in lanes):
         tx.run(
             "insert_registered",
-            {"namespace_id": tx.namespace_id, "workflow": lane.workflow, "version": lane.version, "now": at},
+            {
+                "namespace_id": tx.namespace_id,
+                "workflow": workflow,
+                "version": version,
+                "now": at,
+                "declared": declared.get((workflow, version)),
+            },
         )
     tx.run("wake_blocked", {"namespace_id": tx.namespace_id, "lanes": asked, "now": at})
     tx.has_news = True

@@ -9,9 +9,11 @@ SET host = excluded.host, pid = excluded.pid, has_lock = excluded.has_lock, rene
     lease_until = excluded.lease_until, lanes = excluded.lanes;
 
 -- name: insert_registered
--- Remember when a version was first seen.
-INSERT OR IGNORE INTO registered (namespace_id, workflow, version, first_at)
-VALUES (:namespace_id, :workflow, :version, :now);
+-- Remember when a version was first seen, and what was last declared of it.
+INSERT INTO registered (namespace_id, workflow, version, first_at, declared)
+VALUES (:namespace_id, :workflow, :version, :now, :declared)
+ON CONFLICT (namespace_id, workflow, version) DO UPDATE
+SET declared = coalesce(excluded.declared, registered.declared);
 
 -- name: wake_blocked
 -- A newly started worker may hold the fix: blocked runs of its lanes are tried at once.

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 
-from holdfast.model import WorkflowCount
+from holdfast.model import Instant, WorkflowCount, WorkflowVersion, natural
 
+from .rows import workflow_version
 from .transactions import Transaction
 
 
-def newest_version(tx: Transaction, workflow: str, preferred: str | None) -> str | None:
-    """The preferred one if it is registered, else the one that was registered last."""
-    rows = tx.all("newest_version", {"namespace_id": tx.namespace_id, "workflow": workflow})
-    versions = {version: first_at for _, version, first_at in rows}
-    if preferred in versions:
-        return preferred
-    return max(versions, key=lambda version: (versions[version], natural(version)), default=None)
+def list_versions(tx: Transaction, workflow: str | None, now: Instant | None) -> list[WorkflowVersion]:
+    """What workers have registered, the newest last."""
+    params = {"namespace_id": tx.namespace_id, "workflow": workflow, "now": tx.now(now)}
+    return sorted((workflow_version(row) for row in tx.all("list_versions", params)), key=lambda found: found.age)
 
 
 def list_workflows(tx: Transaction) -> list[WorkflowCount]:
@@ -27,8 +24,8 @@ def list_workflows(tx: Transaction) -> list[WorkflowCount]:
         first[workflow].setdefault(version, -1)
         if status is not None:
             counts[workflow][status] = counts[workflow].get(status, 0) + count
-    for workflow, version, first_at in tx.all("newest_version", {"namespace_id": tx.namespace_id, "workflow": None}):
-        first[workflow][version] = first_at
+    for found in list_versions(tx, None, None):
+        first[found.workflow][found.version] = found.first_at
     return [
         WorkflowCount(
             name=workflow,
@@ -37,10 +34,3 @@ def list_workflows(tx: Transaction) -> list[WorkflowCount]:
         )
         for workflow, versions in sorted(first.items())
     ]
-
-
-def natural(version: str) -> tuple[tuple[int, int, str], ...]:
-    """A key that sorts "10" after "9" and "1.10" after "1.9"."""
-    return tuple(
-        (1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.split(r"(\d+)", version) if part
-    )

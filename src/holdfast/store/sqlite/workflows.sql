@@ -1,10 +1,17 @@
 -- Workflows: what has been registered or started.
 
--- name: newest_version
--- Versions that workers have registered, of one workflow or of all.
-SELECT workflow, version, first_at
+-- name: list_versions
+-- Versions that workers have registered, of one workflow or of all, and the queues where live workers serve them.
+SELECT registered.workflow, registered.version, registered.first_at, registered.declared, (
+    SELECT json_group_array(DISTINCT json_extract(lane.value, '$[2]'))
+    FROM workers
+    CROSS JOIN json_each(workers.lanes) AS lane
+    WHERE workers.namespace_id = :namespace_id AND workers.lease_until >= :now
+        AND json_extract(lane.value, '$[0]') = registered.workflow
+        AND json_extract(lane.value, '$[1]') = registered.version
+)
 FROM registered
-WHERE namespace_id = :namespace_id AND (:workflow IS NULL OR workflow = :workflow);
+WHERE registered.namespace_id = :namespace_id AND (:workflow IS NULL OR registered.workflow = :workflow);
 
 -- name: list_workflows
 -- Lanes of this namespace with their runs counted by status. Counts walk an index; this is not for hot paths.

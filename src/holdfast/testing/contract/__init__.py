@@ -21,9 +21,9 @@ from .shared import TestNamespaces, TestTwoStores, TestWakeUps
 from .starts import TestKeys, TestStartRuns
 from .turns import TestCommitTurns, TestWriteRows
 from .workers import (
+    TestListVersions,
     TestListWorkers,
     TestListWorkflows,
-    TestNewestVersion,
     TestReapWorkers,
     TestRegisterWorker,
     TestReleaseStrays,
@@ -38,10 +38,10 @@ __all__ = [
     "TestKeys",
     "TestLife",
     "TestListRuns",
+    "TestListVersions",
     "TestListWorkers",
     "TestListWorkflows",
     "TestNamespaces",
-    "TestNewestVersion",
     "TestNextDue",
     "TestProcesses",
     "TestReadInbox",

@@ -6,7 +6,23 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import SECOND, Claimed, Ended, RowChange, RunFilter, RunStatus, decode_entries, moment_of
+from holdfast.model import (
+    FORCED,
+    SECOND,
+    Cancel,
+    Claimed,
+    Entry,
+    RowChange,
+    RunFilter,
+    RunStatus,
+    Started,
+    StepAsked,
+    StepCompleted,
+    Stopped,
+    decode_entries,
+    encode_entries,
+    moment_of,
+)
 
 from .stage import LANE, T0, Stage, after, ids_of, new_run, on_stage, turn
 
@@ -115,14 +131,31 @@ class TestListRuns:
         assert await self.listed(stage, tags={"a": "1", "b": "2"}) == [both]
         assert await self.listed(stage, tags={"a": "2"}) == []
 
-    async def test_by_input(self, stage: Stage) -> None:
-        found = await stage.start_one(input=b'[{"user": {"id": 7, "name": "x"}, "n": 1}, 2]')
-        await stage.start_one(input=b'[{"user": {"id": 8}, "n": 1}]')
-        await stage.start_one(input=b"[1]")
-        await stage.start_one(input=b"[]")
-        await stage.start_one(input=b"\xff no json")
-        assert await self.listed(stage, input={"user": {"id": 7}}) == [found]
-        assert await self.listed(stage, input={"user": {"id": 7}, "n": 2}) == []
+    async def test_by_a_test_of_the_callers_own(self, stage: Stage) -> None:
+        ids = await stage.start(3, tags={"a": "1"})
+        await stage.start_one()
+        page = await stage.store.list_runs(RunFilter(tags={"a": "1"}), accept=lambda run: run.id != ids[1])
+        assert sorted(ids_of(page.items)) == sorted([ids[0], ids[2]])
+
+    async def test_pages_tested_by_the_caller_are_complete(self, stage: Stage) -> None:
+        runs = [new_run(input=str(number).encode()) for number in range(700)]
+        await stage.store.start_runs(runs, now=T0)
+        found: list[bytes] = []
+        cursor = None
+        while True:
+            page = await stage.store.list_runs(
+                RunFilter(), cursor=cursor, limit=40, accept=lambda run: int(run.input) % 3 == 0
+            )
+            assert len(page.items) <= 40
+            found += [run.input for run in page.items]
+            cursor = page.next
+            if cursor is None:
+                break
+        assert sorted(map(int, found)) == list(range(0, 700, 3))
+
+    async def test_what_an_input_holds_is_not_the_stores_to_know(self, stage: Stage) -> None:
+        found = await stage.start_one(input=b"\xff no json")
+        assert await self.listed(stage, input={"a": 1}) == [found]
 
     async def test_tested_pages_are_complete(self, stage: Stage) -> None:
         runs = [new_run(tags={"odd": str(number % 2)}) for number in range(1300)]
@@ -141,15 +174,15 @@ class TestListRuns:
         assert await self.listed(stage, parent="p") == [child]
 
     async def test_everything_given_must_hold(self, stage: Stage) -> None:
-        wanted = await stage.start_one(key="k", tags={"a": "1"}, parent_id="p", input=b'[{"x": 1}]')
-        await stage.start_one(key="l", tags={"a": "1"}, parent_id="p", input=b'[{"x": 1}]')
+        wanted = await stage.start_one(key="k", tags={"a": "1"}, parent_id="p")
+        await stage.start_one(key="l", tags={"a": "1"}, parent_id="p")
         where: dict[str, Any] = {
             "workflow": LANE.workflow, "status": "pending", "key": "k", "tags": {"a": "1"}, "parent": "p",
-            "input": {"x": 1}, "since": moment_of(T0), "until": moment_of(after(1)),
+            "since": moment_of(T0), "until": moment_of(after(1)),
         }  # fmt: skip
         assert await self.listed(stage, **where) == [wanted]
         for name in where:
-            other = {"status": "failed", "tags": {"a": "2"}, "input": {"x": 2}, "since": moment_of(after(1)),
+            other = {"status": "failed", "tags": {"a": "2"}, "since": moment_of(after(1)),
                      "until": moment_of(T0)}.get(name, "nothing")  # fmt: skip
             assert await self.listed(stage, **{**where, name: other}) == []
 
@@ -164,8 +197,15 @@ class TestCancelRun:
         found = await stage.run(run_id)
         assert (found.status, found.ended_at, found.due_at) == (RunStatus.CANCELLED, moment_of(after(0.5)), None)
         [(seq, _, data)] = await stage.journal(run_id)
-        assert (seq, decode_entries(data)) == (0, [Ended(after(0.5), "cancelled")])
+        assert (seq, decode_entries(data)) == (0, [Stopped(after(0.5), "cancelled")])
         assert await stage.claim(now=after(100)) == []
+
+    @pytest.mark.parametrize("force", [False, True])
+    async def test_the_reason_for_ending_a_run_never_begun_is_kept(self, stage: Stage, force: bool) -> None:
+        run_id = await stage.start_one()
+        await stage.store.cancel_run(run_id, reason="sold out", force=force, now=T0)
+        [(_, _, data)] = await stage.journal(run_id)
+        assert decode_entries(data)[-1] == Stopped(T0, "cancelled", None, None, "sold out")
 
     async def test_a_retry_never_begun_ends_behind_the_rows_it_began_with(self, stage: Stage) -> None:
         run_id = await stage.start_one(rows=(b"zero", b"one"))
@@ -216,7 +256,7 @@ class TestCancelRun:
         run = await stage.held()
         assert await stage.commit(turn(run)) == [True]
         await stage.store.cancel_run(run.id, now=T0)
-        before = await stage.store.cancel_run(run.id, force=True, now=after(1))
+        before = await stage.store.cancel_run(run.id, reason="enough", force=True, now=after(1))
         assert before is not None
         assert before.owner == "one"
         found = await stage.run(run.id)
@@ -226,11 +266,41 @@ class TestCancelRun:
         claimed, ended = decode_entries(row.data)
         assert (row.seq, row.epoch) == (1, 2)
         assert isinstance(claimed, Claimed)
-        assert ended == Ended(after(1), "cancelled")
+        assert claimed.worker_id == FORCED
+        assert isinstance(ended, Stopped)
+        assert (ended.at, ended.status, ended.reason) == (after(1), "cancelled", "enough")
+        assert ended.skipped == ("whatever its journal asked for, which can't be read",)
         assert await stage.store.read_inbox("one") == []
         assert await stage.commit(turn(run, after=1, change=_COMPLETED)) == [False]
         assert not await stage.hand_back(run, due_at=T0)
         assert await stage.claim(now=after(100)) == []
+
+    @pytest.mark.parametrize(
+        ("entries", "skipped"),
+        [
+            ([], ("its first turn, whose steps are not in the journal yet",)),
+            (
+                [Started(T0, b"s"), StepAsked("a", b""), StepAsked("b", b""), StepCompleted(T0, "a", 1, b"1")],
+                ("step 'b'", "the cleanup of its body"),
+            ),
+            ([Started(T0, b"s")], ("a wait until 2027-01-15 08:01:00 UTC", "the cleanup of its body")),
+            (
+                [Started(T0, b"s"), Cancel(T0), StepAsked("tidy", b"")],
+                ("step 'tidy'", "the rest of the cleanup that a cancel began"),
+            ),
+        ],
+    )
+    async def test_force_lists_what_it_skipped(
+        self, stage: Stage, entries: list[Entry], skipped: tuple[str, ...]
+    ) -> None:
+        run = await stage.held()
+        if entries:
+            waits = RowChange(status=RunStatus.WAITING, due_at=after(60))
+            assert await stage.commit(turn(run, encode_entries(entries), change=waits)) == [True]
+        await stage.store.cancel_run(run.id, force=True, now=T0)
+        ended = decode_entries((await stage.store.read_journal(run.id))[-1].data)[-1]
+        assert isinstance(ended, Stopped)
+        assert ended.skipped == skipped
 
     @pytest.mark.parametrize("force", [False, True])
     async def test_an_ended_run_is_left_alone(self, stage: Stage, force: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from holdfast.model import SECOND, JournalRow, RunStatus, moment_of
+from holdfast.model import SECOND, JournalRow, RunStatus, Stopped, decode_entries, moment_of
 
 from .stage import LANE, T0, Stage, after, ids_of, new_run, on_stage, turn
 
@@ -16,8 +16,8 @@ from .stage import LANE, T0, Stage, after, ids_of, new_run, on_stage, turn
 class TestStartRuns:
     async def test_what_was_started_is_what_is_read(self, stage: Stage) -> None:
         run = new_run(
-            input=b"\x00[1]\xff", seed=b"\x00\xff", queue="slow", key="k", priority=9, tags={"a": "ü", 'q"': "\x00"},
-            chain_id="chain", parent_id="parent", forked_from="fork", deadline=5 * SECOND, delay=SECOND,
+            input=b"\x00[1]\xff", seed=b"\x00\xff", queue="slow", key="k", priority=9, tags={"a": "ü", 'q"': "\n"},
+            chain_id="chain", parent_id="parent", forked_from="fork", deadline=5 * SECOND, delay=SECOND, retention=7,
         )  # fmt: skip
         [started] = await stage.store.start_runs([run], now=T0)
         found = await stage.run(run.id)
@@ -26,10 +26,32 @@ class TestStartRuns:
         assert dict(found.tags) == run.tags
         assert (found.chain_id, found.parent_id, found.forked_from) == ("chain", "parent", "fork")
         assert (found.created_at, found.due_at) == (moment_of(T0), moment_of(after(1)))
-        assert found.deadline_at == moment_of(after(5))
+        assert (found.deadline_at, found.retention) == (moment_of(after(5)), 7)
         assert (found.status, found.owner, found.epoch, found.crashes) == (RunStatus.PENDING, None, 0, 0)
         assert (found.started_at, found.ended_at, found.output, found.error) == (None, None, None, None)
         assert not found.paused
+
+    async def test_a_run_is_kept_for_ever_if_nothing_is_said(self, stage: Stage) -> None:
+        assert (await stage.run(await stage.start_one())).retention is None
+
+    async def test_a_run_that_goes_on_from_another_keeps_its_seed(self, stage: Stage) -> None:
+        old = await stage.start_one(seed=b"\x00old\xff")
+        new = await stage.held(seed=b"new", forked_from=old, keeps_seed=True, delay=-SECOND)
+        assert new.seed == b"\x00old\xff"
+
+    async def test_the_seed_given_counts_if_the_other_run_is_gone(self, stage: Stage) -> None:
+        assert (await stage.held(seed=b"new", forked_from="nobody", keeps_seed=True)).seed == b"new"
+
+    async def test_a_run_that_only_stems_from_another_has_a_seed_of_its_own(self, stage: Stage) -> None:
+        old = await stage.start_one(seed=b"old", delay=SECOND)
+        assert (await stage.held(seed=b"new", forked_from=old)).seed == b"new"
+
+    async def test_a_run_is_due_at_its_deadline_if_its_delay_is_longer(self, stage: Stage) -> None:
+        run_id = await stage.start_one(delay=60 * SECOND, deadline=5 * SECOND)
+        assert (await stage.run(run_id)).due_at == moment_of(after(5))
+        assert await stage.store.next_due([LANE], now=T0) == after(5)
+        assert await stage.claim(now=after(4)) == []
+        assert ids_of(await stage.claim(now=after(5))) == [run_id]
 
     async def test_a_run_is_the_first_of_its_chain_unless_told(self, stage: Stage) -> None:
         run_id = await stage.start_one()
@@ -165,11 +187,31 @@ class TestKeys:
         await stage.end(old, now=after(3))
         assert (await stage.run(new)).due_at == moment_of(after(60))
 
+    async def test_a_replacement_is_due_at_its_deadline_while_it_waits_for_the_old_one(self, stage: Stage) -> None:
+        await stage.held(key="k")
+        new = await stage.start_one(key="k", on_conflict="replace", deadline=5 * SECOND)
+        assert await stage.claim(now=after(4)) == []
+        assert ids_of(await stage.claim(now=after(5))) == [new]
+
+    async def test_a_replacement_with_a_longer_delay_than_deadline_is_due_at_the_deadline(self, stage: Stage) -> None:
+        old = await stage.held(key="k")
+        new = await stage.start_one(key="k", on_conflict="replace", delay=60 * SECOND, deadline=5 * SECOND)
+        await stage.end(old, now=after(3))
+        found = await stage.run(new)
+        assert (found.due_at, found.after_run_id) == (moment_of(after(5)), None)
+
+    async def test_a_replaced_run_is_told_by_whom(self, stage: Stage) -> None:
+        await stage.held(key="k")
+        new = await stage.start_one(key="k", on_conflict="replace")
+        [message] = await stage.store.read_inbox("one")
+        assert message.payload.decode() == f"replaced by run {new}"
+
     async def test_replacing_a_run_never_begun_ends_it_at_once(self, stage: Stage) -> None:
         old = await stage.start_one(key="k", delay=SECOND)
         new = await stage.start_one(key="k", on_conflict="replace")
         assert (await stage.run(old)).status is RunStatus.CANCELLED
-        assert len(await stage.journal(old)) == 1
+        [(_, _, data)] = await stage.journal(old)
+        assert decode_entries(data) == [Stopped(T0, "cancelled", None, None, f"replaced by run {new}")]
         assert ids_of(await stage.claim()) == [new]
 
     async def test_a_replacement_of_a_replacement_waits_for_the_one_that_lives(self, stage: Stage) -> None:
@@ -180,6 +222,31 @@ class TestKeys:
         assert (await stage.run(third)).after_run_id == first.id
         assert await stage.claim() == []
         await stage.end(first)
+        assert ids_of(await stage.claim()) == [third]
+
+    @pytest.mark.parametrize("how", ["replace", "restart", "takes_key_of"])
+    async def test_whoever_takes_a_key_over_waits_for_whom_the_run_before_it_had_to_wait(
+        self, stage: Stage, how: Literal["replace", "restart", "takes_key_of"]
+    ) -> None:
+        first = await stage.held(key="k")
+        second = await stage.start_one(key="k", on_conflict="replace")
+        await stage.store.cancel_run(second, now=T0)
+        if how == "takes_key_of":
+            third = await stage.start_one(key="k", takes_key_of=second)
+        else:
+            third = await stage.start_one(key="k", on_conflict=how)
+        assert (await stage.run(third)).after_run_id == first.id
+        assert await stage.claim() == []
+        await stage.end(first)
+        assert ids_of(await stage.claim()) == [third]
+
+    async def test_nobody_waits_for_a_run_that_has_ended_meanwhile(self, stage: Stage) -> None:
+        first = await stage.held(key="k")
+        second = await stage.start_one(key="k", on_conflict="replace")
+        await stage.end(first)
+        await stage.store.cancel_run(second, now=T0)
+        third = await stage.start_one(key="k", on_conflict="replace")
+        assert (await stage.run(third)).after_run_id is None
         assert ids_of(await stage.claim()) == [third]
 
     @pytest.mark.parametrize("force", [False, True])

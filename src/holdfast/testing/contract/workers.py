@@ -5,7 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from holdfast.model import SECOND, Instant, Lane, RowChange, RunStatus, moment_of
+from holdfast.model import (
+    SECOND,
+    Declared,
+    Instant,
+    Lane,
+    Parameter,
+    Registration,
+    RowChange,
+    RunStatus,
+    moment_of,
+)
 
 from .stage import LANE, LEASE, T0, Stage, after, ids_of, on_stage, turn
 
@@ -198,31 +208,67 @@ class TestListWorkers:
 
 
 @on_stage
-class TestNewestVersion:
-    async def test_the_preferred_one_counts_if_it_is_registered(self, stage: Stage) -> None:
-        await stage.store.register_worker("one", [Lane("ship", "1"), Lane("ship", "2")], LEASE, now=T0)
-        assert await stage.store.newest_version("ship", "1") == "1"
-        assert await stage.store.newest_version("ship", "3") == "2"
-
-    async def test_the_one_registered_last_is_the_newest(self, stage: Stage) -> None:
+class TestListVersions:
+    async def test_the_one_registered_last_comes_last(self, stage: Stage) -> None:
         await stage.store.register_worker("one", [Lane("ship", "b")], LEASE, now=T0)
         await stage.store.register_worker("two", [Lane("ship", "a")], LEASE, now=after(1))
         await stage.store.register_worker("three", [Lane("ship", "b")], LEASE, now=after(2))
-        assert await stage.store.newest_version("ship", None) == "a"
+        found = await stage.store.list_versions("ship", now=after(2))
+        assert [(one.version, one.first_at) for one in found] == [("b", T0), ("a", after(1))]
 
     async def test_those_registered_together_are_ordered_as_people_count(self, stage: Stage) -> None:
-        versions = ["9", "10", "1.2", "1.10", "alpha"]
-        await stage.store.register_worker("one", [Lane("ship", version) for version in versions], LEASE, now=T0)
-        assert await stage.store.newest_version("ship", None) == "10"
+        lanes = [Lane("ship", version) for version in ("9", "10", "1.2", "1.10", "alpha")]
+        await stage.store.register_worker("one", lanes, LEASE, now=T0)
+        found = await stage.store.list_versions("ship", now=T0)
+        assert [one.version for one in found] == ["alpha", "1.2", "1.10", "9", "10"]
 
     async def test_a_workflow_nobody_registered_has_none(self, stage: Stage) -> None:
         await stage.start_one()
-        assert await stage.store.newest_version("ship", "1") is None
+        assert await stage.store.list_versions("ship", now=T0) == []
 
-    async def test_a_worker_that_left_has_still_registered(self, stage: Stage) -> None:
+    async def test_all_workflows_are_listed_if_none_is_named(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [Lane("ship", "1"), Lane("pack", "1")], LEASE, now=T0)
+        found = await stage.store.list_versions(now=T0)
+        assert sorted(one.workflow for one in found) == ["pack", "ship"]
+
+    async def test_the_queues_are_those_where_live_workers_serve_it(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [Lane("ship", "1", "a"), Lane("ship", "2", "c")], LEASE, now=T0)
+        await stage.store.register_worker("two", [Lane("ship", "1", "b"), Lane("ship", "1", "a")], LEASE, now=T0)
+        found = {one.version: one.queues for one in await stage.store.list_versions("ship", now=T0)}
+        assert found == {"1": ("a", "b"), "2": ("c",)}
+
+    async def test_a_worker_that_left_has_still_registered_and_serves_nothing(self, stage: Stage) -> None:
         await stage.store.register_worker("one", [LANE], LEASE, now=T0)
         await stage.store.remove_worker("one")
-        assert await stage.store.newest_version(LANE.workflow, None) == LANE.version
+        [found] = await stage.store.list_versions(LANE.workflow, now=T0)
+        assert (found.version, found.queues, found.is_live) == (LANE.version, (), False)
+
+    async def test_a_worker_whose_lease_is_over_serves_nothing(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [LANE], SECOND, now=T0)
+        assert [one.is_live for one in await stage.store.list_versions(LANE.workflow, now=after(1))] == [True]
+        assert [one.is_live for one in await stage.store.list_versions(LANE.workflow, now=after(2))] == [False]
+
+    async def test_what_was_declared_comes_back_as_it_was(self, stage: Stage) -> None:
+        declared = Declared(
+            queue="ü", deadline=5, retention=None, parameters=(Parameter("order", 1, True), Parameter("n", 3, False))
+        )
+        registration = Registration(LANE.workflow, LANE.version, declared)
+        await stage.store.register_worker("one", [LANE], LEASE, workflows=[registration], now=T0)
+        [found] = await stage.store.list_versions(LANE.workflow, now=T0)
+        assert found.declared == declared
+
+    async def test_what_was_declared_last_counts_and_saying_nothing_changes_nothing(self, stage: Stage) -> None:
+        for queue in ("old", "new"):
+            registration = Registration(LANE.workflow, LANE.version, Declared(queue=queue))
+            await stage.store.register_worker("one", [LANE], LEASE, workflows=[registration], now=T0)
+        await stage.store.register_worker("two", [LANE], LEASE, now=after(1))
+        [found] = await stage.store.list_versions(LANE.workflow, now=after(1))
+        assert found.declared == Declared(queue="new")
+
+    async def test_nothing_declared_is_nothing_known(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [LANE], LEASE, now=T0)
+        [found] = await stage.store.list_versions(LANE.workflow, now=T0)
+        assert found.declared is None
 
 
 @on_stage

@@ -216,11 +216,14 @@ class Laws:
 
     def _check_key(self, run: ClaimedRun) -> None:
         """One run at a time for a workflow and a key: what replaces another begins when that has ended."""
-        if run.key is None:
+        if run.key is None or _comes_too_late(self.record(run.id)):
             return
         for other in self._oracle.runs.values():
             is_rival = other.id != run.id and (other.workflow, other.key) == (run.workflow, run.key)
-            if is_rival and other.id not in self._oracle.ended and self.record(other.id).started_at is not None:
+            if not is_rival or other.id in self._oracle.ended:
+                continue
+            rival = self.record(other.id)
+            if rival.started_at is not None and not _comes_too_late(rival):
                 names = f"{self._oracle.label(run.id)} and {self._oracle.label(other.id)}"
                 self._oracle.report("keys", f"{names} are under way with the same key {run.key!r}")
 
@@ -298,3 +301,8 @@ class Laws:
             return
         if record.blocked is not None or record.owner is not None or record.due_at is not None:
             oracle.report("P7", f"{name} has ended and still has an owner, a due time or a reason to be blocked")
+
+
+def _comes_too_late(run: RunRecord) -> bool:
+    """Whether it was first claimed when its deadline had passed: to be ended, not to begin."""
+    return run.deadline_at is not None and run.started_at is not None and run.started_at >= run.deadline_at

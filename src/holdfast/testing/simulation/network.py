@@ -22,6 +22,7 @@ from holdfast.model import (
     Message,
     NewRun,
     Page,
+    Registration,
     RowWrite,
     RunFilter,
     RunRecord,
@@ -29,6 +30,7 @@ from holdfast.model import (
     Turn,
     WorkerRecord,
     WorkflowCount,
+    WorkflowVersion,
 )
 from holdfast.store import Store
 
@@ -182,8 +184,17 @@ class FaultyStore:
     async def find_run(self, workflow: str, key: str) -> RunRecord | None:
         return await self._ask("find_run", lambda: self._inner.find_run(workflow, key))
 
-    async def list_runs(self, where: RunFilter, *, cursor: str | None = None, limit: int = 100) -> Page[RunRecord]:
-        return await self._ask("list_runs", lambda: self._inner.list_runs(where, cursor=cursor, limit=limit))
+    async def list_runs(
+        self,
+        where: RunFilter,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        accept: Callable[[RunRecord], bool] | None = None,
+    ) -> Page[RunRecord]:
+        return await self._ask(
+            "list_runs", lambda: self._inner.list_runs(where, cursor=cursor, limit=limit, accept=accept)
+        )
 
     async def read_ended(self, run_ids: Sequence[str]) -> list[RunRecord]:
         return await self._ask("read_ended", lambda: self._inner.read_ended(run_ids))
@@ -229,10 +240,18 @@ class FaultyStore:
         return await self._ask("next_due", lambda: self._inner.next_due(lanes, now=now))
 
     async def register_worker(
-        self, worker_id: str, lanes: Sequence[Lane], lease: int, *, now: Instant | None = None
+        self,
+        worker_id: str,
+        lanes: Sequence[Lane],
+        lease: int,
+        *,
+        workflows: Sequence[Registration] = (),
+        now: Instant | None = None,
     ) -> Instant:
         return await self._ask(
-            "register_worker", lambda: self._inner.register_worker(worker_id, lanes, lease, now=now), worker_id
+            "register_worker",
+            lambda: self._inner.register_worker(worker_id, lanes, lease, workflows=workflows, now=now),
+            worker_id,
         )
 
     def renew_lease(self, worker_id: str, lease: int, *, now: Instant | None = None) -> Instant | None:
@@ -260,8 +279,8 @@ class FaultyStore:
     async def list_workers(self) -> list[WorkerRecord]:
         return await self._ask("list_workers", lambda: self._inner.list_workers())
 
-    async def newest_version(self, workflow: str, preferred: str | None) -> str | None:
-        return await self._ask("newest_version", lambda: self._inner.newest_version(workflow, preferred))
+    async def list_versions(self, workflow: str | None = None, *, now: Instant | None = None) -> list[WorkflowVersion]:
+        return await self._ask("list_versions", lambda: self._inner.list_versions(workflow, now=now))
 
     async def list_workflows(self) -> list[WorkflowCount]:
         return await self._ask("list_workflows", lambda: self._inner.list_workflows())

@@ -114,10 +114,12 @@ CREATE TABLE workers (
     PRIMARY KEY (namespace_id, id)
 ) WITHOUT ROWID;
 
+-- Versions that workers have ever announced. declared is the JSON of what the workflow says about itself, or null.
 CREATE TABLE registered (
     namespace_id INTEGER NOT NULL,
     workflow TEXT NOT NULL,
     version TEXT NOT NULL,
     first_at INTEGER NOT NULL,
+    declared TEXT,
     PRIMARY KEY (namespace_id, workflow, version)
 ) WITHOUT ROWID;

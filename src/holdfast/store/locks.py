@@ -1,7 +1,8 @@
 """Locks that live as long as a process: how the others on this host see that a worker is dead before its lease ends.
 
-One file a worker, in a folder beside the database. The database's own files are never opened here: closing any
-descriptor of one would drop the locks that SQLite holds on it.
+One file a worker, in a folder that belongs to the database: beside a SQLite file, or among the temporary files for a
+server. A SQLite database's own files are never opened here: closing any descriptor of one would drop the locks that
+SQLite holds on it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,34 @@
+"""Texts that every store can keep, and the word for an option that nobody gave."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+
+class NotGiven(Enum):
+    """Its one member stands where an option was left out and None would mean something."""
+
+    NOT_GIVEN = "not given"
+
+    def __repr__(self) -> str:
+        return "not given"
+
+
+NOT_GIVEN: Final = NotGiven.NOT_GIVEN
+
+
+def is_text(value: object) -> bool:
+    """Whether it is text that every store can keep: without a NUL or a lone surrogate."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_name(value: object, most: int) -> bool:
+    """Whether it is such text of 1 to `most` characters."""
+    return is_text(value) and 1 <= len(str(value)) <= most

@@ -1,0 +1,76 @@
+"""Workflows as the store knows them: what workers have said about them, in which versions, and how many runs."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from .durations import Instant, microseconds
+
+KEPT = microseconds("30d")
+"""How long a run is kept after its end if nothing says otherwise."""
+
+
+class Parameter(msgspec.Struct, frozen=True, array_like=True):
+    """One parameter of a workflow: enough to refuse a call that can't be made."""
+
+    name: str
+    kind: int
+    """As `inspect.Parameter.kind`."""
+    is_required: bool
+
+
+class Declared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a workflow says about itself: what a start by its name needs and can't read from the function."""
+
+    queue: str = "default"
+    deadline: int | None = None
+    retention: int | None = KEPT
+    parameters: tuple[Parameter, ...] | None = None
+    """None: unknown."""
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """A workflow in one version, as a worker announces it."""
+
+    workflow: str
+    version: str
+    declared: Declared
+
+
+class WorkflowVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """One version that a worker has registered."""
+
+    workflow: str
+    version: str
+    first_at: Instant
+    """When it was registered for the first time: the later, the newer."""
+    queues: tuple[str, ...]
+    """Where live workers serve it; empty if none does."""
+    declared: Declared | None
+    """As the last worker announced it."""
+
+    @property
+    def is_live(self) -> bool:
+        return bool(self.queues)
+
+    @property
+    def age(self) -> tuple[object, ...]:
+        """A key that sorts the newest last. Of versions registered at once the one that counts higher is newer."""
+        return (self.first_at, natural(self.version))
+
+
+class WorkflowCount(msgspec.Struct, frozen=True, kw_only=True):
+    """A workflow that the store has heard of: its versions, the newest last, and its runs by status."""
+
+    name: str
+    versions: tuple[str, ...]
+    counts: dict[str, int]
+
+
+def natural(version: str) -> tuple[tuple[int, int, str], ...]:
+    """A key that sorts "10" after "9" and "1.10" after "1.9"."""
+    return tuple(
+        (1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.split(r"(\d+)", version) if part
+    )

@@ -1,0 +1,174 @@
+"""Which version a start takes, and what holds for a workflow that is known by its name only."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.define import workflow
+from holdfast.errors import BadArguments
+from holdfast.model import Lane, microseconds
+from tests.client.hands import Hands, ship, total
+
+
+@workflow(name="pack", version="1", queue="old", deadline="5m")
+async def pack_1(order: str, fragile: bool = False) -> None: ...
+
+
+@workflow(name="pack", version="2", queue="new", retention=None)
+async def pack_2(order: str, fragile: bool, *notes: str, gift: bool = False) -> None: ...
+
+
+@workflow
+async def moved(at: datetime, places: tuple[int, ...], names: set[str], pair: tuple[int, str]) -> None: ...
+
+
+async def version(client, workflow, *args) -> str:
+    return (await (await client.start(workflow, *args)).refresh()).record.version
+
+
+# -- versions ----------------------------------------------------------------------------------------------------------
+
+
+async def test_its_own_version_is_taken_where_nobody_registered_any(client):
+    assert await version(client, pack_1, "a") == "1"
+
+
+async def test_its_own_version_is_taken_where_a_live_worker_has_it(client, hands):
+    await hands.register(workflows=[pack_1, pack_2])
+    assert await version(client, pack_1, "a") == "1"
+
+
+async def test_the_newest_that_live_workers_have_is_taken_where_they_lack_its_own(client, hands):
+    await hands.register(workflows=[pack_1])
+    assert await version(client, pack_2, "a", True) == "1"
+
+
+async def test_the_one_registered_last_is_the_newest(client, hands):
+    await hands.register(Lane("pack", "b"))
+    await Hands(client, "other").register(Lane("pack", "a"))
+    assert await version(client, "pack", "x") == "a"
+
+
+async def test_a_version_whose_workers_are_gone_is_not_taken_while_others_live(client, hands):
+    other = Hands(client, "other")
+    await hands.register(workflows=[pack_1])
+    await other.register(workflows=[pack_2])
+    await client.store.remove_worker("other")
+    assert await version(client, pack_2, "a", True) == "1"
+    assert await version(client, "pack", "a") == "1"
+
+
+async def test_with_nobody_alive_the_newest_ever_registered_is_taken(client, hands):
+    await hands.register(workflows=[pack_1])
+    await Hands(client, "other").register(workflows=[pack_2])
+    for worker_id in ("hands", "other"):
+        await client.store.remove_worker(worker_id)
+    assert await version(client, "pack", "a", True) == "2"
+    with pytest.raises(BadArguments, match="fragile"):
+        await version(client, pack_1, "a")
+
+
+async def test_another_version_brings_its_own_options(client, hands):
+    await hands.register(workflows=[pack_1])
+    record = (await (await client.start(pack_2, "a", True)).refresh()).record
+    assert (record.version, record.queue) == ("1", "old")
+    assert record.deadline_at - record.created_at == timedelta(minutes=5)
+
+
+async def test_arguments_that_the_version_taken_has_no_place_for_are_refused(client, hands):
+    await hands.register(workflows=[pack_2])
+    with pytest.raises(BadArguments, match=r"pack\(\) is started in version '2'.*fragile.*version '1' first"):
+        await client.start(pack_1, "a")
+    assert [run async for run in client.runs()] == []
+
+
+async def test_a_retry_goes_on_in_its_own_version_while_that_is_served(client, hands):
+    await hands.register(workflows=[pack_1, pack_2])
+    run = await client.start(pack_1, "a")
+    await client.cancel(run.id)
+    assert (await (await client.retry(run.id)).refresh()).record.version == "1"
+    await hands.register(workflows=[pack_2])
+    assert (await (await client.retry(run.id)).refresh()).record.version == "2"
+
+
+# -- by name -----------------------------------------------------------------------------------------------------------
+
+
+async def test_what_a_workflow_declares_holds_for_runs_started_by_its_name(client, hands):
+    await hands.register(workflows=[ship])
+    record = (await (await client.start("ship", "here")).refresh()).record
+    assert (record.version, record.queue, record.retention) == ("2", "parcels", microseconds("1d"))
+    assert record.deadline_at - record.created_at == timedelta(hours=1)
+
+
+async def test_for_ever_is_declared_too(client, hands):
+    await hands.register(workflows=[pack_2])
+    assert (await (await client.start("pack", "a", True)).refresh()).record.retention is None
+
+
+async def test_options_win_over_what_is_declared(client, hands):
+    await hands.register(workflows=[ship])
+    record = (await (await client.start("ship", "here", deadline="2h", queue="slow", retention=None)).refresh()).record
+    assert (record.queue, record.retention) == ("slow", None)
+    assert record.deadline_at - record.created_at == timedelta(hours=2)
+
+
+async def test_a_workflow_goes_to_a_queue_where_it_is_served(client, hands):
+    await hands.register(Lane("ship", "2", "fast"), Lane("ship", "2", "slow"))
+    assert (await (await client.start("ship", "here")).refresh()).record.queue == "fast"
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "said"),
+    [
+        ((), {}, "needs order"),
+        (("a",), {}, "needs fragile"),
+        (("a", True), {"order": "b"}, "given twice"),
+        (("a", True), {"fragil": True}, "no parameter 'fragil'"),
+    ],
+)
+async def test_arguments_that_do_not_fit_are_refused_at_the_start(client, hands, args, kwargs, said):
+    await hands.register(workflows=[pack_2])
+    with pytest.raises(BadArguments, match=said):
+        await client.start("pack", *args, **kwargs)
+    assert [run async for run in client.runs()] == []
+
+
+async def test_one_that_does_not_fit_of_many_is_named(client, hands):
+    await hands.register(workflows=[total])
+    with pytest.raises(BadArguments) as refused:
+        await client.start_many("total", [(1,), (1, 2, 3)])
+    assert "item 1 of start_many; nothing was started" in "\n".join(refused.value.__notes__)
+
+
+async def test_arguments_that_fit_are_read_by_the_signature(client, hands):
+    await hands.register(workflows=[total])
+    run = await client.start("total", 1, b=2, tags={"a": "b"})
+    record = (await run.refresh()).record
+    assert record.tags == {"a": "b"}
+    assert client.codec.arguments(total.fn).unpack(client.codec.open(record.input)) == ((1, 2), {})
+
+
+async def test_whatever_is_given_is_kept_where_no_parameters_are_known(client, hands):
+    await hands.register(Lane("total", "1"))
+    run = await client.start("total", 1, b=2)
+    record = (await run.refresh()).record
+    assert client.codec.arguments(total.fn).unpack(client.codec.open(record.input)) == ((1,), {"b": 2})
+
+
+async def test_values_given_without_their_types_are_read_by_the_annotations(client, hands):
+    await hands.register(workflows=[moved])
+    given = (datetime(2030, 1, 1, tzinfo=UTC), (1, 2), {"a"}, (1, "x"))
+    record = (await (await client.start("moved", *given)).refresh()).record
+    assert client.codec.arguments(moved.fn).unpack(client.codec.open(record.input)) == (given, {})
+
+
+async def test_a_worker_that_is_seen_alive_is_not_asked_about_at_each_start(client, hands):
+    await hands.register(workflows=[total])
+    await client.start(total, 1)
+    before = client.store.stats.reads
+    for _ in range(5):
+        await client.start(total, 1)
+    assert client.store.stats.reads == before
