@@ -31,7 +31,7 @@ attempt = st.integers(1, 10_000)
 
 INPUTS = {
     "started": st.builds(Started, at, blob),
-    "step_retrying": st.builds(StepRetrying, at, key, attempt, blob, at, at),
+    "step_retrying": st.builds(StepRetrying, at, key, attempt, blob, at, at, st.none() | blob),
     "step_completed": st.builds(StepCompleted, at, key, attempt, blob),
     "step_failed": st.builds(StepFailed, at, key, attempt, blob),
     "timer_fired": st.builds(TimerFired, at, st.integers(0, 10_000)),
@@ -75,7 +75,7 @@ def test_a_turn_comes_back_in_order(some):
     [
         (Started(1, b"s"), ["started", 1, b"s"]),
         (StepAsked("k", b"d"), ["step_asked", "k", b"d", None]),
-        (StepRetrying(1, "k", 2, b"e", 3, 4), ["step_retrying", 1, "k", 2, b"e", 3, 4]),
+        (StepRetrying(1, "k", 2, b"e", 3, 4), ["step_retrying", 1, "k", 2, b"e", 3, 4, None]),
         (StepCompleted(1, "k", 2, b"r"), ["step_completed", 1, "k", 2, b"r"]),
         (StepFailed(1, "k", 2, b"e"), ["step_failed", 1, "k", 2, b"e"]),
         (TimerFired(1, 2), ["timer_fired", 1, 2]),

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from holdfast import AsyncClient, StoreAway, StoreError, Worker, current_step, sleep, step, workflow
+from holdfast import AsyncClient, LeaseLost, StoreAway, StoreError, Worker, current_step, sleep, step, workflow
 from holdfast.model import Instant, Lane
 from holdfast.store import SqliteStore
 from holdfast.store.sqlite.transactions import host_clock
@@ -145,6 +145,35 @@ async def test_a_def_step_of_a_lost_run_is_told(database_url):
         await until(lambda: begun)
         await reap(on)
         await until(told.is_set)
+        assert await run.result(PATIENCE) == 2
+
+
+async def test_a_def_step_of_a_lost_run_is_told_by_its_next_heartbeat(database_url):
+    told: list[LeaseLost] = []
+    begun: list[int] = []
+
+    @step
+    def stubborn() -> int:
+        begun.append(1)
+        while len(begun) == 1:
+            try:
+                current_step().heartbeat()
+            except LeaseLost as error:
+                told.append(error)
+                raise
+            threading.Event().wait(0.001)
+        return len(begun)
+
+    @workflow
+    def body() -> int:
+        return stubborn()
+
+    async with stage(database_url) as on, on.worker(body, lease="3s"):
+        run = await on.client.start(body)
+        await until(lambda: begun)
+        await reap(on)
+        await until(lambda: told)
+        assert run.id in str(told[0])
         assert await run.result(PATIENCE) == 2
 
 

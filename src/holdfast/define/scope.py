@@ -96,10 +96,11 @@ class StepInfo:
 
     `idempotency_key` is the same for every attempt of this step of this run, also across crashes and `retry`: hand it
     to services that remember what they have done. `cancelled` turns True when nobody waits for the result any more
-    (the run was cancelled or the attempt timed out): a step in a thread should look now and then.
+    (the run was cancelled or the attempt timed out): a step in a thread should look now and then. `heartbeat_details`
+    is what the attempt before this one said last, if it failed; it is None if its process died.
     """
 
-    __slots__ = ("_beat", "_owner", "attempt", "cancelled", "deadline", "key", "name", "run")
+    __slots__ = ("_beat", "_owner", "attempt", "cancelled", "deadline", "heartbeat_details", "key", "name", "run")
 
     def __init__(
         self,
@@ -111,6 +112,7 @@ class StepInfo:
         deadline: datetime | None,
         beat: Callable[[Any, Any], None],
         owner: object,
+        heartbeat_details: Any = None,
     ) -> None:
         self.name = name
         self.key = key
@@ -120,6 +122,7 @@ class StepInfo:
         self.cancelled = False
         self._beat = beat
         self._owner = owner
+        self.heartbeat_details = heartbeat_details
 
     @property
     def idempotency_key(self) -> str:
@@ -136,7 +139,9 @@ class StepInfo:
     def heartbeat(self, details: Any = None) -> None:
         """Say that this step is alive and getting on.
 
-        It counts as progress for a run suspected of crashing its workers.
+        It counts as progress for a run suspected of crashing its workers. `details` is whatever the next attempt
+        should know if this one fails: it finds the last ones in `heartbeat_details`. Raises LeaseLost when another
+        worker has taken the run over, so that nothing will come of this attempt: a step in a thread ends there.
         """
         self._beat(self._owner, details)
 

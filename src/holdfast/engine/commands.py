@@ -11,7 +11,7 @@ from holdfast.model import Ended, Entry, Instant, RunRetrying
 class Command:
     """A step that was asked for and has not ended. `attempt` is the next one to execute."""
 
-    __slots__ = ("args", "attempt", "first_at", "key", "reply", "retry_at", "step")
+    __slots__ = ("args", "attempt", "details", "first_at", "key", "reply", "retry_at", "step")
 
     def __init__(self, key: str, step: Step[Any, Any], args: bytes, reply: Reply[Any]) -> None:
         self.key = key
@@ -22,6 +22,8 @@ class Command:
         self.first_at: Instant | None = None
         """When the first attempt began, as far as the journal knows."""
         self.retry_at: Instant | None = None
+        self.details: bytes | None = None
+        """What the last attempt said of itself before it failed."""
 
     def __repr__(self) -> str:
         return f"<command {self.key}, attempt {self.attempt}>"

@@ -146,10 +146,6 @@ class Execution(Calls):
         """End the body without effect: nothing it does from here on gets out."""
         put_away(self)
 
-    @property
-    def is_ended(self) -> bool:
-        return self.main is not None and self.main.done()
-
     # -- the pump --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -253,6 +249,7 @@ class Execution(Calls):
                 command.attempt = entry.attempt + 1
                 command.retry_at = entry.retry_at
                 command.first_at = entry.first_at
+                command.details = entry.details
         elif kind is Cancel:
             if self.cancel is None and self.main is not None:
                 self._take_in(entry)

@@ -56,7 +56,7 @@ class _Collecting:
     """
 
     def __init__(self, runners: Runners) -> None:
-        self._runners = weakref.ref(runners, self._remove)
+        self._runners = weakref.ref(runners, self.end)
         self._thread = threading.get_ident()
         self._paused: Pumped | None = None
 
@@ -71,8 +71,9 @@ class _Collecting:
         elif self._paused is not None:
             self._paused.is_dead, self._paused = False, None
 
-    def _remove(self, _: object) -> None:
-        gc.callbacks.remove(self)
+    def end(self, _: object = None) -> None:
+        if self in gc.callbacks:
+            gc.callbacks.remove(self)
 
 
 class Runners:
@@ -86,7 +87,8 @@ class Runners:
         self._host: object = None
         self._host_hooks: Hooks = sys.get_asyncgen_hooks()
         self.pumped: Pumped | None = None
-        gc.callbacks.append(_Collecting(self))
+        self._collecting = _Collecting(self)
+        gc.callbacks.append(self._collecting)
         self._begins = self._generator_begins
         self._lost = self._generator_lost
         self.kept: list[object] = []
@@ -135,6 +137,7 @@ class Runners:
 
     def close(self) -> None:
         """End the idle runners. The collector can't see into a greenlet: each would keep itself and all this alive."""
+        self._collecting.end()
         idle, self._idle = self._idle, []
         for runner in idle:
             runner.throw()

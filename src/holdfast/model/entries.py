@@ -40,7 +40,10 @@ class StepAsked(_Entry, frozen=True, gc=False, tag="step_asked"):
 
 
 class StepRetrying(_Entry, frozen=True, gc=False, tag="step_retrying"):
-    """An attempt failed and another one follows at `retry_at`. The body does not see it."""
+    """An attempt failed and another one follows at `retry_at`. The body does not see it.
+
+    `details` are what it said of itself last, for the next one to go on from.
+    """
 
     at: Instant
     key: str
@@ -48,6 +51,7 @@ class StepRetrying(_Entry, frozen=True, gc=False, tag="step_retrying"):
     error: bytes
     retry_at: Instant
     first_at: Instant
+    details: bytes | None = None
 
 
 class StepCompleted(_Entry, frozen=True, gc=False, tag="step_completed"):

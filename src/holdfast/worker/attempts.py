@@ -37,7 +37,8 @@ class Attempt:
     """One try of one step of one run."""
 
     __slots__ = (
-        "alarm", "args", "first_at", "held", "info", "is_settled", "is_timed_out", "key", "number", "step", "task",
+        "alarm", "args", "details", "first_at", "held", "info", "is_settled", "is_timed_out", "key", "number",
+        "step", "task",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, held: Held, command: Command, now: Instant) -> None:
@@ -48,6 +49,8 @@ class Attempt:
         self.number = command.attempt
         self.first_at = now if command.first_at is None else command.first_at
         self.info: StepInfo
+        self.details = command.details
+        """What the step has said of itself last, in this attempt or before it."""
         self.task: asyncio.Task[None] | None = None
         self.alarm: Alarm | None = None
         self.is_settled = False
@@ -67,7 +70,7 @@ class Attempts:
         middleware: Sequence[Callable[[StepInfo], Any]],
         may_begin: Callable[[], bool],
         done: Callable[[Attempt, Outcome], None],
-        beat: Callable[[Held, Any], None],
+        beat: Callable[[Held], None],
         interrupted: Callable[[], None],
     ) -> None:
         self._codec = codec
@@ -100,8 +103,9 @@ class Attempts:
             attempt=command.attempt,
             run=held.info,
             deadline=None,
-            beat=self._beat,
-            owner=held,
+            beat=self._beaten,
+            owner=attempt,
+            heartbeat_details=None if command.details is None else self._codec.value(Any).decode(command.details),
         )
         held.attempts[command.key] = attempt
         if self._flying[command.step.is_async] < self._limits[command.step.is_async]:
@@ -109,6 +113,12 @@ class Attempts:
         else:
             self._queues[command.step.is_async].append(attempt)
         return attempt
+
+    def _beaten(self, attempt: Attempt, details: Any) -> None:
+        """On the step's own thread. What can't be stored is the step's error, here and now."""
+        self._beat(attempt.held)
+        if details is not None:
+            attempt.details = self._codec.value(Any).encode(details)
 
     def _launch(self, attempt: Attempt) -> None:
         is_async = attempt.step.is_async
@@ -277,7 +287,10 @@ class Attempts:
         now = self._clock.now()
         stored = self._codec.encode_exception(error, notes=_notes(attempt))
         self._settle(attempt)
-        self._done(attempt, StepRetrying(now, attempt.key, attempt.number, stored, now + pause, attempt.first_at))
+        self._done(
+            attempt,
+            StepRetrying(now, attempt.key, attempt.number, stored, now + pause, attempt.first_at, attempt.details),
+        )
 
     def _end_failed(self, attempt: Attempt, error: BaseException) -> None:
         stored = self._codec.encode_exception(error, notes=_notes(attempt))

@@ -44,7 +44,7 @@ class Held:
     __slots__ = (
         "alarm", "alarm_at", "arrivals", "attempts", "blocked", "crashes", "epoch", "execution", "held_up",
         "history", "id", "info", "input", "is_busy", "is_committing", "is_deadline_told", "is_lost",
-        "is_parked", "is_row_waiting", "is_takeover", "journal", "last_at", "row_due", "seed", "seq",
+        "is_parked", "is_row_waiting", "is_taken_over", "is_takeover", "journal", "last_at", "row_due", "seed", "seq",
         "started_at", "taking", "unwritten", "warn_at", "workflow",
     )  # fmt: skip  # a name a line would be a page
 
@@ -80,6 +80,8 @@ class Held:
         """The journal's length at which to warn of it, once."""
         self.is_committing = False
         self.is_lost = False
+        self.is_taken_over = False
+        """Lost to another worker, and not because it has ended."""
         self.is_deadline_told = False
         self.alarm: Alarm | None = None
         self.alarm_at: Instant | None = None

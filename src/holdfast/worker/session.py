@@ -346,6 +346,10 @@ class Session:
     def _write(self, writes: Sequence[RowWrite]) -> Awaitable[list[bool]]:
         return self._store.write_rows(writes, now=self._clock.store_time())
 
-    def _beat(self, held: Held, details: Any) -> None:
+    def _beat(self, held: Held) -> None:
         # Steps beat from threads, too.
-        self._loop.call_soon_threadsafe(self.runs.beat, held, details)
+        if held.is_taken_over or self.lease.is_lost:
+            raise LeaseLost(
+                f"{held.info!r} was taken over from the worker {self.worker_id}; nothing comes of this attempt: end it"
+            )
+        self._loop.call_soon_threadsafe(self.runs.beat, held)

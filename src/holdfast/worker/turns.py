@@ -109,7 +109,7 @@ class Turns(Waits):
         if not held.is_committing:
             self._take(held)
 
-    def beat(self, held: Held, details: Any) -> None:
+    def beat(self, held: Held) -> None:
         """A heartbeat is progress: the run is no longer suspected."""
         if held.crashes and not held.is_lost and not held.is_committing:
             held.crashes = 0

@@ -193,6 +193,7 @@ class Waits(Resting, ABC):
             self.block(held, verdict)
             return
         _log.warning("%r was taken over by another worker; this one drops it", held.info)
+        held.is_taken_over = True
         self.drop(held)
 
     def block(self, held: Held, error: Exception, taken: Sequence[Arrival] = ()) -> None:
