@@ -80,7 +80,9 @@ async def _run(
     async with AsyncClient(url, namespace=namespace) as client:
         # Executed here, so in the version that is here: who else has which one does not matter.
         started = await client._start(workflow, (args, kwargs), StartOptions(), is_served=True)
-        worker = Worker(client, workflows=workflows_of(workflow), resources=resources, middleware=middleware)
+        served = workflows_of(workflow)
+        _refuse_stranger(started, served)
+        worker = Worker(client, workflows=served, resources=resources, middleware=middleware)
         working = asyncio.ensure_future(worker.run())
         waiting = asyncio.ensure_future(_end_of(client, started))
         try:
@@ -100,6 +102,20 @@ async def _run(
             waiting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await working
+
+
+def _refuse_stranger(started: AsyncRun[Any], served: list[Workflow[Any, Any]]) -> None:
+    """A live run with that key may be of a version that this script does not have: it would wait for ever."""
+    record = started.record
+    if record is None or record.status.is_final:
+        return
+    known = [one.version for one in served if one.name == record.workflow]
+    if record.version not in known:
+        raise DefinitionError(
+            f"the run {record.id} that has the key {record.key!r} is of version {record.version!r} of "
+            f"{record.workflow!r}, and this script has version {', '.join(known)}; run the old version to let it end, "
+            "cancel it, or take another key"
+        )
 
 
 async def _end_of(client: AsyncClient, started: AsyncRun[Any]) -> Any:

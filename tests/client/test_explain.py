@@ -69,6 +69,22 @@ def test_a_failed_run_tells_its_error_and_the_way_on():
     assert details["error"] == "ValueError: no"
 
 
+def test_a_due_run_without_a_worker_tells_in_which_namespace_it_looked():
+    assert "no worker is alive in the namespace 'shop'" in why(record(), workers=())[1]
+
+
+def test_a_run_whose_deadline_comes_before_its_delay_says_so():
+    reason, text, _ = why(record(due_at=LATER, deadline_at=LATER))
+    assert reason is Reason.NOT_DUE
+    assert "fails at its deadline, which comes first: 2030-01-01 14:00:00 UTC" in text
+
+
+def test_a_replacement_with_a_deadline_waits_for_the_run_before_it():
+    reason, text, _ = why(record(after_run_id="r0", due_at=LATER, deadline_at=LATER, key="k"))
+    assert reason is Reason.AFTER
+    assert "Its deadline is" in text
+
+
 def test_a_paused_run_says_so_whatever_else_holds():
     reason, text, _ = why(record(paused=True), workers=())
     assert reason is Reason.PAUSED

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import pytest
 
+from holdfast.client import AsyncClient
+from holdfast.codec import AesGcm, Codec
+from holdfast.define import workflow
 from holdfast.errors import BadDuration, DefinitionError
 from holdfast.model import RunFilter, RunStatus
 from tests.client.hands import ship, total
+
+
+@workflow
+async def keep(order: dict[str, Any]) -> None: ...
 
 
 async def test_iterating_gives_every_run_newest_first_whatever_the_pages(client):
@@ -41,6 +49,50 @@ async def test_filters_are_handed_to_the_store(client):
     assert [run.id async for run in client.runs(RunFilter(key="k"))] == [mine.id]
     assert [run.workflow async for run in client.runs(RunFilter(tags={"a": "1"}))] == ["total"]
     assert [run async for run in client.runs(RunFilter(status=("failed", RunStatus.CANCELLED)))] == []
+
+
+async def found(client, **where):
+    return [run.id async for run in client.runs(RunFilter(**where))]
+
+
+async def test_input_goes_by_the_names_of_all_arguments(client, hands):
+    await hands.register(workflows=[total])
+    one = await client.start(total, 1, 2)
+    two = await client.start("total", 2, b=2)
+    assert await found(client, input={"a": 1}) == [one.id]
+    assert await found(client, input={"b": 2}) == [two.id, one.id]
+    assert await found(client, input={"a": 2, "b": 2}) == [two.id]
+    assert await found(client, input={"a": 2, "c": 2}) == []
+
+
+async def test_a_workflow_in_the_filter_brings_the_names_where_no_worker_has(client):
+    run = await client.start(total, 1)
+    assert await found(client, workflow=total, input={"a": 1}) == [run.id]
+    assert await found(client, input={"a": 1}) == []
+
+
+async def test_input_is_read_through_the_codec(database_url):
+    async with AsyncClient(database_url, codec=Codec(chain=[AesGcm({"1": bytes(32)}, primary="1")])) as client:
+        run = await client.start(keep, {"user": {"id": 7, "name": "x"}, "n": 1})
+        assert await found(client, workflow=keep, input={"order": {"user": {"id": 7}}}) == [run.id]
+        assert await found(client, workflow=keep, input={"order": {"user": {"id": 8}}}) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"tags": "x"}, r"RunFilter\(tags='x'\): expected a mapping of text to text"),
+        ({"tags": {"a": 1}}, "expected a mapping of text to text"),
+        ({"input": 5}, r"RunFilter\(input=5\): expected arguments by name"),
+        ({"input": {"a": object}}, "as plain JSON"),
+        ({"input": {1: 2}}, "expected arguments by name"),
+        ({"key": 5}, r"RunFilter\(key=5\): expected text"),
+        ({"key": "\ud800"}, "expected text"),
+    ],
+)
+def test_a_filter_of_the_wrong_kind_is_refused_where_it_is_written(given, said):
+    with pytest.raises(DefinitionError, match=said):
+        RunFilter(**given)
 
 
 async def test_what_can_not_be_filtered_by_is_refused_where_it_is_written(client):

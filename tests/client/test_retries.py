@@ -17,6 +17,7 @@ from holdfast.model import (
     StepCompleted,
     decode_entries,
     history_of,
+    microseconds,
 )
 from tests.client.hands import total
 
@@ -70,6 +71,22 @@ async def test_a_run_cancelled_before_it_began_is_retried_from_nothing(client):
     new = await client.retry(old.id)
     assert await client.store.read_journal(new.id) == []
     assert (await client.get_run(total, key="k")).id == new.id
+
+
+async def test_a_retry_keeps_the_seed_of_a_run_whose_first_turn_was_never_written(client, hands):
+    old = await client.start(total, 1)
+    seed = (await hands.claim(old.id)).seed
+    await client.cancel(old.id, force=True)
+    new = await client.retry(old.id)
+    assert await client.store.read_journal(new.id) == []
+    assert (await hands.claim(new.id)).seed == seed
+
+
+@pytest.mark.parametrize("retention", ["2h", None])
+async def test_a_retry_is_kept_as_long_as_the_run_it_goes_on_from(client, hands, retention):
+    old = await failed(client, hands, retention=retention)
+    new = await client.retry(old.id)
+    assert (await new.refresh()).record.retention == (None if retention is None else microseconds(retention))
 
 
 async def test_a_retried_run_can_fail_and_be_retried_again(client, hands):

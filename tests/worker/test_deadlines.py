@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast import step, workflow
+import pytest
+
+from holdfast import DeadlineExceeded, RunFailed, sleep, step, workflow
 from tests.worker.stage import stage, until
 
 PATIENCE = "5s"
@@ -31,3 +33,37 @@ async def test_a_deadline_cancels_a_step_in_flight(database_url):
         on.skip("2h")
         assert await run.wait(PATIENCE) == "failed"
         await until(lambda: seen == ["began", "left"])
+
+
+async def test_a_declared_deadline_holds_for_a_run_started_by_name(database_url):
+    @workflow(name="timed", deadline="1h")
+    async def timed() -> None:
+        await sleep("2h")
+
+    async with stage(database_url, timed) as on:
+        run = await on.client.start("timed")
+        await on.until_waiting(run)
+        on.skip("61m")
+        assert await run.wait(PATIENCE) == "failed"
+
+
+@pytest.mark.parametrize("options", [{"delay": "1d"}, {}])
+async def test_a_run_that_has_not_begun_at_its_deadline_fails_and_never_begins(database_url, options):
+    seen: list[str] = []
+
+    @workflow(name="late")
+    async def late() -> None:
+        seen.append("began")
+
+    async with stage(database_url) as on:
+        run = await on.client.start(late, deadline="1h", **options)
+        if not options:
+            on.skip("2h")
+        async with on.worker(late):
+            on.skip("2h")
+            with pytest.raises(RunFailed) as failed:
+                await run.result(PATIENCE)
+        assert isinstance(failed.value.__cause__, DeadlineExceeded)
+        assert "had not begun when its deadline" in str(failed.value.__cause__)
+        assert seen == []
+        assert await on.kinds(run) == ["ended"]

@@ -196,6 +196,35 @@ def test_a_key_may_be_given_as_an_option_of_the_workflow(database_url):
     assert holdfast.run(doubled.options(key="k"), 5, url=database_url) == 2
 
 
+def versions():
+    @workflow(name="priced", version="1")
+    async def old() -> str:
+        await sleep(0)
+        return "old"
+
+    @workflow(name="priced", version="2")
+    async def new() -> str:
+        return "new"
+
+    return old, new
+
+
+def test_a_script_runs_the_version_that_it_has_whichever_were_there_before(database_url):
+    old, new = versions()
+    for one, result in ((old, "old"), (new, "new"), (old, "old")):
+        assert holdfast.run(one, url=database_url) == result
+
+
+def test_a_live_run_of_a_version_that_the_script_lacks_is_refused_with_advice(database_url):
+    old, new = versions()
+    with Client(database_url) as client:
+        client.start(old, key="k")
+    with pytest.raises(
+        DefinitionError, match=r"is of version '1' of 'priced', and this script has version 2; run the old"
+    ):
+        holdfast.run(new, url=database_url, key="k")
+
+
 def test_what_to_do_about_a_taken_key_may_be_said_otherwise(database_url):
     holdfast.run(doubled, 1, key="k", url=database_url)
     assert holdfast.run(doubled.options(on_conflict="restart"), 5, key="k", url=database_url) == 10

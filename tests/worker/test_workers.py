@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast import AsyncClient, NotDecodable, Worker, sleep, step, workflow
+from holdfast import AsyncClient, NotDecodable, Worker, resource, sleep, step, workflow
 from holdfast.errors import HoldfastError
 from tests.worker.stage import stage, until
 
@@ -47,6 +47,12 @@ def plain() -> None: ...
         ({"queues": []}, "queues"),
         ({"url": "mysql://host/db"}, "mysql"),
         ({"url": 5}, "url such as"),
+        ({"keep_parked": -1}, "keep_parked"),
+        ({"keep_parked": "all"}, "keep_parked"),
+        ({"middleware": ["print"]}, "middleware"),
+        ({"middleware": print}, "is no list"),
+        ({"resources": [plain]}, "decorated with @resource"),
+        ({"resources": 5}, "is no list"),
     ],
     ids=lambda one: one if isinstance(one, str) else next(iter(one)),
 )
@@ -76,6 +82,37 @@ async def test_ids_are_unique_within_a_process(database_url):
     async with stage(database_url) as on, on.worker(nothing) as one, on.worker(nothing) as two:
         assert one.id != two.id
         assert {record.id for record in await on.store.list_workers()} == {one.id, two.id}
+
+
+async def test_a_namespace_beside_a_client_of_another_is_refused(database_url):
+    async with AsyncClient(database_url, namespace="shop") as client:
+        with pytest.raises(HoldfastError, match="has the namespace 'shop'; give one that has the other"):
+            Worker(client, workflows=[nothing], namespace="other")
+        assert Worker(client, workflows=[nothing], namespace="shop").id is None
+
+
+async def test_a_worker_whose_entering_is_cancelled_is_left_nowhere(database_url):
+    opened: list[str] = []
+    entered = asyncio.Event()
+
+    @resource
+    async def slow():
+        opened.append("open")
+        entered.set()
+        await asyncio.sleep(0)
+        try:
+            yield None
+        finally:
+            opened.append("closed")
+
+    async with stage(database_url) as on:
+        entering = asyncio.ensure_future(on.worker(nothing, resources=[slow]).__aenter__())
+        await entered.wait()
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        assert opened == ["open", "closed"]
+        assert await on.store.list_workers() == []
 
 
 async def test_a_worker_takes_a_clients_store_and_codec(database_url):
