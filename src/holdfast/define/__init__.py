@@ -7,7 +7,6 @@ from .logs import logger
 from .pending import Pending, Reply
 from .resources import Resource, resource
 from .scope import (
-    AttemptScope,
     Body,
     RunInfo,
     StepInfo,
@@ -24,7 +23,6 @@ from .workflows import AsyncWorkflow, BlockingWorkflow, StartOptions, Workflow, 
 __all__ = [
     "AsyncStep",
     "AsyncWorkflow",
-    "AttemptScope",
     "BlockingStep",
     "BlockingWorkflow",
     "Body",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from .scope import AttemptScope, current_scope
+from .scope import StepInfo, current_scope
 
 
 class _RunFilter(logging.Filter):
@@ -13,8 +13,8 @@ class _RunFilter(logging.Filter):
         record.run_id = record.step = None
         if scope is None:
             return True
-        if isinstance(scope, AttemptScope):
-            record.run_id, record.step = scope.step.run.id, scope.step.key
+        if isinstance(scope, StepInfo):
+            record.run_id, record.step = scope.run.id, scope.key
             return True
         record.run_id = scope.run.id
         return not scope.is_replaying

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from holdfast.errors import DefinitionError, NotInBody, NotInRun
 
-from .scope import AttemptScope, current_scope
+from .scope import StepInfo, current_scope
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Resource(Generic[T]):
                 f"the resource {self.name!r} was used outside a run; it is open inside steps that a worker executes: "
                 f"Worker(..., resources=[{self.name}])"
             )
-        if not isinstance(scope, AttemptScope):
+        if not isinstance(scope, StepInfo):
             raise NotInBody(f"the resource {self.name!r} was used in a workflow body; use it inside a step")
         try:
             return cast(T, scope.resources[self])

@@ -1,13 +1,13 @@
 """Where am I? The one contextvar of the house, and what can stand in it.
 
 User code finds its run through `current_scope`: a `Body` while a workflow body advances (the engine implements it), an
-`AttemptScope` while a step executes, nothing outside. Nothing else in the house is global.
+`StepInfo` while a step executes, nothing outside. Nothing else in the house is global.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from random import Random
@@ -100,29 +100,26 @@ class StepInfo:
     is what the attempt before this one said last, if it failed; it is None if its process died.
     """
 
-    __slots__ = ("_beat", "_owner", "attempt", "cancelled", "deadline", "heartbeat_details", "key", "name", "run")
+    __slots__ = ("attempt", "cancelled", "deadline", "heartbeat_details", "key", "name", "resources", "run")
 
     def __init__(
         self,
-        *,
         name: str,
         key: str,
         attempt: int,
         run: RunInfo,
-        deadline: datetime | None,
-        beat: Callable[[Any, Any], None],
-        owner: object,
+        resources: Mapping[object, Any],
         heartbeat_details: Any = None,
     ) -> None:
         self.name = name
         self.key = key
         self.attempt = attempt
         self.run = run
-        self.deadline = deadline
-        self.cancelled = False
-        self._beat = beat
-        self._owner = owner
+        self.resources = resources
+        """What the worker has opened for its steps."""
         self.heartbeat_details = heartbeat_details
+        self.deadline: datetime | None = None
+        self.cancelled = False
 
     @property
     def idempotency_key(self) -> str:
@@ -143,20 +140,10 @@ class StepInfo:
         should know if this one fails: it finds the last ones in `heartbeat_details`. Raises LeaseLost when another
         worker has taken the run over, so that nothing will come of this attempt: a step in a thread ends there.
         """
-        self._beat(self._owner, details)
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"<step {self.key}, attempt {self.attempt}, of {self.run!r}>"
-
-
-class AttemptScope:
-    """Stands in the contextvar while a step executes."""
-
-    __slots__ = ("resources", "step")
-
-    def __init__(self, step: StepInfo, resources: Mapping[object, Any]) -> None:
-        self.step = step
-        self.resources = resources
 
 
 class Body(Protocol):
@@ -204,9 +191,9 @@ def body_for(what: str) -> Body:
     scope = current_scope.get()
     if scope is None:
         raise NotInRun(f"{what} was called outside a run; call it inside a @workflow function that a worker runs")
-    if isinstance(scope, AttemptScope):
+    if isinstance(scope, StepInfo):
         raise NotInBody(
-            f"{what} was called inside the step {scope.step.key!r}; only a workflow body can wait durably: "
+            f"{what} was called inside the step {scope.key!r}; only a workflow body can wait durably: "
             "do it in the body, before or after the step"
         )
     return scope  # type: ignore[no-any-return]  # the contextvar is Any for speed; nothing else is ever put in it
@@ -214,7 +201,7 @@ def body_for(what: str) -> Body:
 
 def is_body(scope: Any) -> bool:
     """Whether what stands in the contextvar is a body."""
-    return scope is not None and not isinstance(scope, AttemptScope)
+    return scope is not None and not isinstance(scope, StepInfo)
 
 
 def current_run() -> RunInfo:
@@ -222,14 +209,14 @@ def current_run() -> RunInfo:
     scope = current_scope.get()
     if scope is None:
         raise NotInRun("current_run() was called outside a run; it works in workflow bodies and in steps")
-    found: RunInfo = scope.step.run if isinstance(scope, AttemptScope) else scope.run
+    found: RunInfo = scope.run
     return found
 
 
 def current_step() -> StepInfo:
     """The step that is executing. Raises NotInRun outside a step."""
     scope = current_scope.get()
-    if not isinstance(scope, AttemptScope):
+    if not isinstance(scope, StepInfo):
         where = "outside a run" if scope is None else "in a workflow body"
         raise NotInRun(f"current_step() was called {where}; it works inside a step that a worker executes")
-    return scope.step
+    return scope

@@ -12,7 +12,7 @@ from holdfast.errors import DefinitionError
 from holdfast.model import Duration, Retry, is_name, microseconds
 
 from .pending import Pending
-from .scope import AttemptScope, Body, body_for, current_scope
+from .scope import Body, StepInfo, body_for, current_scope
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -80,7 +80,7 @@ class BlockingStep(Step[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         scope = current_scope.get()
-        if scope is None or type(scope) is AttemptScope:
+        if scope is None or isinstance(scope, StepInfo):
             return cast(R, self.fn(*args, **kwargs))
         return cast(R, scope.block(scope.ask_step(self, args, kwargs)))
 
@@ -95,7 +95,7 @@ class AsyncStep(Step[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         scope = current_scope.get()
-        if scope is None or type(scope) is AttemptScope:
+        if scope is None or isinstance(scope, StepInfo):
             return cast("Coroutine[Any, Any, R]", self.fn(*args, **kwargs))
         if scope.is_blocking:
             return cast("Coroutine[Any, Any, R]", scope.block(scope.ask_step(self, args, kwargs)))

@@ -25,7 +25,7 @@ from holdfast.model import (
     microseconds,
 )
 
-from .scope import AttemptScope, current_scope, is_body
+from .scope import StepInfo, current_scope, is_body
 from .steps import checked_name, name_of
 
 P = ParamSpec("P")
@@ -175,9 +175,9 @@ class Workflow(Generic[P, R]):
                 f"the workflow {self.name!r} was called outside a run; start it with client.start({self.name}, ...) "
                 f"or holdfast.run({self.name}, ...)"
             )
-        if isinstance(scope, AttemptScope):
+        if isinstance(scope, StepInfo):
             return NotInBody(
-                f"the workflow {self.name!r} was called inside the step {scope.step.key!r}; "
+                f"the workflow {self.name!r} was called inside the step {scope.key!r}; "
                 f"start it there with a client: client.start({self.name}, ...)"
             )
         return NotInRun(

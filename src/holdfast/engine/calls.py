@@ -97,7 +97,8 @@ class Calls:
             self.refuse()
         self.check_limit()
         name = step.name
-        plain = shapes_of(step, self._codec).arguments.pack(args, kwargs)
+        shapes = shapes_of(step, self._codec)
+        plain = shapes.arguments.pack(args, kwargs)
         key = self._new_key(name)
         digest = blake2b(plain, digest_size=8).digest()
         if self.is_replaying:
@@ -105,7 +106,7 @@ class Calls:
         else:
             self._entries.append(StepAsked(key, digest, self._codec.seal(plain) if step.record_args else None))
         reply = cls(self, self.loop, key)
-        command = self.commands[key] = Command(key, step, plain, reply)
+        command = self.commands[key] = Command(key, step, shapes, plain, reply)
         self._begun.append(command)
         return reply
 

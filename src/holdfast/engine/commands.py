@@ -7,15 +7,18 @@ from typing import Any
 from holdfast.define import Reply, Step
 from holdfast.model import Ended, Entry, Instant, RunRetrying
 
+from .shapes import Shapes
+
 
 class Command:
     """A step that was asked for and has not ended. `attempt` is the next one to execute."""
 
-    __slots__ = ("args", "attempt", "details", "first_at", "key", "reply", "retry_at", "step")
+    __slots__ = ("args", "attempt", "details", "first_at", "key", "reply", "retry_at", "shapes", "step")
 
-    def __init__(self, key: str, step: Step[Any, Any], args: bytes, reply: Reply[Any]) -> None:
+    def __init__(self, key: str, step: Step[Any, Any], shapes: Shapes, args: bytes, reply: Reply[Any]) -> None:
         self.key = key
         self.step = step
+        self.shapes = shapes
         self.args = args
         self.reply = reply
         self.attempt = 1

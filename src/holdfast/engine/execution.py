@@ -46,7 +46,6 @@ from .divergence import line_of
 from .loop import BodyTask, Handle
 from .outcome import settle
 from .runners import Runners
-from .shapes import shapes_of
 
 T = TypeVar("T")
 _NOTHING: Any = ()
@@ -220,7 +219,7 @@ class Execution(Calls):
                 del self.commands[command.key]
                 self._take_in(entry)
                 try:
-                    value = shapes_of(command.step, self._codec).result.decode(entry.result)
+                    value = command.shapes.result.decode(entry.result)
                 except NotDecodable as error:
                     self.fail_with(error)
                 else:

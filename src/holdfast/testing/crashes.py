@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from holdfast.define import AttemptScope, current_scope
+from holdfast.define import StepInfo, current_scope
 from holdfast.model import (
     ClaimedRun,
     Entry,
@@ -81,7 +81,7 @@ class CrashingStore(MemoryStore):
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
         # The same dice in every run, so that the outcomes can be compared.
         runs = [msgspec.structs.replace(run, seed=_SEED) for run in runs]
-        if not self.is_starting and not isinstance(current_scope.get(), AttemptScope):
+        if not self.is_starting and not isinstance(current_scope.get(), StepInfo):
             return await super().start_runs(runs, now=now)
         point = await self._reach("start of " + ", ".join(dict.fromkeys(run.workflow for run in runs)))
         return await self._pass(point, await super().start_runs(runs, now=now))
@@ -189,7 +189,7 @@ class CrashingDriver(Driver):
         if not self._store.is_down:
             return False
         attempts = [one for held in self.session.runs.held.values() for one in held.attempts.values()]
-        threads = {one.task for one in attempts if one.task is not None and not one.step.is_async}
+        threads = {one.task for one in attempts if one.task is not None and not one.command.step.is_async}
         if threads := threads - self._resting.keys():
             # A thread can't be killed. It comes to its end, and what it returns goes nowhere.
             await asyncio.wait(threads)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from holdfast.define import AttemptScope, StepInfo, current_scope
+from holdfast.define import StepInfo, current_scope
 from holdfast.errors import HoldfastError
 from holdfast.model import Instant
 from holdfast.worker import Plan, Session
@@ -220,7 +220,7 @@ class Driver:
     def resting(self) -> Iterator[None]:
         """While inside, the step that calls, if one does, waits for the environment and is not under way."""
         scope = current_scope.get()
-        task = self._task_of(scope.step) if isinstance(scope, AttemptScope) else None
+        task = self._task_of(scope) if isinstance(scope, StepInfo) else None
         if task is None:
             yield
             return
@@ -235,9 +235,8 @@ class Driver:
 
     def _task_of(self, info: StepInfo) -> asyncio.Task[Any] | None:
         for held in self.session.runs.held.values():
-            for attempt in held.attempts.values():
-                if attempt.info is info:
-                    return attempt.task  # type: ignore[no-any-return]  # attempts are Any to the run that holds them
+            if held.attempts.get(info.key) is info:
+                return held.attempts[info.key].task  # type: ignore[no-any-return]  # attempts are Any to a run
         return None
 
     def _interrupted(self) -> None:

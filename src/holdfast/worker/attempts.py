@@ -18,8 +18,8 @@ from functools import partial
 from typing import Any
 
 from holdfast.codec import Codec
-from holdfast.define import AttemptScope, Step, StepInfo, current_scope
-from holdfast.engine import Command, shapes_of
+from holdfast.define import Step, StepInfo, current_scope
+from holdfast.engine import Command
 from holdfast.errors import CodecError, MisplacedCall, NotEncodable, StepFailed, StepTimeout
 from holdfast.model import Instant, StepCompleted, StepRetrying, moment_of, spoken
 from holdfast.model import StepFailed as StepFailedEntry
@@ -33,28 +33,28 @@ _LINGER = 5_000_000
 Outcome = StepCompleted | StepFailedEntry | StepRetrying
 
 
-class Attempt:
-    """One try of one step of one run."""
+class Attempt(StepInfo):
+    """One try of one step of one run. It is what the step itself sees of it, and what this worker knows beside that."""
 
     __slots__ = (
-        "alarm", "args", "details", "first_at", "held", "info", "is_settled", "is_timed_out", "key", "number",
-        "step", "task",
+        "_attempts", "alarm", "command", "details", "first_at", "held", "is_settled", "is_timed_out", "task",
     )  # fmt: skip  # a name a line would be a page
 
-    def __init__(self, held: Held, command: Command, now: Instant) -> None:
+    def __init__(self, attempts: Attempts, held: Held, command: Command, now: Instant) -> None:
+        super().__init__(command.step.name, command.key, command.attempt, held.info, attempts.resources)
+        self._attempts = attempts
         self.held = held
-        self.key = command.key
-        self.step: Step[Any, Any] = command.step
-        self.args = command.args
-        self.number = command.attempt
+        self.command = command
         self.first_at = now if command.first_at is None else command.first_at
-        self.info: StepInfo
         self.details = command.details
         """What the step has said of itself last, in this attempt or before it."""
         self.task: asyncio.Task[None] | None = None
         self.alarm: Alarm | None = None
         self.is_settled = False
         self.is_timed_out = False
+
+    def heartbeat(self, details: Any = None) -> None:
+        self._attempts.beaten(self, details)
 
 
 class Attempts:
@@ -80,6 +80,7 @@ class Attempts:
         self._done = done
         self._beat = beat
         self._interrupted = interrupted
+        self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
         # By colour: `def` steps wait for a thread, `async def` steps are bounded so that one run can't swamp the loop.
         self._limits = {True: in_flight, False: threads}
@@ -95,52 +96,47 @@ class Attempts:
         """Every attempt's task until it ends, also those that nobody waits for any more."""
 
     def begin(self, held: Held, command: Command) -> Attempt:
-        now = self._clock.now()
-        attempt = Attempt(held, command, now)
-        attempt.info = StepInfo(
-            name=command.step.name,
-            key=command.key,
-            attempt=command.attempt,
-            run=held.info,
-            deadline=None,
-            beat=self._beaten,
-            owner=attempt,
-            heartbeat_details=None if command.details is None else self._codec.value(Any).decode(command.details),
-        )
+        attempt = Attempt(self, held, command, self._clock.now())
+        if command.details is not None:
+            attempt.heartbeat_details = self._codec.value(Any).decode(command.details)
         held.attempts[command.key] = attempt
-        if self._flying[command.step.is_async] < self._limits[command.step.is_async]:
+        is_async = command.step.is_async
+        if self._flying[is_async] < self._limits[is_async]:
             self._launch(attempt)
         else:
-            self._queues[command.step.is_async].append(attempt)
+            self._queues[is_async].append(attempt)
         return attempt
 
-    def _beaten(self, attempt: Attempt, details: Any) -> None:
+    def beaten(self, attempt: Attempt, details: Any) -> None:
         """On the step's own thread. What can't be stored is the step's error, here and now."""
         self._beat(attempt.held)
         if details is not None:
             attempt.details = self._codec.value(Any).encode(details)
 
     def _launch(self, attempt: Attempt) -> None:
-        is_async = attempt.step.is_async
-        self._flying[is_async] += 1
+        step = attempt.command.step
+        self._flying[step.is_async] += 1
         # Whoever gets here does so from another step's context: nothing of that may be seen by this one.
         context = self._context.copy()
-        task = attempt.task = asyncio.get_running_loop().create_task(self._run(attempt), context=context)
+        task = attempt.task = self._loop.create_task(self._run(attempt), name=attempt.key, context=context)
         self.tasks.add(task)
-        timeout = attempt.step.timeout
+        timeout = step.timeout
         if timeout is not None:
             # The time in line does not count.
             now = self._clock.now()
-            attempt.info.deadline = moment_of(now + timeout)
+            attempt.deadline = moment_of(now + timeout)
             attempt.alarm = self._clock.call_at(now + timeout, partial(self._time_out, attempt))
 
     def _landed(self, attempt: Attempt) -> None:
         """One less in flight: the next in line begins."""
-        if attempt.task not in self.tasks:
+        task, attempt.task = attempt.task, None
+        if task is None:
             return
-        self.tasks.discard(attempt.task)
-        self._flying[attempt.step.is_async] -= 1
-        self.go_on()
+        # The task's context refers to the attempt: both would wait for the collector if the attempt kept the task.
+        self.tasks.discard(task)
+        self._flying[attempt.command.step.is_async] -= 1
+        if self._queues[True] or self._queues[False]:
+            self.go_on()
 
     def go_on(self) -> None:
         """Begin what is in line and has room, if the lease holds: that is looked at just before each."""
@@ -164,8 +160,8 @@ class Attempts:
         if attempt.is_settled:
             return
         self._settle(attempt)
-        attempt.info.cancelled = True
-        if attempt.step.is_async and attempt.task is not None:
+        attempt.cancelled = True
+        if attempt.command.step.is_async and attempt.task is not None:
             self._cancel(attempt)
 
     def _cancel(self, attempt: Attempt) -> None:
@@ -181,16 +177,17 @@ class Attempts:
         self._threads.close()
 
     async def _run(self, attempt: Attempt) -> None:
-        current_scope.set(AttemptScope(attempt.info, self.resources))
-        fn = attempt.step.fn
+        current_scope.set(attempt)
+        command = attempt.command
+        step = command.step
         try:
-            args, kwargs = shapes_of(attempt.step, self._codec).arguments.unpack(attempt.args)
+            args, kwargs = command.shapes.arguments.unpack(command.args)
             if self._middleware or self.stand_in is not None:
                 value = await self._inside_middleware(attempt, args, kwargs)
-            elif attempt.step.is_async:
-                value = await fn(*args, **kwargs)
+            elif step.is_async:
+                value = await step.fn(*args, **kwargs)
             else:
-                value = await self._in_thread(fn, args, kwargs)
+                value = await self._in_thread(step.fn, args, kwargs)
         except asyncio.CancelledError as error:
             if attempt.is_timed_out:
                 self._fail(attempt, _timed_out(attempt))
@@ -213,18 +210,19 @@ class Attempts:
             self._landed(attempt)
 
     async def _inside_middleware(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        step = attempt.command.step
         async with contextlib.AsyncExitStack() as stack:
             for middleware in self._middleware:
-                manager = middleware(attempt.info)
+                manager = middleware(attempt)
                 if hasattr(manager, "__aenter__"):
                     await stack.enter_async_context(manager)
                 else:
                     stack.enter_context(manager)
-            if self.stand_in is not None and (double := self.stand_in(attempt.step, args, kwargs)) is not None:
+            if self.stand_in is not None and (double := self.stand_in(step, args, kwargs)) is not None:
                 return await double
-            if attempt.step.is_async:
-                return await attempt.step.fn(*args, **kwargs)
-            return await self._in_thread(attempt.step.fn, args, kwargs)
+            if step.is_async:
+                return await step.fn(*args, **kwargs)
+            return await self._in_thread(step.fn, args, kwargs)
 
     async def _in_thread(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         loop = asyncio.get_running_loop()
@@ -247,7 +245,7 @@ class Attempts:
         if attempt.is_settled:
             return
         try:
-            stored = shapes_of(attempt.step, self._codec).result.encode(value)
+            stored = attempt.command.shapes.result.encode(value)
         except CodecError as error:
             self._end_failed(attempt, error)
             return
@@ -261,7 +259,7 @@ class Attempts:
             self._end_failed(attempt, refused)
             return
         self._settle(attempt)
-        self._done(attempt, StepCompleted(self._clock.now(), attempt.key, attempt.number, stored))
+        self._done(attempt, StepCompleted(self._clock.now(), attempt.key, attempt.attempt, stored))
 
     def _fail(self, attempt: Attempt, error: BaseException) -> None:
         if attempt.is_settled:
@@ -278,7 +276,7 @@ class Attempts:
         else:
             now = self._clock.now()
             try:
-                pause = attempt.step.retry.delay(error, attempt.number, now - attempt.first_at, self.dice())
+                pause = attempt.command.step.retry.delay(error, attempt.attempt, now - attempt.first_at, self.dice())
             except Exception as broken:
                 error, pause = broken, None
         if pause is None:
@@ -289,13 +287,13 @@ class Attempts:
         self._settle(attempt)
         self._done(
             attempt,
-            StepRetrying(now, attempt.key, attempt.number, stored, now + pause, attempt.first_at, attempt.details),
+            StepRetrying(now, attempt.key, attempt.attempt, stored, now + pause, attempt.first_at, attempt.details),
         )
 
     def _end_failed(self, attempt: Attempt, error: BaseException) -> None:
         stored = self._codec.encode_exception(error, notes=_notes(attempt))
         self._settle(attempt)
-        self._done(attempt, StepFailedEntry(self._clock.now(), attempt.key, attempt.number, stored))
+        self._done(attempt, StepFailedEntry(self._clock.now(), attempt.key, attempt.attempt, stored))
 
     def _settle(self, attempt: Attempt) -> None:
         attempt.is_settled = True
@@ -306,8 +304,8 @@ class Attempts:
     def _time_out(self, attempt: Attempt) -> None:
         if attempt.is_settled:
             return
-        attempt.is_timed_out = attempt.info.cancelled = True
-        if attempt.step.is_async:
+        attempt.is_timed_out = attempt.cancelled = True
+        if attempt.command.step.is_async:
             self._cancel(attempt)
             # Its cleanup may take a moment; one that won't end is left behind.
             attempt.alarm = self._clock.call_at(self._clock.now() + _LINGER, partial(self._abandon, attempt))
@@ -318,9 +316,9 @@ class Attempts:
         if attempt.is_settled:
             return
         _log.warning(
-            "%r went on after its timeout and was abandoned; whatever it returns will not be recorded", attempt.info
+            "%r went on after its timeout and was abandoned; whatever it returns will not be recorded", attempt
         )
-        if not attempt.step.is_async:
+        if not attempt.command.step.is_async:
             # Its thread is lost to it; others get one of their own.
             self._landed(attempt)
         self._fail(attempt, _timed_out(attempt))
@@ -340,8 +338,9 @@ def _tell(ended: asyncio.Future[tuple[Any, BaseException | None]], outcome: tupl
 
 
 def _timed_out(attempt: Attempt, cause: BaseException | None = None) -> StepTimeout:
-    assert attempt.step.timeout is not None
-    error = StepTimeout(f"the step {attempt.key!r} did not end within its timeout of {spoken(attempt.step.timeout)}")
+    timeout = attempt.command.step.timeout
+    assert timeout is not None
+    error = StepTimeout(f"the step {attempt.key!r} did not end within its timeout of {spoken(timeout)}")
     error.__cause__ = cause
     return error
 
@@ -354,4 +353,4 @@ def _as_step_failed(error: BaseException) -> StepFailed:
 
 
 def _notes(attempt: Attempt) -> list[str]:
-    return [f"in the step {attempt.key!r}, attempt {attempt.number}, of the run {attempt.held.id}"]
+    return [f"in the step {attempt.key!r}, attempt {attempt.attempt}, of the run {attempt.held.id}"]
