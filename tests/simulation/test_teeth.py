@@ -228,7 +228,7 @@ def test_code_that_goes_on_although_it_does_not_match_is_noticed(monkeypatch):
 def test_a_replacement_that_does_not_wait_for_the_run_before_it_is_noticed(monkeypatch):
     from holdfast.store.sqlite import starts
 
-    monkeypatch.setattr(starts, "_replace", lambda tx, old, at: None)
+    monkeypatch.setattr(starts, "_replace", lambda tx, old, new_id, at: None)
     assert_noticed("keys")
 
 
