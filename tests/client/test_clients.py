@@ -46,11 +46,16 @@ def test_wrong_arguments_of_a_client_are_refused_where_it_is_made():
             AsyncClient(url)
 
 
-def test_a_schema_or_no_migration_are_refused_where_there_is_no_such_thing():
+def test_a_schema_is_refused_where_there_is_no_such_thing():
     with pytest.raises(DefinitionError, match="schema"):
         _ = AsyncClient("sqlite:///x.db", schema="app").store
-    with pytest.raises(DefinitionError, match="migrate=False"):
-        _ = AsyncClient("sqlite:///x.db", migrate=False).store
+
+
+async def test_without_migrations_a_database_that_needs_them_is_refused_and_left_alone(tmp_path):
+    with pytest.raises(StoreError):
+        async with AsyncClient(f"sqlite:///{tmp_path / 'x.db'}", migrate=False):
+            pass
+    assert not (tmp_path / "x.db").exists()
 
 
 async def test_the_first_use_opens_the_store_once_however_many_come(client, monkeypatch):

@@ -5,9 +5,10 @@ import sqlite3
 import pytest
 
 from holdfast.model import RunFilter
+from holdfast.store.listing import fragments
 from holdfast.store.sqlite.migrations import migrate
-from holdfast.store.sqlite.runs import listing
 from holdfast.store.sqlite.statements import SQL, repeat_group
+from holdfast.store.sqlite.transactions import as_json
 
 LANES = '[["ship", "1", "default"], ["send", "2", "slow"]]'
 PARAMS = {
@@ -106,7 +107,8 @@ def test_a_hot_statement_goes_by_its_index(connection, name, table, index):
 )
 @pytest.mark.parametrize("after", [None, (1, 1)], ids=["first page", "next page"])
 def test_a_listing_walks_along_an_index(connection, where, after):
-    names, params = listing(where, after)
+    names, params = fragments(where, after)
+    params["statuses"] = as_json(params["statuses"])
     lines = plan(connection, SQL.join(*names), {**params, "namespace_id": 1, "limit": 10})
     assert walks(lines) == []
     if where.key or where.parent:

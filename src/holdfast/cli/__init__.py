@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.command == "version":
             print(importlib.metadata.version("holdfast"))
         elif given.sql:
-            print(migration_sql())
+            print(migration_sql(resolve(url=given.url).url))
         else:
             print(asyncio.run(_migrate(resolve(url=given.url).url)))
     except HoldfastError as error:

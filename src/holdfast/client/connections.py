@@ -158,9 +158,7 @@ class Connection:
 
 
 def _chosen(settings: Settings) -> Store:
-    if not settings.migrate:
-        raise DefinitionError("migrate=False: a SQLite file is always brought to this version's schema; leave it out")
-    return open_store(settings.url, namespace=settings.namespace, schema=settings.schema)
+    return open_store(settings.url, namespace=settings.namespace, schema=settings.schema, migrate=settings.migrate)
 
 
 def _checked_store(store: object, given: Mapping[str, object]) -> Store:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .contract import Store
-from .sqlite import SqliteStore, migration_sql
-from .urls import open_store, parse_url, redact_url
+from .sqlite import SqliteStore
+from .urls import migration_sql, open_store, parse_url, redact_url
 
 __all__ = ["SqliteStore", "Store", "migration_sql", "open_store", "parse_url", "redact_url"]

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from holdfast.errors import DefinitionError
+from holdfast.extras import load_extra
 
 from .contract import Store
 from .sqlite import SqliteStore
+from .sqlite import migration_sql as sqlite_sql
 
-_EXPECTED = "expected sqlite:///relative.db, sqlite:////absolute/path.db or sqlite:///:memory:"
+_EXPECTED = (
+    "expected sqlite:///relative.db, sqlite:////absolute/path.db, sqlite:///:memory: or postgresql://user@host/database"
+)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/]*(?=@)")
 _PASSWORD_OPTION = re.compile(r"(?i)([?&](?:password|sslpassword)=)[^&]*")
+DEFAULT_SCHEMA = "holdfast"
 
 
 class StoreUrl(NamedTuple):
@@ -37,7 +42,7 @@ def parse_url(url: str) -> StoreUrl:
         raise DefinitionError(f"url {shown!r} has no scheme; {_EXPECTED}")
     scheme, rest = found[1].lower(), found[2]
     if scheme in ("postgresql", "postgres"):
-        raise DefinitionError(f"url {shown!r}: Postgres is not available in this version of Holdfast; {_EXPECTED}")
+        return StoreUrl("postgresql", rest)
     if scheme != "sqlite":
         raise DefinitionError(f"url {shown!r}: there is no store for {scheme}://; {_EXPECTED}")
     if not rest.startswith("/") or rest == "/" or rest.endswith("/"):
@@ -56,6 +61,25 @@ def open_store(url: str, *, namespace: str = "default", schema: str | None = Non
     found = parse_url(url)
     if not namespace:
         raise DefinitionError("namespace: '' is none; leave it out or give it a name")
+    if found.scheme == "postgresql":
+        room = _postgres()
+        store: Store = room.PostgresStore(
+            url, redact_url(url), namespace, DEFAULT_SCHEMA if schema is None else schema, migrate=migrate
+        )
+        return store
     if schema is not None:
         raise DefinitionError(f"schema {schema!r}: a SQLite file has no schemas; name another file or use namespace=")
     return SqliteStore(found.path, redact_url(url), namespace, migrate=migrate)
+
+
+def migration_sql(url: str, *, schema: str | None = None) -> str:
+    """What migrating an empty database of that kind executes, as text to read or to run by hand."""
+    if parse_url(url).scheme == "postgresql":
+        text: str = _postgres().migration_sql(DEFAULT_SCHEMA if schema is None else schema)
+        return text
+    return sqlite_sql()
+
+
+def _postgres() -> Any:
+    load_extra("asyncpg", extra="postgres", needed_by="a postgresql:// url")
+    return load_extra("holdfast.store.postgres", extra="postgres", needed_by="a postgresql:// url")

@@ -231,7 +231,8 @@ def _store_of(url: object, settings: Settings, codec: Codec | None) -> tuple[Sto
     if url is None or isinstance(url, str):
         if codec is None:
             codec = Codec() if settings.max_payload is None else Codec(max_payload=settings.max_payload)
-        return open_store(settings.url, namespace=settings.namespace), codec
+        store = open_store(settings.url, namespace=settings.namespace, schema=settings.schema, migrate=settings.migrate)
+        return store, codec
     if hasattr(url, "commit_turns"):
         return cast(Store, url), codec or Codec()
     if hasattr(url, "store") and hasattr(url, "codec"):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from holdfast.client.inputs import contains
 from holdfast.model import natural
-from holdfast.store.sqlite.runs import decode_cursor, encode_cursor
+from holdfast.store.listing import decode_cursor, encode_cursor
 
 
 @pytest.mark.parametrize(

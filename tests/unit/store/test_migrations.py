@@ -26,7 +26,7 @@ def test_a_script_is_split_into_its_statements():
 
 def test_what_is_printed_is_what_is_applied(tmp_path):
     printed = sqlite3.connect(":memory:")
-    printed.executescript(migration_sql())
+    printed.executescript(migration_sql("sqlite:///any.db"))
 
     async def opened():
         store = open_store(f"sqlite:///{tmp_path}/holdfast.db")

@@ -4,8 +4,9 @@ import sqlite3
 
 import pytest
 
+from holdfast.store.blocks import parse_blocks
 from holdfast.store.contract import Store
-from holdfast.store.sqlite.statements import LARGEST, SQL, parse_blocks, repeat_group, size_for
+from holdfast.store.sqlite.statements import LARGEST, SQL, repeat_group, size_for
 
 
 def test_blocks_are_found_by_name():

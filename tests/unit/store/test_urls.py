@@ -33,10 +33,22 @@ def test_a_url_that_names_no_store_is_refused_with_what_was_expected(url):
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "POSTGRESQL"])
-def test_postgres_is_said_to_be_missing_from_this_version(scheme):
-    with pytest.raises(DefinitionError, match="not available in this version") as raised:
-        open_store(f"{scheme}://me:secret@host/db")
-    assert "secret" not in str(raised.value)
+def test_a_postgres_url_names_the_store_for_it_and_shows_no_password(scheme):
+    store = open_store(f"{scheme}://me:secret@host/db", namespace="mine", schema="theirs")
+    assert type(store).__name__ == "PostgresStore"
+    assert (store.namespace, store.schema) == ("mine", "theirs")
+    assert "secret" not in f"{store.url} {store!r}"
+
+
+@pytest.mark.parametrize("schema", ["", "Upper", "pg_own", 'a"b', "a-b", "x" * 64])
+def test_a_schema_that_needs_quotes_is_refused(schema):
+    with pytest.raises(DefinitionError, match="schema"):
+        open_store("postgresql://host/db", schema=schema)
+
+
+def test_a_pooler_that_is_none_is_refused():
+    with pytest.raises(DefinitionError, match="pooler='statement'; expected transaction or session"):
+        open_store("postgresql://host/db?pooler=statement")
 
 
 @pytest.mark.parametrize(

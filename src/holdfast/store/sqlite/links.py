@@ -8,11 +8,12 @@ import time
 from enum import Enum
 
 from holdfast.errors import StoreAway
+from holdfast.store.stats import Stats
 
 from .connections import MEMORY, connect, explained, identity, patiently, refuse_vanished, require_folder
 from .migrations import migrate
 from .statements import SQL
-from .transactions import Clock, Stats, Transaction
+from .transactions import Clock, Transaction
 
 _LOOK_EVERY = 0.05
 

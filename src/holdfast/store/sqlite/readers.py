@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Sequence
 
 from holdfast.errors import StoreError
+from holdfast.store.stats import Stats
 
 from .connections import explained, is_away, patiently
 from .jobs import Answers, Job
 from .links import Link
-from .transactions import Stats
 
 THREADS = 2
 

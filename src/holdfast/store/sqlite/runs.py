@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import msgspec
-
-from holdfast.model import JournalRow, Page, RunFilter, RunRecord, RunStatus, instant_of
+from holdfast.model import JournalRow, Page, RunFilter, RunRecord
+from holdfast.store.listing import (
+    CHUNK,
+    MOST_LOOKED_AT,
+    Place,
+    decode_cursor,
+    encode_cursor,
+    fragments,
+    has_tags,
+)
 
 from .rows import run_record
 from .transactions import Row, Transaction, as_json
-
-CHUNK = 500
-MOST_LOOKED_AT = 10_000
-"""Runs that one page looks at when more than SQL is asked; then it ends early, with a cursor to go on from."""
 
 
 def get_run(tx: Transaction, run_id: str) -> RunRecord | None:
@@ -90,9 +90,10 @@ def list_runs(
             return _page(found, after)
 
 
-def _list_chunk(tx: Transaction, where: RunFilter, after: tuple[int, int] | None, size: int) -> list[Row]:
-    names, params = listing(where, after)
-    rows = tx.packed(names, {**params, "namespace_id": tx.namespace_id, "limit": size})
+def _list_chunk(tx: Transaction, where: RunFilter, after: Place | None, size: int) -> list[Row]:
+    names, params = fragments(where, after)
+    params |= {"statuses": as_json(params["statuses"]), "namespace_id": tx.namespace_id, "limit": size}
+    rows = tx.packed(names, params)
     return sorted(rows, key=lambda row: (row[_CREATED_AT], row[_NUMBER]), reverse=True)
 
 
@@ -103,52 +104,5 @@ def _only(rows: Sequence[Row]) -> RunRecord | None:
 _NUMBER, _CREATED_AT = 0, 10
 
 
-def listing(where: RunFilter, after: tuple[int, int] | None) -> tuple[list[str], dict[str, Any]]:
-    """The fragments that are the statement for a filter, and its parameters."""
-    params: dict[str, Any] = {
-        "statuses": as_json(list(RunStatus) if where.status is None else statuses(where.status)),
-        "key": where.key,
-        "parent": where.parent,
-        "workflow": where.workflow,
-        "since": None if where.since is None else instant_of(where.since, what="since"),
-        "until": None if where.until is None else instant_of(where.until, what="until"),
-    }
-    params["cursor_at"], params["cursor_number"] = after or (None, None)
-    tests = [f"and_{name}" for name in ("since", "until") if params[name] is not None]
-    if after is not None:
-        tests.append("and_before")
-    of_workflow = [] if where.workflow is None else ["and_workflow"]
-    if where.key is not None:
-        of_parent = [] if where.parent is None else ["and_parent"]
-        return ["select_runs", "list_by_key", *of_parent, *tests, *of_workflow, "end_few"], params
-    if where.parent is not None:
-        return ["select_runs", "list_by_parent", *tests, *of_workflow, "end_few"], params
-    return ["select_runs", "list_runs", *tests, "end_walk", *of_workflow, "end_listed"], params
-
-
-def statuses(given: RunStatus | str | tuple[RunStatus | str, ...]) -> list[str]:
-    """The states of a filter. One that is none raises ValueError."""
-    several = given if isinstance(given, tuple) else (given,)
-    return [RunStatus(one).value for one in several]
-
-
-def has_tags(record: RunRecord, wanted: Mapping[str, str]) -> bool:
-    """Whether it has all of them."""
-    return all(record.tags.get(name) == text for name, text in wanted.items())
-
-
-def encode_cursor(after: tuple[int, int]) -> str:
-    """A place in the listing, as text that means nothing to others."""
-    return base64.urlsafe_b64encode(msgspec.msgpack.encode(after)).decode()
-
-
-def decode_cursor(cursor: str) -> tuple[int, int]:
-    """The place; ValueError if the text is no cursor."""
-    try:
-        return msgspec.msgpack.decode(base64.b64decode(cursor, altchars=b"-_", validate=True), type=tuple[int, int])
-    except (binascii.Error, msgspec.DecodeError, ValueError, AttributeError, TypeError) as error:
-        raise ValueError(f"cursor: {cursor!r} is none; give the `next` of an earlier page, or nothing") from error
-
-
-def _page(found: Sequence[RunRecord], after: tuple[int, int] | None) -> Page[RunRecord]:
+def _page(found: Sequence[RunRecord], after: Place | None) -> Page[RunRecord]:
     return Page(tuple(found), None if after is None else encode_cursor(after))

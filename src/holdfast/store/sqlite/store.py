@@ -30,13 +30,14 @@ from holdfast.model import (
     WorkflowVersion,
 )
 from holdfast.store.locks import ProcessLocks
+from holdfast.store.stats import Stats
 
 from . import claims, ends, runs, starts, turns, workers, workflows
 from .connections import MEMORY, explained, patiently
 from .jobs import BatchDeed, BatchJob, Job, ShortCut
 from .links import Link, Role
 from .readers import Readers
-from .transactions import Clock, Stats, Transaction, host_clock
+from .transactions import Clock, Transaction, host_clock
 from .watcher import Watcher
 from .writer import Writer
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from holdfast.model import Instant
+from holdfast.store.stats import Stats
 
 from .statements import SQL
 
@@ -31,17 +32,6 @@ def host_clock() -> Instant:
 def as_json(value: object) -> str:
     """A list for json_each, or a mapping to store."""
     return _json.encode(value).decode()
-
-
-@dataclass(slots=True)
-class Stats:
-    """What a store has done, counted: for tests and benchmarks."""
-
-    commits: int = 0
-    statements: int = 0
-    writes: int = 0
-    """Write calls: many of them share a commit."""
-    reads: int = 0
 
 
 @dataclass(slots=True)

@@ -13,11 +13,12 @@ import threading
 from collections.abc import Callable, Sequence
 
 from holdfast.errors import StoreError
+from holdfast.store.stats import Stats
 
 from .connections import explained, is_away, patiently
 from .jobs import Answers, AnyJob, Unit, merged
 from .links import Link
-from .transactions import Stats, Transaction
+from .transactions import Transaction
 
 
 class Writer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -68,7 +69,7 @@ class TestLife:
         assert len(await stage.claim()) == 8
 
     async def test_a_url_shows_no_password(self, stage: Stage) -> None:
-        assert "@" not in stage.store.url or ":***@" in stage.store.url
+        assert re.search(r"://[^/@]*:(?!\*\*\*@)[^/@]*@", stage.store.url) is None
 
 
 @on_stage
@@ -106,6 +107,9 @@ class TestSubscribe:
         await _quiet()
         told: list[int] = []
         unsubscribe = stage.store.subscribe(lambda: told.append(1))
+        # A store may tell once that it has begun to listen.
+        await _quiet()
+        told.clear()
         for number in range(20):
             assert await stage.commit(turn(run, after=number)) == [True]
             await asyncio.sleep(0.005)

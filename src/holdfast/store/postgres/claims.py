@@ -1,0 +1,151 @@
+"""Claims: a worker takes runs, with their journals and inboxes, in a fixed number of statements.
+
+A run that was not handed back gets a `claimed` row at its next seq: whoever held it before finds that seq taken.
+Messages that come with a claim are fresh no more: a run parked again with a message untaken is not woken by it twice.
+So whoever hands a run back without having looked at its inbox hands it back due.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from holdfast.errors import LeaseLost
+from holdfast.model import Claimed, ClaimedRun, Instant, JournalRow, Lane, Message, encode_entries
+
+from .lanes import find_lanes
+from .rows import claimed_run
+from .transactions import Row, Transaction
+
+MOST_NUMBERS = 200_000
+_REACH = 4
+"""How many times its limit a claim looks at: what others have locked is left to them."""
+_NUMBER, _ID, _EPOCH, _STORED_SEQ, _PRIORITY = 0, 1, 4, 5, 10
+_HAS_MESSAGES, _DUE_AT, _NOW, _EARLIEST = 18, 19, 20, 21
+
+
+async def claim_runs(
+    tx: Transaction,
+    worker_id: str,
+    lanes: Sequence[Lane],
+    limit: int,
+    run_id: str | None,
+    cached: Mapping[str, int],
+    now: Instant | None,
+) -> list[ClaimedRun]:
+    """Take, fence, read."""
+    numbers = await find_lanes(tx, lanes)
+    floor = tx.known.floor(numbers)
+    first = floor.begin() if now is None and run_id is None else 0
+    begun = time.monotonic_ns()
+    params = {
+        "namespace_id": tx.namespace_id,
+        "owner": worker_id,
+        "generation": tx.known.generations.get(worker_id),
+        "lanes": numbers,
+        "limit": limit,
+        "reach": limit * _REACH,
+        "run_id": run_id,
+        "of_any_lane": not lanes,
+        "now": now,
+        "floor": first,
+    }
+    taken = sorted(
+        await tx.all("claim_runs" if run_id is None else "claim_run", params),
+        key=lambda row: (-row[_PRIORITY], row[_DUE_AT], row[_NUMBER]),
+    )
+    if not taken:
+        await _refuse_the_reaped(tx, worker_id)
+        return []
+    if now is None and run_id is None:
+        floor.seen(first, taken[0][_EARLIEST], taken[0][_NOW], time.monotonic_ns() - begun)
+    next_seqs = await _fenced(tx, taken, worker_id)
+    if len(tx.known.numbers) > MOST_NUMBERS:
+        tx.known.numbers.clear()
+    tx.known.numbers.update((row[_ID], row[_NUMBER]) for row in taken)
+    journals = await _journals(tx, [row[_NUMBER] for row in taken if _is_wanted(row, next_seqs, cached)])
+    inboxes = await _inboxes(tx, {row[_NUMBER]: row[_ID] for row in taken if row[_HAS_MESSAGES]})
+    return [
+        claimed_run(
+            row[:_EARLIEST],
+            next_seqs[row[_NUMBER]],
+            tuple(journals.get(row[_NUMBER], ())),
+            tuple(inboxes.get(row[_NUMBER], ())),
+        )
+        for row in map(tuple, taken)
+    ]
+
+
+async def next_due(tx: Transaction, lanes: Sequence[Lane], now: Instant | None) -> Instant | None:
+    """When to claim next. It also learns from where on to look."""
+    numbers = await find_lanes(tx, lanes)
+    floor = tx.known.floor(numbers)
+    first = floor.begin() if now is None else 0
+    begun = time.monotonic_ns()
+    row = await tx.one("next_due", {"lanes": numbers, "now": now, "floor": first})
+    assert row is not None
+    due_at: Instant | None = row[0]
+    if now is not None:
+        return due_at
+    floor.seen(first, due_at, row[1], time.monotonic_ns() - begun)
+    # Due by the database's clock is due, however far behind the asker's may be.
+    return 0 if due_at is not None and due_at <= row[1] else due_at
+
+
+async def read_inbox(tx: Transaction, worker_id: str) -> list[Message]:
+    """Fresh messages for runs held. They stay fresh until a turn takes them: reading again finds them again."""
+    params = {"namespace_id": tx.namespace_id, "owner": worker_id}
+    return [Message(*row) for row in await tx.all("read_inbox", params)]
+
+
+async def _refuse_the_reaped(tx: Transaction, worker_id: str) -> None:
+    """A worker that was there and is not any more has lost its lease, whatever its own clock says."""
+    if worker_id in tx.known.generations:
+        rows = await tx.all("list_workers", {"namespace_id": tx.namespace_id, "now": None})
+        if all(row[0] != worker_id for row in rows):
+            del tx.known.generations[worker_id]
+            raise LeaseLost(f"the worker {worker_id} was taken for dead and can claim nothing; register it anew")
+
+
+async def _fenced(tx: Transaction, taken: Sequence[Row], worker_id: str) -> dict[int, int]:
+    """The next seq of each run; a run that was not handed back gets its `claimed` row before that."""
+    next_seqs: dict[int, int] = {row[_NUMBER]: row[_STORED_SEQ] for row in taken if row[_STORED_SEQ] is not None}
+    left = {row[_NUMBER]: row for row in taken if row[_STORED_SEQ] is None}
+    while left:
+        seqs = {run: 0 if last is None else last + 1 for run, last in await tx.all("last_seqs", {"runs": list(left)})}
+        params = {
+            "runs": list(seqs),
+            "seqs": list(seqs.values()),
+            "epochs": [left[run][_EPOCH] for run in seqs],
+            "ats": [left[run][_NOW] for run in seqs],
+            "datas": [encode_entries([Claimed(left[run][_NOW], worker_id)]) for run in seqs],
+        }
+        # A stale turn may be on its way to that place: whoever comes second waits for the first and looks again.
+        for (run,) in await tx.all("commit_turns", params):
+            next_seqs[run] = seqs[run] + 1
+            del left[run]
+    return next_seqs
+
+
+def _is_wanted(row: Row, next_seqs: Mapping[int, int], cached: Mapping[str, int]) -> bool:
+    next_seq = next_seqs[row[_NUMBER]]
+    if next_seq == 0:
+        return False
+    return row[_STORED_SEQ] is None or cached.get(row[_ID]) != next_seq
+
+
+async def _journals(tx: Transaction, numbers: list[int]) -> Mapping[int, list[JournalRow]]:
+    found: defaultdict[int, list[JournalRow]] = defaultdict(list)
+    if numbers:
+        for number, seq, epoch, at, data in await tx.all("read_journals", {"runs": numbers}):
+            found[number].append(JournalRow(seq, epoch, at, data))
+    return found
+
+
+async def _inboxes(tx: Transaction, ids: Mapping[int, str]) -> Mapping[int, list[Message]]:
+    found: defaultdict[int, list[Message]] = defaultdict(list)
+    if ids:
+        for number, message_id, kind, name, payload, sent_at in await tx.all("read_inboxes", {"runs": list(ids)}):
+            found[number].append(Message(message_id, ids[number], kind, name, payload, sent_at))
+    return found

@@ -1,0 +1,152 @@
+-- Claims: which runs a worker takes, what comes with them, and when the next one is due.
+-- A floor spares the walk over entries that are dead and can't be removed yet while somebody holds an old snapshot open.
+
+-- name: claim_runs
+-- Due runs and runs with fresh messages become ours. Lanes times levels are index probes of bounded length: no backlog is
+-- ever sorted. What others have locked is left to them, so more than the limit is looked at. One that was not handed back
+-- counts as a crash. Its journal is read by a later statement: this one's snapshot may be older than the lock.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+),
+me AS MATERIALIZED (
+    SELECT workers.id FROM holdfast.workers
+    WHERE workers.namespace_id = :namespace_id AND workers.id = :owner AND workers.generation = :generation::integer
+    FOR SHARE
+),
+candidates AS (
+    SELECT due.number, due.due_at, level.priority
+    FROM clock
+    CROSS JOIN unnest(:lanes::integer[]) AS wanted (lane_id)
+    CROSS JOIN generate_series(9, 0, -1) AS level (priority)
+    CROSS JOIN LATERAL (
+        SELECT runs.number, runs.due_at FROM holdfast.runs
+        WHERE runs.lane_id = wanted.lane_id AND runs.priority = level.priority
+            AND runs.due_at >= :floor::bigint AND runs.due_at <= clock.now
+            AND runs.owner IS NULL AND runs.due_at IS NOT NULL AND NOT runs.paused
+        ORDER BY runs.due_at LIMIT :reach::integer
+    ) AS due
+    UNION ALL
+    SELECT runs.number, inbox.sent_at, runs.priority
+    FROM unnest(:lanes::integer[]) AS wanted (lane_id)
+    JOIN holdfast.inbox ON inbox.lane_id = wanted.lane_id AND inbox.fresh AND inbox.sent_at >= :floor::bigint
+    JOIN holdfast.runs ON runs.number = inbox.run
+    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND (NOT runs.paused OR inbox.kind = 'cancel')
+),
+chosen AS MATERIALIZED (
+    SELECT candidates.number, candidates.priority, min(candidates.due_at) AS due_at
+    FROM candidates
+    GROUP BY candidates.number, candidates.priority
+    ORDER BY candidates.priority DESC, min(candidates.due_at), candidates.number
+    LIMIT :reach::integer
+),
+locked AS MATERIALIZED (
+    SELECT runs.number, chosen.due_at, runs.next_seq, runs.started_at, clock.now
+    FROM clock
+    CROSS JOIN chosen
+    JOIN holdfast.runs ON runs.number = chosen.number
+    WHERE runs.owner IS NULL AND runs.ended_at IS NULL
+        AND (:generation::integer IS NULL OR EXISTS (SELECT 1 FROM me))
+    ORDER BY chosen.priority DESC, chosen.due_at, chosen.number
+    LIMIT :limit::integer
+    FOR NO KEY UPDATE OF runs SKIP LOCKED
+)
+UPDATE holdfast.runs
+SET owner = :owner, epoch = runs.epoch + 1, status = 'running', started_at = coalesce(runs.started_at, locked.now),
+    crashes = runs.crashes + CASE WHEN runs.next_seq IS NULL THEN 1 ELSE 0 END, next_seq = NULL
+FROM locked, holdfast.lanes, holdfast.starts
+WHERE runs.number = locked.number AND lanes.id = runs.lane_id AND starts.number = runs.number
+RETURNING runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, locked.next_seq, starts.input, starts.seed,
+    starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at, runs.deadline_at,
+    coalesce(starts.chain_id, runs.id), starts.parent_id, runs.crashes, runs.blocked,
+    EXISTS (SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number), locked.due_at, locked.now,
+    (SELECT min(candidates.due_at) FROM candidates);
+
+-- name: claim_run
+-- The one run named, if it can be claimed; of any lane if none are given. The same columns as claim_runs.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+),
+me AS MATERIALIZED (
+    SELECT workers.id FROM holdfast.workers
+    WHERE workers.namespace_id = :namespace_id AND workers.id = :owner AND workers.generation = :generation::integer
+    FOR SHARE
+),
+locked AS MATERIALIZED (
+    SELECT runs.number, runs.due_at, runs.next_seq, runs.started_at, clock.now
+    FROM clock
+    CROSS JOIN holdfast.runs
+    WHERE runs.namespace_id = :namespace_id AND runs.id = :run_id AND runs.owner IS NULL AND runs.ended_at IS NULL
+        AND (
+            runs.due_at <= clock.now AND NOT runs.paused
+            OR EXISTS (
+                SELECT 1 FROM holdfast.inbox
+                WHERE inbox.run = runs.number AND inbox.fresh AND (NOT runs.paused OR inbox.kind = 'cancel')
+            )
+        )
+        AND (:of_any_lane::boolean OR runs.lane_id = ANY (:lanes::integer[]))
+        AND (:generation::integer IS NULL OR EXISTS (SELECT 1 FROM me))
+    FOR NO KEY UPDATE OF runs SKIP LOCKED
+)
+UPDATE holdfast.runs
+SET owner = :owner, epoch = runs.epoch + 1, status = 'running', started_at = coalesce(runs.started_at, locked.now),
+    crashes = runs.crashes + CASE WHEN runs.next_seq IS NULL THEN 1 ELSE 0 END, next_seq = NULL
+FROM locked, holdfast.lanes, holdfast.starts
+WHERE runs.number = locked.number AND lanes.id = runs.lane_id AND starts.number = runs.number
+RETURNING runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, locked.next_seq, starts.input, starts.seed,
+    starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at, runs.deadline_at,
+    coalesce(starts.chain_id, runs.id), starts.parent_id, runs.crashes, runs.blocked,
+    EXISTS (SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number), locked.due_at, locked.now, locked.due_at;
+
+-- name: read_journals
+-- The journals of the runs just taken, read after they were.
+SELECT journal.run, journal.seq, journal.epoch, journal.at, journal.data
+FROM holdfast.journal
+WHERE journal.run = ANY (:runs::bigint[])
+ORDER BY journal.run, journal.seq;
+
+-- name: last_seqs
+-- The last seq of each journal that has one.
+SELECT asked.run, (SELECT max(journal.seq) FROM holdfast.journal WHERE journal.run = asked.run)
+FROM unnest(:runs::bigint[]) AS asked (run);
+
+-- name: read_inboxes
+-- Their messages, seen before or not. Handed over with the claim, a message wakes the run no more.
+WITH seen AS (
+    UPDATE holdfast.inbox SET fresh = false WHERE inbox.run = ANY (:runs::bigint[]) AND inbox.fresh
+)
+SELECT inbox.run, inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at
+FROM holdfast.inbox
+WHERE inbox.run = ANY (:runs::bigint[]) AND NOT inbox.taken
+ORDER BY inbox.id;
+
+-- name: read_inbox
+-- Fresh messages for runs that a worker holds: few rows are fresh, so they are walked, not the runs.
+SELECT inbox.id, runs.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at
+FROM holdfast.inbox
+JOIN holdfast.runs ON runs.number = inbox.run
+WHERE inbox.fresh AND runs.namespace_id = :namespace_id AND runs.owner = :owner
+ORDER BY inbox.id;
+
+-- name: next_due
+-- The earliest due time of unowned runs in these lanes, and of fresh messages for them; and the time.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+),
+found AS (
+    SELECT (
+        SELECT runs.due_at FROM holdfast.runs
+        WHERE runs.lane_id = wanted.lane_id AND runs.priority = level.priority AND runs.due_at >= :floor::bigint
+            AND runs.owner IS NULL AND runs.due_at IS NOT NULL AND NOT runs.paused
+        ORDER BY runs.due_at LIMIT 1
+    ) AS due_at
+    FROM unnest(:lanes::integer[]) AS wanted (lane_id)
+    CROSS JOIN generate_series(9, 0, -1) AS level (priority)
+    UNION ALL
+    SELECT least(inbox.sent_at, clock.now)
+    FROM clock
+    CROSS JOIN unnest(:lanes::integer[]) AS wanted (lane_id)
+    JOIN holdfast.inbox ON inbox.lane_id = wanted.lane_id AND inbox.fresh AND inbox.sent_at >= :floor::bigint
+    JOIN holdfast.runs ON runs.number = inbox.run
+    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND (NOT runs.paused OR inbox.kind = 'cancel')
+)
+SELECT (SELECT min(found.due_at) FROM found), clock.now FROM clock;

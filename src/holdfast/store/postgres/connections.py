@@ -1,0 +1,131 @@
+"""Connections to one Postgres database: opening, their settings, and what an error means.
+
+Errors of the server or of the way to it become StoreAway: nothing was changed, or nobody can tell, and every write may
+be sent again. Nothing here shows a password.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+
+from holdfast.errors import DefinitionError, StoreAway, StoreError
+
+CONNECT_TIMEOUT = 10.0
+COMMAND_TIMEOUT = 60.0
+LOCK_TIMEOUT = "3s"
+_SETTINGS = f"""
+    SET lock_timeout = '{LOCK_TIMEOUT}'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off;
+    SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+    SET synchronous_commit = on
+"""
+_LOCAL_SETTINGS = _SETTINGS.replace("SET ", "SET LOCAL ")
+# Connection trouble, resources (disk full, memory, too many connections), a server that stops, starts or is read-only.
+_AWAY = ("08", "53", "57P", "25006", "58", "XX000")
+_AGAIN = ("40001", "40P01", "55P03")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to connect, and how."""
+
+    dsn: str
+    shown: str
+    """The url without its password."""
+    is_pooled: bool
+    """Through a pooler that gives each transaction another connection: no session may be relied on."""
+
+
+def parse_target(url: str, shown: str) -> Target:
+    """What a url says. `?pooler=transaction` is ours, the rest is asyncpg's."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    pooler = options.pop("pooler", None)
+    if pooler not in (None, "transaction", "session"):
+        raise DefinitionError(f"url {shown!r}: pooler={pooler!r}; expected transaction or session")
+    dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
+    return Target(dsn, shown, pooler == "transaction")
+
+
+async def connect(target: Target) -> asyncpg.Connection[Any]:
+    """A connection with this store's settings."""
+    connection: asyncpg.Connection[Any] | None = None
+    try:
+        connection = await asyncpg.connect(
+            target.dsn,
+            timeout=CONNECT_TIMEOUT,
+            command_timeout=COMMAND_TIMEOUT,
+            # Without sessions there are no prepared statements to come back to.
+            statement_cache_size=0 if target.is_pooled else 256,
+        )
+        _keep_alive(connection)
+        if connection.get_server_version() < (13,):
+            raise StoreError(f"{target.shown}: Holdfast needs Postgres 13 or later")
+        if not target.is_pooled:
+            await connection.execute(_SETTINGS)
+        return connection
+    except BaseException as error:
+        if connection is not None:
+            connection.terminate()
+        told = explained(error, target)
+        if told is error:
+            raise
+        raise told from error
+
+
+def _keep_alive(connection: asyncpg.Connection[Any]) -> None:
+    """Notice within half a minute that the other side is gone without a word."""
+    transport = getattr(connection, "_transport", None)
+    found = transport.get_extra_info("socket") if transport is not None else None
+    if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000)):
+        if hasattr(socket, name):
+            found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def sqlstate(error: BaseException) -> str:
+    """Postgres's code of the error, or nothing."""
+    return str(getattr(error, "sqlstate", None) or "")
+
+
+def is_again(error: BaseException) -> bool:
+    """Whether the server asks for the same once more: a deadlock, a lock that was not free in time."""
+    return sqlstate(error) in _AGAIN
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether the database or the way to it is the trouble, not what it was asked."""
+    if isinstance(error, StoreError):
+        return isinstance(error, StoreAway)
+    if isinstance(error, (OSError, TimeoutError, asyncpg.InterfaceError, EOFError)):
+        return True
+    return sqlstate(error).startswith(_AWAY)
+
+
+_REFUSED = ("28", "3D000")
+
+
+def explained(error: BaseException, target: Target) -> BaseException:
+    """The error as a user should meet it."""
+    code = sqlstate(error)
+    if code.startswith(_REFUSED):
+        return StoreError(f"{target.shown}: {error}. Check the user, the password and the database's name")
+    if code == "42501":
+        return StoreError(
+            f"{target.shown}: {error}. Grant the role what it needs, or let one that may change the schema run"
+            " `holdfast migrate` once"
+        )
+    if is_away(error) and not isinstance(error, StoreError):
+        words = str(error) or type(error).__name__
+        return StoreAway(f"{target.shown}: {words}. Work goes on when the database can be reached again")
+    return error
+
+
+BEGIN = "BEGIN"
+BEGIN_POOLED = f"BEGIN; {_LOCAL_SETTINGS}"

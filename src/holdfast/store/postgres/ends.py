@@ -1,0 +1,109 @@
+"""Ending runs from outside, and what every end brings with it: inboxes are freed, runs that waited for it begin."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+from holdfast.model import (
+    FORCED,
+    Claimed,
+    Entry,
+    Instant,
+    RunRecord,
+    RunStatus,
+    Stopped,
+    encode_entries,
+    skipped,
+)
+
+from .rows import STATUS
+from .runs import get_run
+from .transactions import Row, Transaction
+
+
+class Live(NamedTuple):
+    """What decides how a run can be ended."""
+
+    number: int
+    id: str
+    status: RunStatus
+    lane_id: int
+    started_at: Instant | None
+    owner: str | None
+    epoch: int
+    next_seq: int | None
+    after_run_id: str | None
+    due_at: Instant | None
+
+    @classmethod
+    def of(cls, row: Row) -> Self:
+        """A row of find_live or find_holder."""
+        number, id, status, *rest = row
+        return cls(number, id, STATUS[status], *rest)
+
+    @property
+    def has_begun(self) -> bool:
+        return self.started_at is not None or self.owner is not None
+
+
+async def live_run(tx: Transaction, run_id: str) -> Live | None:
+    """The run's row, locked, or None."""
+    row = await tx.one("find_live", {"namespace_id": tx.namespace_id, "id": run_id})
+    return None if row is None else Live.of(row)
+
+
+async def cancel_run(
+    tx: Transaction, run_id: str, reason: str | None, force: bool, now: Instant | None
+) -> RunRecord | None:
+    """End the run, or ask it to. The record is as it was before."""
+    run = await live_run(tx, run_id)
+    before = await get_run(tx, run_id)
+    if before is None or run is None:
+        return None
+    if not run.status.is_final:
+        at = await tx.now(now)
+        if force:
+            await _end_by_force(tx, run, reason, at)
+        elif not run.has_begun:
+            await end_unbegun(tx, run, reason, at)
+        else:
+            await send_cancel(tx, run, reason, at)
+    return before
+
+
+async def send_cancel(tx: Transaction, run: Live, reason: str | None, at: Instant) -> None:
+    """Ask a begun run to end."""
+    payload = (reason or "").encode()
+    await tx.all("cancel_run", {"run": run.number, "lane_id": run.lane_id, "payload": payload, "now": at})
+    tx.has_news = True
+
+
+async def end_unbegun(tx: Transaction, run: Live, reason: str | None, at: Instant) -> None:
+    """End a run that no worker ever had: nobody is to be fenced out, so its epoch stays."""
+    await _end(tx, run, run.next_seq or 0, run.epoch, [_stopped(at, reason)], at)
+
+
+async def _end_by_force(tx: Transaction, run: Live, reason: str | None, at: Instant) -> None:
+    """A takeover and an end in one row: whoever holds the run finds its next seq taken."""
+    while True:
+        rows = await tx.all("read_journal", {"namespace_id": tx.namespace_id, "id": run.id})
+        seq = rows[-1][0] + 1 if rows else 0
+        undone = skipped((row[-1] for row in rows), run.due_at) if run.has_begun else ()
+        # A turn of the owner may get there first: then its row counts, and this one comes after it.
+        if await _end(tx, run, seq, run.epoch + 1, [Claimed(at, FORCED), _stopped(at, reason, undone)], at):
+            return
+
+
+def _stopped(at: Instant, reason: str | None, undone: tuple[str, ...] = ()) -> Stopped:
+    return Stopped(at, RunStatus.CANCELLED.value, None, None, reason or None, undone)
+
+
+async def _end(tx: Transaction, run: Live, seq: int, epoch: int, entries: list[Entry], at: Instant) -> bool:
+    row = {"runs": [run.number], "seqs": [seq], "epochs": [epoch], "ats": [at], "datas": [encode_entries(entries)]}
+    if not await tx.all("commit_turns", row):
+        return False
+    await tx.all("end_run", {"run": run.number, "next_seq": seq + 1, "epoch": epoch, "now": at})
+    await tx.all("free_inboxes", {"runs": [run.number]})
+    await tx.all("wake_followers", {"namespace_id": tx.namespace_id, "ids": [run.id], "now": at})
+    tx.has_news = True
+    return True

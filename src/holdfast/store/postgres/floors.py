@@ -1,0 +1,35 @@
+"""Floors: below which time no claimable entry has been seen, so that claims need not walk there every time.
+
+A claimed run leaves a dead entry at the head of the index, and while anybody holds an old snapshot open it can't be
+removed: a walk from the beginning gets longer with every claim. So a claim begins a little before the earliest entry
+that the last walk found. That is a hint and no high-water mark: walks from the beginning go on, for what was committed
+late, as often as they are cheap. They take a twentieth of the time at most, and in a healthy database nearly every walk
+is one.
+"""
+
+from __future__ import annotations
+
+import time
+
+from holdfast.model import SECOND, Instant
+
+SLACK = SECOND
+_SHARE = 20
+
+
+class Floor:
+    """The floor of one set of lanes. Instants are the database's, durations this process's."""
+
+    def __init__(self) -> None:
+        self._at: Instant = 0
+        self._whole_at = 0
+
+    def begin(self) -> Instant:
+        """Where a walk is to begin."""
+        return 0 if time.monotonic_ns() >= self._whole_at else self._at
+
+    def seen(self, begun_at: Instant, earliest: Instant | None, now: Instant, took: int) -> None:
+        """A walk from `begun_at` found this as its earliest entry, or none, and took so many nanoseconds."""
+        if begun_at == 0:
+            self._whole_at = time.monotonic_ns() + took * _SHARE
+        self._at = max(0, min(now if earliest is None else earliest, now) - SLACK)

@@ -1,0 +1,138 @@
+"""A link is a connection that comes back: made when it is needed, thrown away when the server fails under it.
+
+A pool is a few links, used one deed at a time each. A deed that the server asks to repeat (a deadlock, a lock that was
+not free in time) is done again from its beginning; one whose answer was lost is not: its caller can tell how it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import asyncpg
+
+from holdfast.errors import StoreAway
+
+from .connections import BEGIN, BEGIN_POOLED, Target, connect, explained, is_again, is_away
+from .statements import PostgresBlocks
+from .transactions import Known, Row, Transaction
+
+_TRIES = 8
+T = TypeVar("T")
+
+
+class Link:
+    """One connection, used by one deed at a time."""
+
+    def __init__(self, target: Target, blocks: PostgresBlocks, known: Known, news: Callable[[], None]) -> None:
+        self._target = target
+        self._blocks = blocks
+        self._known = known
+        self._news = news
+        self._lock = asyncio.Lock()
+        self._connection: asyncpg.Connection[Any] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self._lock.locked()
+
+    async def run(self, deed: Callable[[Transaction], Awaitable[T]], *, is_one: bool = False, tries: int = _TRIES) -> T:
+        """Do it in a transaction. `is_one`: it is a single statement, which is a transaction by itself."""
+        async with self._lock:
+            for left in range(tries - 1, -1, -1):
+                try:
+                    return await self._try(deed, is_one)
+                except Exception as error:
+                    if not is_again(error):
+                        told = explained(error, self._target)
+                        if told is error:
+                            raise
+                        raise told from error
+                    if not left:
+                        raise StoreAway(
+                            f"{self._target.shown}: {error}. Another transaction holds what this one needs: look for"
+                            " one that was left open"
+                        ) from error
+                await asyncio.sleep(random.uniform(0.001, 0.02) * (tries - left))
+            raise AssertionError("a deed that is tried ends")
+
+    async def _try(self, deed: Callable[[Transaction], Awaitable[T]], is_one: bool) -> T:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await connect(self._target)
+        connection = self._connection
+        has_begun = False
+        tx = Transaction(_executing(connection), self._blocks, self._known)
+        try:
+            if not is_one or self._target.is_pooled:
+                await connection.execute(BEGIN_POOLED if self._target.is_pooled else BEGIN)
+                has_begun = True
+            answer = await deed(tx)
+            if has_begun:
+                await connection.execute("COMMIT")
+        except BaseException as error:
+            if is_away(error) or not isinstance(error, Exception):
+                self.drop()
+            elif has_begun:
+                await self._rollback(connection)
+            raise
+        self._known.stats.commits += 1
+        if tx.has_news:
+            self._news()
+        return answer
+
+    async def _rollback(self, connection: asyncpg.Connection[Any]) -> None:
+        try:
+            await connection.execute("ROLLBACK")
+        except Exception:
+            self.drop()
+
+    def drop(self) -> None:
+        """Throw the connection away; the next deed makes a new one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
+
+    async def close(self) -> None:
+        """Finish the deed under way, then disconnect."""
+        async with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None and not connection.is_closed():
+                try:
+                    await connection.close(timeout=2)
+                except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                    connection.terminate()
+
+
+def _executing(connection: asyncpg.Connection[Any]) -> Callable[[str, Sequence[Any]], Awaitable[Sequence[Row]]]:
+    async def execute(text: str, values: Sequence[Any]) -> Sequence[Row]:
+        rows: Sequence[Row] = await connection.fetch(text, *values)
+        return rows
+
+    return execute
+
+
+class Pool:
+    """A few links; a deed gets one that is free, else it waits in line."""
+
+    def __init__(self, link: Callable[[], Link], size: int) -> None:
+        self._link = link
+        self._size = size
+        self._links: list[Link] = []
+        self._free = asyncio.Semaphore(size)
+
+    async def run(self, deed: Callable[[Transaction], Awaitable[T]], *, is_one: bool = False) -> T:
+        """Do it on whichever link is free."""
+        async with self._free:
+            link = next((one for one in self._links if not one.is_busy), None)
+            if link is None:
+                link = self._link()
+                self._links.append(link)
+            return await link.run(deed, is_one=is_one)
+
+    async def close(self) -> None:
+        """Finish what is under way, then disconnect."""
+        for link in self._links:
+            await link.close()
+        self._links.clear()

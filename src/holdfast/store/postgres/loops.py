@@ -1,0 +1,112 @@
+"""The thread on which all connections of a store live, with an event loop of its own.
+
+So a store answers callers on any event loop, and renewals go out whatever the user's code does on theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Started when it is first needed, stopped with the store."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self) -> None:
+        """Begin to turn."""
+        if self._loop is None:
+            self._loop = asyncio.SelectorEventLoop()
+            self._thread = threading.Thread(target=self._turn, args=(self._loop,), name=self._name, daemon=True)
+            self._thread.start()
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            loop.close()
+
+    def stop(self) -> None:
+        """Turn no more. What is under way is left where it is: connections are closed before this."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=5)
+        self._thread = None
+
+    def call(self, deed: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Future[T]:
+        """Have it done over there; the answer comes to the loop that runs here. It is on its way when this returns."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._begin, deed, loop, future)
+        return future
+
+    def wait(self, deed: Callable[[], Coroutine[Any, Any, T]], timeout: float) -> T:
+        """The same for a caller that blocks in a thread of its own. Raises TimeoutError."""
+        assert self._loop is not None
+        found = asyncio.run_coroutine_threadsafe(deed(), self._loop)
+        try:
+            return found.result(timeout)
+        except concurrent.futures.TimeoutError:
+            found.cancel()
+            raise TimeoutError("no answer in time") from None
+
+    async def finish(self) -> None:
+        """Wait until all that was called for has been answered. Only from that thread."""
+        while others := [task for task in self._tasks if task is not asyncio.current_task()]:
+            await asyncio.wait(others)
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Call it over there, soon."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(callback)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin something there. Only from that thread."""
+        return asyncio.get_running_loop().create_task(work)
+
+    def _begin(
+        self,
+        deed: Callable[[], Coroutine[Any, Any, T]],
+        loop: asyncio.AbstractEventLoop,
+        future: asyncio.Future[T],
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(deed())
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._answer, loop, future))
+
+    def _answer(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[T], task: asyncio.Task[T]) -> None:
+        self._tasks.discard(task)
+        try:
+            loop.call_soon_threadsafe(_settle, future, task)
+        except RuntimeError:
+            # The loop was closed meanwhile: nobody is there to be told.
+            if not task.cancelled():
+                task.exception()
+
+
+def _settle(future: asyncio.Future[T], task: asyncio.Task[T]) -> None:
+    if task.cancelled():
+        future.cancel()
+        return
+    error = task.exception()
+    if future.cancelled():
+        return
+    if error is None:
+        future.set_result(task.result())
+    else:
+        future.set_exception(error)

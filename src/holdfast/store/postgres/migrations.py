@@ -1,0 +1,93 @@
+"""Numbered migrations: applied under a lock, in one transaction, each once, however many processes start at once."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from holdfast.errors import StoreError, StoreTooNew
+
+from .statements import DEFAULT_SCHEMA, blocks_for, in_schema
+from .transactions import Transaction
+
+
+def migrations() -> list[tuple[int, str]]:
+    """Every migration with its number, in order."""
+    folder = resources.files(__package__) / "migrations"
+    found = [
+        (int(file.name[:4]), file.read_text(encoding="utf-8")) for file in folder.iterdir() if file.name[:4].isdigit()
+    ]
+    return sorted(found)
+
+
+def migration_sql(schema: str = DEFAULT_SCHEMA) -> str:
+    """What migrating an empty database executes, as text to read or to run by hand."""
+    blocks = blocks_for(schema)
+    parts = ["BEGIN;", blocks["create_schema"] + ";", blocks["create_migrations"] + ";"]
+    for number, text in migrations():
+        parts.append(f"-- migration {number}\n{in_schema(text, schema).strip()}")
+        parts.append(blocks["insert_migration"].replace(":number", str(number)) + ";")
+    return "\n\n".join([*parts, "COMMIT;"]) + "\n"
+
+
+async def applied(tx: Transaction) -> int:
+    """The newest migration that the database has; 0: none."""
+    name = f"{tx.blocks.schema}.migrations"
+    row = await tx.one("has_migrations", {"name": name})
+    if row is None or not row[0]:
+        return 0
+    last = await tx.one("last_migration", {})
+    return int(last[0]) if last else 0
+
+
+async def migrate(tx: Transaction, shown: str, *, may_change: bool) -> None:
+    """Bring the schema up to date, if that is allowed and needed.
+
+    A newer schema than this version's is left alone and worked with: migrations only add what old workers can do
+    without, so that they go on while a newer version is rolled out. One that they could not live with says so by a
+    number a thousand higher.
+    """
+    known = migrations()
+    newest = known[-1][0]
+    found = await applied(tx)
+    refuse_newer(found, newest, shown)
+    if found >= newest:
+        return
+    if not may_change:
+        raise StoreError(
+            f"{shown}: its schema is number {found}, and this Holdfast needs {newest}; run `holdfast migrate`"
+        )
+    await tx.one("lock_migrations", {"name": f"holdfast.{tx.blocks.schema}"})
+    # Another process may have been faster.
+    found = await applied(tx)
+    refuse_newer(found, newest, shown)
+    if found == 0:
+        await tx.all("create_schema", {})
+        await tx.all("create_migrations", {})
+    for number, text in known:
+        if number > found:
+            for statement in split_statements(in_schema(text, tx.blocks.schema)):
+                await tx.execute(statement, ())
+            await tx.all("insert_migration", {"number": number})
+
+
+def refuse_newer(found: int, newest: int, shown: str) -> None:
+    """Refuse a schema that this version can't work with."""
+    if found // BREAKING > newest // BREAKING:
+        raise StoreTooNew(
+            f"{shown}: its schema is number {found}, and this Holdfast knows up to {newest}; upgrade Holdfast"
+        )
+
+
+BREAKING = 1000
+
+
+def split_statements(text: str) -> list[str]:
+    """The statements of a migration, one by one. A statement ends with a semicolon at the end of a line."""
+    found: list[str] = []
+    lines: list[str] = []
+    for line in text.splitlines():
+        lines.append(line)
+        if line.rstrip().endswith(";") and not line.lstrip().startswith("--"):
+            found.append("\n".join(lines).strip())
+            lines = []
+    return found

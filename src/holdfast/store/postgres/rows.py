@@ -1,0 +1,129 @@
+"""Rows into records: the only place where the order of columns is known. No row leaves the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from holdfast.model import (
+    ClaimedRun,
+    Declared,
+    Instant,
+    JournalRow,
+    Lane,
+    Message,
+    RunRecord,
+    RunStatus,
+    WorkerRecord,
+    WorkflowVersion,
+    moment_of,
+)
+
+from .transactions import Row
+
+STATUS = {status.value: status for status in RunStatus}
+_NO_TAGS: Mapping[str, str] = {}
+_tags = msgspec.json.Decoder(dict[str, str])
+_declared = msgspec.json.Decoder(Declared)
+_lanes = msgspec.json.Decoder(tuple[tuple[str, str, str], ...])
+
+
+def run_record(row: Row) -> RunRecord:
+    """A row of select_runs."""
+    (_number, id, workflow, version, queue, status, paused, key, tags, priority, created_at, started_at, ended_at,
+     due_at, deadline_at, retention, chain_id, parent_id, forked_from, after_run_id, owner, epoch, crashes, blocked,
+     input, output, error) = row  # fmt: skip
+    return RunRecord(
+        id=id,
+        workflow=workflow,
+        version=version,
+        queue=queue,
+        status=STATUS[status],
+        paused=paused,
+        key=key,
+        tags=tags_of(tags),
+        priority=priority,
+        created_at=moment_of(created_at),
+        started_at=_moment(started_at),
+        ended_at=_moment(ended_at),
+        due_at=_moment(due_at),
+        deadline_at=_moment(deadline_at),
+        retention=retention,
+        chain_id=chain_id,
+        parent_id=parent_id,
+        forked_from=forked_from,
+        after_run_id=after_run_id,
+        owner=owner,
+        epoch=epoch,
+        crashes=crashes,
+        blocked=blocked,
+        input=input,
+        output=output,
+        error=error,
+    )
+
+
+def claimed_run(row: Row, next_seq: int, rows: tuple[JournalRow, ...], inbox: tuple[Message, ...]) -> ClaimedRun:
+    """A row of claim_runs, which is as it is after the claim."""
+    (_number, id, workflow, version, epoch, stored_seq, input, seed, key, tags, priority, created_at, started_at,
+     deadline_at, chain_id, parent_id, crashes, blocked, _has_messages, _due_at, now) = row  # fmt: skip
+    return ClaimedRun(
+        id=id,
+        workflow=workflow,
+        version=version,
+        epoch=epoch,
+        next_seq=next_seq,
+        input=input,
+        seed=seed,
+        key=key,
+        tags=tags_of(tags),
+        priority=priority,
+        created_at=created_at,
+        started_at=started_at,
+        claimed_at=now,
+        deadline_at=deadline_at,
+        chain_id=chain_id,
+        parent_id=parent_id,
+        crashes=crashes,
+        is_takeover=stored_seq is None,
+        blocked=blocked,
+        rows=rows,
+        inbox=inbox,
+    )
+
+
+def worker_record(row: Row) -> WorkerRecord:
+    """A row of list_workers."""
+    id, host, pid, _has_lock, started_at, renewed_at, lease_until, lanes, _now = row
+    return WorkerRecord(
+        id=id,
+        host=host,
+        pid=pid,
+        started_at=moment_of(started_at),
+        renewed_at=moment_of(renewed_at),
+        lease_until=moment_of(lease_until),
+        lanes=tuple(Lane(*lane) for lane in _lanes.decode(lanes)),
+    )
+
+
+def workflow_version(row: Row) -> WorkflowVersion:
+    """A row of list_versions."""
+    workflow, version, first_at, declared, queues = row
+    return WorkflowVersion(
+        workflow=workflow,
+        version=version,
+        first_at=first_at,
+        queues=tuple(sorted(queues or ())),
+        declared=None if declared is None else _declared.decode(declared),
+    )
+
+
+def tags_of(text: str) -> Mapping[str, str]:
+    """Tags as they were given."""
+    return _NO_TAGS if text == "{}" else _tags.decode(text)
+
+
+def _moment(instant: Instant | None) -> datetime | None:
+    return None if instant is None else moment_of(instant)

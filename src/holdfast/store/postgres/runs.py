@@ -1,0 +1,86 @@
+"""Runs as they are read: one, by key, the ended ones, a journal, a page of many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from holdfast.model import JournalRow, Page, RunFilter, RunRecord
+from holdfast.store.listing import (
+    CHUNK,
+    MOST_LOOKED_AT,
+    Place,
+    decode_cursor,
+    encode_cursor,
+    fragments,
+    has_tags,
+)
+
+from .rows import run_record
+from .transactions import Row, Transaction
+
+_NUMBER, _CREATED_AT = 0, 10
+
+
+async def get_run(tx: Transaction, run_id: str) -> RunRecord | None:
+    """By id."""
+    return _only(await tx.joined(["select_runs", "get_run"], {"namespace_id": tx.namespace_id, "id": run_id}))
+
+
+async def find_run(tx: Transaction, workflow: str, key: str) -> RunRecord | None:
+    """By key."""
+    params = {"namespace_id": tx.namespace_id, "workflow": workflow, "key": key}
+    return _only(await tx.joined(["select_runs", "find_run"], params))
+
+
+async def read_ended(tx: Transaction, run_ids: Sequence[str]) -> list[RunRecord]:
+    """Those that have ended."""
+    params = {"namespace_id": tx.namespace_id, "ids": list(run_ids)}
+    return [run_record(row) for row in await tx.joined(["select_runs", "read_ended"], params)]
+
+
+async def read_journal(tx: Transaction, run_id: str) -> list[JournalRow]:
+    """All turns."""
+    rows = await tx.all("read_journal", {"namespace_id": tx.namespace_id, "id": run_id})
+    return [JournalRow(*row) for row in rows]
+
+
+async def list_runs(
+    tx: Transaction,
+    where: RunFilter,
+    cursor: str | None,
+    limit: int,
+    accept: Callable[[RunRecord], bool] | None = None,
+) -> Page[RunRecord]:
+    """One page, newest first.
+
+    Tags and `accept` are tested here, on at most MOST_LOOKED_AT runs: a page may be short, even empty, and have a
+    next one.
+    """
+    size = CHUNK if where.tags or accept else limit + 1
+    after = None if cursor is None else decode_cursor(cursor)
+    found: list[RunRecord] = []
+    looked_at = 0
+    while True:
+        names, params = fragments(where, after)
+        rows = await tx.joined(names, {**params, "namespace_id": tx.namespace_id, "limit": size})
+        looked_at += len(rows)
+        for row in rows:
+            if len(found) == limit:
+                # `after` is the last one that was looked at, found or not.
+                return _page(found, after)
+            after = row[_CREATED_AT], row[_NUMBER]
+            record = run_record(row)
+            if has_tags(record, where.tags) and (accept is None or accept(record)):
+                found.append(record)
+        if len(rows) < size:
+            return _page(found, None)
+        if looked_at >= MOST_LOOKED_AT:
+            return _page(found, after)
+
+
+def _only(rows: Sequence[Row]) -> RunRecord | None:
+    return run_record(rows[0]) if rows else None
+
+
+def _page(found: Sequence[RunRecord], after: Place | None) -> Page[RunRecord]:
+    return Page(tuple(found), None if after is None else encode_cursor(after))

@@ -1,0 +1,234 @@
+-- Runs: starting, reading, listing, cancelling. A block without a SELECT of its own follows select_runs.
+
+-- name: find_ids
+-- Which of these ids exist already, and as what.
+SELECT runs.id, runs.status
+FROM holdfast.runs
+WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]);
+
+-- name: find_holder
+-- The run that holds a key, with what decides a conflict; it stays as it is until the transaction ends.
+SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,
+    runs.after_run_id, runs.due_at
+FROM holdfast.keys
+JOIN holdfast.runs ON runs.number = keys.run
+WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.key = :key
+FOR NO KEY UPDATE OF runs;
+
+-- name: find_live
+-- The same of a run by its id.
+SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,
+    runs.after_run_id, runs.due_at
+FROM holdfast.runs
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id
+FOR NO KEY UPDATE OF runs;
+
+-- name: lock_key
+-- One start at a time decides about a key, whether anybody holds it or not.
+SELECT pg_advisory_xact_lock(hashtextextended(:key, :namespace_id::bigint));
+
+-- name: insert_lanes
+-- Make lanes known.
+INSERT INTO holdfast.lanes (namespace_id, workflow, version, queue)
+SELECT :namespace_id, asked.workflow, asked.version, asked.queue
+FROM unnest(:workflows::text[], :versions::text[], :queues::text[]) AS asked (workflow, version, queue)
+ON CONFLICT DO NOTHING;
+
+-- name: find_lanes
+-- The numbers of lanes.
+SELECT lanes.workflow, lanes.version, lanes.queue, lanes.id
+FROM unnest(:workflows::text[], :versions::text[], :queues::text[]) AS asked (workflow, version, queue)
+JOIN holdfast.lanes ON lanes.namespace_id = :namespace_id AND lanes.workflow = asked.workflow
+    AND lanes.version = asked.version AND lanes.queue = asked.queue;
+
+-- name: start_runs
+-- Many runs in one statement, with what they were started with, their keys and their first journal rows. A run whose key
+-- is held is left out of the answer; an id that exists fails the statement, so that no key is left without its run.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+),
+asked AS MATERIALIZED (
+    SELECT nextval(pg_get_serial_sequence('holdfast.runs', 'number')) AS number, clock.now, given.id, given.workflow,
+        given.lane_id, given.priority, given.next_seq, given.after_run_id, given.input, given.seed, given.key,
+        given.tags, given.retention, given.chain_id, given.parent_id, given.forked_from,
+        coalesce(given.given_due_at, clock.now + given.delay) AS due_at,
+        coalesce(given.given_deadline_at, clock.now + given.deadline) AS deadline_at
+    FROM clock
+    CROSS JOIN unnest(:ids::text[], :workflows::text[], :lanes::integer[], :priorities::smallint[], :delays::bigint[],
+            :due_ats::bigint[], :deadlines::bigint[], :deadline_ats::bigint[], :next_seqs::integer[],
+            :after_run_ids::text[], :inputs::bytea[], :seeds::bytea[], :keys::text[], :tags::text[],
+            :retentions::bigint[], :chain_ids::text[], :parent_ids::text[], :forked_froms::text[])
+        AS given (id, workflow, lane_id, priority, delay, given_due_at, deadline, given_deadline_at, next_seq,
+            after_run_id, input, seed, key, tags, retention, chain_id, parent_id, forked_from)
+),
+held AS (
+    INSERT INTO holdfast.keys (namespace_id, workflow, key, run)
+    SELECT :namespace_id, asked.workflow, asked.key, asked.number FROM asked WHERE asked.key IS NOT NULL
+    ON CONFLICT (namespace_id, workflow, key) DO NOTHING
+    RETURNING run
+),
+free AS (
+    SELECT asked.number, asked.now, asked.id, asked.lane_id, asked.priority, asked.next_seq, asked.after_run_id,
+        asked.input, asked.seed, asked.key, asked.tags, asked.retention, asked.chain_id, asked.parent_id,
+        asked.forked_from, asked.due_at, asked.deadline_at
+    FROM asked WHERE asked.key IS NULL OR asked.number IN (SELECT held.run FROM held)
+),
+started AS (
+    INSERT INTO holdfast.runs (number, namespace_id, id, lane_id, status, priority, due_at, next_seq, created_at,
+        deadline_at, after_run_id)
+    SELECT free.number, :namespace_id, free.id, free.lane_id, 'pending', free.priority,
+        least(CASE WHEN free.after_run_id IS NULL THEN free.due_at END, free.deadline_at), free.next_seq, free.now,
+        free.deadline_at, free.after_run_id
+    FROM free
+),
+begun AS (
+    INSERT INTO holdfast.starts (number, due_at, input, seed, key, tags, retention, chain_id, parent_id, forked_from)
+    SELECT free.number, free.due_at, free.input, free.seed, free.key, free.tags, free.retention, free.chain_id,
+        free.parent_id, free.forked_from
+    FROM free
+),
+written AS (
+    INSERT INTO holdfast.journal (run, seq, epoch, at, data)
+    SELECT free.number, first.seq, 0, free.now, first.data
+    FROM unnest(:journal_ids::text[], :journal_seqs::integer[], :journal_datas::bytea[]) AS first (id, seq, data)
+    JOIN free ON free.id = first.id
+)
+SELECT free.id, free.number FROM free;
+
+-- name: find_seed
+-- The seed of a run, for one that goes on where it stopped.
+SELECT starts.seed
+FROM holdfast.runs
+JOIN holdfast.starts ON starts.number = runs.number
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id;
+
+-- name: drop_key
+-- Take a key from whoever holds it; the next start gets it.
+DELETE FROM holdfast.keys WHERE namespace_id = :namespace_id AND workflow = :workflow AND key = :key;
+
+-- name: cancel_run
+-- Ask a live run to end, once in its life.
+INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
+SELECT :run, :lane_id, 'cancel', :payload, :now
+ON CONFLICT DO NOTHING;
+
+-- name: end_run
+-- End a run from outside; the journal's row is written beside it.
+UPDATE holdfast.runs
+SET status = 'cancelled', ended_at = :now, due_at = NULL, owner = NULL, next_seq = :next_seq, epoch = :epoch,
+    blocked = NULL
+WHERE number = :run AND ended_at IS NULL;
+
+-- name: free_inboxes
+-- Messages that no run will read any more.
+DELETE FROM holdfast.inbox WHERE run = ANY (:runs::bigint[]);
+
+-- name: wake_followers
+-- Runs that waited for these to end begin, not before the time they were asked to, at the latest at their deadline.
+UPDATE holdfast.runs
+SET after_run_id = NULL, due_at = greatest(:now::bigint, least(starts.due_at, runs.deadline_at))
+FROM holdfast.starts
+WHERE runs.namespace_id = :namespace_id AND runs.after_run_id = ANY (:ids::text[])
+    AND runs.started_at IS NULL AND runs.ended_at IS NULL AND starts.number = runs.number;
+
+-- name: read_journal
+-- All turns of a run, in order.
+SELECT journal.seq, journal.epoch, journal.at, journal.data
+FROM holdfast.runs
+JOIN holdfast.journal ON journal.run = runs.number
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id
+ORDER BY journal.seq;
+
+-- name: select_runs
+-- The columns of a run's record, in the order that rows.py reads them.
+SELECT runs.number, runs.id, lanes.workflow, lanes.version, lanes.queue, runs.status, runs.paused, starts.key, starts.tags,
+    runs.priority, runs.created_at, runs.started_at, runs.ended_at, runs.due_at, runs.deadline_at,
+    starts.retention, coalesce(starts.chain_id, runs.id), starts.parent_id, starts.forked_from, runs.after_run_id,
+    runs.owner, runs.epoch, runs.crashes, runs.blocked, starts.input, runs.output, runs.error
+FROM holdfast.runs
+JOIN holdfast.lanes ON lanes.id = runs.lane_id
+JOIN holdfast.starts ON starts.number = runs.number
+
+-- name: get_run
+-- One run by its id.
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id
+
+-- name: read_ended
+-- Those of some runs that have ended.
+WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[])
+    AND runs.ended_at IS NOT NULL
+
+-- name: find_run
+-- The run that holds a key.
+WHERE runs.number = (
+    SELECT keys.run FROM holdfast.keys
+    WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.key = :key
+)
+
+-- name: list_runs
+-- The newest runs of each lane in each state: bounded walks along an index, and then the newest of all. See end_listed.
+WHERE runs.number IN (
+    SELECT listed.number
+    FROM holdfast.lanes AS wanted
+    CROSS JOIN unnest(:statuses::text[]) AS state (status)
+    CROSS JOIN LATERAL (
+            SELECT one.number, one.created_at FROM holdfast.runs AS one
+            WHERE one.lane_id = wanted.id AND one.status = state.status
+
+-- name: list_by_key
+-- Runs that were started with a key, whether they still hold it or not: few, so they are not walked for. See end_few.
+WHERE runs.number IN (
+    SELECT one.number
+    FROM holdfast.starts AS given
+    JOIN holdfast.runs AS one ON one.number = given.number
+    JOIN holdfast.lanes AS wanted ON wanted.id = one.lane_id
+    WHERE given.key = :key AND one.namespace_id = :namespace_id
+        AND one.status = ANY (:statuses::text[])
+
+-- name: list_by_parent
+-- The children of a run, in the same way.
+WHERE runs.number IN (
+    SELECT one.number
+    FROM holdfast.starts AS given
+    JOIN holdfast.runs AS one ON one.number = given.number
+    JOIN holdfast.lanes AS wanted ON wanted.id = one.lane_id
+    WHERE given.parent_id = :parent AND one.namespace_id = :namespace_id
+        AND one.status = ANY (:statuses::text[])
+
+-- name: and_parent
+-- Those of them that are children of a run.
+AND given.parent_id = :parent
+
+-- name: and_before
+-- After the cursor.
+AND (one.created_at, one.number) < (:cursor_at::bigint, :cursor_number::bigint)
+
+-- name: and_since
+-- Created then or later.
+AND one.created_at >= :since
+
+-- name: and_until
+-- Created earlier than then.
+AND one.created_at < :until
+
+-- name: and_workflow
+-- Of this workflow only.
+AND wanted.workflow = :workflow
+
+-- name: end_walk
+-- The end of a walk along one lane and state.
+ORDER BY one.created_at DESC, one.number DESC LIMIT :limit
+    ) AS listed
+    WHERE wanted.namespace_id = :namespace_id
+
+-- name: end_listed
+-- The newest of all walks.
+    ORDER BY listed.created_at DESC, listed.number DESC LIMIT :limit
+)
+ORDER BY runs.created_at DESC, runs.number DESC
+
+-- name: end_few
+-- The newest of those found without a walk.
+    ORDER BY one.created_at DESC, one.number DESC LIMIT :limit
+)
+ORDER BY runs.created_at DESC, runs.number DESC

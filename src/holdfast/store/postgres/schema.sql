@@ -1,0 +1,42 @@
+-- The schema's own state: which migrations were applied, and the namespaces.
+
+-- name: create_schema
+-- The schema that everything lives in.
+CREATE SCHEMA IF NOT EXISTS holdfast;
+
+-- name: create_migrations
+-- The one table that is there before the first migration.
+CREATE TABLE IF NOT EXISTS holdfast.migrations (number integer PRIMARY KEY, applied_at bigint NOT NULL);
+
+-- name: has_migrations
+-- Whether the database has ever been migrated. The name is given as text, so that a missing schema is no error.
+SELECT to_regclass(:name) IS NOT NULL;
+
+-- name: last_migration
+-- The newest migration applied.
+SELECT coalesce(max(number), 0) FROM holdfast.migrations;
+
+-- name: insert_migration
+-- Remember that a migration was applied.
+INSERT INTO holdfast.migrations (number, applied_at)
+VALUES (:number, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
+
+-- name: lock_migrations
+-- One process at a time, until its transaction ends. The number is the schema's name, hashed.
+SELECT pg_advisory_xact_lock(hashtextextended(:name, 0));
+
+-- name: insert_namespace
+-- Make a namespace known.
+INSERT INTO holdfast.namespaces (name) VALUES (:name) ON CONFLICT DO NOTHING;
+
+-- name: find_namespace
+-- A namespace's number.
+SELECT id FROM holdfast.namespaces WHERE name = :name;
+
+-- name: clock
+-- The database's time.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+
+-- name: notify
+-- Tell other processes that something happened; never in a transaction that matters.
+SELECT pg_notify(:channel, :sender);

@@ -1,0 +1,164 @@
+"""Starting runs: many in one statement, whether they have keys or not; one by one where a held key is to be taken over.
+
+A key that nobody holds is taken by the insert itself, so any number of processes may start with it at once and one run
+is created. What is done about a held key ("restart", "replace", a retry) is decided under a lock on that key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from holdfast.model import Instant, Lane, NewRun, RunStatus, StartedRun
+
+from .ends import Live, end_unbegun, live_run, send_cancel
+from .lanes import add_lanes, find_lanes
+from .rows import STATUS
+from .transactions import Transaction, as_json
+
+
+class Creation(NamedTuple):
+    """A run to insert, and the run that has to end before it begins."""
+
+    run: NewRun
+    after_run_id: str | None = None
+
+
+async def start_runs(tx: Transaction, runs: Sequence[NewRun], now: Instant | None) -> list[StartedRun]:
+    """Create what is not there yet. A start that is sent again finds its own run: created is False then."""
+    rows = await tx.all("find_ids", {"namespace_id": tx.namespace_id, "ids": [run.id for run in runs]})
+    known = {id: StartedRun(id, STATUS[status], created=False) for id, status in rows}
+    free: dict[str, NewRun] = {}
+    for run in runs:
+        if run.id not in known and not is_takeover(run):
+            free.setdefault(run.id, run)
+    created = await _create(tx, [Creation(run) for run in free.values()], now)
+    answers: list[StartedRun] = []
+    for run in runs:
+        if run.id in created:
+            answers.append(StartedRun(run.id, RunStatus.PENDING, created=True))
+            # The same id may come again in this very call.
+            created.discard(run.id)
+            known[run.id] = StartedRun(run.id, RunStatus.PENDING, created=False)
+        elif run.id in known:
+            answers.append(known[run.id])
+        else:
+            answers.append(await _start_keyed(tx, run, now))
+            if answers[-1].created:
+                known[run.id] = StartedRun(run.id, RunStatus.PENDING, created=False)
+    return answers
+
+
+def is_takeover(run: NewRun) -> bool:
+    """Whether it may take a key from its holder: then what it does is more than one statement."""
+    return run.key is not None and (run.on_conflict in ("restart", "replace") or run.takes_key_of is not None)
+
+
+async def _start_keyed(tx: Transaction, run: NewRun, now: Instant | None) -> StartedRun:
+    """Start a run whose key is held, or may be."""
+    assert run.key is not None
+    await tx.one("lock_key", {"namespace_id": tx.namespace_id, "key": f"{run.workflow}/{run.key}"})
+    while True:
+        again = await live_run(tx, run.id)
+        if again is not None:
+            return StartedRun(again.id, again.status, created=False)
+        holder = await _holder(tx, run.workflow, run.key)
+        if run.takes_key_of is not None and (
+            holder is None or holder.id != run.takes_key_of or not holder.status.is_final
+        ):
+            return await _instead(tx, run.takes_key_of, holder)
+        after: str | None = None
+        if holder is not None:
+            if run.takes_key_of is None and (
+                run.on_conflict not in ("restart", "replace")
+                or (run.on_conflict == "restart" and not holder.status.is_final)
+            ):
+                return StartedRun(holder.id, holder.status, created=False)
+            at = await tx.now(now)
+            if holder.status.is_final:
+                after = await _still_before(tx, holder)
+            else:
+                after = await _replace(tx, holder, run.id, at)
+            await tx.all("drop_key", {"namespace_id": tx.namespace_id, "workflow": run.workflow, "key": run.key})
+        if await _create(tx, [Creation(run, after)], now):
+            return StartedRun(run.id, RunStatus.PENDING, created=True)
+        # Nobody held the key, and then somebody took it.
+
+
+async def _instead(tx: Transaction, wanted: str, holder: Live | None) -> StartedRun:
+    """What to answer when the key can't be taken over: the run that holds it, else the one that was to give it up."""
+    found = holder or await live_run(tx, wanted)
+    if found is None:
+        # Deleted meanwhile: the caller asks for it and gets None.
+        return StartedRun(wanted, RunStatus.CANCELLED, created=False)
+    return StartedRun(found.id, found.status, created=False)
+
+
+async def _replace(tx: Transaction, old: Live, new_id: str, at: Instant) -> str | None:
+    """Cancel the live holder of a key. Returns whom the new run has to wait for."""
+    reason = f"replaced by run {new_id}"
+    if not old.has_begun:
+        await end_unbegun(tx, old, reason, at)
+        return await _still_before(tx, old)
+    await send_cancel(tx, old, reason, at)
+    return old.id
+
+
+async def _still_before(tx: Transaction, ended: Live) -> str | None:
+    """Whom a run that ended unbegun had to wait for, if that lives on: then so does whoever gets the key."""
+    before = await live_run(tx, ended.after_run_id) if ended.after_run_id else None
+    return before.id if before is not None and not before.status.is_final else None
+
+
+async def _holder(tx: Transaction, workflow: str, key: str) -> Live | None:
+    row = await tx.one("find_holder", {"namespace_id": tx.namespace_id, "workflow": workflow, "key": key})
+    return None if row is None else Live.of(row)
+
+
+async def _create(tx: Transaction, creations: Sequence[Creation], now: Instant | None) -> set[str]:
+    """Insert the runs whose keys are free, and return their ids."""
+    if not creations:
+        return set()
+    lanes = {Lane(run.workflow, run.version, run.queue) for run, _ in creations}
+    if not lanes <= tx.known.lanes.keys():
+        await add_lanes(tx, lanes)
+        await find_lanes(tx, list(lanes))
+    started = await tx.all("start_runs", {**await _params(tx, creations), "now": now})
+    tx.has_news = tx.has_news or bool(started)
+    return {id for id, _ in started}
+
+
+async def _params(tx: Transaction, creations: Sequence[Creation]) -> dict[str, Any]:
+    runs = [creation.run for creation in creations]
+    lanes = tx.known.lanes
+    return {
+        "namespace_id": tx.namespace_id,
+        "ids": [run.id for run in runs],
+        "workflows": [run.workflow for run in runs],
+        "lanes": [lanes[Lane(run.workflow, run.version, run.queue)] for run in runs],
+        "priorities": [run.priority for run in runs],
+        "delays": [run.delay for run in runs],
+        "due_ats": [run.due_at for run in runs],
+        "deadlines": [run.deadline for run in runs],
+        "deadline_ats": [run.deadline_at for run in runs],
+        "next_seqs": [len(run.rows) for run in runs],
+        "after_run_ids": [creation.after_run_id for creation in creations],
+        "inputs": [run.input for run in runs],
+        "seeds": [await _seed(tx, run) for run in runs],
+        "keys": [run.key for run in runs],
+        "tags": [as_json(run.tags) if run.tags else "{}" for run in runs],
+        "retentions": [run.retention for run in runs],
+        "chain_ids": [run.chain_id for run in runs],
+        "parent_ids": [run.parent_id for run in runs],
+        "forked_froms": [run.forked_from for run in runs],
+        "journal_ids": [run.id for run in runs for _ in run.rows],
+        "journal_seqs": [seq for run in runs for seq in range(len(run.rows))],
+        "journal_datas": [data for run in runs for data in run.rows],
+    }
+
+
+async def _seed(tx: Transaction, run: NewRun) -> bytes:
+    if not run.keeps_seed:
+        return run.seed
+    row = await tx.one("find_seed", {"namespace_id": tx.namespace_id, "id": run.forked_from})
+    return run.seed if row is None else bytes(row[0])

@@ -1,0 +1,48 @@
+"""The SQL blocks of this dialect, by name. They live in .sql files beside this one and name the schema `holdfast`;
+
+a store in another schema reads them with that name instead. It is written out before every table, since a pooler that
+gives each transaction another connection keeps no search path.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from holdfast.errors import DefinitionError
+from holdfast.store.blocks import Blocks, numbered
+
+DEFAULT_SCHEMA = "holdfast"
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_QUALIFIED = re.compile(r"\bholdfast(?=\.|;|$)")
+
+
+class PostgresBlocks(Blocks):
+    """The blocks for one schema."""
+
+    def __init__(self, schema: str) -> None:
+        super().__init__(__package__, numbered)
+        self.schema = schema
+
+    def prepared(self, text: str) -> str:
+        return in_schema(text, self.schema)
+
+
+@cache
+def blocks_for(schema: str) -> PostgresBlocks:
+    """The blocks of a schema, read once."""
+    return PostgresBlocks(checked_schema(schema))
+
+
+def checked_schema(schema: str) -> str:
+    """The name, if it can be one without quotes."""
+    if _NAME.fullmatch(schema) is None or schema.startswith("pg_"):
+        raise DefinitionError(
+            f"schema {schema!r}: expected lower-case letters, digits and underscores, at most 63, no pg_ in front"
+        )
+    return schema
+
+
+def in_schema(text: str, schema: str) -> str:
+    """SQL with this schema's name in place of the default one."""
+    return text if schema == DEFAULT_SCHEMA else _QUALIFIED.sub(f'"{schema}"', text)

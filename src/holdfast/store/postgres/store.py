@@ -1,0 +1,295 @@
+"""The Postgres store: the contract's methods, each handed to a link on the store's own loop. The noun files do them.
+
+Turns have a connection of their own, and so have renewals: neither waits for anything else. Everything else shares a
+small pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from holdfast.errors import StoreAway, StoreError
+from holdfast.model import (
+    ClaimedRun,
+    Instant,
+    JournalRow,
+    Lane,
+    Message,
+    NewRun,
+    Page,
+    Registration,
+    RowWrite,
+    RunFilter,
+    RunRecord,
+    StartedRun,
+    Turn,
+    WorkerRecord,
+    WorkflowCount,
+    WorkflowVersion,
+)
+from holdfast.store.locks import ProcessLocks
+from holdfast.store.stats import Stats
+
+from . import claims, ends, runs, turns, workers, workflows
+from .connections import parse_target
+from .links import Link, Pool
+from .loops import LoopThread
+from .migrations import migrate
+from .starters import Starter
+from .statements import blocks_for
+from .transactions import Known, Transaction
+from .watcher import Watcher
+
+_POOL = 4
+T = TypeVar("T")
+Deed = Callable[[Transaction], Awaitable[T]]
+
+
+class PostgresStore:
+    """Runs in one schema of a Postgres database."""
+
+    def __init__(self, url: str, shown: str, namespace: str, schema: str, *, migrate: bool = True) -> None:
+        self.url = shown
+        self.namespace = namespace
+        self.schema = schema
+        self.migrate = migrate
+        self.stats = Stats()
+        self._target = parse_target(url, shown)
+        self._blocks = blocks_for(schema)
+        self._known = Known(self.stats)
+        self._is_open = False
+        self._thread = LoopThread("holdfast-postgres")
+        self._locks = ProcessLocks(_lock_folder(self._target.dsn, schema), namespace)
+        self._watcher = Watcher(self._target, schema, namespace, self._thread, lambda: self._pool)
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self.url!r}, namespace={self.namespace!r})"
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        if self._is_open:
+            return
+        link = partial(Link, self._target, self._blocks, self._known, self._watcher.news)
+        self._turns = link()
+        self._renewals = link()
+        self._pool = Pool(link, _POOL)
+        self._starter = Starter(self._pool)
+        self._thread.start()
+        try:
+            await self._thread.call(partial(self._pool.run, self._begin))
+        except BaseException:
+            self._thread.stop()
+            raise
+        self._is_open = True
+
+    async def _begin(self, tx: Transaction) -> None:
+        await migrate(tx, self.url, may_change=self.migrate)
+        name = {"name": self.namespace}
+        row = await tx.one("find_namespace", name)
+        if row is None:
+            await tx.all("insert_namespace", name)
+            row = await tx.one("find_namespace", name)
+            assert row is not None
+        self._known.namespace_id = row[0]
+
+    async def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        await self._thread.call(self._disconnect)
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.stop)
+        self._locks.release_all()
+
+    async def _disconnect(self) -> None:
+        await self._thread.finish()
+        await self._watcher.close()
+        for one in (self._turns, self._renewals, self._pool):
+            await one.close()
+
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        return self._watcher.subscribe(changed)
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
+        for run in runs:
+            if not 0 <= run.priority <= 9:
+                raise ValueError(f"run {run.id}: priority {run.priority} is none; expected 0 to 9")
+        self.stats.writes += 1
+        return await self._call(partial(self._starter.start, list(runs), now))
+
+    async def get_run(self, run_id: str) -> RunRecord | None:
+        return await self._read(partial(_runs.get_run, run_id=run_id))
+
+    async def find_run(self, workflow: str, key: str) -> RunRecord | None:
+        return await self._read(partial(_runs.find_run, workflow=workflow, key=key))
+
+    async def list_runs(
+        self,
+        where: RunFilter,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        accept: Callable[[RunRecord], bool] | None = None,
+    ) -> Page[RunRecord]:
+        if limit < 1:
+            raise ValueError(f"limit: {limit} is none; expected 1 or more")
+        return await self._read(partial(_runs.list_runs, where=where, cursor=cursor, limit=limit, accept=accept))
+
+    async def read_ended(self, run_ids: Sequence[str]) -> list[RunRecord]:
+        return await self._read(partial(_runs.read_ended, run_ids=run_ids))
+
+    async def read_journal(self, run_id: str) -> list[JournalRow]:
+        return await self._read(partial(_runs.read_journal, run_id=run_id))
+
+    async def cancel_run(
+        self, run_id: str, *, reason: str | None = None, force: bool = False, now: Instant | None = None
+    ) -> RunRecord | None:
+        return await self._write(partial(ends.cancel_run, run_id=run_id, reason=reason, force=force, now=now))
+
+    # -- ownership -----------------------------------------------------------------------------------------------
+
+    async def claim_runs(
+        self,
+        worker_id: str,
+        lanes: Sequence[Lane],
+        limit: int,
+        *,
+        run_id: str | None = None,
+        cached: Mapping[str, int] | None = None,
+        now: Instant | None = None,
+    ) -> list[ClaimedRun]:
+        deed = partial(
+            claims.claim_runs,
+            worker_id=worker_id, lanes=lanes, limit=limit, run_id=run_id, cached=cached or {}, now=now,
+        )  # fmt: skip
+        return await self._write(deed)
+
+    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[list[bool]]:
+        return self._commit(partial(_turns.commit_turns, turns=list(turns), now=now), turns)
+
+    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[bool]]:
+        for write in writes:
+            if write.change.status.is_final:
+                raise ValueError(f"run {write.run_id}: a row-only write can't end a run; commit a turn")
+        return self._commit(partial(_turns.write_rows, writes=list(writes)), writes)
+
+    def _commit(self, deed: Deed[list[bool]], items: Sequence[object]) -> Awaitable[list[bool]]:
+        """Each statement of these is a transaction by itself."""
+        self._refuse_closed()
+        if not items:
+            done: asyncio.Future[list[bool]] = asyncio.get_running_loop().create_future()
+            done.set_result([])
+            return done
+        self.stats.writes += 1
+        return self._thread.call(partial(self._turns.run, deed, is_one=True, tries=2))
+
+    async def read_inbox(self, worker_id: str) -> list[Message]:
+        return await self._read(partial(claims.read_inbox, worker_id=worker_id))
+
+    async def next_due(self, lanes: Sequence[Lane], *, now: Instant | None = None) -> Instant | None:
+        return await self._read(partial(claims.next_due, lanes=lanes, now=now))
+
+    async def release_strays(self, worker_id: str, held: Sequence[str], *, now: Instant | None = None) -> list[str]:
+        # Counted here and not by the deed: one whose answer is lost must not be mistaken for the next.
+        generation = self._known.generations.get(worker_id)
+        if generation is not None:
+            generation = self._known.generations[worker_id] = generation + 1
+        deed = partial(workers.release_strays, worker_id=worker_id, held=list(held), generation=generation, now=now)
+        return await self._write(deed)
+
+    # -- workers -------------------------------------------------------------------------------------------------
+
+    async def register_worker(
+        self,
+        worker_id: str,
+        lanes: Sequence[Lane],
+        lease: int,
+        *,
+        workflows: Sequence[Registration] = (),
+        now: Instant | None = None,
+    ) -> Instant:
+        deed = partial(
+            workers.register_worker,
+            locks=self._locks, worker_id=worker_id, lanes=lanes, lease=lease, registrations=workflows, now=now,
+        )  # fmt: skip
+        return await self._write(deed)
+
+    def renew_lease(self, worker_id: str, lease: int, *, now: Instant | None = None) -> Instant | None:
+        self._refuse_closed()
+        deed = partial(workers.renew_lease, worker_id=worker_id, lease=lease, now=now)
+        try:
+            return self._thread.wait(partial(self._renewals.run, deed, is_one=True), max(lease / 3_000_000, 1.0))
+        except TimeoutError as error:
+            raise StoreAway(f"{self.url}: no answer in time. Work goes on when the database answers again") from error
+
+    async def reap_workers(self, worker_id: str, *, now: Instant | None = None) -> list[str]:
+        return await self._call(partial(self._reap, worker_id, now))
+
+    async def _reap(self, worker_id: str, now: Instant | None) -> list[str]:
+        deed = partial(workers.find_dead, locks=self._locks, worker_id=worker_id, now=now)
+        dead = await self._pool.run(deed, is_one=True)
+        try:
+            await self._pool.run(partial(workers.wake_missed, now=now))
+            if not dead.lapsed and not dead.strangers:
+                return []
+            reaped = await self._pool.run(partial(workers.reap_workers, dead=dead, now=now))
+        except BaseException:
+            for descriptor in dead.gone.values():
+                os.close(descriptor)
+            raise
+        # crash here: a row without a file is reaped when its lease lapses.
+        for name, descriptor in dead.gone.items():
+            self._locks.drop(name, descriptor)
+        return reaped
+
+    async def remove_worker(self, worker_id: str) -> None:
+        await self._write(partial(workers.remove_worker, worker_id=worker_id))
+        self._locks.release(worker_id)
+
+    async def list_workers(self) -> list[WorkerRecord]:
+        return await self._read(workers.list_workers)
+
+    # -- workflows -----------------------------------------------------------------------------------------------
+
+    async def list_versions(self, workflow: str | None = None, *, now: Instant | None = None) -> list[WorkflowVersion]:
+        return await self._read(partial(workflows.list_versions, workflow=workflow, now=now))
+
+    async def list_workflows(self) -> list[WorkflowCount]:
+        return await self._read(workflows.list_workflows)
+
+    # -- deeds ---------------------------------------------------------------------------------------------------
+
+    def _refuse_closed(self) -> None:
+        if not self._is_open:
+            raise StoreError(f"the store {self.url} is not open; call `await store.open()` first")
+
+    async def _call(self, deed: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        self._refuse_closed()
+        return await self._thread.call(deed)
+
+    async def _write(self, deed: Deed[T]) -> T:
+        self.stats.writes += 1
+        return await self._call(partial(self._pool.run, deed))
+
+    async def _read(self, deed: Deed[T]) -> T:
+        self.stats.reads += 1
+        return await self._call(partial(self._pool.run, deed, is_one=True))
+
+
+# `runs` and `turns` are also what the contract calls its parameters.
+_runs, _turns = runs, turns
+
+
+def _lock_folder(dsn: str, schema: str) -> str:
+    """Where the processes of this host and user that use this database keep their locks."""
+    name = hashlib.sha256(f"{dsn.rpartition('@')[2]}/{schema}".encode()).hexdigest()[:16]
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    return os.path.join(tempfile.gettempdir(), f"holdfast-{user}", name)

@@ -1,0 +1,83 @@
+"""What the noun files get to work with: statements by name, the time, and what they have to tell.
+
+A transaction neither begins nor commits here; whoever hands it out does. `execute` is a coroutine function even where
+a caller's own driver blocks: then it never gives way, and can be driven without an event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import msgspec
+
+from holdfast.model import Instant, Lane
+from holdfast.store.stats import Stats
+
+from .floors import Floor
+from .statements import PostgresBlocks
+
+Row: TypeAlias = Sequence[Any]
+Execute: TypeAlias = Callable[[str, Sequence[Any]], Awaitable[Sequence[Row]]]
+_json = msgspec.json.Encoder()
+
+
+def as_json(value: object) -> str:
+    """A value to store as text."""
+    return _json.encode(value).decode()
+
+
+@dataclass(slots=True)
+class Known:
+    """What a store has learned and need not ask again."""
+
+    stats: Stats
+    namespace_id: int = 0
+    lanes: dict[Lane, int] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+    """Ids of the runs that this process claimed, with their numbers: turns need no lookup."""
+    generations: dict[str, int] = field(default_factory=dict)
+    """Of this store's workers."""
+    floors: dict[tuple[int, ...], Floor] = field(default_factory=dict)
+
+    def floor(self, lanes: Sequence[int]) -> Floor:
+        """Where claims along these lanes begin to look."""
+        return self.floors.setdefault(tuple(lanes), Floor())
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One connection in the hands of one deed. `has_news` says that someone may wait for this."""
+
+    execute: Execute
+    blocks: PostgresBlocks
+    known: Known
+    has_news: bool = False
+
+    @property
+    def namespace_id(self) -> int:
+        return self.known.namespace_id
+
+    async def all(self, name: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        """The rows of a block."""
+        return await self.joined((name,), params)
+
+    async def joined(self, names: Sequence[str], params: Mapping[str, Any]) -> Sequence[Row]:
+        """The rows of a statement made of several fragments."""
+        self.known.stats.statements += 1
+        statement = self.blocks.statement(*names)
+        return await self.execute(statement.text, statement.values(params))
+
+    async def one(self, name: str, params: Mapping[str, Any]) -> Row | None:
+        """The first row of a block."""
+        rows = await self.all(name, params)
+        return rows[0] if rows else None
+
+    async def now(self, given: Instant | None) -> Instant:
+        """The time that counts: the caller's, else the database's."""
+        if given is not None:
+            return given
+        row = await self.one("clock", {})
+        assert row is not None
+        return int(row[0])

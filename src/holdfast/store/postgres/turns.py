@@ -1,0 +1,141 @@
+"""Turns and row-only writes. Whether a journal's row was inserted decides about everything else in its turn.
+
+A batch is one statement, which inserts each row whose place is free and changes what those rows change. For the others
+it is found out by a second statement whose place it is: a turn's own, if its answer was lost the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from holdfast.model import Instant, RowWrite, Turn
+
+from .transactions import Transaction
+
+T = TypeVar("T")
+
+
+async def commit_turns(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> list[bool]:
+    """Each is accepted or refused on its own; what follows a refused turn of the same run is refused with it."""
+    answers = [False] * len(turns)
+    refused: set[str] = set()
+    for places in _rounds(turns, lambda turn: turn.run_id):
+        part = [place for place in places if turns[place].run_id not in refused]
+        for place, answer in zip(part, await _commit(tx, [turns[place] for place in part], now), strict=True):
+            answers[place] = answer
+            if not answer:
+                refused.add(turns[place].run_id)
+                tx.known.numbers.pop(turns[place].run_id, None)
+    return answers
+
+
+async def _commit(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> list[bool]:
+    numbers = await _numbers(tx, turns)
+    known = [turn for turn in turns if turn.run_id in numbers]
+    if not known:
+        return [False] * len(turns)
+    params: dict[str, Any] = {
+        "runs": [numbers[turn.run_id] for turn in known],
+        "seqs": [turn.seq for turn in known],
+        "epochs": [turn.epoch for turn in known],
+        "ats": [turn.at for turn in known],
+        "datas": [turn.data for turn in known],
+    }
+    if any(turn.change is not None or turn.taken for turn in known):
+        params |= await _changes(tx, known, numbers, now)
+        rows = await tx.all("change_runs", params)
+    else:
+        rows = await tx.all("commit_turns", params)
+    accepted = {row[0] for row in rows}
+    if len(accepted) < len(known):
+        accepted |= await _accepted_before(
+            tx, [turn for turn in known if numbers[turn.run_id] not in accepted], numbers
+        )
+    answers = [numbers.get(turn.run_id) in accepted for turn in turns]
+    for turn, answer in zip(turns, answers, strict=True):
+        if answer and turn.change is not None and (turn.change.release or turn.change.status.is_final):
+            tx.known.numbers.pop(turn.run_id, None)
+            tx.has_news = True
+    return answers
+
+
+async def _accepted_before(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, int]) -> set[int]:
+    """Runs whose turn is in its place already: its answer was lost, and what it changes is changed."""
+    params = {"runs": [numbers[turn.run_id] for turn in turns], "seqs": [turn.seq for turn in turns]}
+    epochs = {row[0]: row[1] for row in await tx.all("find_turns", params)}
+    return {numbers[turn.run_id] for turn in turns if epochs.get(numbers[turn.run_id]) == turn.epoch}
+
+
+async def _numbers(tx: Transaction, turns: Sequence[Turn]) -> dict[str, int]:
+    numbers = tx.known.numbers
+    missing = {turn.run_id for turn in turns if turn.run_id not in numbers}
+    if missing:
+        rows = await tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": list(missing)})
+        # Not remembered: this process does not hold them.
+        return {**numbers, **{row[0]: row[1] for row in rows}}
+    return numbers
+
+
+async def _changes(
+    tx: Transaction, turns: Sequence[Turn], numbers: dict[str, int], now: Instant | None
+) -> dict[str, Any]:
+    """The parameters of change_runs beside the journal's rows."""
+    changes = [(turn, turn.change) for turn in turns if turn.change is not None]
+    # An end is stamped with the time of its turn, unless a test moves the clock: no question to the server for it.
+    ended = [(turn.at if now is None else now) if change.status.is_final else None for turn, change in changes]
+    return {
+        "changed": [numbers[turn.run_id] for turn, _ in changes],
+        "statuses": [change.status.value for _, change in changes],
+        "due_ats": [None if change.status.is_final else change.due_at for _, change in changes],
+        "ended_ats": ended,
+        "released": [change.release or change.status.is_final for _, change in changes],
+        "next_seqs": [turn.seq + 1 for turn, _ in changes],
+        "crashes": [change.crashes for _, change in changes],
+        "blocked": [change.blocked for _, change in changes],
+        "outputs": [change.output for _, change in changes],
+        "errors": [change.error for _, change in changes],
+        "taken_runs": [numbers[turn.run_id] for turn in turns for _ in turn.taken],
+        "taken_ids": [message_id for turn in turns for message_id in turn.taken],
+    }
+
+
+async def write_rows(tx: Transaction, writes: Sequence[RowWrite]) -> list[bool]:
+    """Row-only writes: park, hand back, block. An end is none of them, it needs a turn."""
+    answers = [False] * len(writes)
+    for places in _rounds(writes, lambda write: write.run_id):
+        part = [writes[place] for place in places]
+        params = {
+            "namespace_id": tx.namespace_id,
+            "ids": [write.run_id for write in part],
+            "owners": [write.worker_id for write in part],
+            "epochs": [write.epoch for write in part],
+            "statuses": [write.change.status.value for write in part],
+            "due_ats": [write.change.due_at for write in part],
+            "released": [write.change.release for write in part],
+            "next_seqs": [write.next_seq for write in part],
+            "crashes": [write.change.crashes for write in part],
+            "blocked": [write.change.blocked for write in part],
+        }
+        for (position,) in await tx.all("write_rows", params):
+            write = part[position - 1]
+            answers[places[position - 1]] = True
+            if write.change.release:
+                tx.known.numbers.pop(write.run_id, None)
+                tx.has_news = True
+    return answers
+
+
+def _rounds(items: Sequence[T], run_of: Callable[[T], str]) -> Iterator[list[int]]:
+    """The places of the items, in rounds with one item a run each: an order within one statement means nothing."""
+    left = list(range(len(items)))
+    while left:
+        seen: set[str] = set()
+        now: list[int] = []
+        later: list[int] = []
+        for place in left:
+            run_id = run_of(items[place])
+            (later if run_id in seen else now).append(place)
+            seen.add(run_id)
+        yield now
+        left = later

@@ -1,0 +1,128 @@
+"""Wake-ups: whoever subscribed hears of commits, its own store's at once, those of other processes by LISTEN.
+
+NOTIFY is sent after a commit, by a statement of its own, and at most once in a while: in a commit it would make all
+commits of the database wait in line. It is a hint. While nothing can be heard, because a pooler is in between or the
+listening connection is down, subscribers are told to look for themselves, often while something happens and seldom
+while nothing does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import asyncpg
+
+from holdfast.errors import StoreError
+from holdfast.model import new_id
+from holdfast.store.subscribers import Subscribers
+
+from .connections import Target, connect
+from .links import Pool
+from .loops import LoopThread
+from .transactions import Transaction
+
+_NOTIFY_PAUSE = 0.01
+_SOONEST = 0.02
+_LATEST = 1.0
+_GROWTH = 1.5
+
+
+class Watcher:
+    """The subscribers of one store. Everything but `subscribe` and `signal` happens on the store's own loop."""
+
+    def __init__(
+        self, target: Target, schema: str, namespace: str, thread: LoopThread, pool: Callable[[], Pool]
+    ) -> None:
+        self._target = target
+        self._thread = thread
+        self._pool = pool
+        self._channel = f"holdfast_{zlib.crc32(f'{schema}/{namespace}'.encode()):08x}"
+        self._sender = new_id()[-12:]
+        self._subscribers = Subscribers(self._first, self._last)
+        self.subscribe = self._subscribers.subscribe
+        self.signal = self._subscribers.signal
+        self._watching: asyncio.Task[None] | None = None
+        self._notifying: asyncio.Task[None] | None = None
+        self._has_news = False
+        self._pause = _SOONEST
+
+    def news(self) -> None:
+        """This store has committed something that others may wait for."""
+        self._pause = _SOONEST
+        self.signal()
+        self._has_news = True
+        if self._notifying is None:
+            self._notifying = self._thread.spawn(self._notify())
+
+    async def close(self) -> None:
+        """No more wake-ups. What was committed last is still told."""
+        self._subscribers.clear()
+        if self._notifying is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._notifying), 1)
+        self._stop()
+
+    async def _notify(self) -> None:
+        while self._has_news:
+            self._has_news = False
+            # The store may be away: those who wait for news look for themselves now and then.
+            with contextlib.suppress(StoreError):
+                await self._pool().run(self._told, is_one=True)
+            await asyncio.sleep(_NOTIFY_PAUSE)
+        self._notifying = None
+
+    async def _told(self, tx: Transaction) -> None:
+        await tx.one("notify", {"channel": self._channel, "sender": self._sender})
+
+    def _first(self) -> None:
+        self._thread.post(self._start)
+
+    def _last(self) -> None:
+        self._thread.post(self._stop)
+
+    def _start(self) -> None:
+        if self._watching is None:
+            self._watching = self._thread.spawn(self._poll() if self._target.is_pooled else self._listen())
+
+    def _stop(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    async def _poll(self) -> None:
+        """Tell everybody to look, sooner or later."""
+        while True:
+            await asyncio.sleep(self._pause)
+            self._pause = min(self._pause * _GROWTH, _LATEST)
+            self.signal()
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                connection = await connect(self._target)
+            except StoreError:
+                await asyncio.sleep(_LATEST / 2)
+                self.signal()
+                continue
+            try:
+                await self._hear(connection)
+            finally:
+                connection.terminate()
+
+    async def _hear(self, connection: asyncpg.Connection[Any]) -> None:
+        gone = asyncio.Event()
+
+        def heard(_connection: object, _pid: int, _channel: str, sender: object) -> None:
+            if sender != self._sender:
+                self.signal()
+
+        connection.add_termination_listener(lambda _: gone.set())
+        with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            await connection.add_listener(self._channel, heard)
+            # What happened while nobody listened.
+            self.signal()
+            await gone.wait()

@@ -1,0 +1,155 @@
+"""Workers: announcing, leaving, and ending the leases of the dead."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast.model import Instant, Lane, Registration, WorkerRecord
+from holdfast.store.locks import ProcessLocks, host_name
+
+from .lanes import add_lanes, find_lanes
+from .rows import worker_record
+from .transactions import Transaction, as_json
+
+_HAS_LOCK, _LEASE_UNTIL, _NOW = 3, 6, 8
+
+
+async def register_worker(
+    tx: Transaction,
+    locks: ProcessLocks,
+    worker_id: str,
+    lanes: Sequence[Lane],
+    lease: int,
+    registrations: Sequence[Registration],
+    now: Instant | None,
+) -> Instant:
+    """The lock first: a row without one could be taken for a dead worker's."""
+    params = {
+        "namespace_id": tx.namespace_id,
+        "id": worker_id,
+        "host": host_name(),
+        "pid": os.getpid(),
+        "has_lock": locks.hold(worker_id),
+        "lease": lease,
+        "lanes": as_json([(lane.workflow, lane.version, lane.queue) for lane in lanes]),
+        "now": now,
+    }
+    row = await tx.one("register_worker", params)
+    assert row is not None
+    at, generation = row
+    tx.known.generations[worker_id] = generation
+    await add_lanes(tx, lanes)
+    declared = {(one.workflow, one.version): as_json(one.declared) for one in registrations}
+    versions = list(dict.fromkeys((lane.workflow, lane.version) for lane in lanes))
+    await tx.all(
+        "insert_registered",
+        {
+            "namespace_id": tx.namespace_id,
+            "workflows": [workflow for workflow, _ in versions],
+            "versions": [version for _, version in versions],
+            "declared": [declared.get(one) for one in versions],
+            "now": at,
+        },
+    )
+    await tx.all("wake_blocked", {"lanes": await find_lanes(tx, lanes), "now": at})
+    tx.has_news = True
+    return int(at)
+
+
+async def renew_lease(tx: Transaction, worker_id: str, lease: int, now: Instant | None) -> Instant | None:
+    """One statement; a worker that was reaped has no row to renew."""
+    params = {"namespace_id": tx.namespace_id, "id": worker_id, "lease": lease, "now": now}
+    row = await tx.one("renew_lease", params)
+    return None if row is None else int(row[0])
+
+
+class Dead(NamedTuple):
+    """Who seems to be dead."""
+
+    lapsed: list[str]
+    """Their lease has lapsed, or their process is gone."""
+    gone: dict[str, int]
+    """Those whose process is gone, with the lock that was taken to make sure of it."""
+    strangers: list[str]
+    """Owners of runs without a row: they left, or were reaped, while a claim was under way."""
+
+
+async def find_dead(tx: Transaction, locks: ProcessLocks, worker_id: str, now: Instant | None) -> Dead:
+    """Look for the dead. It only reads."""
+    here = host_name()
+    dead = Dead([], {}, [])
+    known = {worker_id}
+    for row in await tx.all("list_workers", {"namespace_id": tx.namespace_id, "now": now}):
+        name, host = row[0], row[1]
+        known.add(name)
+        if name == worker_id:
+            continue
+        descriptor = locks.take_if_dead(name) if row[_HAS_LOCK] and host == here else None
+        if descriptor is not None:
+            dead.gone[name] = descriptor
+        if descriptor is not None or row[_LEASE_UNTIL] < row[_NOW]:
+            dead.lapsed.append(name)
+    for (owner,) in await tx.all("list_owners", {"namespace_id": tx.namespace_id}):
+        if owner not in known:
+            dead.strangers.append(owner)
+    return dead
+
+
+async def reap_workers(tx: Transaction, dead: Dead, now: Instant | None) -> list[str]:
+    """Runs of the dead become due, their rows go. One that renewed its lease meanwhile is not dead."""
+    at = await tx.now(now)
+    params = {"namespace_id": tx.namespace_id, "workers": dead.lapsed, "gone": list(dead.gone), "now": at}
+    found = [name for name, is_dead in await tx.all("lock_dead", params) if is_dead] + dead.strangers
+    if found:
+        await _release(tx, found, at)
+    for name in found:
+        tx.known.generations.pop(name, None)
+    return found
+
+
+async def wake_missed(tx: Transaction, now: Instant | None) -> None:
+    """Runs that wait for one that has ended: the commits of its end and of their start did not see each other."""
+    if await tx.all("wake_missed", {"namespace_id": tx.namespace_id, "now": await tx.now(now)}):
+        tx.has_news = True
+
+
+async def release_strays(
+    tx: Transaction, worker_id: str, held: Sequence[str], generation: int | None, now: Instant | None
+) -> list[str]:
+    """Runs that this worker was given by a claim whose answer it never got.
+
+    The generation fences: a claim sent before this one and executed after it does nothing, and so does this one if it
+    is executed after a later one.
+    """
+    at = await tx.now(now)
+    if generation is not None:
+        params = {"namespace_id": tx.namespace_id, "id": worker_id, "generation": generation}
+        if await tx.one("next_generation", params) is None:
+            return []
+    params = {"namespace_id": tx.namespace_id, "id": worker_id, "held": list(held), "now": at}
+    strays = [run_id for (run_id,) in await tx.all("release_strays", params)]
+    for run_id in strays:
+        tx.known.numbers.pop(run_id, None)
+        tx.has_news = True
+    return strays
+
+
+async def remove_worker(tx: Transaction, worker_id: str) -> None:
+    """The worker leaves; what it still held is treated like a dead one's."""
+    await _release(tx, [worker_id], await tx.now(None))
+    tx.known.generations.pop(worker_id, None)
+
+
+async def list_workers(tx: Transaction) -> list[WorkerRecord]:
+    """Every worker whose lease holds."""
+    rows = await tx.all("list_workers", {"namespace_id": tx.namespace_id, "now": None})
+    return [worker_record(row) for row in rows if row[_LEASE_UNTIL] >= row[_NOW]]
+
+
+async def _release(tx: Transaction, worker_ids: Sequence[str], at: Instant) -> None:
+    params = {"namespace_id": tx.namespace_id, "workers": list(worker_ids), "now": at}
+    await tx.all("reap_workers", params)
+    await tx.all("remove_worker", params)
+    tx.has_news = True

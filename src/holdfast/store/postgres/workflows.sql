@@ -1,0 +1,24 @@
+-- Workflows: what has been registered or started.
+
+-- name: list_versions
+-- Versions that workers have registered, of one workflow or of all, and the queues where live workers serve them.
+SELECT registered.workflow, registered.version, registered.first_at, registered.declared, (
+    SELECT array_agg(DISTINCT lane.value ->> 2)
+    FROM holdfast.workers
+    CROSS JOIN json_array_elements(workers.lanes::json) AS lane (value)
+    WHERE workers.namespace_id = :namespace_id
+        AND workers.lease_until >= coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+        AND lane.value ->> 0 = registered.workflow
+        AND lane.value ->> 1 = registered.version
+)
+FROM holdfast.registered
+WHERE registered.namespace_id = :namespace_id
+    AND (:workflow::text IS NULL OR registered.workflow = :workflow::text);
+
+-- name: list_workflows
+-- Lanes of this namespace with their runs counted by status. Counts walk an index; this is not for hot paths.
+SELECT lanes.workflow, lanes.version, runs.status, count(runs.number)
+FROM holdfast.lanes
+LEFT JOIN holdfast.runs ON runs.lane_id = lanes.id
+WHERE lanes.namespace_id = :namespace_id
+GROUP BY lanes.id, runs.status;

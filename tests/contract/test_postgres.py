@@ -1,0 +1,71 @@
+"""The store contract on Postgres: directly, and through a PgBouncer that gives each transaction another connection."""
+
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.store import Store, open_store
+from holdfast.testing.contract import (
+    TestCancelRun,
+    TestClaimRuns,
+    TestCommitTurns,
+    TestKeys,
+    TestLife,
+    TestListRuns,
+    TestListWorkers,
+    TestListWorkflows,
+    TestNamespaces,
+    TestNextDue,
+    TestProcesses,
+    TestReadInbox,
+    TestReading,
+    TestReapWorkers,
+    TestRegisterWorker,
+    TestReleaseStrays,
+    TestRemoveWorker,
+    TestRenewLease,
+    TestStartRuns,
+    TestSubscribe,
+    TestTwoStores,
+    TestWakeUps,
+    TestWriteRows,
+)
+from tests.servers import Databases
+
+__all__ = [
+    "TestCancelRun",
+    "TestClaimRuns",
+    "TestCommitTurns",
+    "TestKeys",
+    "TestLife",
+    "TestListRuns",
+    "TestListWorkers",
+    "TestListWorkflows",
+    "TestNamespaces",
+    "TestNextDue",
+    "TestProcesses",
+    "TestReadInbox",
+    "TestReading",
+    "TestReapWorkers",
+    "TestRegisterWorker",
+    "TestReleaseStrays",
+    "TestRemoveWorker",
+    "TestRenewLease",
+    "TestStartRuns",
+    "TestSubscribe",
+    "TestTwoStores",
+    "TestWakeUps",
+    "TestWriteRows",
+]
+
+
+@pytest.fixture
+def url(postgres: Databases) -> str:
+    """An empty database."""
+    return postgres.create_database()
+
+
+@pytest.fixture
+def make_store(url: str) -> Callable[..., Store]:
+    """Stores on one database."""
+    return lambda namespace="default": open_store(url, namespace=namespace)
