@@ -24,7 +24,8 @@ from .entries import (
     history_of,
 )
 from .ids import new_id
-from .messages import Message
+from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent
+from .retention import Swept
 from .retries import NO_RETRY, Retry
 from .runs import (
     ON_CONFLICT,
@@ -32,6 +33,7 @@ from .runs import (
     JournalRow,
     NewRun,
     OnConflict,
+    Out,
     Page,
     RowChange,
     RowWrite,
@@ -42,7 +44,9 @@ from .runs import (
     Turn,
 )
 from .stops import FORCED, skipped
+from .streams import StreamRecord
 from .texts import NOT_GIVEN, NotGiven, is_name, is_text
+from .waits import EventWait, NewWait, Trigger, Unmatched, WaitRecord
 from .workers import Lane, WorkerRecord
 from .workflows import KEPT, Declared, Parameter, Registration, WorkflowCount, WorkflowVersion, natural
 
@@ -56,12 +60,15 @@ __all__ = [
     "Ask",
     "Blocked",
     "Cancel",
+    "ChildEnd",
     "Claimed",
     "ClaimedRun",
     "Declared",
     "Duration",
     "Ended",
     "Entry",
+    "Event",
+    "EventWait",
     "History",
     "Input",
     "Instant",
@@ -69,8 +76,12 @@ __all__ = [
     "Lane",
     "Message",
     "NewRun",
+    "NewWait",
     "NotGiven",
     "OnConflict",
+    "Out",
+    "OutEvent",
+    "OutSignal",
     "Page",
     "Parameter",
     "Registration",
@@ -82,6 +93,7 @@ __all__ = [
     "RunRecord",
     "RunRetrying",
     "RunStatus",
+    "Sent",
     "Started",
     "StartedRun",
     "StepAsked",
@@ -89,8 +101,13 @@ __all__ = [
     "StepFailed",
     "StepRetrying",
     "Stopped",
+    "StreamRecord",
+    "Swept",
     "TimerFired",
+    "Trigger",
     "Turn",
+    "Unmatched",
+    "WaitRecord",
     "WorkerRecord",
     "WorkflowCount",
     "WorkflowVersion",

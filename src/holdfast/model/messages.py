@@ -1,6 +1,8 @@
-"""Messages: what waits in a run's inbox until a turn takes it into the journal."""
+"""Messages: what waits in a run's inbox until a turn takes it into the journal, and what a turn sends to others."""
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 import msgspec
 
@@ -13,7 +15,60 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     id: int
     run_id: str
     kind: str
-    """"cancel" here; signals, events, hook payloads and child ends come the same way."""
+    """"cancel", "signal", "event", "hook" or "child"."""
     name: str | None
+    """Of the signal or event; the number of a hook; the key of a child. None for a cancel."""
     payload: bytes
+    """What the codec understands; of a cancel its reason; of a child an encoded `ChildEnd`."""
     sent_at: Instant
+    wait: int | None = None
+    """The number of the wait that this event or hook payload is for."""
+
+
+class ChildEnd(msgspec.Struct, frozen=True, array_like=True):
+    """How a child ended: the payload of its message to its parent."""
+
+    run_id: str
+    status: str
+    output: bytes | None = None
+    error: bytes | None = None
+
+
+class OutSignal(msgspec.Struct, frozen=True):
+    """A signal that a body sends with its turn."""
+
+    run_id: str
+    name: str
+    payload: bytes
+
+
+class OutEvent(msgspec.Struct, frozen=True):
+    """An event that a body publishes with its turn."""
+
+    name: str
+    payload: bytes
+
+
+class Sent(StrEnum):
+    """What became of a message."""
+
+    SENT = "sent"
+    DUPLICATE = "duplicate"
+    """One with this message_id was sent before; nothing happened."""
+    ENDED = "ended"
+    """Its run has ended, and so has the chain."""
+    MISSING = "missing"
+    """There is no such run or hook, or it was deleted."""
+    USED = "used"
+    """The hook was resumed before."""
+    EXPIRED = "expired"
+    """The hook's time is over."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A published fact, as it is kept."""
+
+    id: int
+    name: str
+    payload: bytes
+    published_at: Instant

@@ -13,8 +13,9 @@ import msgspec
 from holdfast.errors import DefinitionError
 
 from .durations import Instant
-from .messages import Message
+from .messages import Message, OutEvent, OutSignal
 from .texts import is_text
+from .waits import NewWait
 from .workflows import Declared
 
 OnConflict = Literal["return", "raise", "replace", "restart", "retry"]
@@ -65,6 +66,11 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     chain_id: str | None = None
     """The first run of the chain; None: this one."""
     parent_id: str | None = None
+    """The run whose child it is."""
+    parent_key: str | None = None
+    """By which key the parent's body knows it: its end is told under that name. None: nobody is told."""
+    on_parent_end: str = "cancel"
+    """"cancel" or "abandon": what happens to it when its parent ends first."""
     forked_from: str | None = None
     keeps_seed: bool = False
     """Take the seed of `forked_from` instead, if that run is still kept: a retry throws the same dice."""
@@ -105,6 +111,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     chain_id: str
     parent_id: str | None
     forked_from: str | None
+    successor_id: str | None
+    """The run that goes on after this one, if this one ended as continued."""
     after_run_id: str | None
     """It begins when that run has ended; None as soon as it has."""
     owner: str | None
@@ -168,6 +176,26 @@ class RowChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: bytes | None = None
 
 
+class Out(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a turn gives out beside its entries, in the same commit. None of it happens if the turn is refused."""
+
+    children: tuple[NewRun, ...] = ()
+    """Runs to create. `parent_id` and `parent_key` say whom their end is told; one whose key is held by another run is
+    not created: that run is joined, and its end is told as a child's is."""
+    waits: tuple[NewWait, ...] = ()
+    closed: tuple[int, ...] = ()
+    """Numbers of waits that are over: taken, timed out or cancelled."""
+    signals: tuple[OutSignal, ...] = ()
+    events: tuple[OutEvent, ...] = ()
+    cancels: tuple[str, ...] = ()
+    """Runs to cancel: children whose parent says so."""
+    values: tuple[tuple[str, bytes], ...] = ()
+    items: tuple[tuple[str, bytes], ...] = ()
+    """Of streams, in order."""
+    successor: NewRun | None = None
+    """The run that goes on after this one, which ends as continued: it takes over key, parent, inbox and children."""
+
+
 class Turn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One turn to commit: accepted whole or refused whole."""
 
@@ -180,6 +208,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """None on the hot path: then the insert of the journal's row is all there is."""
     taken: tuple[int, ...] = ()
     """Ids of inbox messages that this turn took in; they are deleted with it."""
+    out: Out | None = None
+    """None on the hot path."""
 
 
 class RowWrite(msgspec.Struct, frozen=True, kw_only=True, gc=False):

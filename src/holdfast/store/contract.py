@@ -21,6 +21,8 @@ from typing import Protocol
 
 from holdfast.model import (
     ClaimedRun,
+    Event,
+    EventWait,
     Instant,
     JournalRow,
     Lane,
@@ -31,8 +33,14 @@ from holdfast.model import (
     RowWrite,
     RunFilter,
     RunRecord,
+    Sent,
     StartedRun,
+    StreamRecord,
+    Swept,
+    Trigger,
     Turn,
+    Unmatched,
+    WaitRecord,
     WorkerRecord,
     WorkflowCount,
     WorkflowVersion,
@@ -157,6 +165,95 @@ class Store(Protocol):
 
         They are due at once and their next claim is no takeover, for nothing of them was begun.
         """
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    async def send_signal(
+        self, run_id: str, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+    ) -> Sent:
+        """Put a signal into the inbox of the live run of this run's chain. It only inserts.
+
+        SENT, DUPLICATE, ENDED or MISSING. The same `message_id` is sent to a chain once, also after it was taken.
+        """
+
+    async def publish_event(
+        self, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+    ) -> Sent:
+        """Keep an event, to be matched by any worker: SENT or DUPLICATE. It only inserts, whoever waits for what."""
+
+    async def find_hook(self, token: str) -> WaitRecord | None:
+        """The open hook with this digest of a token, or None."""
+
+    async def resume_hook(
+        self, token: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+    ) -> Sent:
+        """Deliver a payload to a hook, once: SENT, DUPLICATE, USED, EXPIRED, ENDED or MISSING.
+
+        The delete of the wait's row decides who was first; the inbox row is written in the same commit.
+        """
+
+    async def read_waits(self, run_id: str) -> list[WaitRecord]:
+        """What the live run of this run's chain has registered, in the order of asking."""
+
+    # -- events meet waits: each side commits first and is looked at in a later statement, so that neither misses the
+    #    other. Any worker may do it; doing it twice changes nothing.
+
+    async def read_unmatched(self, limit: int) -> Unmatched:
+        """Events and waits for events that nobody has looked at yet, up to `limit` of each."""
+
+    async def find_waits(
+        self, event: Event, probes: Sequence[bytes], *, after: tuple[int, int] | None = None, limit: int = 1000
+    ) -> list[EventWait]:
+        """Waits that this event may match: of its name, with one of these probes or none. Ordered by (run, number)."""
+
+    async def find_events(self, wait: EventWait, *, after: int = 0, limit: int = 100) -> list[Event]:
+        """Events of the wait's name, published since its chain began and not taken by that chain, oldest first."""
+
+    async def deliver_event(self, event: Event, waits: Sequence[EventWait], *, now: Instant | None = None) -> int:
+        """Give an event to waits: each whose row is still there, and whose chain has not taken this event, loses its
+        row and gets an inbox row of kind "event" for its number, in one commit. Of several waits of one chain the one
+        with the smallest number gets it. Returns how many did."""
+
+    async def mark_matched(self, events: Sequence[int], waits: Sequence[EventWait]) -> None:
+        """These were looked at."""
+
+    async def list_triggers(self, event: str) -> list[Trigger]:
+        """Workflows that begin a run for an event of this name, as workers have registered them (newest version)."""
+
+    # -- values and streams ------------------------------------------------------------------------------------------
+
+    async def set_value(self, run_id: str, name: str, value: bytes, *, now: Instant | None = None) -> None:
+        """Live state, as a step sets it: visible at once. It belongs to the chain."""
+
+    async def read_value(self, run_id: str, name: str) -> bytes | None:
+        """The last one that any run of the chain has set."""
+
+    async def append_items(
+        self,
+        run_id: str,
+        stream: str,
+        items: Sequence[bytes],
+        *,
+        step: str | None,
+        attempt: int,
+        now: Instant | None = None,
+    ) -> None:
+        """Add to a stream, as a step does: visible at once. The first item of a step's second or later attempt is
+        marked `reset` if an earlier attempt of it has sent any."""
+
+    async def read_items(self, run_id: str, stream: str, *, after: int = 0, limit: int = 100) -> list[StreamRecord]:
+        """Items behind an offset, in order."""
+
+    # -- managing ----------------------------------------------------------------------------------------------------
+
+    async def pause_runs(self, run_ids: Sequence[str], paused: bool, *, now: Instant | None = None) -> list[str]:
+        """Set the flag of live runs; returns the ids of those that it changed. A held one gets a "pause" message."""
+
+    async def delete_runs(self, run_ids: Sequence[str]) -> list[str]:
+        """Remove ended runs with everything they own; returns the ids of those removed. A live one is left alone."""
+
+    async def sweep(self, limit: int, *, events_before: Instant, now: Instant | None = None) -> Swept:
+        """Remove up to `limit` runs whose retention is over, oldest end first, with all they own, and old events."""
 
     # -- workers -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,72 @@
+"""Waits: what the outside may know about what a run waits for.
+
+A wait for a signal needs a row only for its schema, so that a payload that doesn't fit is refused where it is sent.
+Waits for events and hooks live in the store: events are matched with them there, hooks are found by their token.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from .durations import Instant
+from .messages import Event
+
+
+class NewWait(msgspec.Struct, frozen=True, kw_only=True):
+    """A wait that a turn registers. Its number is the body's own: waits are numbered in the order of asking."""
+
+    number: int
+    kind: str
+    """"signal", "event" or "hook"."""
+    name: str
+    match: bytes | None = None
+    """Plain JSON: the payload must hold it. Of an event whose codec encrypts it is still plain: it was in the code."""
+    probe: bytes | None = None
+    """Finds waits that an event may match, without looking at the others: see `probes_of`."""
+    schema: bytes | None = None
+    """The JSON schema that a payload must fit, as JSON."""
+    token: str | None = None
+    """The digest of a hook's token, never the token itself."""
+    expires_at: Instant | None = None
+
+
+class WaitRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A wait as the outside sees it."""
+
+    run_id: str
+    number: int
+    kind: str
+    name: str
+    match: bytes | None
+    schema: bytes | None
+    expires_at: Instant | None
+    registered_at: Instant
+
+
+class EventWait(msgspec.Struct, frozen=True):
+    """A wait for an event, for whoever matches them."""
+
+    run: int
+    """The store's own number of the run."""
+    number: int
+    name: str
+    match: bytes | None
+    since: Instant
+    """When the run's chain was created: an event published later is not missed."""
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """A workflow that begins a run for each event that matches."""
+
+    workflow: str
+    version: str
+    queue: str
+    event: str
+    match: bytes | None
+
+
+class Unmatched(msgspec.Struct, frozen=True):
+    """Events and waits that nobody has looked at since they were committed, oldest first."""
+
+    events: tuple[Event, ...]
+    waits: tuple[EventWait, ...]
