@@ -15,7 +15,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     id: int
     run_id: str
     kind: str
-    """"cancel", "signal", "event", "hook" or "child"."""
+    """"cancel", "signal", "event", "hook", "child" or "pause"."""
     name: str | None
     """Of the signal or event; the number of a hook; the key of a child. None for a cancel."""
     payload: bytes

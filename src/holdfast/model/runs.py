@@ -153,7 +153,15 @@ class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     claimed_at: Instant
     deadline_at: Instant | None
     chain_id: str
+    chain_started_at: Instant
+    """When the first run of the chain was created: an event published later is not missed."""
     parent_id: str | None
+    parent_key: str | None
+    on_parent_end: str
+    queue: str
+    retention: int | None
+    is_paused: bool
+    """It was claimed for a cancel's sake: no turn is taken but that one."""
     crashes: int
     """Takeovers without progress, this one included."""
     is_takeover: bool

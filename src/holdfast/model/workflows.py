@@ -29,6 +29,10 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retention: int | None = KEPT
     parameters: tuple[Parameter, ...] | None = None
     """None: unknown."""
+    on_event: str | None = None
+    """Each event of this name that matches begins a run."""
+    match: bytes | None = None
+    """Plain JSON: the event's payload must hold it. None: any event matches."""
 
 
 class Registration(msgspec.Struct, frozen=True):
