@@ -87,6 +87,69 @@ class Cancel(_Entry, frozen=True, gc=False, tag="cancel"):
     deadline: bool = False
 
 
+class Signal(_Entry, frozen=True, gc=False, tag="signal"):
+    """A signal came for a wait. Waits are numbered in the order in which the body asked for them."""
+
+    at: Instant
+    wait: int
+    name: str
+    payload: bytes
+
+
+class EventTaken(_Entry, frozen=True, gc=False, tag="event"):
+    """A published event came for a wait."""
+
+    at: Instant
+    wait: int
+    name: str
+    payload: bytes
+
+
+class HookResumed(_Entry, frozen=True, gc=False, tag="hook"):
+    """Somebody resumed a hook with a payload."""
+
+    at: Instant
+    wait: int
+    name: str
+    payload: bytes
+
+
+class SetAside(_Entry, frozen=True, gc=False, tag="set_aside"):
+    """A message that doesn't fit the type that its wait expects. The body does not see it; the wait goes on."""
+
+    at: Instant
+    wait: int
+    name: str
+    payload: bytes
+    reason: str
+
+
+class ChildAsked(_Entry, frozen=True, gc=False, tag="child_asked"):
+    """The body asked for a child run: its key, the run's id and a digest of its encoded arguments."""
+
+    key: str
+    run_id: str
+    workflow: str
+    digest: bytes
+
+
+class ChildEnded(_Entry, frozen=True, gc=False, tag="child_ended"):
+    """A child run has ended."""
+
+    at: Instant
+    key: str
+    run_id: str
+    status: str
+    output: bytes | None = None
+    error: bytes | None = None
+
+
+class Patched(_Entry, frozen=True, gc=False, tag="patched"):
+    """From here on the run goes the new way of a change."""
+
+    change_id: str
+
+
 class Claimed(_Entry, frozen=True, gc=False, tag="claimed"):
     """A worker took the run over from one that did not hand it back. This row is the fence."""
 
@@ -136,8 +199,11 @@ class Stopped(Ended, frozen=True, gc=False, tag="stopped"):
         return "ended"
 
 
-Input: TypeAlias = Started | StepRetrying | StepCompleted | StepFailed | TimerFired | Cancel | RunRetrying
-Ask: TypeAlias = StepAsked
+Delivered: TypeAlias = Signal | EventTaken | HookResumed | SetAside | ChildEnded
+"""What comes of a message from the inbox."""
+Input: TypeAlias = Started | StepRetrying | StepCompleted | StepFailed | TimerFired | Cancel | RunRetrying | Delivered
+Ask: TypeAlias = StepAsked | ChildAsked | Patched
+ASKS = (StepAsked, ChildAsked, Patched)
 Result: TypeAlias = StepCompleted | StepFailed | StepRetrying
 """What an attempt comes to."""
 Entry: TypeAlias = Input | Ask | Claimed | Blocked | Ended | Stopped
@@ -156,7 +222,7 @@ def decode_entries(data: bytes) -> list[Entry]:
     return _decoder.decode(data)
 
 
-Carried: TypeAlias = Result | TimerFired
+Carried: TypeAlias = Result | TimerFired | Delivered
 
 
 class History(NamedTuple):
@@ -204,40 +270,46 @@ def history_of(entries: Iterable[Entry]) -> History:
 
 
 def _name(entry: Entry) -> str | int | None:
-    """Of the step or timer whose end this is."""
-    if isinstance(entry, (StepCompleted, StepFailed, StepRetrying)):
+    """Of the step, child or timer whose end this is."""
+    if isinstance(entry, (StepCompleted, StepFailed, StepRetrying, ChildEnded)):
         return entry.key
     return entry.timer if isinstance(entry, TimerFired) else None
+
+
+def _is_failure(entry: Entry) -> bool:
+    return isinstance(entry, StepFailed) or (isinstance(entry, ChildEnded) and entry.status != "completed")
 
 
 def _cut(entries: list[Entry], undelivered: dict[str | int, Carried]) -> tuple[list[Entry], dict[str | int, Carried]]:
     """Cut at the cancel, else at the last failure delivered, else before the last input, which is then taken in anew.
 
-    The failed step is open again and its attempts are counted from one. A result that the body never got is as good as
-    one that came after the cut.
+    The failed step is open again and its attempts are counted from one; a failed child is asked for anew. A result that
+    the body never got is as good as one that came after the cut.
     """
     at = next((i for i, entry in enumerate(entries) if isinstance(entry, Cancel)), None)
     if at is None:
-        at = max((i for i, entry in enumerate(entries) if isinstance(entry, StepFailed)), default=None)
+        at = max((i for i, entry in enumerate(entries) if _is_failure(entry)), default=None)
     carried: dict[str | int, Carried] = {}
     if at is None:
         # The body failed by itself: what it does after its last input is open again.
-        at = max((i for i, entry in enumerate(entries) if not isinstance(entry, StepAsked)), default=0)
+        at = max((i for i, entry in enumerate(entries) if not isinstance(entry, ASKS)), default=0)
         before = entries[:at]
-        for entry in entries[at : at + 1]:
+        for number, entry in enumerate(entries[at : at + 1]):
             if isinstance(entry, StepCompleted):
                 carried[entry.key] = entry
             elif isinstance(entry, TimerFired):
                 carried[entry.timer] = entry
-        asked = {entry.key for entry in before if isinstance(entry, StepAsked)}
+            elif isinstance(entry, (Signal, EventTaken, HookResumed, ChildEnded)):
+                carried[-1 - number] = entry
+        asked = {entry.key for entry in before if isinstance(entry, (StepAsked, ChildAsked))}
         after: list[Entry] = []
     else:
         before, cause, after = entries[:at], entries[at], entries[at + 1 :]
-        asked = {entry.key for entry in before if isinstance(entry, StepAsked)}
+        asked = {entry.key for entry in before if isinstance(entry, (StepAsked, ChildAsked))}
         if isinstance(cause, StepFailed):
             asked.discard(cause.key)
             before = [entry for entry in before if not (isinstance(entry, StepRetrying) and entry.key == cause.key)]
     for entry in (*after, *undelivered.values()):
-        if isinstance(entry, StepCompleted) and entry.key in asked:
+        if isinstance(entry, (StepCompleted, ChildEnded)) and entry.key in asked and not _is_failure(entry):
             carried[entry.key] = entry
     return before, carried
