@@ -3,7 +3,10 @@
 They reach the engine through one contextvar, never by import.
 """
 
+from .changes import continue_as_new, patched
+from .children import ChildRun
 from .logs import logger
+from .messages import emit, publish, set_value, signal
 from .pending import Pending, Reply
 from .resources import Resource, resource
 from .scope import (
@@ -16,8 +19,10 @@ from .scope import (
     current_step,
     is_body,
 )
+from .shields import compensate, rollback, shield
 from .steps import AsyncStep, BlockingStep, Step, call, make_step, step
 from .timers import now, rng, sleep, sleep_until, uuid4
+from .waits import Hook, hook, wait_for_event, wait_for_signal
 from .workflows import AsyncWorkflow, BlockingWorkflow, StartOptions, Workflow, refuse_in_body, workflow
 
 __all__ = [
@@ -26,6 +31,8 @@ __all__ = [
     "BlockingStep",
     "BlockingWorkflow",
     "Body",
+    "ChildRun",
+    "Hook",
     "Pending",
     "Reply",
     "Resource",
@@ -36,19 +43,31 @@ __all__ = [
     "Workflow",
     "body_for",
     "call",
+    "compensate",
+    "continue_as_new",
     "current_run",
     "current_scope",
     "current_step",
+    "emit",
+    "hook",
     "is_body",
     "logger",
     "make_step",
     "now",
+    "patched",
+    "publish",
     "refuse_in_body",
     "resource",
     "rng",
+    "rollback",
+    "set_value",
+    "shield",
+    "signal",
     "sleep",
     "sleep_until",
     "step",
     "uuid4",
+    "wait_for_event",
+    "wait_for_signal",
     "workflow",
 ]

@@ -25,11 +25,13 @@ class _Keeper(Protocol):
 
     def block(self, future: asyncio.Future[T]) -> T: ...
 
+    def send_signal(self, run_id: str, name: str, payload: Any) -> None: ...
+
 
 class Reply(asyncio.Future[T]):
     """The future behind one durable call. Cancelling it withdraws the command."""
 
-    __slots__ = ("_keeper", "_number", "key", "timer")
+    __slots__ = ("_keeper", "_number", "key", "timer", "wait")
 
     def __init__(self, keeper: _Keeper, loop: asyncio.AbstractEventLoop, key: str) -> None:
         super().__init__(loop=loop)
@@ -38,6 +40,8 @@ class Reply(asyncio.Future[T]):
         self.key = key
         self.timer: Any = None
         """The timer that resolves it, if one does."""
+        self.wait: int | None = None
+        """The number of the wait that it belongs to, if it is one."""
 
     def __hash__(self) -> int:
         return self._number

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from random import Random
 from types import FrameType
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 from uuid import UUID
 
 from holdfast.errors import NotInBody, NotInRun
@@ -142,6 +142,14 @@ class StepInfo:
         """
         raise NotImplementedError
 
+    def send_value(self, name: str, value: Any) -> None:
+        """Set live state of the run, at once: `holdfast.set_value`."""
+        raise NotImplementedError
+
+    def send_item(self, name: str, item: Any) -> None:
+        """Add to a stream of the run, at once: `holdfast.emit`."""
+        raise NotImplementedError
+
     def __repr__(self) -> str:
         return f"<step {self.key}, attempt {self.attempt}, of {self.run!r}>"
 
@@ -159,6 +167,40 @@ class Body(Protocol):
 
     def ask_pending(self, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same as a `Pending` for the user to hold; one that nobody looks at is NeverAwaited."""
+
+    def ask_child(self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
+        """Ask for a child run; the future resolves when it has ended."""
+
+    def ask_child_run(self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same as a `ChildRun` for the user to hold."""
+
+    def ask_wait(
+        self, kind: str, name: str, match: Any, type: Any, timeout: int | None, default: Any
+    ) -> asyncio.Future[Any]:
+        """Wait for a signal or an event."""
+
+    def ask_hook(self, name: str, type: Any, expires: int | None) -> tuple[str, Any]:
+        """A hook's token, and the `Pending` that resolves when it is resumed."""
+
+    def send_signal(self, run_id: str, name: str, payload: Any) -> None: ...
+
+    def send_event(self, name: str, payload: Any) -> None: ...
+
+    def send_value(self, name: str, value: Any) -> None: ...
+
+    def send_item(self, name: str, item: Any) -> None: ...
+
+    def patched(self, change_id: str) -> bool: ...
+
+    def continue_as_new(self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn: ...
+
+    def enter_shield(self) -> None: ...
+
+    def leave_shield(self) -> None: ...
+
+    def compensate(self, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
+
+    def rollback(self) -> Coroutine[Any, Any, None]: ...
 
     def ask_timer(self, delay: int) -> asyncio.Future[None]:
         """A durable timer; the delay is in microseconds from the run's own time."""

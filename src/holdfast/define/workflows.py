@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
+from typing import Any, Generic, Literal, NoReturn, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 from holdfast.errors import DefinitionError, IOInBody, MisplacedCall, NotInBody, NotInRun
 from holdfast.model import (
@@ -25,7 +26,8 @@ from holdfast.model import (
     microseconds,
 )
 
-from .scope import StepInfo, current_scope, is_body
+from .children import ChildRun
+from .scope import Body, StepInfo, body_for, current_scope, is_body
 from .steps import checked_name, name_of
 
 P = ParamSpec("P")
@@ -46,6 +48,8 @@ class StartOptions:
     queue: str | None = None
     retention: Duration | NotGiven | None = NOT_GIVEN
     """None is for ever."""
+    on_parent_end: Literal["cancel", "abandon"] | None = None
+    """Of a child run: whether it is cancelled when its parent ends first."""
 
     def __post_init__(self) -> None:
         for what, text in (("id", self.id), ("key", self.key), ("queue", self.queue)):
@@ -53,6 +57,8 @@ class StartOptions:
                 raise DefinitionError(
                     f"{what}={text!r}: expected text of 1 to 500 characters, without a NUL or a lone surrogate"
                 )
+        if self.on_parent_end not in (None, "cancel", "abandon"):
+            raise DefinitionError(f"on_parent_end={self.on_parent_end!r}: expected 'cancel' or 'abandon'")
         if self.on_conflict is not None and self.on_conflict not in ON_CONFLICT:
             raise DefinitionError(f"on_conflict={self.on_conflict!r}: expected one of {', '.join(ON_CONFLICT)}")
         if self.priority is not None and (
@@ -142,11 +148,12 @@ class Workflow(Generic[P, R]):
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
         retention: Duration | NotGiven | None = NOT_GIVEN,
+        on_parent_end: Literal["cancel", "abandon"] | None = None,
     ) -> Self:
         """The same workflow with options for its next start; arguments stay typed."""
         given = StartOptions(
             id=id, key=key, on_conflict=on_conflict, delay=delay, deadline=deadline, priority=priority, tags=tags,
-            queue=queue, retention=retention,
+            queue=queue, retention=retention, on_parent_end=on_parent_end,
         )  # fmt: skip  # one line a group reads better here
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -168,6 +175,21 @@ class Workflow(Generic[P, R]):
             ),
         )
 
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
+        """Begin a child run in a workflow body and go on: a ChildRun to await, or to call `.result()` on."""
+        return cast("ChildRun[R]", self._body().ask_child_run(self, args, kwargs))
+
+    def continue_as_new(self, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
+        """End the run that calls this and begin a fresh one of this workflow with an empty journal; see
+        `holdfast.continue_as_new`. Arguments are checked by the type checker."""
+        body_for(f"{self.name}.continue_as_new()").continue_as_new(self, args, kwargs)
+
+    def _body(self) -> Body:
+        scope = current_scope.get()
+        if scope is None or isinstance(scope, StepInfo):
+            raise self._misplaced()
+        return cast(Body, scope)
+
     def _misplaced(self) -> MisplacedCall:
         scope = current_scope.get()
         if scope is None:
@@ -175,14 +197,9 @@ class Workflow(Generic[P, R]):
                 f"the workflow {self.name!r} was called outside a run; start it with client.start({self.name}, ...) "
                 f"or holdfast.run({self.name}, ...)"
             )
-        if isinstance(scope, StepInfo):
-            return NotInBody(
-                f"the workflow {self.name!r} was called inside the step {scope.key!r}; "
-                f"start it there with a client: client.start({self.name}, ...)"
-            )
-        return NotInRun(
-            f"the workflow {self.name!r} was called inside another workflow's body; child runs are not part of this "
-            f"version: start it from a step with a client, or make its body a plain function that both call"
+        return NotInBody(
+            f"the workflow {self.name!r} was called inside the step {scope.key!r}; "
+            f"start it there with a client: client.start({self.name}, ...)"
         )
 
     def __repr__(self) -> str:
@@ -195,7 +212,8 @@ class BlockingWorkflow(Workflow[P, R]):
     is_async = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        raise self._misplaced()
+        body = self._body()
+        return cast(R, body.block(body.ask_child(self, args, kwargs)))
 
 
 class AsyncWorkflow(Workflow[P, R]):
@@ -204,7 +222,20 @@ class AsyncWorkflow(Workflow[P, R]):
     is_async = True
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        raise self._misplaced()
+        body = self._body()
+        if body.is_blocking:
+            return cast("Coroutine[Any, Any, R]", body.block(body.ask_child(self, args, kwargs)))
+        ticket = body.new_ticket()
+        return cast(
+            "Coroutine[Any, Any, R]", body.track(_ask(body, ticket, self, args, kwargs), ticket, sys._getframe(1))
+        )
+
+
+async def _ask(
+    body: Body, ticket: int, workflow: Workflow[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    body.redeem(ticket)
+    return await body.ask_child(workflow, args, kwargs)
 
 
 class _WorkflowDecorator(Protocol):

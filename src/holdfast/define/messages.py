@@ -1,0 +1,54 @@
+"""What a body sends: signals to other runs, events to everybody, values and streams for whoever watches.
+
+Sent with the turn: nothing of it gets out if the turn is refused, and a replay sends nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.errors import NotInRun
+
+from .scope import StepInfo, body_for, current_scope
+from .steps import checked_name
+
+
+def signal(run_id: str, name: str, payload: Any = None) -> None:
+    """Send a signal to another run, with this turn. One to a run that has ended is nobody's."""
+    body = body_for("holdfast.signal()")
+    body.send_signal(checked_name(run_id), checked_name(name), payload)
+
+
+def publish(event: str, payload: Any = None) -> None:
+    """Publish an event, with this turn: every run that waits for it may take it."""
+    body_for("holdfast.publish()").send_event(checked_name(event), payload)
+
+
+def set_value(name: str, value: Any) -> None:
+    """Live state that a client can read with `run.value(name)`.
+
+    From a body visible with the turn, from a step at once.
+    """
+    scope = _scope("holdfast.set_value()")
+    scope.send_value(checked_name(name), value)
+
+
+def emit(name: str, item: Any) -> None:
+    """Add an item to a stream that a client can follow with `run.stream(name)`.
+
+    From a body visible with the turn, from a step at once; what an attempt has sent is marked as replaced when
+    another one begins to send.
+    """
+    scope = _scope("holdfast.emit()")
+    scope.send_item(checked_name(name), item)
+
+
+def _scope(what: str) -> Any:
+    scope = current_scope.get()
+    if scope is None:
+        raise NotInRun(
+            f"{what} was called outside a run; call it in a workflow body or in a step that a worker executes"
+        )
+    if isinstance(scope, StepInfo):
+        return scope
+    return body_for(what)

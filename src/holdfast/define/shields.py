@@ -1,0 +1,74 @@
+"""Cleaning up: blocks that a cancel does not interrupt, and compensations that run when a run fails."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self, cast
+
+from holdfast.errors import DefinitionError
+
+from .scope import Body, body_for
+from .steps import Step, make_step
+
+
+class shield:  # used like a function: `with shield():`
+    """A block that a cancel does not interrupt: `with holdfast.shield(): ...`.
+
+    A cancel that comes while any task of the run is inside waits until the last one has left. Deadlines are cancels.
+    """
+
+    __slots__ = ("_body",)
+
+    def __init__(self) -> None:
+        self._body: Body | None = None
+
+    def __enter__(self) -> Self:
+        self._body = body_for("holdfast.shield()")
+        self._body.enter_shield()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._body is not None
+        self._body.leave_shield()
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+
+def compensate(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Register what undoes something: if the run fails or is cancelled, it runs as a step, last registered first.
+
+        payment = await charge(order.card, order.cents)
+        holdfast.compensate(refund, payment)
+
+    It runs after the body has ended, also after its `finally` blocks and after the last retry of the workflow, with
+    its own retry policy if `fn` is a step. One that fails for good is noted in the run's error and the others still
+    run. Nothing is undone when the run completes.
+    """
+    body = body_for("holdfast.compensate()")
+    if not callable(fn):
+        raise DefinitionError(f"compensate({fn!r}): expected a step or a function")
+    body.compensate(fn if isinstance(fn, Step) else make_step(fn), args, kwargs)
+
+
+def rollback() -> Coroutine[Any, Any, None]:
+    """Run the compensations registered so far, last first, now; they are gone then. Raises the first failure."""
+    body = body_for("holdfast.rollback()")
+    if body.is_blocking:
+        return cast("Coroutine[Any, Any, None]", body.run_inside(body.rollback()))
+    ticket = body.new_ticket()
+    return body.track(_rolled_back(body, ticket), ticket, sys._getframe(1))
+
+
+async def _rolled_back(body: Body, ticket: int) -> None:
+    body.redeem(ticket)
+    await body.rollback()

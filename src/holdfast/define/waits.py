@@ -1,0 +1,160 @@
+"""Waiting for the outside: signals, events and hooks.
+
+A wait takes one message and no more; a wait that timed out or was cancelled has taken nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Coroutine
+from types import FrameType
+from typing import Any, Generic, TypeVar, cast, overload
+
+from holdfast.model import NOT_GIVEN, Duration, NotGiven, microseconds
+
+from .pending import Pending
+from .scope import Body, body_for
+from .steps import checked_name
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+@overload
+def wait_for_signal(
+    name: str, *, match: Any = None, timeout: Duration | None = None, type: type[T]
+) -> Coroutine[Any, Any, T]: ...
+@overload
+def wait_for_signal(
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: D, type: type[T]
+) -> Coroutine[Any, Any, T | D]: ...
+@overload
+def wait_for_signal(
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: Any = Any
+) -> Coroutine[Any, Any, Any]: ...
+def wait_for_signal(
+    name: str,
+    *,
+    match: Any = None,
+    timeout: Duration | None = None,
+    default: Any = NOT_GIVEN,
+    type: Any = Any,
+) -> Coroutine[Any, Any, Any]:
+    """The payload of the next signal of that name sent to this run.
+
+        approval = await holdfast.wait_for_signal("approved", match={"by": "manager"}, timeout="7d", default=None)
+
+    Signals wait in the run's inbox, first in, first out for each name: one that came early is not lost. `match` is
+    a JSON-subset test: only a payload that holds it is taken, others wait on. A payload that does not fit `type` is
+    refused where it is sent if the run waits for it by then; one that was there before is set aside, and the wait
+    goes on. After `timeout` it raises WaitTimeout, or gives `default`.
+    """
+    return _wait("signal", "wait_for_signal", name, match, timeout, default, type, sys._getframe(1))
+
+
+@overload
+def wait_for_event(
+    name: str, *, match: Any = None, timeout: Duration | None = None, type: type[T]
+) -> Coroutine[Any, Any, T]: ...
+@overload
+def wait_for_event(
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: D, type: type[T]
+) -> Coroutine[Any, Any, T | D]: ...
+@overload
+def wait_for_event(
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: Any = Any
+) -> Coroutine[Any, Any, Any]: ...
+def wait_for_event(
+    name: str,
+    *,
+    match: Any = None,
+    timeout: Duration | None = None,
+    default: Any = NOT_GIVEN,
+    type: Any = Any,
+) -> Coroutine[Any, Any, Any]:
+    """The payload of a published event of that name. Any number of runs may take the same event.
+
+    One published after this run was created is not missed, even if the wait comes later; within a run, and the runs
+    that continue it, an event is taken by one wait. `match`, `timeout`, `default` and `type` are as for
+    `wait_for_signal`.
+    """
+    return _wait("event", "wait_for_event", name, match, timeout, default, type, sys._getframe(1))
+
+
+def _wait(
+    kind: str,
+    what: str,
+    name: str,
+    match: Any,
+    timeout: Duration | None,
+    default: Any,
+    type: Any,
+    frame: FrameType,
+) -> Coroutine[Any, Any, Any]:
+    body = body_for(f"holdfast.{what}()")
+    checked_name(name)
+    delay = None if timeout is None else microseconds(timeout, what=f"{what}({name!r}): timeout")
+    if body.is_blocking:
+        return cast("Coroutine[Any, Any, Any]", body.block(body.ask_wait(kind, name, match, type, delay, default)))
+    ticket = body.new_ticket()
+    return body.track(_awaited(body, ticket, kind, name, match, type, delay, default), ticket, frame)
+
+
+async def _awaited(
+    body: Body, ticket: int, kind: str, name: str, match: Any, type: Any, delay: int | None, default: Any
+) -> Any:
+    body.redeem(ticket)
+    return await body.ask_wait(kind, name, match, type, delay, default)
+
+
+class Hook(Generic[T]):
+    """A one-time token that the outside resumes this run with: `client.resume_hook(hook.token, payload)`.
+
+    Hand the token to whoever is to answer (a link in a mail, a webhook's address) and `await hook.wait()`. It is
+    resumed at most once; a payload that does not fit its type is refused where it is sent, and the hook stays open.
+    """
+
+    __slots__ = ("_body", "_reply", "name", "token")
+
+    def __init__(self, body: Body, name: str, token: str, reply: Pending[T]) -> None:
+        self._body = body
+        self._reply = reply
+        self.name = name
+        self.token = token
+
+    def wait(self) -> Coroutine[Any, Any, T]:
+        """The payload. Raises WaitTimeout when the hook has expired."""
+        body = self._body
+        if body.is_blocking:
+            return cast("Coroutine[Any, Any, T]", body.block(self._reply))
+        ticket = body.new_ticket()
+        return body.track(_hooked(body, ticket, self._reply), ticket, sys._getframe(1))
+
+    def __repr__(self) -> str:
+        return f"<hook {self.name}>"
+
+
+async def _hooked(body: Body, ticket: int, reply: Pending[T]) -> T:
+    body.redeem(ticket)
+    return await reply
+
+
+@overload
+def hook(*, name: str = "hook", type: type[T], expires: Duration | None = "30d") -> Hook[T]: ...
+@overload
+def hook(*, name: str = "hook", type: Any = Any, expires: Duration | None = "30d") -> Hook[Any]: ...
+def hook(*, name: str = "hook", type: Any = Any, expires: Duration | NotGiven | None = "30d") -> Hook[Any]:
+    """A one-time token that resumes this run.
+
+        link = holdfast.hook(name="confirm", type=Answer, expires="3d")
+        await send_mail(f"https://example.com/confirm/{link.token}")
+        answer = await link.wait()
+
+    The token is the same on every replay and can't be guessed. After `expires` it can't be resumed any more, and
+    `wait()` raises WaitTimeout.
+    """
+    body = body_for("holdfast.hook()")
+    checked_name(name)
+    delay = None if expires is None else microseconds(cast(Duration, expires), what=f"hook({name!r}): expires")
+    token, reply = body.ask_hook(name, type, delay)
+    return Hook(body, name, token, reply)

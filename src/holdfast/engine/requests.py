@@ -1,0 +1,352 @@
+"""What a body asks of the outside beside steps and timers: waits, children, messages, and how it may end.
+
+As with steps, what is asked follows from the entries delivered alone. Waits are numbered in the order of asking and
+need no entry of their own; what a wait has taken is one. Which message a wait takes is decided once, live, by name
+and match, oldest first, and is in the journal from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import urlsafe_b64encode
+from collections.abc import Coroutine
+from hashlib import blake2b, sha256
+from typing import Any, NoReturn
+
+import msgspec
+
+from holdfast.codec import Codec
+from holdfast.define import ChildRun, Pending, Reply, RunInfo, Step, Workflow
+from holdfast.errors import Continued, DefinitionError, MisplacedCall, NotDecodable, WaitTimeout
+from holdfast.model import (
+    NOT_GIVEN,
+    ChildAsked,
+    Message,
+    NewRun,
+    NewWait,
+    OutEvent,
+    OutSignal,
+    Patched,
+    instant_of,
+    microseconds,
+    probe_of,
+    spoken,
+)
+
+from .calls import Calls
+from .divergence import calling_line
+from .life import Child, Compensation, Life, Wait, holds
+from .runners import Runners
+
+_json = msgspec.json.Decoder()
+
+
+class Requests(Calls):
+    """The rest of the side of an execution that its body sees."""
+
+    __slots__ = ("_life",)
+
+    def __init__(self, workflow: Workflow[Any, Any], run: RunInfo, seed: bytes, codec: Codec, runners: Runners) -> None:
+        super().__init__(workflow, run, seed, codec, runners)
+        self._life: Life | None = None
+
+    @property
+    def life(self) -> Life:
+        """Made when it is first needed."""
+        if self._life is None:
+            self._life = Life()
+        return self._life
+
+    # -- waits -------------------------------------------------------------------------------------------------------
+
+    def ask_wait(
+        self, kind: str, name: str, match: Any, type: Any, timeout: int | None, default: Any
+    ) -> asyncio.Future[Any]:
+        if self.is_dead:
+            self.refuse()
+        self.check_limit()
+        reply: Reply[Any] = Reply(self, self.loop, "")
+        wait = self._wait(kind, name, match, type, reply)
+        if timeout is not None:
+            reply.timer = self.loop.call_after(
+                timeout, self._time_out, wait, default, timeout, context=self.runners.context
+            )
+        return reply
+
+    def ask_hook(self, name: str, type: Any, expires: int | None) -> tuple[str, Pending[Any]]:
+        if self.is_dead:
+            self.refuse()
+        self.check_limit()
+        life = self.life
+        life.hooks += 1
+        drawn = blake2b(life.hooks.to_bytes(8, "big"), key=self._seed, person=b"holdfast hook", digest_size=24)
+        token = urlsafe_b64encode(drawn.digest()).decode()
+        reply: Pending[Any] = Pending(self, self.loop, "")
+        # A hook may be made for others alone: nobody has to wait for it.
+        reply._is_seen = True
+        until = None if expires is None else self.time + expires
+        wait = self._wait("hook", name, None, type, reply, token=sha256(token.encode()).hexdigest(), expires_at=until)
+        if expires is not None:
+            reply.timer = self.loop.call_after(
+                expires, self._time_out, wait, NOT_GIVEN, expires, context=self.runners.context
+            )
+        return token, reply
+
+    def _wait(
+        self,
+        kind: str,
+        name: str,
+        match: Any,
+        type: Any,
+        reply: Reply[Any],
+        *,
+        token: str | None = None,
+        expires_at: int | None = None,
+    ) -> Wait:
+        life = self.life
+        life.numbers += 1
+        shape = self._codec.value(type)
+        wanted = None if match is None else self._codec.plain_json(match)
+        schema = self._codec.schema(type)
+        row = None
+        if kind != "signal" or schema is not None:
+            row = NewWait(
+                number=life.numbers,
+                kind=kind,
+                name=name,
+                match=None if match is None else msgspec.json.encode(wanted),
+                probe=probe_of(name, wanted) if kind == "event" else None,
+                schema=schema,
+                token=token,
+                expires_at=expires_at,
+            )
+        wait = life.waits[life.numbers] = Wait(life.numbers, kind, name, wanted, shape, reply, row)
+        reply.wait = wait.number
+        return wait
+
+    def _time_out(self, wait: Wait, default: Any, after: int) -> None:
+        if wait.reply.done():
+            return
+        self.life.is_over(wait)
+        if default is not NOT_GIVEN:
+            wait.reply.set_result(default)
+        elif wait.kind == "hook":
+            wait.reply.set_exception(WaitTimeout(f"the hook {wait.name!r} expired after {spoken(after)}"))
+        else:
+            wait.reply.set_exception(WaitTimeout(f"no {wait.kind} {wait.name!r} came within {spoken(after)}"))
+
+    def next_mail(self) -> tuple[Message, Wait, Any] | None:
+        """The oldest message that an open wait takes, that wait, and the value or the reason why it doesn't fit."""
+        life = self._life
+        if life is None or not life.mailbox:
+            return None
+        for index, message in enumerate(life.mailbox):
+            for wait in life.waits.values():
+                if not self._takes(wait, message):
+                    continue
+                del life.mailbox[index]
+                try:
+                    return message, wait, wait.shape.decode(message.payload)
+                except NotDecodable as error:
+                    return message, wait, error
+        return None
+
+    def _takes(self, wait: Wait, message: Message) -> bool:
+        if message.kind != wait.kind:
+            return False
+        if wait.kind == "hook":
+            return message.wait == wait.number
+        if message.name != wait.name:
+            return False
+        if wait.match is None:
+            return True
+        try:
+            return holds(_json.decode(self._codec.open(message.payload)), wait.match)
+        except (msgspec.DecodeError, NotDecodable):
+            return False
+
+    # -- children ----------------------------------------------------------------------------------------------------
+
+    def ask_child(
+        self, workflow: Workflow[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> asyncio.Future[Any]:
+        return self._ask_child(workflow, args, kwargs, Reply)
+
+    def ask_child_run(
+        self, workflow: Workflow[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> ChildRun[Any]:
+        child = self._ask_child(workflow, args, kwargs, ChildRun)
+        assert isinstance(child, ChildRun)
+        if workflow.start_options.on_parent_end == "abandon":
+            child._is_seen = True
+        else:
+            self.expect_look(child)
+        return child
+
+    def _ask_child(
+        self, workflow: Workflow[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any], cls: type[Reply[Any]]
+    ) -> Reply[Any]:
+        if self.is_dead:
+            self.refuse()
+        self.check_limit()
+        plain = self._codec.arguments(workflow.fn).check(args, kwargs)
+        key = self._new_key(workflow.name)
+        digest = blake2b(plain, digest_size=8).digest()
+        new = self._new_run(workflow, key, plain)
+        if self.is_replaying:
+            self._match_child(key, digest)
+        else:
+            self._entries.append(ChildAsked(key, new.id, workflow.name, digest))
+            self.life.new_children.append(new)
+        reply = cls(self, self.loop, key)
+        if isinstance(reply, ChildRun):
+            reply.id = new.id
+        self.life.children[key] = Child(key, workflow, new, reply)
+        return reply
+
+    def _new_run(self, workflow: Workflow[Any, Any], key: str, plain: bytes) -> NewRun:
+        options = workflow.start_options
+        run = self.run
+        deadlines = [] if run.deadline_instant is None else [run.deadline_instant]
+        asked = workflow.deadline if options.deadline is None else options.deadline
+        if asked is not None:
+            deadlines.append(_instant(asked, self.time, "deadline"))
+        retention = workflow.retention
+        if options.retention is None:
+            retention = None
+        elif options.retention is not NOT_GIVEN:
+            retention = microseconds(options.retention, what="retention")  # type: ignore[arg-type]  # a duration then
+        return NewRun(
+            id=options.id or f"{run.id}.{key}",
+            workflow=workflow.name,
+            version=workflow.version,
+            input=self._codec.seal(plain),
+            seed=blake2b(key.encode(), key=self._seed, person=b"holdfast child", digest_size=16).digest(),
+            queue=options.queue or workflow.queue,
+            key=options.key,
+            due_at=None if options.delay is None else _instant(options.delay, self.time, "delay"),
+            deadline_at=min(deadlines, default=None),
+            priority=run.priority if options.priority is None else options.priority,
+            tags=options.tags or {},
+            retention=retention,
+            parent_id=run.id,
+            parent_key=key,
+            on_parent_end=options.on_parent_end or "cancel",
+        )
+
+    def _match_child(self, key: str, digest: bytes) -> None:
+        held = self._next_held()
+        if isinstance(held, ChildAsked) and held.key == key and held.digest == digest:
+            self._cursor += 1
+            return
+        line = calling_line(4) or self._awaited_line
+        self.stop_with(self.divergence(f"child run {key!r}, arguments {digest.hex()}, at {line}", held, at=self._cursor))
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def send_signal(self, run_id: str, name: str, payload: Any) -> None:
+        data = self._to_send(payload)
+        if data is not None:
+            self.life.signals.append(OutSignal(run_id, name, data))
+
+    def send_event(self, name: str, payload: Any) -> None:
+        data = self._to_send(payload)
+        if data is not None:
+            self.life.events.append(OutEvent(name, data))
+
+    def send_value(self, name: str, value: Any) -> None:
+        data = self._to_send(value)
+        if data is not None:
+            self.life.values.append((name, data))
+
+    def send_item(self, name: str, item: Any) -> None:
+        data = self._to_send(item)
+        if data is not None:
+            self.life.items.append((name, data))
+
+    def _to_send(self, payload: Any) -> bytes | None:
+        """The payload, encoded also on replay: what can't be sent is an error each time."""
+        if self.is_dead:
+            self.refuse()
+        data = self._codec.value(Any).encode(payload)
+        return None if self.is_replaying else data
+
+    # -- changes -----------------------------------------------------------------------------------------------------
+
+    def patched(self, change_id: str) -> bool:
+        if self.is_dead:
+            self.refuse()
+        life = self.life
+        known = life.patches.get(change_id)
+        if known is None:
+            known = life.patches[change_id] = self._patch(change_id)
+        return known
+
+    def _patch(self, change_id: str) -> bool:
+        if not self.is_replaying:
+            self._entries.append(Patched(change_id))
+            return True
+        held = self._feed[self._cursor] if self._cursor < len(self._feed) else None
+        if isinstance(held, Patched) and held.change_id == change_id:
+            self._cursor += 1
+            return True
+        if held is None:
+            # Nothing is known beyond this point: the new way, to be recorded with the next turn.
+            self.life.marks.append(change_id)
+            return True
+        return False
+
+    def continue_as_new(
+        self, workflow: Workflow[Any, Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> NoReturn:
+        if self.is_dead:
+            self.refuse()
+        if asyncio.current_task(self.loop) is not self.main:
+            raise MisplacedCall("continue_as_new() was called in a task of the body; only the body itself may end the run")
+        target = self.workflow if workflow is None else workflow
+        plain = self._codec.arguments(target.fn).check(args, kwargs)
+        raise Continued(target, plain)
+
+    # -- cancelling and undoing --------------------------------------------------------------------------------------
+
+    def enter_shield(self) -> None:
+        if self.is_dead:
+            self.refuse()
+        self.life.shields += 1
+
+    def leave_shield(self) -> None:
+        life = self.life
+        life.shields -= 1
+        if life.shields == 0 and life.is_cancel_held and not self.is_dead:
+            life.is_cancel_held = False
+            self.cancel_main()
+
+    def compensate(self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self.is_dead:
+            self.refuse()
+        if self.life.is_compensating:
+            raise DefinitionError("compensate() was called while the run is being compensated; it has nothing to undo")
+        self.life.compensations.append(Compensation(step, args, kwargs))
+
+    def rollback(self) -> Coroutine[Any, Any, None]:
+        return self._undo()
+
+    async def _undo(self) -> None:
+        """Run what is registered, last first, all of it; raise the first failure then."""
+        life = self.life
+        first: Exception | None = None
+        while life.compensations:
+            step, args, kwargs = life.compensations.pop()
+            try:
+                await self.ask_step(step, args, kwargs)
+            except Exception as error:
+                life.uncompensated.append(f"{step.name}: {type(error).__name__}: {error}")
+                first = first or error
+        if first is not None and not life.is_compensating:
+            raise first
+
+
+def _instant(asked: Any, now: int, what: str) -> int:
+    return instant_of(asked, what=what) if hasattr(asked, "tzinfo") else now + (
+        asked if isinstance(asked, int) and what == "deadline" else microseconds(asked, what=what)
+    )
