@@ -69,7 +69,7 @@ class Calls:
         self._feed: Sequence[Entry] = ()
         self._cursor = 0
         self._begun: list[Command] = []
-        self._withdrawn: list[Command] = []
+        self._withdrawn: list[Command] | tuple[()] = ()
         self._counts: dict[str, int] = {}
         self._numbers = 0
         self._tickets: dict[int, tuple[Coroutine[Any, Any, Any], _Task, CodeType, int]] = {}
@@ -95,7 +95,8 @@ class Calls:
     ) -> Reply[Any]:
         if self.is_dead:
             self.refuse()
-        self.check_limit()
+        if self.run.journal_length >= self.workflow.journal_limit:
+            self.check_limit()
         name = step.name
         shapes = shapes_of(step, self._codec)
         plain = shapes.arguments.pack(args, kwargs)
@@ -182,7 +183,10 @@ class Calls:
         command = self.commands.get(reply.key)
         if command is not None and command.reply is reply:
             del self.commands[reply.key]
-            self._withdrawn.append(command)
+            if self._withdrawn:
+                self._withdrawn.append(command)
+            else:
+                self._withdrawn = [command]
 
     def new_ticket(self) -> int:
         if self.is_dead:

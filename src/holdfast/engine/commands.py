@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from holdfast.define import Reply, Step
 from holdfast.model import Ended, Entry, Instant, RunRetrying
@@ -32,7 +35,7 @@ class Command:
         return f"<command {self.key}, attempt {self.attempt}>"
 
 
-class Advance:
+class Advance(msgspec.Struct, gc=False):
     """What one advance took in and gave out.
 
     `entries` is the turn to commit; only when it is durable may `begin` be executed. `withdrawn` lists steps whose
@@ -40,20 +43,10 @@ class Advance:
     a message comes or `Execution.next_timer` is due.
     """
 
-    __slots__ = ("begin", "consumed", "ended", "entries", "retrying", "withdrawn")
-
-    def __init__(
-        self,
-        entries: list[Entry],
-        begin: list[Command],
-        withdrawn: list[Command],
-        ended: Ended | None = None,
-        retrying: RunRetrying | None = None,
-    ) -> None:
-        self.entries = entries
-        self.consumed = 0
-        """How many of the inputs were looked at: none behind the one that ended the body."""
-        self.begin = begin
-        self.withdrawn = withdrawn
-        self.ended = ended
-        self.retrying = retrying
+    entries: list[Entry]
+    begin: list[Command]
+    withdrawn: Sequence[Command] = ()
+    ended: Ended | None = None
+    retrying: RunRetrying | None = None
+    consumed: int = 0
+    """How many of the inputs were looked at: none behind the one that ended the body."""
