@@ -137,7 +137,7 @@ class Execution(Calls):
         self.commands = dict(self.commands)
         self._tickets = dict(self._tickets)
         self._open_pendings = dict(self._open_pendings)
-        self._awaited_at = None
+        self._awaited_in = None
 
     def put_away(self) -> None:
         """End the body without effect: nothing it does from here on gets out."""
@@ -154,11 +154,9 @@ class Execution(Calls):
             if host_task is not None:
                 _leave_task(host, host_task)
         events._set_running_loop(self.loop)
-        hooks = self.runners.enter(self, host)
         try:
-            self.runners.run(self)
+            self.runners.run(self, host)
         finally:
-            self.runners.leave(hooks)
             events._set_running_loop(host)
             if host_task is not None:
                 assert host is not None
