@@ -7,7 +7,7 @@ The house, from the street to the cellar; imports point down only:
     worker  client      take turns / start, watch and manage runs; they meet only in the store
     engine              one run, one turn: sans-IO
     store               where runs live: one contract, SQLite behind it
-    blocking            the durable functions, typed for `def` bodies
+    blocking  discovery the durable functions, typed for `def` bodies / finding workflows in modules and folders
     define              @workflow, @step, and what a body may call
     codec  settings     values and exceptions as stored bytes / where settings come from
     model               frozen records and pure rules

@@ -1,6 +1,6 @@
 """Packages that Holdfast can do without: loaded when something needs them, never by `import holdfast`.
 
-This is the only place that imports by name at run time.
+This is the only place that imports a package of somebody else by name at run time.
 """
 
 from __future__ import annotations

@@ -42,6 +42,12 @@ class Settings:
     """Microseconds."""
     grace: int | None = None
     """Microseconds."""
+    processes: int = 1
+    """How many worker processes `holdfast worker` runs."""
+    workflows: tuple[str, ...] | None = None
+    """Where the command finds workflows: modules, files and folders; None: `workflows` in the working directory."""
+    ignore: tuple[str, ...] = ("tests", "test_*.py", "conftest.py")
+    """Names of files and folders that it passes by."""
 
 
 def resolve(
@@ -81,18 +87,30 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return checked(given, lambda key: f"the environment variable HOLDFAST_{key.upper()}")
 
 
+def settings_file(directory: str | os.PathLike[str] | None = None) -> Path | None:
+    """The nearest file with settings upward from `directory`, or from the working directory."""
+    found = _nearest(Path.cwd() if directory is None else Path(directory))
+    return None if found is None else found[0]
+
+
 def _from_file(directory: Path) -> dict[str, Any]:
+    found = _nearest(directory)
+    return {} if found is None else _from_table(found[1], found[0], found[2])
+
+
+def _nearest(directory: Path) -> tuple[Path, Any, str] | None:
+    """A file, the table in it that holds the settings, and how that table is written before a key."""
     directory = directory.absolute()
     for place in (directory, *directory.parents):
         own, shared = place / "holdfast.toml", place / "pyproject.toml"
         # os.path.isfile: a directory that may not be read is passed by.
         if os.path.isfile(own):
-            return _from_table(_parsed(own), own, "")
+            return own, _parsed(own), ""
         if os.path.isfile(shared):
             tool = _parsed(shared).get("tool")
             if isinstance(tool, dict) and "holdfast" in tool:
-                return _from_table(tool["holdfast"], shared, "tool.holdfast.")
-    return {}
+                return shared, tool["holdfast"], "tool.holdfast."
+    return None
 
 
 def _parsed(file: Path) -> dict[str, Any]:
@@ -108,6 +126,8 @@ def _from_table(table: Any, file: Path, prefix: str) -> dict[str, Any]:
     found = checked(table, lambda key: f"{file}: {prefix}{key}")
     if "url" in found:
         found["url"] = _anchored(found["url"], file.parent)
+    if "workflows" in found:
+        found["workflows"] = tuple(_anchored_target(target, file.parent) for target in found["workflows"])
     return found
 
 
@@ -117,6 +137,12 @@ def _anchored(url: str, directory: Path) -> str:
     if path == url or not path or path.startswith((":memory:", "/", "file:")) or Path(path).is_absolute():
         return url
     return f"{_SQLITE}{directory.absolute() / path}"
+
+
+def _anchored_target(target: str, directory: Path) -> str:
+    """A path in a file is meant from there, too; the name of a module is one everywhere."""
+    is_path = "/" in target or os.sep in target or target.startswith(".") or target.endswith(".py")
+    return str(directory.absolute() / target) if is_path else target
 
 
 def _meant(key: str) -> str:
@@ -176,4 +202,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "threads": _count,
     "lease": _duration,
     "grace": _duration,
+    "processes": _count,
+    "workflows": _texts,
+    "ignore": _texts,
 }

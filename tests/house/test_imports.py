@@ -101,8 +101,9 @@ def test_a_hidden_import_is_found():
     assert hidden_imports(harmless) == []
 
 
-def test_only_one_place_imports_by_name(modules):
-    found = [place for module in modules if module.name != "holdfast.extras" for place in imports_by_name(module)]
+def test_only_optional_packages_and_the_user_s_own_modules_are_imported_by_name(modules):
+    loaders = {"holdfast.extras", "holdfast.discovery"}
+    found = [place for module in modules if module.name not in loaders for place in imports_by_name(module)]
     assert found == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import settings
 from holdfast.errors import DefinitionError
-from holdfast.settings import Settings, resolve
+from holdfast.settings import Settings, resolve, settings_file
 
 
 @pytest.fixture
@@ -70,6 +70,23 @@ def test_any_other_address_in_a_file_stays_as_it_is(place, url):
     assert resolve(environ={}, directory=place).url == url
 
 
+def test_paths_among_the_workflows_in_a_file_are_meant_from_that_file_and_modules_are_left_alone(place):
+    (place.parent / "holdfast.toml").write_text('workflows = ["shop.orders", "jobs/", "daily.py", "./flows"]\n')
+    found = resolve(environ={}, directory=place).workflows
+    root = place.parent
+    assert found == ("shop.orders", str(root / "jobs"), str(root / "daily.py"), str(root / "flows"))
+
+
+def test_workflows_of_the_environment_are_meant_from_the_working_directory(place):
+    found = resolve(environ={"HOLDFAST_WORKFLOWS": "shop.orders, jobs/"}, directory=place)
+    assert found.workflows == ("shop.orders", "jobs/")
+
+
+def test_the_file_that_settings_come_from_can_be_told(place):
+    (place.parent / "holdfast.toml").write_text("")
+    assert settings_file(place) == place.parent / "holdfast.toml"
+
+
 def test_values_of_the_environment_are_read_as_what_they_mean(place):
     environ = {
         "HOLDFAST_MAX_PAYLOAD": "1024",
@@ -107,6 +124,8 @@ def test_an_unknown_key_in_a_pyproject_is_named_with_its_table(place):
         ("max_payload", "true", "expected a whole number from 1"),
         ("migrate", '"perhaps"', "expected true or false"),
         ("queues", "[]", "expected names"),
+        ("processes", "0", "expected a whole number from 1"),
+        ("workflows", "3", "expected names"),
         ("lease", '"soon"', "is not a duration"),
         ("url", '"orders.db"', "expected the address of a database"),
     ],

@@ -43,7 +43,7 @@ class Calls:
     """The side of an execution that its body sees."""
 
     __slots__ = (
-        "_awaited_at", "_begun", "_codec", "_counts", "_cursor", "_entries", "_feed", "_is_limit_told",
+        "_awaited_at", "_awaited_in", "_begun", "_codec", "_counts", "_cursor", "_entries", "_feed", "_is_limit_told",
         "_numbers", "_open_pendings", "_refused", "_rng", "_seed", "_tickets", "_uuids", "_withdrawn",
         "commands", "fault", "hub", "is_blocking", "is_dead", "is_replaying", "loop", "run", "runners",
         "time", "verdict", "workflow",
@@ -69,12 +69,13 @@ class Calls:
         self._feed: Sequence[Entry] = ()
         self._cursor = 0
         self._begun: list[Command] = []
-        self._withdrawn: list[Command] = []
+        self._withdrawn: list[Command] | tuple[()] = ()
         self._counts: dict[str, int] = {}
         self._numbers = 0
         self._tickets: dict[int, tuple[Coroutine[Any, Any, Any], _Task, CodeType, int]] = {}
         self._open_pendings: dict[int, tuple[Pending[Any], _Task, CodeType, int]] = {}
-        self._awaited_at: tuple[CodeType, int] | None = None
+        self._awaited_in: CodeType | None = None
+        self._awaited_at = 0
         self._is_limit_told = False
         self._refused = 0
         self._rng: random.Random | None = None
@@ -95,7 +96,8 @@ class Calls:
     ) -> Reply[Any]:
         if self.is_dead:
             self.refuse()
-        self.check_limit()
+        if self.run.journal_length >= self.workflow.journal_limit:
+            self.check_limit()
         name = step.name
         shapes = shapes_of(step, self._codec)
         plain = shapes.arguments.pack(args, kwargs)
@@ -182,7 +184,10 @@ class Calls:
         command = self.commands.get(reply.key)
         if command is not None and command.reply is reply:
             del self.commands[reply.key]
-            self._withdrawn.append(command)
+            if self._withdrawn:
+                self._withdrawn.append(command)
+            else:
+                self._withdrawn = [command]
 
     def new_ticket(self) -> int:
         if self.is_dead:
@@ -194,13 +199,12 @@ class Calls:
         return work
 
     def redeem(self, ticket: int) -> None:
-        _, _, code, line = self._tickets.pop(ticket)
         # A coroutine that was handed to a task has none of the user's frames above it: this is where it was made.
-        self._awaited_at = (code, line)
+        _, _, self._awaited_in, self._awaited_at = self._tickets.pop(ticket)
 
     @property
     def _awaited_line(self) -> str:
-        return "an unknown line" if self._awaited_at is None else line_of(*self._awaited_at)
+        return "an unknown line" if self._awaited_in is None else line_of(self._awaited_in, self._awaited_at)
 
     def seen(self, pending: Pending[Any]) -> None:
         self._open_pendings.pop(hash(pending), None)

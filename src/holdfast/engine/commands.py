@@ -1,8 +1,15 @@
-"""What a body asked for, and what comes of one advance."""
+"""What a body asked for, and what comes of one advance.
+
+The collector does not look at these: there is one of each a step. What could make a circle through a command, the table
+of those that are open, is emptied when its body is put away.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from holdfast.define import Reply, Step
 from holdfast.model import Ended, Entry, Instant, RunRetrying
@@ -10,29 +17,26 @@ from holdfast.model import Ended, Entry, Instant, RunRetrying
 from .shapes import Shapes
 
 
-class Command:
+class Command(msgspec.Struct, eq=False, gc=False):
     """A step that was asked for and has not ended. `attempt` is the next one to execute."""
 
-    __slots__ = ("args", "attempt", "details", "first_at", "key", "reply", "retry_at", "shapes", "step")
-
-    def __init__(self, key: str, step: Step[Any, Any], shapes: Shapes, args: bytes, reply: Reply[Any]) -> None:
-        self.key = key
-        self.step = step
-        self.shapes = shapes
-        self.args = args
-        self.reply = reply
-        self.attempt = 1
-        self.first_at: Instant | None = None
-        """When the first attempt began, as far as the journal knows."""
-        self.retry_at: Instant | None = None
-        self.details: bytes | None = None
-        """What the last attempt said of itself before it failed."""
+    key: str
+    step: Step[Any, Any]
+    shapes: Shapes
+    args: bytes
+    reply: Reply[Any]
+    attempt: int = 1
+    first_at: Instant | None = None
+    """When the first attempt began, as far as the journal knows."""
+    retry_at: Instant | None = None
+    details: bytes | None = None
+    """What the last attempt said of itself before it failed."""
 
     def __repr__(self) -> str:
         return f"<command {self.key}, attempt {self.attempt}>"
 
 
-class Advance:
+class Advance(msgspec.Struct, gc=False):
     """What one advance took in and gave out.
 
     `entries` is the turn to commit; only when it is durable may `begin` be executed. `withdrawn` lists steps whose
@@ -40,20 +44,10 @@ class Advance:
     a message comes or `Execution.next_timer` is due.
     """
 
-    __slots__ = ("begin", "consumed", "ended", "entries", "retrying", "withdrawn")
-
-    def __init__(
-        self,
-        entries: list[Entry],
-        begin: list[Command],
-        withdrawn: list[Command],
-        ended: Ended | None = None,
-        retrying: RunRetrying | None = None,
-    ) -> None:
-        self.entries = entries
-        self.consumed = 0
-        """How many of the inputs were looked at: none behind the one that ended the body."""
-        self.begin = begin
-        self.withdrawn = withdrawn
-        self.ended = ended
-        self.retrying = retrying
+    entries: list[Entry]
+    begin: list[Command]
+    withdrawn: Sequence[Command] = ()
+    ended: Ended | None = None
+    retrying: RunRetrying | None = None
+    consumed: int = 0
+    """How many of the inputs were looked at: none behind the one that ended the body."""

@@ -43,7 +43,7 @@ from .calls import Calls
 from .commands import Advance, Command
 from .departure import put_away
 from .divergence import line_of
-from .loop import BodyTask, Handle
+from .loop import BodyTask
 from .outcome import settle
 from .runners import Runners
 
@@ -72,7 +72,7 @@ class Execution(Calls):
         self.cancel: Cancel | None = None
         self.main: BodyTask[Any] | None = None
         self._generators: weakref.WeakSet[AsyncGenerator[Any, Any]] | None = None
-        self._lives: list[tuple[int, RunRetrying]] = []
+        self._lives: list[tuple[int, RunRetrying]] | tuple[()] = ()
         self._retried_at: Instant | None = None
         self._lost_generators: tuple[AsyncGenerator[Any, Any], ...] = ()
 
@@ -83,7 +83,7 @@ class Execution(Calls):
 
         `lives` says where in the history the run was tried again as a whole (see model.History).
         """
-        self._lives = [*reversed(lives)]
+        self._lives = [*reversed(lives)] if lives else ()
         self._feed, self._cursor, self.is_replaying = history, 0, True
         self._begun = []
         if history:
@@ -95,7 +95,7 @@ class Execution(Calls):
         if self.main is not None and self.main.done():
             self._diverge("the end of the run", history)
         self._entries = self._begun = _NOTHING
-        self._withdrawn = []
+        self._withdrawn = ()
 
     def advance(self, inputs: Sequence[Input]) -> Advance:
         """Take inputs in, in order; those that nobody waits for any more are left out."""
@@ -105,12 +105,10 @@ class Execution(Calls):
         self._feed, self._cursor = inputs, 0
         self._run()
         self._feed = ()
-        done = Advance(entries, begun, self._withdrawn)
-        done.consumed = self._cursor
+        done = Advance(entries, begun, self._withdrawn, consumed=self._cursor)
         # Between two advances nothing is asked; whatever tried to would fail here.
         self._entries = self._begun = _NOTHING
-        if self._withdrawn:
-            self._withdrawn = []
+        self._withdrawn = ()
         main = self.main
         if self.verdict is not None:
             settle(self, self._codec, self._seed, done, may_retry=False)
@@ -139,7 +137,7 @@ class Execution(Calls):
         self.commands = dict(self.commands)
         self._tickets = dict(self._tickets)
         self._open_pendings = dict(self._open_pendings)
-        self._awaited_at = None
+        self._awaited_in = None
 
     def put_away(self) -> None:
         """End the body without effect: nothing it does from here on gets out."""
@@ -156,11 +154,9 @@ class Execution(Calls):
             if host_task is not None:
                 _leave_task(host, host_task)
         events._set_running_loop(self.loop)
-        hooks = self.runners.enter(self, host)
         try:
-            self.runners.run(self)
+            self.runners.run(self, host)
         finally:
-            self.runners.leave(hooks)
             events._set_running_loop(host)
             if host_task is not None:
                 assert host is not None
@@ -177,7 +173,10 @@ class Execution(Calls):
                 if item.__class__ is greenlet:
                     return item
                 if not item._cancelled:
-                    self._run_handle(item)
+                    try:
+                        item._context.run(item._callback, *item._args)
+                    except BaseException as error:
+                        self._failed(error)
                 if self.is_dead:
                     return None
             if self._cursor >= len(self._feed) or (self.main is not None and self.main.done()):
@@ -199,16 +198,13 @@ class Execution(Calls):
             self.run.attempt = retrying.attempt + 1
             self.began_at = self._retried_at = retrying.first_at
 
-    def _run_handle(self, handle: Handle) -> None:
-        try:
-            handle.run()
-        except KeyboardInterrupt:
+    def _failed(self, error: BaseException) -> None:
+        """A callback raised."""
+        if isinstance(error, KeyboardInterrupt):
             # Somebody at the keyboard stops the worker; that is no failure of the run.
-            raise
-        except (Suspended, SystemExit):
-            # A task that raised SystemExit holds it as its failure, which is all it means in a body.
-            pass
-        except BaseException as error:
+            raise error
+        # A task that raised SystemExit holds it as its failure, which is all it means in a body.
+        if not isinstance(error, (Suspended, SystemExit)):
             self.unhandled({"message": "a callback in the body failed", "exception": error})
 
     def _deliver(self, entry: Any) -> None:
@@ -362,7 +358,7 @@ class Execution(Calls):
         self.loop.tasks.clear()
         self.loop.disown()
         self._begun = _NOTHING
-        self._withdrawn = []
+        self._withdrawn = ()
         self._feed = ()
         self.main = None
         self.context = contextvars.Context()

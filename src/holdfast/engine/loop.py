@@ -130,7 +130,7 @@ class BodyTask(asyncio.Task[T]):
 
 
 class Handle:
-    """A callback that is ready to run."""
+    """A callback that is ready to run. The execution's pump calls it."""
 
     __slots__ = ("_args", "_callback", "_cancelled", "_context")
 
@@ -145,9 +145,6 @@ class Handle:
 
     def cancelled(self) -> bool:
         return self._cancelled
-
-    def run(self) -> None:
-        self._context.run(self._callback, *self._args)
 
 
 class Timer(Handle):
@@ -186,7 +183,8 @@ class BodyLoop(asyncio.AbstractEventLoop):
         self._owner = owner
         self._ready = ready
         self._timer_count = 0
-        self._due: list[tuple[Instant, int]] = []
+        self._due: list[tuple[Instant, int]] | tuple[()] = ()
+        """By due time, among others that were called off; there is no list before there is a timer."""
         self.timers: dict[int, Timer] = {}
         self.tasks: dict[int, BodyTask[Any]] = {}
         self._prune_at = 16
@@ -236,7 +234,10 @@ class BodyLoop(asyncio.AbstractEventLoop):
         due_at = self._owner.time + delay
         timer = Timer(callback, args, contextvars.copy_context() if context is None else context, self, number, due_at)
         self.timers[number] = timer
-        heapq.heappush(self._due, (due_at, number))
+        if self._due:
+            heapq.heappush(self._due, (due_at, number))
+        else:
+            self._due = [(due_at, number)]
         return timer
 
     def create_future(self) -> asyncio.Future[Any]:

@@ -35,7 +35,7 @@ def settle(
     Steps still open lost their race: they are withdrawn, and what was only just asked is not begun.
     """
     done.begin, begun = [], set(map(id, done.begin))
-    done.withdrawn = done.withdrawn + [command for command in body.commands.values() if id(command) not in begun]
+    done.withdrawn = [*done.withdrawn] + [command for command in body.commands.values() if id(command) not in begun]
     output, error = _result(body, codec)
     cancel = body.cancel
     if cancel is not None and cancel.deadline:

@@ -94,19 +94,6 @@ class Runners:
         self.kept: list[object] = []
         """What would not end when it was put away; see departure.py."""
 
-    def enter(self, pumped: Pumped, host: object) -> Hooks:
-        """Make async generators of this thread belong to the body; returns whose they were before."""
-        if host is not self._host:
-            # A loop sets its hooks when it begins to run and keeps them: no need to ask at every advance.
-            self._host, self._host_hooks = host, sys.get_asyncgen_hooks()
-        self.pumped = pumped
-        sys.set_asyncgen_hooks(self._begins, self._lost)
-        return self._host_hooks
-
-    def leave(self, hooks: Hooks) -> None:
-        sys.set_asyncgen_hooks(*hooks)
-        self.pumped = None
-
     def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
         if self.pumped is not None:
             self.pumped.generator_begins(generator)
@@ -115,10 +102,18 @@ class Runners:
         if self.pumped is not None:
             self.pumped.generator_lost(generator)
 
-    def run(self, pumped: Pumped) -> None:
-        """Pump until quiet. Raises what must not stay inside a body, such as KeyboardInterrupt."""
+    def run(self, pumped: Pumped, host: object) -> None:
+        """Pump until quiet. Raises what must not stay inside a body, such as KeyboardInterrupt.
+
+        Async generators of this thread belong to the body meanwhile; they are given back to the `host` loop after.
+        """
+        if host is not self._host:
+            # A loop sets its hooks when it begins to run and keeps them: no need to ask at every advance.
+            self._host, self._host_hooks = host, sys.get_asyncgen_hooks()
         hub = pumped.hub = getcurrent()
         resumed: greenlet | None = None
+        self.pumped = pumped
+        sys.set_asyncgen_hooks(self._begins, self._lost)
         try:
             while True:
                 if resumed is not None:
@@ -132,7 +127,8 @@ class Runners:
                     raise outcome.error
                 resumed = None if outcome is BLOCKED else outcome
         finally:
-            pumped.hub = None
+            sys.set_asyncgen_hooks(*self._host_hooks)
+            self.pumped = pumped.hub = None
             self.ready.clear()
 
     def close(self) -> None:

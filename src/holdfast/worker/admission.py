@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import msgspec
 
 from holdfast.engine import Advance
@@ -45,7 +43,7 @@ class Admission(Turns):
         # Counted from the store's own time: by a clock that is behind it would be due again at once.
         due_at = max(self._clock.now(), held.last_at) + _SUSPECT_PAUSE
         change = self.waiting(due_at, crashes=held.crashes, release=True)
-        self.write_row(held, change, partial(self._row_written, held, change))
+        self.write_row(held, change)
 
     def _hold(self, claimed: ClaimedRun) -> Held:
         before = self.held.get(claimed.id)

@@ -18,22 +18,24 @@ from .lease import Lease
 
 _log = logging.getLogger("holdfast.worker")
 T = TypeVar("T")
+S = TypeVar("S")
 _BATCH = 512
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 
 Verdict: TypeAlias = bool | StoreError
 """Accepted, refused, or the error because of which it can never be stored."""
+_Batch: TypeAlias = list[tuple[T, Callable[[S, T, Verdict], None], S]]
 
 
-class GroupWriter(Generic[T]):
-    """Writes items in groups, in order, and tells each its verdict."""
+class GroupWriter(Generic[T, S]):
+    """Writes items in groups, in order, and tells the subject of each its verdict."""
 
     def __init__(self, write: Callable[[Sequence[T]], Awaitable[list[bool]]], lease: Lease) -> None:
         self._write = write
         self._lease = lease
-        self._queue: list[tuple[T, Callable[[Verdict], None]]] = []
-        self._batches: list[list[tuple[T, Callable[[Verdict], None]]]] = []
+        self._queue: _Batch[T, S] = []
+        self._batches: list[_Batch[T, S]] = []
         """What is on its way, and what a failed batch was split into."""
         self._is_called = False
         self._is_sent = False
@@ -44,9 +46,9 @@ class GroupWriter(Generic[T]):
         """Of the worker itself: the steps from which writes are added keep theirs to themselves."""
         self._answering: asyncio.Future[list[bool]] | None = None
 
-    def add(self, item: T, told: Callable[[Verdict], None], *, is_alone: bool = False) -> None:
+    def add(self, item: T, told: Callable[[S, T, Verdict], None], subject: S, *, is_alone: bool = False) -> None:
         """Write it with the next group. `is_alone`: nobody else is likely to add anything, so that group may go now."""
-        self._queue.append((item, told))
+        self._queue.append((item, told, subject))
         if self._batches or self._is_called:
             return
         if is_alone:
@@ -96,7 +98,7 @@ class GroupWriter(Generic[T]):
             return
         self._is_sent = True
         try:
-            answering = self._answering = asyncio.ensure_future(self._write([item for item, _ in batch]))
+            answering = self._answering = asyncio.ensure_future(self._write([item for item, _, _ in batch]))
         except StoreError as error:
             self._is_sent = False
             self._failed(batch, error)
@@ -114,13 +116,13 @@ class GroupWriter(Generic[T]):
         else:
             self._failed(batch, error)
 
-    def _answer(self, batch: list[tuple[T, Callable[[Verdict], None]]], verdicts: Sequence[Verdict]) -> None:
+    def _answer(self, batch: _Batch[T, S], verdicts: Sequence[Verdict]) -> None:
         if self._pause != _FIRST_PAUSE:
             self._pause = _FIRST_PAUSE
             _log.warning("the store is back")
-        for (_, told), verdict in zip(batch, verdicts, strict=True):
+        for (item, told, subject), verdict in zip(batch, verdicts, strict=True):
             try:
-                told(verdict)
+                told(subject, item, verdict)
             except Exception:
                 # The others in the group have answers coming, too.
                 _log.exception("a write was answered %s, and what follows from that failed", verdict)
@@ -132,7 +134,7 @@ class GroupWriter(Generic[T]):
         elif self._idle is not None:
             self._idle.set()
 
-    def _failed(self, batch: list[tuple[T, Callable[[Verdict], None]]], error: BaseException) -> None:
+    def _failed(self, batch: _Batch[T, S], error: BaseException) -> None:
         if isinstance(error, StoreAway):
             if self._pause == _FIRST_PAUSE:
                 _log.warning("the store is away, %d writes wait for it: %s", len(batch), error)

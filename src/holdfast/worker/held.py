@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from holdfast.define import RunInfo, Workflow
-from holdfast.engine import Execution
+from holdfast.engine import Advance, Execution
 from holdfast.model import ClaimedRun, Entry, History, Input, Instant
 
 from .clock import Alarm
@@ -21,7 +23,7 @@ _WARN_LENGTH = 10_000
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
 
 
-class Arrival(NamedTuple):
+class Arrival(msgspec.Struct, frozen=True, gc=False):
     """An input that has arrived and not been taken in yet."""
 
     when: Instant
@@ -44,8 +46,8 @@ class Held:
     __slots__ = (
         "alarm", "alarm_at", "arrivals", "attempts", "blocked", "crashes", "epoch", "execution", "held_up",
         "history", "id", "info", "input", "is_busy", "is_committing", "is_deadline_told", "is_lost",
-        "is_parked", "is_row_waiting", "is_taken_over", "is_takeover", "journal", "last_at", "row_due", "seed", "seq",
-        "started_at", "taking", "unwritten", "warn_at", "workflow",
+        "is_parked", "is_row_waiting", "is_taken_over", "is_takeover", "journal", "last_at", "row_due", "seed",
+        "sent", "seq", "started_at", "taking", "unwritten", "warn_at", "workflow",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, claimed: ClaimedRun, workflow: Workflow[Any, Any]) -> None:
@@ -73,9 +75,11 @@ class Held:
         """Only while the run waits to be tried again as a whole; then there is no execution."""
         self.journal: list[Entry] | None = None
         """All entries, where every turn is to be replayed."""
-        self.arrivals: list[Arrival] = []
+        self.arrivals: list[Arrival] | tuple[()] = ()
         self.attempts: dict[str, Any] = {}
-        self.unwritten: list[Entry] = []
+        self.unwritten: Sequence[Entry] = ()
+        self.sent: Advance | None = None
+        """What the uncommitted turn came of."""
         self.warn_at = _WARN_LENGTH
         """The journal's length at which to warn of it, once."""
         self.is_committing = False
@@ -104,6 +108,13 @@ class Held:
         """Steps that are due and wait for the lease to hold again."""
         self.taking: tuple[int, ...] = ()
         """Messages in the uncommitted turn: still in the inbox, and not to be taken again."""
+
+    def arrive(self, arrival: Arrival) -> None:
+        """Something has come for the run. Most of the time nothing has, and then there is no list."""
+        if self.arrivals:
+            self.arrivals.append(arrival)
+        else:
+            self.arrivals = [arrival]
 
     def quiet(self) -> bool:
         """Whether nothing of it is under way: it only waits."""

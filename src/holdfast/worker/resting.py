@@ -7,14 +7,14 @@ first.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 
-from holdfast.errors import StoreError
 from holdfast.model import Instant, RowChange, RowWrite, RunStatus
 
 from .attempts import Attempts
 from .clock import Clock
-from .commits import GroupWriter
+from .commits import GroupWriter, Verdict
 from .held import Held
 from .memory import is_tight
 
@@ -23,7 +23,7 @@ PARK_AFTER = 10_000_000
 _LOOK_EVERY = 256
 
 
-class Resting:
+class Resting(ABC):
     """The runs that one worker holds, and those whose bodies it only remembers."""
 
     attempts: Attempts
@@ -32,7 +32,7 @@ class Resting:
         self,
         worker_id: str,
         clock: Clock,
-        rows: GroupWriter[RowWrite],
+        rows: GroupWriter[RowWrite, Held],
         *,
         keep_parked: int,
         freed: Callable[[], None],
@@ -75,12 +75,18 @@ class Resting:
             times.append(held.info.deadline_instant)
         return min(times, default=None)
 
-    def write_row(self, held: Held, change: RowChange, told: Callable[[bool | StoreError], None]) -> None:
+    def write_row(self, held: Held, change: RowChange) -> None:
         """A row-only write. No turn is taken before it is answered: it carries the next seq."""
         held.is_committing = True
         self._rows.add(
-            RowWrite(run_id=held.id, worker_id=self.worker_id, epoch=held.epoch, next_seq=held.seq, change=change), told
+            RowWrite(run_id=held.id, worker_id=self.worker_id, epoch=held.epoch, next_seq=held.seq, change=change),
+            self._row_written,
+            held,
         )
+
+    @abstractmethod
+    def _row_written(self, held: Held, write: RowWrite, verdict: Verdict) -> None:
+        """A row-only write has been answered."""
 
     def row_says(self, held: Held, change: RowChange) -> None:
         """Remember what the run's row says, so that it is not written again for nothing."""
@@ -93,7 +99,7 @@ class Resting:
         held.is_parked = True
         if held.execution is None or held.arrivals or held.journal is not None:
             # What arrived meanwhile is still in the inbox: it is fresh, and will be found.
-            held.arrivals = []
+            held.arrivals = ()
             self.discard(held)
         else:
             held.execution.rest()

@@ -96,8 +96,8 @@ class Session:
         )
         self._clock.observe(seen, asked_at)
         self.lease.renewed(asked_at)
-        self._turns: GroupWriter[Turn] = GroupWriter(self._commit, self.lease)
-        self._rows: GroupWriter[RowWrite] = GroupWriter(self._write, self.lease)
+        self._turns: GroupWriter[Turn, Held] = GroupWriter(self._commit, self.lease)
+        self._rows: GroupWriter[RowWrite, Held] = GroupWriter(self._write, self.lease)
         self.runs = Admission(
             self.worker_id,
             plan.workflows,

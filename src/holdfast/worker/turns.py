@@ -16,7 +16,6 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,7 +23,6 @@ import msgspec
 from holdfast.codec import Codec
 from holdfast.define import Workflow
 from holdfast.engine import Advance, Execution, Runners
-from holdfast.errors import StoreError
 from holdfast.model import (
     Cancel,
     Entry,
@@ -45,7 +43,7 @@ from holdfast.model import (
 
 from .attempts import Attempt, Outcome
 from .clock import Clock
-from .commits import GroupWriter
+from .commits import GroupWriter, Verdict
 from .held import MESSAGE, RESULT, TIMER, Arrival, Held
 from .waits import Waits, open_commands
 
@@ -62,8 +60,8 @@ class Turns(Waits):
         workflows: Mapping[tuple[str, str], Workflow[Any, Any]],
         codec: Codec,
         clock: Clock,
-        turns: GroupWriter[Turn],
-        rows: GroupWriter[RowWrite],
+        turns: GroupWriter[Turn, Held],
+        rows: GroupWriter[RowWrite, Held],
         *,
         concurrency: int,
         keep_parked: int,
@@ -97,7 +95,7 @@ class Turns(Waits):
 
     def arrive(self, held: Held, message: Message) -> None:
         reason = message.payload.decode() or None
-        held.arrivals.append(Arrival(message.sent_at, MESSAGE, Cancel(message.sent_at, reason), message.id))
+        held.arrive(Arrival(message.sent_at, MESSAGE, Cancel(message.sent_at, reason), message.id))
 
     def step_ended(self, attempt: Attempt, outcome: Outcome) -> None:
         """A step in flight has a result."""
@@ -105,7 +103,7 @@ class Turns(Waits):
         if held.is_lost or held.attempts.get(attempt.key) is not attempt:
             return
         del held.attempts[attempt.key]
-        held.arrivals.append(Arrival(outcome.at, RESULT, outcome))
+        held.arrive(Arrival(outcome.at, RESULT, outcome))
         if not held.is_committing:
             self._take(held)
 
@@ -116,7 +114,7 @@ class Turns(Waits):
             if self._suspect is held:
                 self._suspect = None
             change = RowChange(status=RunStatus.RUNNING)
-            self.write_row(held, change, partial(self._row_written, held, change))
+            self.write_row(held, change)
 
     # -- the turn --------------------------------------------------------------------------------------------------
 
@@ -135,12 +133,12 @@ class Turns(Waits):
         assert execution is not None
         if execution.main is None:
             # Stamped by the first claim and kept, so that a crash in the first turn changes nothing that the body sees.
-            held.arrivals.append(Arrival(0, MESSAGE, Started(held.started_at, held.seed)))
+            held.arrive(Arrival(0, MESSAGE, Started(held.started_at, held.seed)))
         if deadline is not None and deadline <= now and not held.is_deadline_told:
             held.is_deadline_told = True
-            held.arrivals.append(Arrival(deadline, MESSAGE, Cancel(now, "deadline", True)))
+            held.arrive(Arrival(deadline, MESSAGE, Cancel(now, "deadline", True)))
         for due_at, number in execution.due_timers(now):
-            held.arrivals.append(Arrival(due_at, TIMER, TimerFired(now, number)))
+            held.arrive(Arrival(due_at, TIMER, TimerFired(now, number)))
         if held.arrivals:
             self._take(held)
         else:
@@ -158,7 +156,7 @@ class Turns(Waits):
         """Take results in anew that are in the journal but not in the body, in the order in which they came."""
         now = self._clock.now()
         for entry in history.carried:
-            held.arrivals.append(Arrival(entry.at, RESULT, msgspec.structs.replace(entry, at=now), is_recorded=True))
+            held.arrive(Arrival(entry.at, RESULT, msgspec.structs.replace(entry, at=now), is_recorded=True))
 
     def replay(self, held: Held, history: History) -> bool:
         """Rebuild the body; False if that is not possible and the run is blocked."""
@@ -189,10 +187,12 @@ class Turns(Waits):
         if execution is None:
             self.resume(held)
             return
-        arrivals, held.arrivals = held.arrivals, []
+        arrivals: Sequence[Arrival] = held.arrivals
+        held.arrivals = ()
         if len(arrivals) > 1:
-            arrivals.sort(key=_order)
+            arrivals = sorted(arrivals, key=_order)
         inputs: list[Input] = []
+        has_messages = False
         for arrival in arrivals:
             entry = arrival.entry
             if entry.at > held.last_at:
@@ -200,6 +200,7 @@ class Turns(Waits):
             elif entry.at < held.last_at and entry.__class__ is not Started:
                 entry = msgspec.structs.replace(entry, at=held.last_at)
             inputs.append(entry)
+            has_messages = has_messages or arrival.message_id is not None
         if not held.is_busy:
             self.set_busy(held, True)
         self.advancing = (held.info, self._clock.monotonic())
@@ -212,9 +213,11 @@ class Turns(Waits):
             self.advancing = None
         if done.consumed < len(arrivals):
             # The body ended before it got to them.
-            held.arrivals = arrivals[done.consumed :] + held.arrivals
-            del arrivals[done.consumed :]
-        taken = tuple(arrival.message_id for arrival in arrivals if arrival.message_id is not None)
+            held.arrivals = [*arrivals[done.consumed :], *held.arrivals]
+            arrivals = arrivals[: done.consumed]
+        taken: tuple[int, ...] = ()
+        if has_messages:
+            taken = tuple(arrival.message_id for arrival in arrivals if arrival.message_id is not None)
         if not taken and _is_first(done):
             held.unwritten = done.entries
             self._effects(held, done)
@@ -246,11 +249,12 @@ class Turns(Waits):
 
     def commit(self, held: Held, done: Advance, taken: tuple[int, ...]) -> None:
         """Send the turn on its way. Until it is answered, what arrives waits for the next one."""
-        entries = held.unwritten + done.entries if held.unwritten else done.entries
+        entries = [*held.unwritten, *done.entries] if held.unwritten else done.entries
         change = self._change(held, done)
         if held.journal is not None:
             held.journal += entries
-        self.write_turn(held, entries, change, taken, partial(self._committed, held, done, change))
+        held.sent = done
+        self.write_turn(held, entries, change, taken, self._committed)
 
     def write_turn(
         self,
@@ -258,7 +262,7 @@ class Turns(Waits):
         entries: Sequence[Entry],
         change: RowChange | None,
         taken: tuple[int, ...],
-        told: Callable[[bool | StoreError], None],
+        told: Callable[[Held, Turn, Verdict], None],
     ) -> None:
         held.is_committing = True
         held.taking = taken
@@ -271,7 +275,7 @@ class Turns(Waits):
             change=change,
             taken=taken,
         )
-        self._turns.add(turn, told, is_alone=self.busy == 1)
+        self._turns.add(turn, told, held, is_alone=self.busy == 1)
 
     def _change(self, held: Held, done: Advance) -> RowChange | None:
         """What the run's row must say after this turn; None, on the hot path, if it says so already."""
@@ -296,7 +300,10 @@ class Turns(Waits):
         now = self._clock.now()
         return any(command.retry_at is None or command.retry_at <= now for command in open_commands(held))
 
-    def _committed(self, held: Held, done: Advance, change: RowChange | None, verdict: bool | StoreError) -> None:
+    def _committed(self, held: Held, turn: Turn, verdict: Verdict) -> None:
+        done, held.sent = held.sent, None
+        assert done is not None
+        change = turn.change
         held.is_committing = False
         held.taking = ()
         if held.is_lost:
@@ -305,7 +312,7 @@ class Turns(Waits):
             self._not_committed(held, verdict)
             return
         held.seq += 1
-        held.unwritten = []
+        held.unwritten = ()
         held.crashes = 0
         if self._suspect is held:
             self._suspect = None
@@ -378,9 +385,10 @@ class Turns(Waits):
 
 def _is_first(done: Advance) -> bool:
     """Whether the turn follows from the start alone. A deadline that is over by then comes at a time of its own."""
-    if done.ended is not None or done.retrying is not None or not done.entries:
+    entries = done.entries
+    if not entries or entries[0].__class__ is not Started or done.ended is not None or done.retrying is not None:
         return False
-    return isinstance(done.entries[0], Started) and all(isinstance(entry, StepAsked) for entry in done.entries[1:])
+    return all(isinstance(entry, StepAsked) for entry in entries[1:])
 
 
 def _order(arrival: Arrival) -> tuple[Instant, int]:

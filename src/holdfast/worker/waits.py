@@ -8,30 +8,30 @@ steps execute again, as after any crash. A crash behind it: whoever tries the ru
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from holdfast.engine import Command
 from holdfast.errors import StoreError
-from holdfast.model import Blocked, Entry, Instant, RowChange, RowWrite
+from holdfast.model import Blocked, Entry, Instant, RowChange, RowWrite, Turn
 
 from .clock import Clock
-from .commits import GroupWriter
+from .commits import GroupWriter, Verdict
 from .held import NO_KEYS, RESULT, Arrival, Held
 from .resting import Resting
 
 _log = logging.getLogger("holdfast.worker")
 
 
-class Waits(Resting, ABC):
+class Waits(Resting):
     """What happens to a run between two turns."""
 
     def __init__(
         self,
         worker_id: str,
         clock: Clock,
-        rows: GroupWriter[RowWrite],
+        rows: GroupWriter[RowWrite, Held],
         *,
         concurrency: int,
         keep_parked: int,
@@ -59,7 +59,7 @@ class Waits(Resting, ABC):
         entries: Sequence[Entry],
         change: RowChange | None,
         taken: tuple[int, ...],
-        told: Callable[[bool | StoreError], None],
+        told: Callable[[Held, Turn, Verdict], None],
     ) -> None:
         """Send a turn on its way; `told` hears what became of it."""
 
@@ -128,11 +128,12 @@ class Waits(Resting, ABC):
         wake_at = self.wake_at(held)
         change = self.waiting(wake_at, crashes=held.crashes)
         if change.release or not held.is_row_waiting or held.row_due != wake_at:
-            self.write_row(held, change, partial(self._row_written, held, change))
+            self.write_row(held, change)
         if not change.release:
             self._set_alarm(held, wake_at)
 
-    def _row_written(self, held: Held, change: RowChange, verdict: bool | StoreError) -> None:
+    def _row_written(self, held: Held, write: RowWrite, verdict: Verdict) -> None:
+        change = write.change
         held.is_committing = False
         if held.is_lost:
             return
@@ -186,9 +187,9 @@ class Waits(Resting, ABC):
         due_at = self._clock.now() if held.is_busy or held.arrivals else self.wake_at(held)
         self.cancel_attempts(held)
         change = self.waiting(due_at, crashes=held.crashes, release=True)
-        self.write_row(held, change, partial(self._row_written, held, change))
+        self.write_row(held, change)
 
-    def _not_committed(self, held: Held, verdict: bool | StoreError) -> None:
+    def _not_committed(self, held: Held, verdict: Verdict) -> None:
         if isinstance(verdict, StoreError):
             self.block(held, verdict)
             return
@@ -208,7 +209,7 @@ class Waits(Resting, ABC):
             _log.error("%r is blocked: %s: %s", held.info, type(error).__name__, error)
         self.cancel_attempts(held)
         self.discard(held)
-        arrivals, held.arrivals = [*taken, *held.arrivals], []
+        arrivals, held.arrivals = [*taken, *held.arrivals], ()
         results: list[Entry] = [one.entry for one in arrivals if one.rank == RESULT and not one.is_recorded]
         change = self.waiting(
             self._clock.now() + pause,
@@ -219,11 +220,11 @@ class Waits(Resting, ABC):
         )
         if results:
             entries = [*held.unwritten, Blocked(held.last_at, len(results)), *results]
-            self.write_turn(held, entries, change, (), partial(self._results_kept, held, change))
+            self.write_turn(held, entries, change, (), self._results_kept)
         else:
-            self.write_row(held, change, partial(self._row_written, held, change))
+            self.write_row(held, change)
 
-    def _results_kept(self, held: Held, change: RowChange, verdict: bool | StoreError) -> None:
+    def _results_kept(self, held: Held, turn: Turn, verdict: Verdict) -> None:
         held.is_committing = False
         if held.is_lost:
             return
@@ -231,7 +232,8 @@ class Waits(Resting, ABC):
             self._not_committed(held, verdict)
             return
         held.seq += 1
-        self.row_says(held, change)
+        if turn.change is not None:
+            self.row_says(held, turn.change)
         self.park(held)
 
 

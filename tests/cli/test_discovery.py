@@ -1,0 +1,247 @@
+"""Finding workflows where people keep them, and what is said when they are not there."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.discovery import Found, discover
+from holdfast.errors import DefinitionError, DuplicateWorkflow
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working directory; what is loaded from it is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def write(place: Path) -> Write:
+    def write(path: str, text: str = "") -> Path:
+        file = place / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text))
+        return file
+
+    return write
+
+
+def flow(name: str) -> str:
+    return f"from holdfast import workflow\n\n@workflow\nasync def {name}() -> None: ...\n"
+
+
+def names(found: Found) -> list[str]:
+    return [one.name for one in found.workflows]
+
+
+def modules(found: Found) -> list[str]:
+    return [one.fn.__module__ for one in found.workflows]
+
+
+def test_a_module_is_found_by_name_in_the_working_directory(write):
+    write("orders.py", flow("order") + flow("refund"))
+    assert names(discover(["orders"])) == ["order", "refund"]
+
+
+def test_one_attribute_of_a_module_is_found_alone(write):
+    write("orders.py", flow("order") + flow("refund"))
+    assert names(discover(["orders:refund"])) == ["refund"]
+
+
+def test_an_attribute_may_be_a_list(write):
+    write("orders.py", flow("order") + flow("refund") + flow("spare") + "ALL = [refund, order]\n")
+    assert names(discover(["orders:ALL"])) == ["refund", "order"]
+
+
+def test_a_file_is_a_module_as_if_it_were_run_as_a_script(write):
+    write("jobs/daily.py", "import beside\n" + flow("daily"))
+    write("jobs/beside.py")
+    found = discover(["jobs/daily.py"])
+    assert (names(found), modules(found)) == (["daily"], ["daily"])
+
+
+def test_a_file_in_a_package_has_its_name_in_the_package(write):
+    write("shop/__init__.py")
+    write("shop/orders.py", "from . import steps\n" + flow("order"))
+    write("shop/steps.py")
+    assert modules(discover(["shop/orders.py"])) == ["shop.orders"]
+
+
+@pytest.mark.parametrize("files", [["shop/__init__.py"], []], ids=["a package", "a folder"])
+@pytest.mark.parametrize("target", ["shop", "shop/", "./shop"])
+def test_of_a_package_or_folder_every_module_is_loaded_by_the_same_name(write, files, target):
+    for file in files:
+        write(file)
+    write("shop/orders.py", flow("order"))
+    write("shop/deep/returns.py", flow("give_back"))
+    found = discover([target])
+    assert sorted(modules(found)) == ["shop.deep.returns", "shop.orders"]
+
+
+def test_a_folder_whose_name_is_no_module_s_holds_modules_all_the_same(write):
+    write("my-flows/orders.py", flow("order"))
+    assert modules(discover(["my-flows"])) == ["orders"]
+
+
+def test_what_is_ignored_is_not_loaded(write):
+    write("shop/orders.py", flow("order"))
+    write("shop/test_orders.py", "raise AssertionError")
+    write("shop/tests/more.py", "raise AssertionError")
+    write("shop/__main__.py", "raise AssertionError")
+    write("shop/.hidden/x.py", "raise AssertionError")
+    assert names(discover(["shop"], ignore=["test_*.py", "tests"])) == ["order"]
+
+
+@pytest.mark.parametrize("file", ["workflows.py", "workflows/orders.py", "workflows/__init__.py"])
+def test_without_targets_the_workflows_of_the_working_directory_are_found(write, file):
+    write(file, flow("order"))
+    assert names(discover()) == ["order"]
+
+
+def test_without_targets_the_directory_of_the_settings_is_looked_at_last(write, place):
+    write("workflows/orders.py", flow("order"))
+    (place / "deep").mkdir()
+    assert names(discover(directory=place / "deep", home=place)) == ["order"]
+
+
+def test_modules_are_found_from_the_directory_of_the_settings(write, place):
+    write("shop/orders.py", flow("order"))
+    (place / "deep").mkdir()
+    assert names(discover(["shop.orders"], directory=place / "deep", home=place)) == ["order"]
+
+
+def test_nothing_found_says_what_to_do(place):
+    with pytest.raises(DefinitionError, match=r"no package or folder 'workflows'; name a module.*holdfast\.toml"):
+        discover()
+
+
+def test_a_target_without_a_workflow_is_refused(write):
+    write("orders.py", "x = 1\n")
+    with pytest.raises(DefinitionError, match="'orders' holds no workflow"):
+        discover(["orders"])
+
+
+def test_two_targets_may_lead_to_the_same_workflow(write):
+    write("shop/orders.py", flow("order"))
+    assert names(discover(["shop", "shop/orders.py", "shop.orders:order"])) == ["order"]
+
+
+def test_resources_are_found_also_where_the_steps_come_from(write):
+    write(
+        "shop/steps.py",
+        """
+        from holdfast import resource, step
+
+        @resource
+        def till():
+            yield 1
+
+        @step
+        def ring() -> int:
+            return till()
+        """,
+    )
+    write("shop/orders.py", "from shop.steps import ring\n" + flow("order"))
+    found = discover(["shop.orders"])
+    assert [one.name for one in found.resources] == ["till"]
+
+
+def test_middleware_is_what_a_module_lists_by_that_name(write):
+    write("orders.py", flow("order") + "def timed(info): ...\nmiddleware = [timed]\n")
+    assert [one.__name__ for one in discover(["orders"]).middleware] == ["timed"]
+
+
+def test_middleware_that_is_something_else_is_refused(write):
+    write("orders.py", flow("order") + "middleware = 3\n")
+    with pytest.raises(DefinitionError, match=r"`middleware` in orders \(orders.py\): expected a list"):
+        discover(["orders"])
+
+
+def test_the_codec_of_a_module_is_found(write):
+    write("orders.py", flow("order") + "from holdfast import Codec\ncodec = Codec(max_payload=10)\n")
+    assert discover(["orders"]).codec is sys.modules["orders"].codec
+
+
+def test_two_codecs_are_refused(write):
+    write("orders.py", flow("order") + "from holdfast import Codec\ncodec = Codec()\n")
+    write("refunds.py", flow("refund") + "from holdfast import Codec\ncodec = Codec()\n")
+    with pytest.raises(DefinitionError, match="orders and refunds hold a Codec each"):
+        discover(["orders", "refunds"])
+
+
+def test_two_workflows_of_one_name_are_named_with_their_files_and_lines(write):
+    write("orders.py", flow("order"))
+    write("refunds.py", "\n" + flow("order"))
+    with pytest.raises(DuplicateWorkflow, match=r"'order' in version '1': orders.py, line 3 and refunds.py, line 4"):
+        discover(["orders", "refunds"])
+
+
+def test_one_file_under_two_names_is_told_from_two_workflows(write, place):
+    write("shop/orders.py", flow("order"))
+    write("main.py", "import sys\nsys.path.insert(0, 'shop')\nfrom orders import order\nimport shop.orders\n")
+    with pytest.raises(DuplicateWorkflow, match=r"loaded twice, as orders and as shop\.orders"):
+        discover(["main", "shop.orders"])
+
+
+def test_a_module_that_is_not_there_is_named(place):
+    with pytest.raises(DefinitionError, match="there is no module 'orders'; it must be installed"):
+        discover(["orders"])
+
+
+def test_a_file_that_is_not_there_is_named(place):
+    with pytest.raises(DefinitionError, match=r"'jobs/daily.py': there is no such folder or \.py file"):
+        discover(["jobs/daily.py"])
+
+
+def test_an_attribute_that_is_not_there_is_named_with_its_module(write):
+    write("orders.py", flow("order"))
+    with pytest.raises(DefinitionError, match=r"the module orders \(orders.py\) has no 'refund'"):
+        discover(["orders:refund"])
+
+
+def test_an_attribute_that_is_no_workflow_is_refused(write):
+    write("orders.py", flow("order") + "def plain(): ...\n")
+    with pytest.raises(DefinitionError, match=r"'orders:plain' is <function plain.*expected a function decorated"):
+        discover(["orders:plain"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\nimport nowhere\n", r"orders.py, line 2: ModuleNotFoundError: No module named 'nowhere'"),
+        ("x = 1\nx.y\n", r"orders.py, line 2: AttributeError"),
+        ("x = (\n", r"orders.py, line 1: SyntaxError"),
+        ("import json\njson.loads('{')\n", r"orders.py, line 2: json.decoder.JSONDecodeError"),
+        ("import sys\nsys.exit(3)\n", r"orders.py, line 2: it ends the process when it is imported"),
+        ("import broken\n", r"broken.py, line 3: ZeroDivisionError"),
+        ("from holdfast import workflow\n@workflow\nclass X: ...\n", r"orders.py, line 2: holdfast.errors.Def"),
+    ],
+)
+def test_a_module_that_can_t_be_loaded_is_named_with_the_line(write, text, said):
+    write("orders.py", text)
+    write("broken.py", "\n\n1 / 0\n")
+    with pytest.raises(DefinitionError, match=rf"the module 'orders' can't be loaded: {said}"):
+        discover(["orders"])
+
+
+def test_a_file_whose_name_is_taken_is_refused(write):
+    write("jobs/json.py", flow("order"))
+    with pytest.raises(DefinitionError, match=r"jobs/json.py would be the module 'json', and that name belongs to"):
+        discover(["jobs/json.py"])
+
+
+@pytest.mark.parametrize("target", ["a b", ":x", "a..b"])
+def test_a_word_that_is_no_target_is_refused(place, target):
+    with pytest.raises(DefinitionError, match=r"is no target; expected module, module:attribute"):
+        discover([target])
