@@ -14,7 +14,8 @@ Exception
    │  ├─ BadArguments (also TypeError)    refused at start or at the call, never in the worker
    │  ├─ NotEncodable (also TypeError)
    │  ├─ NotDecodable (also ValueError)
-   │  └─ PayloadTooLarge (also ValueError)
+   │  ├─ PayloadTooLarge (also ValueError)
+   │  └─ BadPayload (also ValueError)
    ├─ StoreError
    │  ├─ StoreAway                        the database can't be reached: work pauses, nothing is lost
    │  ├─ StoreTooNew                      its schema was written by a newer version
@@ -26,14 +27,18 @@ Exception
    ├─ DeadlineExceeded (also TimeoutError), RunCrashed
    ├─ StepFailed                          a step's failure whose own class can't be rebuilt
    ├─ StepTimeout (also TimeoutError), WaitTimeout (also TimeoutError)
+   ├─ NotCompensated, AlreadyCompensated
+   ├─ HookNotFound, HookUsed, HookExpired
    └─ FatalError, RetryAfter              raised by steps: never retried, retried after a delay of their own
 BaseException
+├─ Continued                              continue_as_new ends the body; not for user code to catch
 └─ Suspended                              a run is being put away; not for user code to catch
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 
 class HoldfastError(Exception):
@@ -189,6 +194,30 @@ class WaitTimeout(HoldfastError, TimeoutError):
     """What a wait waited for did not come in time."""
 
 
+class NotCompensated(HoldfastError):
+    """Something that a run has done could not be undone after it failed or was cancelled."""
+
+
+class AlreadyCompensated(HoldfastError):
+    """The run has undone what it had done, so it can't go on where it stopped."""
+
+
+class HookNotFound(HoldfastError):
+    """There is no hook with that token."""
+
+
+class HookUsed(HoldfastError):
+    """The hook was resumed before; it is delivered once."""
+
+
+class HookExpired(HoldfastError):
+    """The hook's time is over."""
+
+
+class BadPayload(CodecError, ValueError):
+    """A message's payload does not fit what its receiver expects."""
+
+
 class FatalError(HoldfastError):
     """Raise it (or a subclass) in a step to fail at once, whatever the retry policy says."""
 
@@ -202,6 +231,15 @@ class RetryAfter(HoldfastError):
     def __init__(self, delay: str | float | timedelta, message: str = "") -> None:
         super().__init__(message or f"retry after {delay}")
         self.delay = delay
+
+
+class Continued(BaseException):
+    """The body ends here and another run goes on: thrown by `continue_as_new`. Never catch it."""
+
+    def __init__(self, workflow: Any, plain: bytes) -> None:
+        super().__init__("continue_as_new() ends this run; let it pass")
+        self.workflow = workflow
+        self.plain = plain
 
 
 class Suspended(BaseException):

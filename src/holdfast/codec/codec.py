@@ -70,6 +70,14 @@ class Codec:
         """A call as plain data, by position and by name, as it is stored. Raises NotDecodable."""
         return plain_call(self.open(stored))
 
+    def plain_json(self, value: Any) -> Any:
+        """A value as the plain JSON that it is stored as, to compare payloads with. Raises NotEncodable."""
+        return decode_json(self.open(self.value(Any).encode(value)))
+
+    def schema(self, annotation: object) -> bytes | None:
+        """The JSON schema that stored values of an annotation fit, as JSON; None: any value does."""
+        return None
+
     def seal(self, plain: bytes) -> bytes:
         """What to store for a plain payload; the very same object if the chain is empty. Raises PayloadTooLarge."""
         if self._seal.is_empty and len(plain) <= self._seal.limit and plain[:1] != b"\x00":

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeVar
 
-from .pending import Pending, _Keeper
+from .pending import Keeper, Pending
+from .scope import body_for
 
 T = TypeVar("T")
 
@@ -19,14 +20,14 @@ class ChildRun(Pending[T]):
 
     __slots__ = ("id",)
 
-    def __init__(self, keeper: _Keeper, loop: asyncio.AbstractEventLoop, key: str) -> None:
+    def __init__(self, keeper: Keeper, loop: asyncio.AbstractEventLoop, key: str) -> None:
         super().__init__(keeper, loop, key)
         self.id = ""
         """The child's run id."""
 
     def signal(self, name: str, payload: Any = None) -> None:
         """Send the child a signal, with this turn."""
-        self._keeper.send_signal(self.id, name, payload)
+        body_for("ChildRun.signal()").send_signal(self.id, name, payload)
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel the child: waiting for it raises CancelledError here."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 
-class _Keeper(Protocol):
+class Keeper(Protocol):
     """What a reply needs of the body that made it."""
 
     is_blocking: bool
@@ -25,15 +25,13 @@ class _Keeper(Protocol):
 
     def block(self, future: asyncio.Future[T]) -> T: ...
 
-    def send_signal(self, run_id: str, name: str, payload: Any) -> None: ...
-
 
 class Reply(asyncio.Future[T]):
     """The future behind one durable call. Cancelling it withdraws the command."""
 
     __slots__ = ("_keeper", "_number", "key", "timer", "wait")
 
-    def __init__(self, keeper: _Keeper, loop: asyncio.AbstractEventLoop, key: str) -> None:
+    def __init__(self, keeper: Keeper, loop: asyncio.AbstractEventLoop, key: str) -> None:
         super().__init__(loop=loop)
         self._keeper = keeper
         self._number = keeper.next_number()
@@ -64,7 +62,7 @@ class Pending(Reply[T]):
 
     __slots__ = ("_is_seen",)
 
-    def __init__(self, keeper: _Keeper, loop: asyncio.AbstractEventLoop, key: str) -> None:
+    def __init__(self, keeper: Keeper, loop: asyncio.AbstractEventLoop, key: str) -> None:
         super().__init__(keeper, loop, key)
         self._is_seen = False
 

@@ -36,6 +36,7 @@ class Step(Generic[P, R]):
         retry: Retry | None = None,
         timeout: Duration | None = None,
         record_args: bool = False,
+        compensate: Callable[..., Any] | Step[..., Any] | None = None,
     ) -> None:
         if retry is not None and not isinstance(retry, Retry):
             raise DefinitionError(f"step {name_of(fn)!r}: retry={retry!r}: expected holdfast.Retry(...)")
@@ -44,6 +45,10 @@ class Step(Generic[P, R]):
         self.retry = retry if retry is not None else _DEFAULT_RETRY
         self.timeout = None if timeout is None else microseconds(timeout, what=f"step {self.name!r}: timeout")
         self.record_args = record_args
+        self.compensate: Step[..., Any] | None = None
+        """The step that undoes this one, called with its result."""
+        if compensate is not None:
+            self.compensate = compensate if isinstance(compensate, Step) else make_step(compensate)
         self.shapes: Any = None
         """Whoever executes the step may keep the codecs of its arguments and result here."""
         functools.update_wrapper(cast(Any, self), fn)
@@ -59,6 +64,7 @@ class Step(Generic[P, R]):
             retry=self.retry if retry is None else retry,
             timeout=timeout,
             record_args=self.record_args,
+            compensate=self.compensate,
         )
         if timeout is None:
             other.timeout = self.timeout
@@ -131,6 +137,7 @@ def step(
     retry: Retry | None = None,
     timeout: Duration | None = None,
     record_args: bool = False,
+    compensate: Callable[..., Any] | Step[..., Any] | None = None,
 ) -> _StepDecorator: ...
 def step(
     fn: Callable[..., Any] | None = None,
@@ -140,6 +147,7 @@ def step(
     retry: Retry | None = None,
     timeout: Duration | None = None,
     record_args: bool = False,
+    compensate: Callable[..., Any] | Step[..., Any] | None = None,
 ) -> Any:
     """Make a function a step: real work inside a run, recorded once and reused ever after.
 
@@ -162,6 +170,7 @@ def step(
     as its own class. If the process dies while the step executes, it executes again: at least once.
     `current_step().idempotency_key` is the same each time; pass it on to services that must not do things twice.
 
+    `compensate=refund` undoes it if the run fails or is cancelled later: `refund` runs as a step and gets the result.
     `record_args=True` keeps the arguments in the journal, not only their digest. A step's name is its function's;
     `name=` keeps journals readable after a rename.
     """
@@ -175,7 +184,7 @@ def step(
             raise DefinitionError(
                 f"step {name_of(fn)!r} is a generator; a step returns one value: return a list instead"
             )
-        return make_step(fn, name=name, retry=retry, timeout=timeout, record_args=record_args)
+        return make_step(fn, name=name, retry=retry, timeout=timeout, record_args=record_args, compensate=compensate)
 
     return decorate if fn is None else decorate(fn)
 
@@ -187,10 +196,13 @@ def make_step(
     retry: Retry | None = None,
     timeout: Duration | None = None,
     record_args: bool = False,
+    compensate: Callable[..., Any] | Step[..., Any] | None = None,
 ) -> AsyncStep[..., Any] | BlockingStep[..., Any]:
     """The step of either colour for a callable."""
     cls: Any = AsyncStep if is_coroutine_callable(fn) else BlockingStep
-    return cls(fn, name=name, retry=retry, timeout=timeout, record_args=record_args)  # type: ignore[no-any-return]
+    return cls(  # type: ignore[no-any-return]
+        fn, name=name, retry=retry, timeout=timeout, record_args=record_args, compensate=compensate
+    )
 
 
 def is_coroutine_callable(fn: Callable[..., Any]) -> bool:

@@ -24,7 +24,7 @@ from greenlet import getcurrent, greenlet
 from holdfast.codec import Codec
 from holdfast.define import Pending, Reply, RunInfo, Step, Workflow
 from holdfast.errors import IOInBody, JournalDiverged, JournalLimitReached, Suspended
-from holdfast.model import Entry, Instant, StepAsked
+from holdfast.model import Entry, Instant, Patched, StepAsked
 
 from .commands import Command
 from .divergence import calling_line, diverged, line_of
@@ -66,7 +66,7 @@ class Calls:
         self._codec = codec
         self._seed = seed
         self._entries: list[Entry] = []
-        self._feed: Sequence[Entry] = ()
+        self._feed: Sequence[Any] = ()
         self._cursor = 0
         self._begun: list[Command] = []
         self._withdrawn: list[Command] | tuple[()] = ()
@@ -87,9 +87,13 @@ class Calls:
     def ask_pending(self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pending[Any]:
         pending = self._ask(step, args, kwargs, Pending)
         assert isinstance(pending, Pending)
-        frame = sys._getframe(2)
-        self._open_pendings[hash(pending)] = (pending, current_task(self.loop), frame.f_code, frame.f_lineno)
+        self.expect_look(pending)
         return pending
+
+    def expect_look(self, pending: Pending[Any]) -> None:
+        """A Pending was handed to the user, who has to look at it."""
+        frame = sys._getframe(3)
+        self._open_pendings[hash(pending)] = (pending, current_task(self.loop), frame.f_code, frame.f_lineno)
 
     def _ask(
         self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any], cls: type[Reply[Any]]
@@ -130,7 +134,7 @@ class Calls:
         return base != name and number.isdigit() and self._counts.get(base, 0) > int(number)
 
     def _match(self, key: str, digest: bytes) -> None:
-        held = self._feed[self._cursor] if self._cursor < len(self._feed) else None
+        held = self._next_held()
         if isinstance(held, StepAsked) and held.key == key and held.digest == digest:
             self._cursor += 1
             return
@@ -139,6 +143,15 @@ class Calls:
         if isinstance(held, StepAsked) and held.key == key:
             what = f"step {key!r} with other arguments ({digest.hex()}), at {line}"
         self.stop_with(self.divergence(what, held, at=self._cursor))
+
+    def _next_held(self) -> Entry | None:
+        """The next entry of the journal, past changes that the code no longer asks about."""
+        while self._cursor < len(self._feed):
+            held: Entry = self._feed[self._cursor]
+            if held.__class__ is not Patched:
+                return held
+            self._cursor += 1
+        return None
 
     def ask_timer(self, delay: int) -> asyncio.Future[None]:
         if self.is_dead:
@@ -180,6 +193,8 @@ class Calls:
     def withdraw(self, reply: Reply[Any]) -> None:
         if reply.timer is not None:
             reply.timer.cancel()
+        if reply.timer is not None or reply.wait is not None:
+            self.call_off(reply)
             return
         command = self.commands.get(reply.key)
         if command is not None and command.reply is reply:
@@ -188,6 +203,9 @@ class Calls:
                 self._withdrawn.append(command)
             else:
                 self._withdrawn = [command]
+
+    def call_off(self, reply: Reply[Any]) -> None:
+        """Nobody waits for it any more: a timer, a message or a child."""
 
     def new_ticket(self) -> int:
         if self.is_dead:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.define import Reply, Step
-from holdfast.model import Ended, Entry, Instant, RunRetrying
+from holdfast.model import Ended, Entry, Instant, Out, RunRetrying
 
 from .shapes import Shapes
 
@@ -51,3 +51,7 @@ class Advance(msgspec.Struct, gc=False):
     retrying: RunRetrying | None = None
     consumed: int = 0
     """How many of the inputs were looked at: none behind the one that ended the body."""
+    taken: tuple[int, ...] = ()
+    """Ids of the messages that it took in."""
+    out: Out | None = None
+    """What it gives out beside its entries."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import sys
 import weakref
 from asyncio import events
@@ -24,34 +23,35 @@ from greenlet import greenlet
 
 from holdfast.codec import Codec
 from holdfast.define import RunInfo, Workflow, current_scope
-from holdfast.errors import CodecError, NeverAwaited, NotDecodable, Suspended
+from holdfast.errors import CodecError, NotDecodable, Suspended
 from holdfast.model import (
+    ASKS,
     Cancel,
     Entry,
     Input,
     Instant,
+    Message,
+    Patched,
     RunRetrying,
     Started,
-    StepAsked,
     StepCompleted,
     StepFailed,
     StepRetrying,
     TimerFired,
 )
 
-from .calls import Calls
 from .commands import Advance, Command
+from .deliveries import Deliveries
 from .departure import put_away
-from .divergence import line_of
 from .loop import BodyTask
-from .outcome import settle
+from .outcome import settle, would_retry
 from .runners import Runners
 
 T = TypeVar("T")
 _NOTHING: Any = ()
 
 
-class Execution(Calls):
+class Execution(Deliveries):
     """The body of one run. `replay` rebuilds it, `advance` takes inputs in, `put_away` ends it without a trace.
 
     Both may raise what blocks a run (JournalDiverged, NeverAwaited, NotDecodable, IOInBody): the run is intact, this
@@ -59,7 +59,7 @@ class Execution(Calls):
     """
 
     __slots__ = (
-        "_generators", "_input", "_lives", "_lost_generators", "_retried_at", "began_at", "cancel", "context", "main",
+        "_generators", "_input", "_lives", "_lost_generators", "_retried_at", "began_at", "context",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(
@@ -71,6 +71,8 @@ class Execution(Calls):
         self.began_at: Instant = 0
         self.cancel: Cancel | None = None
         self.main: BodyTask[Any] | None = None
+        self.ended_main = None
+        self.stamp = 0
         self._generators: weakref.WeakSet[AsyncGenerator[Any, Any]] | None = None
         self._lives: list[tuple[int, RunRetrying]] | tuple[()] = ()
         self._retried_at: Instant | None = None
@@ -96,10 +98,20 @@ class Execution(Calls):
             self._diverge("the end of the run", history)
         self._entries = self._begun = _NOTHING
         self._withdrawn = ()
+        if self._life is not None:
+            self._life.forget_out()
+            self._life.registered()
 
-    def advance(self, inputs: Sequence[Input]) -> Advance:
-        """Take inputs in, in order; those that nobody waits for any more are left out."""
+    def advance(self, inputs: Sequence[Input | Message], stamp: Instant = 0) -> Advance:
+        """Take inputs in, in order; those that nobody waits for any more are left out.
+
+        Messages are inputs, too: what is made of them is stamped with `stamp`.
+        """
         entries: list[Entry] = []
+        self.stamp = stamp
+        if self._life is not None and self._life.marks:
+            entries += map(Patched, self._life.marks)
+            self._life.marks = []
         begun: list[Command] = []
         self._entries, self._begun = entries, begun
         self._feed, self._cursor = inputs, 0
@@ -121,7 +133,18 @@ class Execution(Calls):
         elif done.withdrawn:
             # What was asked and withdrawn in one advance is not begun at all.
             done.begin = [command for command in done.begin if self.commands.get(command.key) is command]
+        if self._life is not None:
+            self._give_out(done)
         return done
+
+    def _give_out(self, done: Advance) -> None:
+        life = self.life
+        done.taken, life.taken = tuple(life.taken), []
+        if done.retrying is not None:
+            # Its next try asks for what is open anew.
+            life.closed += [wait.number for wait in life.waits.values() if wait.is_registered]
+            life.waits.clear()
+        done.out = life.out()
 
     def next_timer(self) -> Instant | None:
         """When the next timer is due."""
@@ -179,15 +202,24 @@ class Execution(Calls):
                         self._failed(error)
                 if self.is_dead:
                     return None
-            if self._cursor >= len(self._feed) or (self.main is not None and self.main.done()):
+            if self.main is not None and self.main.done():
+                if self._life is not None and self.begins_compensation(would_retry(self, self._seed)):
+                    continue
+                return None
+            if self._life is not None and self._life.mailbox and self.hand_out_mail():
+                continue
+            if self._cursor >= len(self._feed):
                 return None
             entry = self._feed[self._cursor]
-            if self.is_replaying and entry.__class__ is StepAsked:
+            if self.is_replaying and entry.__class__ in ASKS and entry.__class__ is not Patched:
                 return None
             if self._lives:
                 self._next_life()
             self._cursor += 1
-            self._deliver(entry)
+            if entry.__class__ is Message:
+                self.accept(entry)
+            else:
+                self._deliver(entry)
             if self.is_dead:
                 return None
 
@@ -219,6 +251,8 @@ class Execution(Calls):
                 except NotDecodable as error:
                     self.fail_with(error)
                 else:
+                    if command.step.compensate is not None:
+                        self.compensate(command.step.compensate, (value,), {})
                     command.reply.set_result(value)
         elif kind is TimerFired:
             if entry.timer in self.loop.timers:
@@ -249,26 +283,19 @@ class Execution(Calls):
             if self.cancel is None and self.main is not None:
                 self._take_in(entry)
                 self.cancel = entry
-                self.main.cancel()
+                self.cancel_main()
         elif kind is Started:
             self._take_in(entry)
             self.began_at = self.time if self._retried_at is None else self._retried_at
             self._begin()
         else:
-            self.fail_with(self.divergence(self._what_it_does(), entry))
+            self.deliver(entry)
 
     def _addressee(self, entry: Any) -> Command | None:
         command = self.commands.get(entry.key)
         if command is None and self.is_replaying:
             self.fail_with(self.divergence(f"{self._what_it_does()}; nobody waits for that step", entry))
         return command
-
-    def _take_in(self, entry: Any) -> None:
-        if entry.at > self.time:
-            self.time = entry.at
-        self.run.journal_length += 1
-        if not self.is_replaying:
-            self._entries.append(entry)
 
     def _begin(self) -> None:
         try:
@@ -296,28 +323,10 @@ class Execution(Calls):
             return "nothing: the body has ended"
         waits = [f"step {key!r}" for key in self.commands]
         waits += [f"timer {number}" for number in self.loop.timers]
+        if self._life is not None:
+            waits += [f"{wait.kind} {wait.name!r}" for wait in self._life.waits.values()]
+            waits += [f"child run {child.new.id}" for child in self._life.children.values()]
         return "nothing; it waits for " + (", ".join(waits) or "something that will not come")
-
-    def _check_everything_was_awaited(self) -> None:
-        # A coroutine that was handed to a task is closed or running: it was looked at. A task that was cancelled,
-        # failed or lost a race never came to the line where it would have looked.
-        forgotten = [
-            (code, line)
-            for work, task, code, line in self._tickets.values()
-            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED and _came_to_its_end(task)
-        ]
-        forgotten += [(code, line) for _, task, code, line in self._open_pendings.values() if _came_to_its_end(task)]
-        if not forgotten:
-            return
-        lines = ", ".join(dict.fromkeys(line_of(code, line) for code, line in forgotten))
-        self.fail_with(
-            NeverAwaited(
-                f"{self.run!r} ended, but the result of a durable call was never looked at: {lines}. "
-                "Await it (or call .result() in a def body); the run is intact and goes on when the code is fixed"
-            )
-        )
-        assert self.fault is not None
-        raise self.fault
 
     # -- departure (see departure.py) --------------------------------------------------------------------------------
 
@@ -354,6 +363,7 @@ class Execution(Calls):
         self._tickets.clear()
         self._open_pendings.clear()
         self.commands.clear()
+        self._life = None
         self.loop.timers.clear()
         self.loop.tasks.clear()
         self.loop.disown()
@@ -365,10 +375,6 @@ class Execution(Calls):
 
     def __repr__(self) -> str:
         return f"<execution of {self.run!r}>"
-
-
-def _came_to_its_end(task: asyncio.Task[Any] | None) -> bool:
-    return task is None or (task.done() and not task.cancelled() and task.exception() is None)
 
 
 async def _call(fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:

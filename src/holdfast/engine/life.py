@@ -128,7 +128,7 @@ class Life:
             wait.is_registered = True
 
     def ask_anew(self, attempt: int) -> None:
-        """The run is tried again: open children and waits are asked for anew, and what was there before is called off."""
+        """The run is tried again: what is open is asked for anew, and what was there before is called off."""
         for wait in self.waits.values():
             wait.is_registered = False
         for child in self.children.values():

@@ -7,10 +7,11 @@ from typing import Any, Protocol
 
 from holdfast.codec import Codec
 from holdfast.define import RunInfo, Workflow
-from holdfast.errors import CodecError, DeadlineExceeded, JournalLimitReached
-from holdfast.model import Cancel, Ended, Instant, RunRetrying, RunStatus
+from holdfast.errors import CodecError, Continued, DeadlineExceeded, JournalLimitReached, NotCompensated
+from holdfast.model import Cancel, Ended, Instant, NewRun, RunRetrying, RunStatus
 
 from .commands import Advance, Command
+from .life import Life
 from .loop import BodyTask
 
 
@@ -23,8 +24,13 @@ class Finished(Protocol):
     began_at: Instant
     cancel: Cancel | None
     main: BodyTask[Any] | None
+    ended_main: BodyTask[Any] | None
     verdict: Exception | None
     commands: dict[str, Command]
+    _life: Life | None
+
+    @property
+    def life(self) -> Life: ...
 
 
 def settle(
@@ -43,13 +49,22 @@ def settle(
         late.__cause__ = error
         output, error, is_cancelled = None, late, False
     else:
-        is_cancelled = body.verdict is None and body.main is not None and body.main.cancelled()
+        main = _main(body)
+        is_cancelled = body.verdict is None and main is not None and main.cancelled()
+    undone = _undone(body)
     if is_cancelled:
-        done.ended = Ended(body.time, RunStatus.CANCELLED)
+        done.ended = Ended(
+            body.time, RunStatus.CANCELLED, None, None if undone is None else codec.encode_exception(undone)
+        )
+    elif isinstance(error, Continued):
+        new = _successor(body, codec, seed, error)
+        body.life.successor = new
+        done.ended = Ended(body.time, RunStatus.CONTINUED, new.id.encode())
     elif error is None:
         done.ended = Ended(body.time, RunStatus.COMPLETED, output)
     else:
-        stored = codec.encode_exception(error, notes=() if missed is None else [_missed(missed)])
+        notes = [] if missed is None else [_missed(missed)]
+        stored = codec.encode_exception(error, notes=[*notes, str(undone)] if undone else notes)
         done.retrying = _retrying(body, error, stored, seed) if may_retry and cancel is None else None
         if done.retrying is None:
             done.ended = Ended(body.time, RunStatus.FAILED, None, stored)
@@ -59,7 +74,7 @@ def settle(
 def _result(body: Finished, codec: Codec) -> tuple[bytes | None, BaseException | None]:
     if body.verdict is not None:
         return None, body.verdict
-    main = body.main
+    main = _main(body)
     assert main is not None
     if main.cancelled():
         return None, None
@@ -74,6 +89,50 @@ def _result(body: Finished, codec: Codec) -> tuple[bytes | None, BaseException |
             "then retry the run, which keeps what its steps have done"
         )
         return None, refused
+
+
+def _main(body: Finished) -> BodyTask[Any] | None:
+    """The body's own task, whatever was undone after it."""
+    return body.main if body.ended_main is None else body.ended_main
+
+
+def _undone(body: Finished) -> NotCompensated | None:
+    """What could not be undone, to be told with the run's end."""
+    if body._life is None or not body._life.uncompensated:
+        return None
+    return NotCompensated("could not be compensated: " + "; ".join(body._life.uncompensated))
+
+
+def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> NewRun:
+    """The run that goes on. What it takes over beside this is the store's affair, for it can't be read here."""
+    run, target = body.run, asked.workflow
+    drawn = blake2b(run.id.encode(), key=seed, person=b"holdfast next", digest_size=24).digest()
+    return NewRun(
+        id=f"{run.chain_id}+{drawn[16:].hex()}",
+        workflow=target.name,
+        version=target.version,
+        input=codec.seal(asked.plain),
+        seed=drawn[:16],
+        queue=target.queue,
+        key=run.key,
+        deadline_at=run.deadline_instant,
+        priority=run.priority,
+        tags=run.tags,
+        retention=target.retention,
+        chain_id=run.chain_id,
+        parent_id=run.parent_id,
+    )
+
+
+def would_retry(body: Finished, seed: bytes) -> bool:
+    """Whether a body that has ended is tried again by its workflow's policy."""
+    main = body.main
+    if main is None or main.cancelled() or body.cancel is not None or body.verdict is not None:
+        return False
+    error = main.exception()
+    if error is None or isinstance(error, Continued):
+        return False
+    return _retrying(body, error, b"", seed) is not None
 
 
 def _missed(cancel: Cancel) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from base64 import urlsafe_b64encode
 from collections.abc import Coroutine
+from datetime import datetime
 from hashlib import blake2b, sha256
 from typing import Any, NoReturn
 
@@ -165,6 +166,23 @@ class Requests(Calls):
         except (msgspec.DecodeError, NotDecodable):
             return False
 
+    def call_off(self, reply: Reply[Any]) -> None:
+        if reply.wait is not None and self._life is not None:
+            wait = self._life.waits.get(reply.wait)
+            if wait is not None:
+                self._life.is_over(wait)
+
+    def withdraw(self, reply: Reply[Any]) -> None:
+        child = None if self._life is None else self._life.children.get(reply.key)
+        if child is None or child.reply is not reply:
+            return super().withdraw(reply)
+        # Nobody waits for the child any more, so it is called off with its parent's wait.
+        del self.life.children[reply.key]
+        if child.new in self.life.new_children:
+            self.life.new_children.remove(child.new)
+        elif not self.is_replaying and child.new.on_parent_end == "cancel":
+            self.life.cancels.append(child.new.id)
+
     # -- children ----------------------------------------------------------------------------------------------------
 
     def ask_child(
@@ -208,14 +226,15 @@ class Requests(Calls):
         options = workflow.start_options
         run = self.run
         deadlines = [] if run.deadline_instant is None else [run.deadline_instant]
-        asked = workflow.deadline if options.deadline is None else options.deadline
-        if asked is not None:
-            deadlines.append(_instant(asked, self.time, "deadline"))
+        if options.deadline is not None:
+            deadlines.append(_instant(options.deadline, self.time, "deadline"))
+        elif workflow.deadline is not None:
+            deadlines.append(self.time + workflow.deadline)
         retention = workflow.retention
         if options.retention is None:
             retention = None
         elif options.retention is not NOT_GIVEN:
-            retention = microseconds(options.retention, what="retention")  # type: ignore[arg-type]  # a duration then
+            retention = microseconds(options.retention, what="retention")
         return NewRun(
             id=options.id or f"{run.id}.{key}",
             workflow=workflow.name,
@@ -240,7 +259,9 @@ class Requests(Calls):
             self._cursor += 1
             return
         line = calling_line(4) or self._awaited_line
-        self.stop_with(self.divergence(f"child run {key!r}, arguments {digest.hex()}, at {line}", held, at=self._cursor))
+        self.stop_with(
+            self.divergence(f"child run {key!r}, arguments {digest.hex()}, at {line}", held, at=self._cursor)
+        )
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
@@ -301,11 +322,19 @@ class Requests(Calls):
     ) -> NoReturn:
         if self.is_dead:
             self.refuse()
-        if asyncio.current_task(self.loop) is not self.main:
-            raise MisplacedCall("continue_as_new() was called in a task of the body; only the body itself may end the run")
+        if asyncio.current_task(self.loop) is not self.main_task():
+            raise MisplacedCall("continue_as_new() was called in a task of the body; only the body itself may call it")
         target = self.workflow if workflow is None else workflow
         plain = self._codec.arguments(target.fn).check(args, kwargs)
         raise Continued(target, plain)
+
+    def main_task(self) -> asyncio.Task[Any] | None:
+        """The task of the body itself."""
+        raise NotImplementedError
+
+    def cancel_main(self) -> None:
+        """Deliver a cancel to the body."""
+        raise NotImplementedError
 
     # -- cancelling and undoing --------------------------------------------------------------------------------------
 
@@ -347,6 +376,5 @@ class Requests(Calls):
 
 
 def _instant(asked: Any, now: int, what: str) -> int:
-    return instant_of(asked, what=what) if hasattr(asked, "tzinfo") else now + (
-        asked if isinstance(asked, int) and what == "deadline" else microseconds(asked, what=what)
-    )
+    """A duration from now, or a moment, as it was given in options."""
+    return instant_of(asked, what=what) if isinstance(asked, datetime) else now + microseconds(asked, what=what)

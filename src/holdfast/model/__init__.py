@@ -34,6 +34,7 @@ from .entries import (
 )
 from .ids import new_id
 from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent
+from .probes import probe_of, probes_of
 from .retention import Swept
 from .retries import NO_RETRY, Retry
 from .runs import (
@@ -139,6 +140,8 @@ __all__ = [
     "moment_of",
     "natural",
     "new_id",
+    "probe_of",
+    "probes_of",
     "skipped",
     "spoken",
 ]

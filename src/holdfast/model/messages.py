@@ -17,12 +17,13 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     kind: str
     """"cancel", "signal", "event", "hook", "child" or "pause"."""
     name: str | None
-    """Of the signal or event; the number of a hook; the key of a child. None for a cancel."""
+    """Of the signal, event or hook; the key of a child. None for a cancel and a pause."""
     payload: bytes
-    """What the codec understands; of a cancel its reason; of a child an encoded `ChildEnd`."""
+    """What the codec understands; of a cancel its reason; of a child an encoded `ChildEnd`; of a pause b"paused" or
+    b"resumed"."""
     sent_at: Instant
     wait: int | None = None
-    """The number of the wait that this event or hook payload is for."""
+    """The number of the wait that this event or hook payload is for; None: a wait of an earlier run of the chain."""
 
 
 class ChildEnd(msgspec.Struct, frozen=True, array_like=True):

@@ -1,0 +1,207 @@
+"""How messages reach a body, how its children end, and what happens between its end and the run's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import Continued, NeverAwaited, NotDecodable, RunCancelled
+from holdfast.model import (
+    Cancel,
+    ChildEnd,
+    ChildEnded,
+    EventTaken,
+    HookResumed,
+    Instant,
+    Message,
+    Patched,
+    RunStatus,
+    SetAside,
+    Signal,
+)
+
+from .divergence import line_of
+from .life import Child, Wait
+from .loop import BodyTask
+from .requests import Requests
+
+_ENTRIES: dict[str, Any] = {"signal": Signal, "event": EventTaken, "hook": HookResumed}
+_child_end = msgspec.msgpack.Decoder(ChildEnd)
+
+
+class Deliveries(Requests):
+    """The part of an execution that takes in what comes from other runs and from people."""
+
+    __slots__ = ("cancel", "ended_main", "main", "stamp")
+
+    cancel: Cancel | None
+    main: BodyTask[Any] | None
+    ended_main: BodyTask[Any] | None
+    """The body's own task, once another one compensates for it."""
+    context: contextvars.Context
+    stamp: Instant
+    """The worker's time, for what is made of messages."""
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def accept(self, message: Message) -> None:
+        """A message has come. A child's end is delivered; the others wait in the mailbox until a wait takes them."""
+        life = self.life
+        if message.kind == "child":
+            life.taken.append(message.id)
+            end = _child_end.decode(message.payload)
+            child = life.children.get(message.name or "")
+            if child is not None and not child.reply.done():
+                at = max(self.stamp, self.time)
+                self.deliver(ChildEnded(at, child.key, end.run_id, end.status, end.output, end.error))
+        elif message.kind in _ENTRIES:
+            if all(one.id != message.id for one in life.mailbox):
+                life.mailbox.append(message)
+        else:
+            # Of a kind that only the worker understands: it has done so.
+            life.taken.append(message.id)
+
+    def has_mail(self, message_id: int) -> bool:
+        """Whether the message is here already, waiting to be taken."""
+        return self._life is not None and any(one.id == message_id for one in self._life.mailbox)
+
+    def hand_out_mail(self) -> bool:
+        """Give the oldest message that a wait takes to that wait."""
+        found = self.next_mail()
+        if found is None:
+            return False
+        message, wait, value = found
+        self.life.taken.append(message.id)
+        at = max(self.stamp, self.time)
+        if isinstance(value, NotDecodable):
+            self._take_in(SetAside(at, wait.number, wait.name, message.payload, str(value)))
+        else:
+            self._take_in(_ENTRIES[wait.kind](at, wait.number, wait.name, message.payload))
+            self._resolve(wait, value)
+        return True
+
+    def deliver(self, entry: Any) -> None:
+        """Deliver what came of a message, from the journal or just now."""
+        kind = entry.__class__
+        if kind is ChildEnded:
+            self._child_ended(entry)
+        elif kind is SetAside:
+            self._take_in(entry)
+        elif kind in (Signal, EventTaken, HookResumed):
+            wait = None if self._life is None else self._life.waits.get(entry.wait)
+            if wait is None or wait.name != entry.name:
+                if self.is_replaying:
+                    self.fail_with(self.divergence(f"no wait {entry.wait} for {entry.name!r}", entry))
+                return
+            self._take_in(entry)
+            try:
+                self._resolve(wait, wait.shape.decode(entry.payload))
+            except NotDecodable as error:
+                self.fail_with(error)
+        elif kind is not Patched:
+            # A change that the code no longer asks about is passed over; anything else is none of ours.
+            self.fail_with(self.divergence("nothing of that kind", entry))
+
+    def _resolve(self, wait: Wait, value: Any) -> None:
+        self.life.is_over(wait)
+        if wait.reply.timer is not None:
+            wait.reply.timer.cancel()
+        if not wait.reply.done():
+            wait.reply.set_result(value)
+
+    def _child_ended(self, entry: ChildEnded) -> None:
+        child = None if self._life is None else self._life.children.get(entry.key)
+        if child is None:
+            if self.is_replaying:
+                self.fail_with(self.divergence("nothing; no child run of that key is open", entry))
+            return
+        self._take_in(entry)
+        del self.life.children[entry.key]
+        if not child.reply.done():
+            self._tell_end(child, entry)
+
+    def _tell_end(self, child: Child, entry: ChildEnded) -> None:
+        codec = self._codec
+        if entry.status == RunStatus.COMPLETED:
+            try:
+                shape = codec.result(child.workflow.fn)
+                child.reply.set_result(None if entry.output is None else shape.decode(entry.output))
+            except NotDecodable as error:
+                self.fail_with(error)
+        elif entry.status == RunStatus.CANCELLED or entry.error is None:
+            child.reply.set_exception(RunCancelled(f"the child run {entry.run_id} was cancelled", entry.run_id))
+        else:
+            try:
+                failure = codec.decode_exception(entry.error, home=child.workflow.fn.__module__)
+            except NotDecodable as error:
+                return self.fail_with(error)
+            failure.add_note(f"in the child run {entry.run_id} of {child.workflow.name!r}")
+            child.reply.set_exception(failure)
+
+    def _take_in(self, entry: Any) -> None:
+        if entry.at > self.time:
+            self.time = entry.at
+        self.run.journal_length += 1
+        if not self.is_replaying:
+            self._entries.append(entry)
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def main_task(self) -> asyncio.Task[Any] | None:
+        return self.main
+
+    def cancel_main(self) -> None:
+        """Deliver a cancel to the body, unless it is shielded for now."""
+        if self._life is not None and self._life.shields:
+            self._life.is_cancel_held = True
+        elif self.main is not None and (self._life is None or not self._life.is_compensating):
+            self.main.cancel()
+
+    def begins_compensation(self, would_retry: bool) -> bool:
+        """The body has ended: if it failed and something is to be undone, that begins now, as a task of its own."""
+        life, main = self._life, self.main
+        if life is None or main is None or life.is_compensating or not life.compensations or would_retry:
+            return False
+        is_late = self.cancel is not None and self.cancel.deadline
+        if not is_late and not main.cancelled():
+            error = main.exception()
+            if error is None or isinstance(error, Continued):
+                return False
+        life.is_compensating = True
+        self.ended_main = main
+        for task in list(self.loop.tasks.values()):
+            if task is not main and not task.done():
+                task.cancel()
+        for command in list(self.commands.values()):
+            command.reply.cancel()
+        self.main = self.loop.create_task(self._undo(), name="compensation", context=self.context)
+        return True
+
+    def _check_everything_was_awaited(self) -> None:
+        # A coroutine that was handed to a task is closed or running: it was looked at. A task that was cancelled,
+        # failed or lost a race never came to the line where it would have looked.
+        forgotten = [
+            (code, line)
+            for work, task, code, line in self._tickets.values()
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED and _came_to_its_end(task)
+        ]
+        forgotten += [(code, line) for _, task, code, line in self._open_pendings.values() if _came_to_its_end(task)]
+        if not forgotten:
+            return
+        lines = ", ".join(dict.fromkeys(line_of(code, line) for code, line in forgotten))
+        self.fail_with(
+            NeverAwaited(
+                f"{self.run!r} ended, but the result of a durable call was never looked at: {lines}. "
+                "Await it (or call .result() in a def body); the run is intact and goes on when the code is fixed"
+            )
+        )
+        assert self.fault is not None
+        raise self.fault
+
+
+def _came_to_its_end(task: asyncio.Task[Any] | None) -> bool:
+    return task is None or (task.done() and not task.cancelled() and task.exception() is None)

@@ -1,0 +1,49 @@
+"""Probes: short digests by which an event finds the waits that it may match, without looking at the others.
+
+A wait that matches on a field with a plain value is found by that field and value; any other by the event's name alone.
+An event has a probe for each plain value in it, and one for its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+_MOST = 200
+
+
+def probe_of(name: str, match: Any) -> bytes:
+    """The probe of a wait."""
+    path, value = next(_fields(match, ""), ("", None))
+    return _digest(name, path, value)
+
+
+def probes_of(name: str, payload: Any) -> list[bytes]:
+    """The probes of an event: one of them is the probe of any wait that it matches."""
+    found = [_digest(name, "", None)]
+    for path, value in _fields(payload, ""):
+        found.append(_digest(name, path, value))
+        if len(found) >= _MOST:
+            break
+    return found
+
+
+def _fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            yield from _fields(value[key], f"{path}/{key}")
+    elif path and not isinstance(value, list):
+        yield path, value
+
+
+def _digest(name: str, path: str, value: Any) -> bytes:
+    plain = msgspec.json.encode([name, path, _even(value)])
+    return blake2b(plain, digest_size=8, person=b"holdfast probe").digest()
+
+
+def _even(value: Any) -> Any:
+    """1 and 1.0 are equal, so they have one digest."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
