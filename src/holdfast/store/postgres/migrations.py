@@ -31,8 +31,7 @@ def migration_sql(schema: str = DEFAULT_SCHEMA) -> str:
 
 async def applied(tx: Transaction) -> int:
     """The newest migration that the database has; 0: none."""
-    name = f"{tx.blocks.schema}.migrations"
-    row = await tx.one("has_migrations", {"name": name})
+    row = await tx.one("has_migrations", {"schema": tx.blocks.schema})
     if row is None or not row[0]:
         return 0
     last = await tx.one("last_migration", {})

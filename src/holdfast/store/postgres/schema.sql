@@ -9,8 +9,14 @@ CREATE SCHEMA IF NOT EXISTS holdfast;
 CREATE TABLE IF NOT EXISTS holdfast.migrations (number integer PRIMARY KEY, applied_at bigint NOT NULL);
 
 -- name: has_migrations
--- Whether the database has ever been migrated. The name is given as text, so that a missing schema is no error.
-SELECT to_regclass(:name) IS NOT NULL;
+-- Whether the database has ever been migrated. A query, where to_regclass would do: within one transaction that goes on
+-- saying no after another process has migrated meanwhile, since what is not there is cached.
+SELECT EXISTS (
+    SELECT 1
+    FROM pg_catalog.pg_class
+    JOIN pg_catalog.pg_namespace ON pg_namespace.oid = pg_class.relnamespace
+    WHERE pg_namespace.nspname = :schema::text AND pg_class.relname = 'migrations'
+);
 
 -- name: last_migration
 -- The newest migration applied.
