@@ -69,6 +69,20 @@ class Deliveries(Requests):
         """Whether the message is here already, waiting to be taken."""
         return self._life is not None and any(one.id == message_id for one in self._life.mailbox)
 
+    def mail(self) -> list[Message]:
+        """Messages that no wait has taken yet."""
+        return [] if self._life is None else list(self._life.mailbox)
+
+    def keep_mail(self, messages: list[Message]) -> None:
+        """Go on with the messages of an earlier self."""
+        if messages:
+            self.life.mailbox = messages
+
+    def ask_anew(self) -> None:
+        """The run is tried again: see Life.ask_anew."""
+        if self._life is not None:
+            self._life.ask_anew(self.run.attempt)
+
     def hand_out_mail(self) -> bool:
         """Give the oldest message that a wait takes to that wait."""
         found = self.next_mail()

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.define import RunInfo, Workflow
 from holdfast.engine import Advance, Execution
-from holdfast.model import ClaimedRun, Entry, History, Input, Instant
+from holdfast.model import ClaimedRun, Entry, History, Input, Instant, Message
 
 from .clock import Alarm
 
@@ -29,7 +29,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     when: Instant
     """Sent, completed or due: what orders inputs found together."""
     rank: int
-    entry: Input
+    entry: Input | Message
     message_id: int | None = None
     is_recorded: bool = False
     """It is in the journal already, although the body has yet to get it."""

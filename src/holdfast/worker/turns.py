@@ -30,6 +30,7 @@ from holdfast.model import (
     Input,
     Instant,
     Message,
+    Out,
     RowChange,
     RowWrite,
     RunStatus,
@@ -41,17 +42,17 @@ from holdfast.model import (
     history_of,
 )
 
-from .attempts import Attempt, Outcome
+from .arrivals import Arrivals
 from .clock import Clock
 from .commits import GroupWriter, Verdict
 from .held import MESSAGE, RESULT, TIMER, Arrival, Held
-from .waits import Waits, open_commands
+from .waits import open_commands
 
 _log = logging.getLogger("holdfast.worker")
 _UNWRITTEN_AFTER = 1_000_000
 
 
-class Turns(Waits):
+class Turns(Arrivals):
     """The turns of all runs that one worker holds. Everything here happens on the worker's loop."""
 
     def __init__(
@@ -81,40 +82,6 @@ class Turns(Waits):
         self._runners = Runners()
         self._firsts: deque[tuple[Instant, Held]] = deque()
         """First turns that are not written yet, oldest first."""
-
-    # -- something arrives -----------------------------------------------------------------------------------------
-
-    def message(self, message: Message) -> None:
-        """A fresh inbox row for a run that this worker holds."""
-        held = self.held.get(message.run_id)
-        if held is None or message.id in held.taking or any(a.message_id == message.id for a in held.arrivals):
-            return
-        self.arrive(held, message)
-        if not held.is_committing:
-            self.wake(held)
-
-    def arrive(self, held: Held, message: Message) -> None:
-        reason = message.payload.decode() or None
-        held.arrive(Arrival(message.sent_at, MESSAGE, Cancel(message.sent_at, reason), message.id))
-
-    def step_ended(self, attempt: Attempt, outcome: Outcome) -> None:
-        """A step in flight has a result."""
-        held = attempt.held
-        if held.is_lost or held.attempts.get(attempt.key) is not attempt:
-            return
-        del held.attempts[attempt.key]
-        held.arrive(Arrival(outcome.at, RESULT, outcome))
-        if not held.is_committing:
-            self._take(held)
-
-    def beat(self, held: Held) -> None:
-        """A heartbeat is progress: the run is no longer suspected."""
-        if held.crashes and not held.is_lost and not held.is_committing:
-            held.crashes = 0
-            if self._suspect is held:
-                self._suspect = None
-            change = RowChange(status=RunStatus.RUNNING)
-            self.write_row(held, change)
 
     # -- the turn --------------------------------------------------------------------------------------------------
 
@@ -149,6 +116,8 @@ class Turns(Waits):
         assert history is not None
         if not self.replay(held, history):
             return False
+        assert held.execution is not None
+        held.execution.ask_anew()
         self.carry(held, history)
         return True
 
@@ -191,11 +160,13 @@ class Turns(Waits):
         held.arrivals = ()
         if len(arrivals) > 1:
             arrivals = sorted(arrivals, key=_order)
-        inputs: list[Input] = []
+        inputs: list[Input | Message] = []
         has_messages = False
         for arrival in arrivals:
             entry = arrival.entry
-            if entry.at > held.last_at:
+            if isinstance(entry, Message):
+                held.last_at = max(held.last_at, self._clock.now())
+            elif entry.at > held.last_at:
                 held.last_at = entry.at
             elif entry.at < held.last_at and entry.__class__ is not Started:
                 entry = msgspec.structs.replace(entry, at=held.last_at)
@@ -205,7 +176,7 @@ class Turns(Waits):
             self.set_busy(held, True)
         self.advancing = (held.info, self._clock.monotonic())
         try:
-            done = execution.advance(inputs)
+            done = execution.advance(inputs, held.last_at)
         except Exception as error:
             self.block(held, error, arrivals)
             return
@@ -215,15 +186,20 @@ class Turns(Waits):
             # The body ended before it got to them.
             held.arrivals = [*arrivals[done.consumed :], *held.arrivals]
             arrivals = arrivals[: done.consumed]
-        taken: tuple[int, ...] = ()
+        taken = done.taken
         if has_messages:
-            taken = tuple(arrival.message_id for arrival in arrivals if arrival.message_id is not None)
+            # What became of the other messages is the body's to say: it may leave them where they are.
+            taken += tuple(
+                arrival.message_id
+                for arrival in arrivals
+                if arrival.message_id is not None and arrival.entry.__class__ is Cancel
+            )
         if not taken and _is_first(done):
             held.unwritten = done.entries
             self._effects(held, done)
             if held.attempts:
                 self._remember_first(held)
-        elif done.entries or taken:
+        elif done.entries or taken or done.out is not None:
             self.commit(held, done, taken)
         else:
             self._effects(held, done)
@@ -254,7 +230,7 @@ class Turns(Waits):
         if held.journal is not None:
             held.journal += entries
         held.sent = done
-        self.write_turn(held, entries, change, taken, self._committed)
+        self.write_turn(held, entries, change, taken, self._committed, done.out)
 
     def write_turn(
         self,
@@ -263,6 +239,7 @@ class Turns(Waits):
         change: RowChange | None,
         taken: tuple[int, ...],
         told: Callable[[Held, Turn, Verdict], None],
+        out: Out | None = None,
     ) -> None:
         held.is_committing = True
         held.taking = taken
@@ -274,6 +251,7 @@ class Turns(Waits):
             data=encode_entries(entries),
             change=change,
             taken=taken,
+            out=out,
         )
         self._turns.add(turn, told, held, is_alone=self.busy == 1)
 
@@ -355,9 +333,12 @@ class Turns(Waits):
     def _replay_now(self, held: Held, done: Advance) -> bool:
         assert held.journal is not None
         begin = {command.key for command in done.begin}
+        mail = [] if held.execution is None else held.execution.mail()
         self.discard(held)
         if not self.replay(held, history_of(held.journal)):
             return False
+        assert held.execution is not None
+        held.execution.keep_mail(mail)
         done.begin = [command for command in open_commands(held) if command.key in begin]
         return True
 
@@ -388,7 +369,7 @@ def _is_first(done: Advance) -> bool:
     entries = done.entries
     if not entries or entries[0].__class__ is not Started or done.ended is not None or done.retrying is not None:
         return False
-    return all(isinstance(entry, StepAsked) for entry in entries[1:])
+    return done.out is None and all(isinstance(entry, StepAsked) for entry in entries[1:])
 
 
 def _order(arrival: Arrival) -> tuple[Instant, int]:

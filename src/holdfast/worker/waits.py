@@ -14,7 +14,7 @@ from functools import partial
 
 from holdfast.engine import Command
 from holdfast.errors import StoreError
-from holdfast.model import Blocked, Entry, Instant, RowChange, RowWrite, Turn
+from holdfast.model import Blocked, Entry, Instant, Out, RowChange, RowWrite, Turn
 
 from .clock import Clock
 from .commits import GroupWriter, Verdict
@@ -60,6 +60,7 @@ class Waits(Resting):
         change: RowChange | None,
         taken: tuple[int, ...],
         told: Callable[[Held, Turn, Verdict], None],
+        out: Out | None = None,
     ) -> None:
         """Send a turn on its way; `told` hears what became of it."""
 

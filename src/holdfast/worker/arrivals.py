@@ -1,0 +1,55 @@
+"""What arrives for a run that this worker holds: messages, the ends of its steps, heartbeats."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from holdfast.model import Cancel, Input, Message, RowChange, RunStatus
+
+from .attempts import Attempt, Outcome
+from .held import MESSAGE, RESULT, Arrival, Held
+from .waits import Waits
+
+
+class Arrivals(Waits):
+    """Arrivals wait in the run until its next turn; what comes while one is being committed waits for the one after."""
+
+    @abstractmethod
+    def _take(self, held: Held) -> None:
+        """Advance the body by everything that has arrived, and commit what came of it."""
+
+    def message(self, message: Message) -> None:
+        """A fresh inbox row for a run that this worker holds."""
+        held = self.held.get(message.run_id)
+        if held is None or message.id in held.taking or any(a.message_id == message.id for a in held.arrivals):
+            return
+        if held.execution is not None and held.execution.has_mail(message.id):
+            return
+        self.arrive(held, message)
+        if not held.is_committing:
+            self.wake(held)
+
+    def arrive(self, held: Held, message: Message) -> None:
+        entry: Input | Message = message
+        if message.kind == "cancel":
+            entry = Cancel(message.sent_at, message.payload.decode() or None)
+        held.arrive(Arrival(message.sent_at, MESSAGE, entry, message.id))
+
+    def step_ended(self, attempt: Attempt, outcome: Outcome) -> None:
+        """A step in flight has a result."""
+        held = attempt.held
+        if held.is_lost or held.attempts.get(attempt.key) is not attempt:
+            return
+        del held.attempts[attempt.key]
+        held.arrive(Arrival(outcome.at, RESULT, outcome))
+        if not held.is_committing:
+            self._take(held)
+
+    def beat(self, held: Held) -> None:
+        """A heartbeat is progress: the run is no longer suspected."""
+        if held.crashes and not held.is_lost and not held.is_committing:
+            held.crashes = 0
+            if self._suspect is held:
+                self._suspect = None
+            change = RowChange(status=RunStatus.RUNNING)
+            self.write_row(held, change)
