@@ -13,13 +13,20 @@ TestTwoStores, TestWakeUps and TestNamespaces need a database that several store
 needs one that several processes can open, and a fixture `url` that `open_store` understands in each of them.
 """
 
+from .chains import TestContinuedRuns
+from .children import TestChildren
 from .claims import TestClaimRuns, TestNextDue, TestReadInbox
+from .events import TestEvents, TestTriggers
+from .hooks import TestHooks
 from .life import TestLife, TestSubscribe
+from .managing import TestDeleteRuns, TestPauseRuns, TestSweep
+from .messages import TestSendSignal, TestTurnsGiveOut
 from .processes import TestProcesses
 from .runs import TestCancelRun, TestListRuns, TestReading
 from .shared import TestNamespaces, TestTwoStores, TestWakeUps
 from .starts import TestKeys, TestStartRuns
 from .turns import TestCommitTurns, TestWriteRows
+from .values import TestStreams, TestValues
 from .workers import (
     TestListVersions,
     TestListWorkers,
@@ -33,8 +40,13 @@ from .workers import (
 
 __all__ = [
     "TestCancelRun",
+    "TestChildren",
     "TestClaimRuns",
     "TestCommitTurns",
+    "TestContinuedRuns",
+    "TestDeleteRuns",
+    "TestEvents",
+    "TestHooks",
     "TestKeys",
     "TestLife",
     "TestListRuns",
@@ -43,6 +55,7 @@ __all__ = [
     "TestListWorkflows",
     "TestNamespaces",
     "TestNextDue",
+    "TestPauseRuns",
     "TestProcesses",
     "TestReadInbox",
     "TestReading",
@@ -51,9 +64,15 @@ __all__ = [
     "TestReleaseStrays",
     "TestRemoveWorker",
     "TestRenewLease",
+    "TestSendSignal",
     "TestStartRuns",
+    "TestStreams",
     "TestSubscribe",
+    "TestSweep",
+    "TestTriggers",
+    "TestTurnsGiveOut",
     "TestTwoStores",
+    "TestValues",
     "TestWakeUps",
     "TestWriteRows",
 ]

@@ -1,0 +1,203 @@
+"""Children: begun with a turn, told about when they end, asked to end with their parent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.model import ChildEnd, ClaimedRun, Message, NewRun, Out, RowChange, RunFilter, RunStatus
+
+from .stage import T0, Stage, after, ids_of, new_run, on_stage, turn
+
+
+@on_stage
+class TestChildren:
+    async def test_a_child_is_created_with_the_turn(self, stage: Stage) -> None:
+        parent = await stage.held()
+        child = child_of(parent, input=b"in", priority=3, tags={"a": "b"}, deadline_at=after(9))
+        assert await stage.commit(turn(parent, out=Out(children=(child,))), now=after(1)) == [True]
+        claimed = await stage.claim_one(now=after(2))
+        assert (claimed.id, claimed.input, claimed.priority, dict(claimed.tags)) == (child.id, b"in", 3, {"a": "b"})
+        assert (claimed.created_at, claimed.deadline_at) == (after(1), after(9))
+        assert (claimed.parent_id, claimed.parent_key, claimed.on_parent_end) == (parent.id, "pay", "cancel")
+        assert (claimed.chain_id, claimed.chain_started_at) == (child.id, after(1))
+        assert ids_of((await stage.store.list_runs(RunFilter(parent=parent.id))).items) == [child.id]
+
+    async def test_its_end_is_told_in_the_same_commit(self, stage: Stage) -> None:
+        parent, child = await family(stage)
+        change = RowChange(status=RunStatus.FAILED, output=b"\x00out", error=b"why")
+        assert await stage.commit(turn(child, change=change), now=after(4)) == [True]
+        [message] = await stage.store.read_inbox("one")
+        assert (message.run_id, message.kind, message.name, message.sent_at) == (parent.id, "child", "pay", after(4))
+        assert end_in(message) == ChildEnd(child.id, "failed", b"\x00out", b"why")
+
+    async def test_its_end_wakes_a_parked_parent(self, stage: Stage) -> None:
+        parent, child = await family(stage)
+        await stage.hand_back(parent)
+        await stage.end(child)
+        again = await stage.claim_one()
+        assert again.id == parent.id
+        assert [end_in(message).status for message in again.inbox] == ["completed"]
+
+    async def test_an_end_sent_again_is_told_once(self, stage: Stage) -> None:
+        _, child = await family(stage)
+        end = turn(child, change=RowChange(status=RunStatus.COMPLETED))
+        assert [await stage.commit(end) for _ in range(2)] == [[True], [True]]
+        assert len(await stage.store.read_inbox("one")) == 1
+
+    async def test_a_child_cancelled_by_force_is_told(self, stage: Stage) -> None:
+        _, child = await family(stage)
+        await stage.store.cancel_run(child.id, force=True, now=T0)
+        [message] = await stage.store.read_inbox("one")
+        assert end_in(message) == ChildEnd(child.id, "cancelled")
+
+    async def test_a_child_cancelled_before_it_began_is_told(self, stage: Stage) -> None:
+        parent = await stage.held()
+        child = child_of(parent)
+        await stage.commit(turn(parent, out=Out(children=(child,))))
+        await stage.store.cancel_run(child.id, now=T0)
+        [message] = await stage.store.read_inbox("one")
+        assert end_in(message) == ChildEnd(child.id, "cancelled")
+
+    async def test_a_child_without_a_parent_s_key_tells_nobody(self, stage: Stage) -> None:
+        _, child = await family(stage, parent_key=None)
+        await stage.end(child)
+        assert await stage.store.read_inbox("one") == []
+
+    async def test_an_ended_parent_is_told_nothing(self, stage: Stage) -> None:
+        parent, child = await family(stage, on_parent_end="abandon")
+        await stage.end(parent)
+        await stage.end(child)
+        assert await stage.claim() == []
+        assert await stage.store.read_inbox("one") == []
+
+    async def test_many_children_are_told_of_in_one_batch(self, stage: Stage) -> None:
+        parent = await stage.held()
+        children = tuple(child_of(parent, f"pay:{number}") for number in range(600))
+        await stage.commit(turn(parent, out=Out(children=children)))
+        claimed = await stage.claim(600, worker="two")
+        assert len(claimed) == 600
+        assert all(await stage.commit(*(turn(run, change=RowChange(status=RunStatus.COMPLETED)) for run in claimed)))
+        assert {message.name for message in await stage.store.read_inbox("one")} == {one.parent_key for one in children}
+
+    # -- the parent ends first ---------------------------------------------------------------------------------------
+
+    async def test_children_are_asked_to_end_when_their_parent_ends(self, stage: Stage) -> None:
+        parent, child = await family(stage)
+        await stage.end(parent)
+        [message] = await stage.store.read_inbox("two")
+        assert (message.run_id, message.kind) == (child.id, "cancel")
+
+    async def test_an_abandoned_child_goes_on(self, stage: Stage) -> None:
+        parent, _ = await family(stage, on_parent_end="abandon")
+        await stage.end(parent)
+        assert await stage.store.read_inbox("two") == []
+
+    async def test_a_parent_ended_by_force_takes_its_children_along(self, stage: Stage) -> None:
+        parent, child = await family(stage)
+        await stage.store.cancel_run(parent.id, force=True, now=T0)
+        assert [message.run_id for message in await stage.store.read_inbox("two")] == [child.id]
+
+    async def test_a_child_that_never_began_is_found_with_its_cancel(self, stage: Stage) -> None:
+        parent = await stage.held()
+        child = child_of(parent, due_at=after(1000))
+        await stage.commit(turn(parent, out=Out(children=(child,))))
+        await stage.commit(turn(parent, after=1, change=RowChange(status=RunStatus.COMPLETED)))
+        found = await stage.run(child.id)
+        if not found.status.is_final:
+            claimed = await stage.claim_one()
+            assert claimed.id == child.id
+            assert [message.kind for message in claimed.inbox] == ["cancel"]
+
+    async def test_children_begun_with_the_last_turn_follow_it(self, stage: Stage) -> None:
+        parent = await stage.held()
+        kept, gone = child_of(parent, "kept", on_parent_end="abandon"), child_of(parent, "gone")
+        change = RowChange(status=RunStatus.COMPLETED)
+        assert await stage.commit(turn(parent, change=change, out=Out(children=(kept, gone)))) == [True]
+        claimed = {run.id: [message.kind for message in run.inbox] for run in await stage.claim()}
+        assert claimed.get(kept.id) == []
+        assert claimed.get(gone.id, ["cancel"]) == ["cancel"]
+
+    async def test_a_parent_may_cancel_its_children(self, stage: Stage) -> None:
+        parent, child = await family(stage)
+        assert await stage.commit(turn(parent, out=Out(cancels=(child.id, child.id)))) == [True]
+        assert [message.kind for message in await stage.store.read_inbox("two")] == ["cancel"]
+
+    # -- joining -----------------------------------------------------------------------------------------------------
+
+    async def test_a_child_whose_key_is_taken_joins_the_run_that_holds_it(self, stage: Stage) -> None:
+        parent = await stage.held()
+        holder = await stage.held(worker="two", key="k")
+        child = child_of(parent, key="k")
+        assert await stage.commit(turn(parent, out=Out(children=(child,)))) == [True]
+        assert await stage.store.get_run(child.id) is None
+        change = RowChange(status=RunStatus.COMPLETED, output=b"out")
+        assert await stage.commit(turn(holder, change=change)) == [True]
+        [message] = await stage.store.read_inbox("one")
+        assert (message.run_id, message.kind, message.name) == (parent.id, "child", "pay")
+        assert end_in(message) == ChildEnd(holder.id, "completed", b"out")
+
+    async def test_a_run_that_has_ended_is_joined_at_once(self, stage: Stage) -> None:
+        parent = await stage.held()
+        holder = await stage.held(worker="two", key="k")
+        await stage.commit(turn(holder, change=RowChange(status=RunStatus.FAILED, error=b"why")))
+        await stage.commit(turn(parent, out=Out(children=(child_of(parent, key="k"),))))
+        [message] = await stage.store.read_inbox("one")
+        assert end_in(message) == ChildEnd(holder.id, "failed", None, b"why")
+
+    async def test_a_child_whose_id_exists_joins_that_run(self, stage: Stage) -> None:
+        parent = await stage.held()
+        other = await stage.held(worker="two")
+        await stage.commit(turn(parent, out=Out(children=(child_of(parent, id=other.id),))))
+        await stage.end(other)
+        [message] = await stage.store.read_inbox("one")
+        assert end_in(message).run_id == other.id
+
+    async def test_several_may_join_one_run(self, stage: Stage) -> None:
+        parents = [await stage.held(), await stage.held()]
+        await stage.commit(
+            *(
+                turn(one, out=Out(children=(child_of(one, "a", key="k"), child_of(one, "b", key="k"))))
+                for one in parents
+            )
+        )
+        child = await stage.claim_one(worker="two")
+        await stage.end(child)
+        told = sorted((message.run_id, message.name) for message in await stage.store.read_inbox("one"))
+        assert told == sorted((one.id, name) for one in parents for name in ("a", "b"))
+
+    async def test_joining_makes_no_child(self, stage: Stage) -> None:
+        parent = await stage.held()
+        holder = await stage.held(worker="two", key="k")
+        await stage.commit(turn(parent, out=Out(children=(child_of(parent, key="k"),))))
+        await stage.commit(turn(parent, after=1, change=RowChange(status=RunStatus.COMPLETED)))
+        assert await stage.store.read_inbox("two") == []
+        await stage.end(holder)
+        assert await stage.claim() == []
+
+    async def test_a_child_with_a_key_holds_it(self, stage: Stage) -> None:
+        parent = await stage.held()
+        child = child_of(parent, key="k")
+        await stage.commit(turn(parent, out=Out(children=(child,))))
+        found = await stage.store.find_run(child.workflow, "k")
+        assert found is not None
+        assert found.id == child.id
+
+
+def child_of(parent: ClaimedRun, parent_key: str | None = "pay", **fields: Any) -> NewRun:
+    """A run that a turn of the parent begins."""
+    return new_run(**{"parent_id": parent.id, "parent_key": parent_key, **fields})
+
+
+async def family(stage: Stage, **fields: Any) -> tuple[ClaimedRun, ClaimedRun]:
+    """A parent held by "one" and its child held by "two"."""
+    parent = await stage.held()
+    assert await stage.commit(turn(parent, out=Out(children=(child_of(parent, **fields),)))) == [True]
+    parent = msgspec.structs.replace(parent, next_seq=parent.next_seq + 1)
+    return parent, await stage.claim_one(worker="two")
+
+
+def end_in(message: Message) -> ChildEnd:
+    """What a child's message says."""
+    return msgspec.msgpack.decode(message.payload, type=ChildEnd)

@@ -1,0 +1,119 @@
+"""Hooks: one-time tokens, and what becomes of a payload for each."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.model import ClaimedRun, NewWait, Out, RowChange, RunStatus, Sent
+
+from .stage import T0, Stage, after, on_stage, turn
+
+
+@on_stage
+class TestHooks:
+    async def test_a_hook_is_found_by_its_token(self, stage: Stage) -> None:
+        run = await hooked(stage, schema=b"{}", expires_at=after(9))
+        found = await stage.store.find_hook("t")
+        assert found is not None
+        assert (found.run_id, found.number, found.kind, found.name) == (run.id, 7, "hook", "ok")
+        assert (found.schema, found.expires_at) == (b"{}", after(9))
+        assert await stage.store.find_hook("nothing") is None
+
+    async def test_a_payload_goes_to_the_run_once(self, stage: Stage) -> None:
+        run = await hooked(stage)
+        assert await stage.store.resume_hook("t", b"\x00p", now=after(1)) is Sent.SENT
+        [message] = await stage.store.read_inbox("one")
+        assert (message.run_id, message.kind, message.name, message.wait) == (run.id, "hook", "ok", 7)
+        assert (message.payload, message.sent_at) == (b"\x00p", after(1))
+        assert await stage.store.resume_hook("t", b"", now=after(1)) is Sent.USED
+        assert await stage.store.find_hook("t") is None
+        assert len(await stage.store.read_inbox("one")) == 1
+
+    async def test_one_of_many_is_first(self, stage: Stage) -> None:
+        await hooked(stage)
+        answers = await asyncio.gather(*(stage.store.resume_hook("t", b"", now=T0) for _ in range(8)))
+        assert sorted(answers) == [Sent.SENT] + [Sent.USED] * 7
+        assert len(await stage.store.read_inbox("one")) == 1
+
+    async def test_a_message_id_tells_a_redelivery_from_a_second_payload(self, stage: Stage) -> None:
+        await hooked(stage)
+        answers = [await stage.store.resume_hook("t", b"", message_id=name, now=T0) for name in ("a", "a", "b")]
+        assert answers == [Sent.SENT, Sent.DUPLICATE, Sent.USED]
+
+    async def test_a_payload_wakes_a_parked_run(self, stage: Stage) -> None:
+        run = await hooked(stage)
+        await stage.hand_back(run, next_seq=1)
+        assert await stage.claim() == []
+        await stage.store.resume_hook("t", b"", now=T0)
+        assert [message.kind for message in (await stage.claim_one()).inbox] == ["hook"]
+
+    async def test_an_expired_hook_says_so(self, stage: Stage) -> None:
+        await hooked(stage, expires_at=after(9))
+        assert await stage.store.resume_hook("t", b"", now=after(10)) is Sent.EXPIRED
+        assert await stage.store.read_inbox("one") == []
+        assert await stage.store.resume_hook("t", b"", now=after(8)) is Sent.SENT
+
+    async def test_a_hook_that_its_run_has_closed_is_over(self, stage: Stage) -> None:
+        run = await hooked(stage, expires_at=after(9))
+        await stage.commit(turn(run, after=1, out=Out(closed=(7,))))
+        assert await stage.store.resume_hook("t", b"", now=after(10)) is Sent.EXPIRED
+
+    async def test_closing_a_hook_that_was_used_leaves_it_used(self, stage: Stage) -> None:
+        run = await hooked(stage)
+        await stage.store.resume_hook("t", b"", now=T0)
+        [message] = await stage.store.read_inbox("one")
+        await stage.commit(turn(run, after=1, taken=(message.id,), out=Out(closed=(7,))))
+        assert await stage.store.resume_hook("t", b"", now=T0) is Sent.USED
+
+    async def test_a_hook_of_an_ended_run_says_so(self, stage: Stage) -> None:
+        run = await hooked(stage)
+        await stage.commit(turn(run, after=1, change=RowChange(status=RunStatus.COMPLETED)))
+        assert await stage.store.resume_hook("t", b"", now=T0) is Sent.ENDED
+        assert await stage.store.find_hook("t") is None
+
+    async def test_a_used_hook_of_an_ended_run_stays_used(self, stage: Stage) -> None:
+        run = await hooked(stage)
+        await stage.store.resume_hook("t", b"", now=T0)
+        await stage.commit(turn(run, after=1, change=RowChange(status=RunStatus.COMPLETED)))
+        assert await stage.store.resume_hook("t", b"", now=T0) is Sent.USED
+
+    async def test_a_token_that_nobody_gave_out_is_missing(self, stage: Stage) -> None:
+        assert await stage.store.resume_hook("nothing", b"", message_id="m", now=T0) is Sent.MISSING
+
+    async def test_everything_about_a_hook_goes_with_its_run(self, stage: Stage) -> None:
+        run = await hooked(stage)
+        await stage.store.resume_hook("t", b"", message_id="m", now=T0)
+        await stage.commit(turn(run, after=1, change=RowChange(status=RunStatus.COMPLETED)))
+        assert await stage.store.delete_runs([run.id]) == [run.id]
+        assert await stage.store.resume_hook("t", b"", message_id="m", now=T0) is Sent.MISSING
+
+    async def test_a_used_hook_is_not_opened_again_by_being_registered_anew(self, stage: Stage) -> None:
+        run = await hooked(stage)
+        await stage.store.resume_hook("t", b"", now=T0)
+        wait = NewWait(number=7, kind="hook", name="ok", token="t")
+        assert await stage.commit(turn(run, after=1, out=Out(waits=(wait,)))) == [True]
+        assert await stage.store.resume_hook("t", b"", now=T0) is Sent.USED
+
+    async def test_a_retry_opens_the_hooks_of_the_failed_run_again(self, stage: Stage) -> None:
+        failed = await hooked(stage)
+        await stage.commit(turn(failed, after=1, change=RowChange(status=RunStatus.FAILED)))
+        retried = await hooked(stage, chain_id=failed.id)
+        found = await stage.store.find_hook("t")
+        assert found is not None
+        assert found.run_id == retried.id
+        assert await stage.store.resume_hook("t", b"", now=T0) is Sent.SENT
+
+    async def test_a_token_that_another_live_run_has_given_out_stays_with_it(self, stage: Stage) -> None:
+        first = await hooked(stage)
+        await hooked(stage)
+        await stage.store.resume_hook("t", b"", now=T0)
+        assert [message.run_id for message in await stage.store.read_inbox("one")] == [first.id]
+
+
+async def hooked(stage: Stage, *, chain_id: str | None = None, **fields: Any) -> ClaimedRun:
+    """A run held by "one", with a hook number 7, whose next turn is its second."""
+    run = await stage.held(chain_id=chain_id)
+    wait = NewWait(number=7, kind="hook", name="ok", token="t", **fields)
+    assert await stage.commit(turn(run, out=Out(waits=(wait,)))) == [True]
+    return run
