@@ -70,6 +70,10 @@ class Codec:
         """A call as plain data, by position and by name, as it is stored. Raises NotDecodable."""
         return plain_call(self.open(stored))
 
+    def call_with(self, stored: bytes) -> bytes:
+        """A call whose one argument is a stored value, as it is stored."""
+        return self.seal(b"[" + self.open(stored) + b"]")
+
     def plain_json(self, value: Any) -> Any:
         """A value as the plain JSON that it is stored as, to compare payloads with. Raises NotEncodable."""
         return decode_json(self.open(self.value(Any).encode(value)))

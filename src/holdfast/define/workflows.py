@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, Literal, NoReturn, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
+import msgspec
+
 from holdfast.errors import DefinitionError, IOInBody, MisplacedCall, NotInBody, NotInRun
 from holdfast.model import (
     NOT_GIVEN,
@@ -110,6 +112,8 @@ class Workflow(Generic[P, R]):
         queue: str = "default",
         max_crashes: int = 5,
         journal_limit: int = 50_000,
+        on_event: str | None = None,
+        match: Any = None,
         start_options: StartOptions | None = None,
     ) -> None:
         self.fn = fn
@@ -133,6 +137,10 @@ class Workflow(Generic[P, R]):
         self.queue = checked_name(queue)
         self.max_crashes = max_crashes
         self.journal_limit = journal_limit
+        if on_event is None and match is not None:
+            raise DefinitionError(f"workflow {self.name!r}: match= needs on_event=, the event that it is about")
+        self.on_event = None if on_event is None else checked_name(on_event)
+        self.match = match
         self.start_options = start_options or StartOptions()
         functools.update_wrapper(cast(Any, self), fn)
 
@@ -169,6 +177,8 @@ class Workflow(Generic[P, R]):
             queue=self.queue,
             deadline=self.deadline,
             retention=self.retention,
+            on_event=self.on_event,
+            match=None if self.match is None else msgspec.json.encode(self.match),
             parameters=tuple(
                 Parameter(one.name, int(one.kind), one.default is one.empty and one.kind not in variadic)
                 for one in parameters
@@ -262,6 +272,8 @@ def workflow(
     queue: str = "default",
     max_crashes: int = 5,
     journal_limit: int = 50_000,
+    on_event: str | None = None,
+    match: Any = None,
 ) -> _WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -275,6 +287,8 @@ def workflow(
     queue: str = "default",
     max_crashes: int = 5,
     journal_limit: int = 50_000,
+    on_event: str | None = None,
+    match: Any = None,
 ) -> Any:
     """Make a function durable: it survives crashes, restarts and deploys, and goes on where it left off.
 
@@ -289,7 +303,8 @@ def workflow(
     start and gets the recorded results in the recorded order.
 
     `name` and `version` identify it in the journal; both together are unique. `retry` tries a failed run again from
-    its last failure. `deadline` cancels it after so long, `retention` is how long it is kept after its end (None: for
+    its last failure. `on_event` begins a run for each published event of that name whose payload holds `match`, with the
+    payload as its argument. `deadline` cancels it after so long, `retention` is how long it is kept after its end (None: for
     ever), `max_crashes` stops it when it keeps taking its worker down, `journal_limit` bounds its history.
     """
 
@@ -303,7 +318,7 @@ def workflow(
         cls: Any = AsyncWorkflow if inspect.iscoroutinefunction(fn) else BlockingWorkflow
         return cls(
             fn, name=name, version=version, retry=retry, deadline=deadline, retention=retention, queue=queue,
-            max_crashes=max_crashes, journal_limit=journal_limit,
+            max_crashes=max_crashes, journal_limit=journal_limit, on_event=on_event, match=match,
         )  # fmt: skip  # one line a group reads better here
 
     return decorate if fn is None else decorate(fn)

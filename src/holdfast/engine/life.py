@@ -5,7 +5,6 @@ Made when it is first needed, so that a run that only calls steps and sleeps car
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -139,14 +138,3 @@ class Life:
 
 
 _NOTHING = Out()
-
-
-def holds(value: object, wanted: object) -> bool:
-    """Whether `wanted` is a part of `value`: objects by their fields, everything else by equality."""
-    if isinstance(wanted, Mapping):
-        return isinstance(value, Mapping) and all(
-            name in value and holds(value[name], one) for name, one in wanted.items()
-        )
-    if isinstance(wanted, bool) or isinstance(value, bool):
-        return value is wanted
-    return value == wanted

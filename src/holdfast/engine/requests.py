@@ -28,6 +28,7 @@ from holdfast.model import (
     OutEvent,
     OutSignal,
     Patched,
+    holds,
     instant_of,
     microseconds,
     probe_of,
@@ -36,7 +37,7 @@ from holdfast.model import (
 
 from .calls import Calls
 from .divergence import calling_line
-from .life import Child, Compensation, Life, Wait, holds
+from .life import Child, Compensation, Life, Wait
 from .runners import Runners
 
 _json = msgspec.json.Decoder()

@@ -33,8 +33,8 @@ from .entries import (
     history_of,
 )
 from .ids import new_id
+from .matches import holds, probe_of, probes_of
 from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent
-from .probes import probe_of, probes_of
 from .retention import Swept
 from .retries import NO_RETRY, Retry
 from .runs import (
@@ -133,6 +133,7 @@ __all__ = [
     "decode_entries",
     "encode_entries",
     "history_of",
+    "holds",
     "instant_of",
     "is_name",
     "is_text",

@@ -26,6 +26,7 @@ from .admission import Admission
 from .attempts import Attempts
 from .clock import Alarm, Clock
 from .commits import GroupWriter
+from .events import Matchmaker
 from .held import Held
 from .lease import Lease, Pulse
 
@@ -80,7 +81,8 @@ class Session:
         self._is_held_up = False
         self._has_strays = False
         self._has_backlog = False
-        self._is_changed = True
+        self._is_changed = self._may_match = True
+        self._matchmaker = Matchmaker(plan.store, plan.codec)
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
 
@@ -247,6 +249,10 @@ class Session:
             self._has_backlog = len(claimed) == limit
             claimed_now += len(claimed)
             await self._admit(claimed)
+        if self._may_match or self._unsubscribe is None:
+            self._may_match = False
+            while await self._matchmaker.look():
+                pass
         # Nothing is claimed while the lease has lapsed, and nobody but the next renewal will say so.
         self._is_held_up = not self.lease.holds()
         return claimed_now
@@ -322,7 +328,7 @@ class Session:
 
     def _changed(self) -> None:
         """Somebody else may have written something for us."""
-        self._is_changed = True
+        self._is_changed = self._may_match = True
         self._wake.set()
 
     def _wake_at(self, when: Instant | None) -> None:

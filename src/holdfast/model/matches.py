@@ -1,4 +1,5 @@
-"""Probes: short digests by which an event finds the waits that it may match, without looking at the others.
+"""Matching: what a payload must hold to be taken, and probes, short digests by which an event finds the waits that it
+may match without looking at the others.
 
 A wait that matches on a field with a plain value is found by that field and value; any other by the event's name alone.
 An event has a probe for each plain value in it, and one for its name.
@@ -13,6 +14,17 @@ from typing import Any
 import msgspec
 
 _MOST = 200
+
+
+def holds(value: object, wanted: object) -> bool:
+    """Whether `wanted` is a part of `value`: objects by their fields, everything else by equality."""
+    if isinstance(wanted, Mapping):
+        return isinstance(value, Mapping) and all(
+            name in value and holds(value[name], one) for name, one in wanted.items()
+        )
+    if isinstance(wanted, bool) or isinstance(value, bool):
+        return value is wanted
+    return value == wanted
 
 
 def probe_of(name: str, match: Any) -> bytes:
