@@ -13,7 +13,7 @@ from typing import Any, TypeVar, TypeVarTuple, overload
 
 from holdfast.define import Pending, Step, body_for, make_step
 from holdfast.errors import WaitTimeout
-from holdfast.model import Duration, Retry, instant_of, microseconds
+from holdfast.model import NOT_GIVEN, Duration, Retry, instant_of, microseconds
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -96,3 +96,41 @@ def as_completed(pendings: Iterable[Pending[T]], *, timeout: Duration | None = N
 
 async def _gather(pendings: Iterable[Pending[T]]) -> list[T]:
     return list(await asyncio.gather(*pendings))
+
+
+@overload
+def wait_for_signal(name: str, *, match: Any = None, timeout: Duration | None = None, type: type[T]) -> T: ...
+@overload
+def wait_for_signal(
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: Any = Any
+) -> Any: ...
+def wait_for_signal(
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: Any = Any
+) -> Any:
+    """The payload of the next signal of that name; see `holdfast.wait_for_signal`."""
+    return _wait("signal", name, match, timeout, default, type)
+
+
+@overload
+def wait_for_event(name: str, *, match: Any = None, timeout: Duration | None = None, type: type[T]) -> T: ...
+@overload
+def wait_for_event(
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: Any = Any
+) -> Any: ...
+def wait_for_event(
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: Any = Any
+) -> Any:
+    """The payload of a published event; see `holdfast.wait_for_event`."""
+    return _wait("event", name, match, timeout, default, type)
+
+
+def _wait(kind: str, name: str, match: Any, timeout: Duration | None, default: Any, type: Any) -> Any:
+    body = body_for(f"blocking.wait_for_{kind}()")
+    delay = None if timeout is None else microseconds(timeout, what=f"wait_for_{kind}({name!r}): timeout")
+    return body.block(body.ask_wait(kind, name, match, type, delay, default))
+
+
+def rollback() -> None:
+    """Run the compensations registered so far, last first; see `holdfast.rollback`."""
+    body = body_for("blocking.rollback()")
+    body.run_inside(body.rollback())

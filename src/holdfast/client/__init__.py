@@ -15,6 +15,7 @@ from .explain import Explanation, OpenStep, Reason
 from .journals import Journal, JournalEntry
 from .listings import AsyncRuns
 from .runs import AsyncRun, Cancellation
+from .streams import StreamItem
 
 __all__ = [
     "AsyncClient",
@@ -29,4 +30,5 @@ __all__ = [
     "Reason",
     "Run",
     "Runs",
+    "StreamItem",
 ]

@@ -34,6 +34,7 @@ from .journals import Journal
 from .listings import PAGE, AsyncRuns
 from .portal import Portal
 from .runs import AsyncRun, Cancellation
+from .streams import StreamItem
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,6 +96,22 @@ class Run(Generic[R_co]):
     def cancel(self, *, reason: str | None = None, force: bool = False) -> Cancellation:
         """As AsyncRun.cancel."""
         return self._client._portal.call(self._run.cancel(reason=reason, force=force))
+
+    def signal(self, name: str, payload: Any = None, *, message_id: str | None = None) -> None:
+        """As AsyncRun.signal."""
+        self._client._portal.call(self._run.signal(name, payload, message_id=message_id))
+
+    def value(self, name: str, *, default: Any = None) -> Any:
+        """As AsyncRun.value."""
+        return self._client._portal.call(self._run.value(name, default=default))
+
+    def stream(self, name: str, *, after: int = 0, type: Any = Any) -> Iterator[StreamItem[Any]]:
+        """As AsyncRun.stream."""
+        return self._client._portal.iterate(self._run.stream(name, after=after, type=type))
+
+    def changes(self) -> Iterator[RunStatus]:
+        """As AsyncRun.changes."""
+        return self._client._portal.iterate(self._run.changes())
 
     def __repr__(self) -> str:
         return repr(self._run)
@@ -310,6 +327,18 @@ class Client:
     def explain(self, run_id: str) -> Explanation:
         """As AsyncClient.explain."""
         return self._portal.call(self._client.explain(run_id))
+
+    def signal(self, run_id: str, name: str, payload: Any = None, *, message_id: str | None = None) -> None:
+        """As AsyncClient.signal."""
+        self._portal.call(self._client.signal(run_id, name, payload, message_id=message_id))
+
+    def publish(self, event: str, payload: Any = None, *, message_id: str | None = None) -> None:
+        """As AsyncClient.publish."""
+        self._portal.call(self._client.publish(event, payload, message_id=message_id))
+
+    def resume_hook(self, token: str, payload: Any = None, *, message_id: str | None = None) -> None:
+        """As AsyncClient.resume_hook."""
+        self._portal.call(self._client.resume_hook(token, payload, message_id=message_id))
 
     def cancel(self, run_id: str, *, reason: str | None = None, force: bool = False) -> Cancellation:
         """As AsyncClient.cancel."""

@@ -30,9 +30,11 @@ from holdfast.store import Store
 from . import journals
 from .connections import Connection
 from .explain import Explanation, Surroundings, explain
+from .ids import check_id, not_found
 from .journals import Journal
 from .listings import AsyncRuns, checked_filter
-from .runs import AsyncRun, Cancellation, cancel, check_id, described, error_of, not_found
+from .messaging import Messaging
+from .runs import AsyncRun, Cancellation, cancel, described, error_of
 from .starting import Starter
 from .starts import Call, calls_of, check_options, merged, name_of, refuse_others
 
@@ -40,7 +42,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncClient:
+class AsyncClient(Messaging):
     """Starts, watches and manages the runs of one database.
 
         async with holdfast.AsyncClient("sqlite:///orders.db") as client:

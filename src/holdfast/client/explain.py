@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from holdfast.model import (
+    ASKS,
     SECOND,
     Cancel,
     Entry,
@@ -263,6 +264,7 @@ def _open_steps(entries: Iterable[Entry], describe: Callable[[bytes], str]) -> I
     for entry in entries:
         if isinstance(entry, StepAsked):
             found[entry.key] = OpenStep(entry.key, 1, at)
+        if isinstance(entry, ASKS):
             continue
         at = moment_of(entry.at)
         if isinstance(entry, (StepCompleted, StepFailed)):

@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.codec import Codec
 from holdfast.errors import CodecError
 from holdfast.model import (
+    ASKS,
     Cancel,
     Claimed,
     Ended,
@@ -86,7 +87,7 @@ def read(rows: Iterable[JournalRow], codec: Codec) -> list[JournalEntry]:
     for row in rows:
         at = row.at if not found else None
         for entry in decode_entries(row.data):
-            at = entry.at if not isinstance(entry, StepAsked) else at
+            at = at if isinstance(entry, ASKS) else entry.at
             moment = moment_of(at) if at is not None else found[-1].at
             found.append(_readable(len(found), row, moment, entry, codec))
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, Self, TypeVar, cast
 
@@ -14,7 +14,6 @@ from holdfast.errors import (
     NotDecodable,
     RunCancelled,
     RunFailed,
-    RunNotFound,
     StepFailed,
 )
 from holdfast.model import (
@@ -31,6 +30,9 @@ from holdfast.model import (
 )
 
 from .connections import Connection
+from .ids import check_id, not_found
+from .messaging import send_signal
+from .streams import StreamItem, changes, follow, read_value
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -148,22 +150,52 @@ class AsyncRun(Generic[R_co]):
         """Ask the run to end; as `client.cancel`."""
         return await cancel(self._connection, self.id, reason=reason, force=force)
 
+    async def signal(self, name: str, payload: Any = None, *, message_id: str | None = None) -> None:
+        """Send the run a signal; as `client.signal`."""
+        await send_signal(self._connection, self.id, name, payload, message_id)
+
+    async def value(self, name: str, *, default: Any = None) -> Any:
+        """The live state that the run has set last under this name."""
+        refuse_in_body("run.value()", "do it in a step")
+        return await read_value(self._connection, self.id, name, default)
+
+    def stream(self, name: str, *, after: int = 0, type: Any = Any) -> AsyncIterator[StreamItem[Any]]:
+        """The items of a stream behind an offset, and those that come, until the run has ended."""
+        refuse_in_body("run.stream()", "do it in a step")
+        return follow(self._connection, self.id, name, after, type, lambda record: record.status.is_final)
+
+    async def changes(self) -> AsyncIterator[RunStatus]:
+        """The run's status, each time it is another one, until it has ended."""
+        refuse_in_body("run.changes()", "do it in a step")
+        async for record in changes(self._connection, self.id, None):
+            self._record = record
+            yield record.status
+
     async def _ended(self, timeout: Duration | None) -> RunRecord:
+        """The record of the run's end; of a run that continued as new, of the last one that went on."""
+        record = await self._end_of(self.id, timeout)
+        while record.status is RunStatus.CONTINUED and record.successor_id is not None:
+            record = await self._end_of(record.successor_id, timeout)
+        self._record = record
+        return record
+
+    async def _end_of(self, run_id: str, timeout: Duration | None) -> RunRecord:
         limit = None if timeout is None else microseconds(timeout, what="timeout")
-        if self._record is not None and self._record.status.is_final:
+        if self._record is not None and self._record.id == run_id and self._record.status.is_final:
             return self._record
+        store = await self._connection.opened()
         if limit == 0:
             # Not waiting at all is still looking once.
-            record = (await self.refresh())._record
-            if record is None or not record.status.is_final:
+            record = await store.get_run(run_id)
+            if record is None:
+                raise not_found(run_id, store.namespace)
+            if not record.status.is_final:
                 raise TimeoutError(self._late_text(limit, record))
             return record
         try:
-            self._record = await self._connection.ended(self.id, limit)
+            return await self._connection.ended(run_id, limit)
         except TimeoutError:
-            store = await self._connection.opened()
-            raise TimeoutError(self._late_text(limit or 0, await store.get_run(self.id))) from None
-        return self._record
+            raise TimeoutError(self._late_text(limit or 0, await store.get_run(run_id))) from None
 
     def _late_text(self, limit: int, record: RunRecord | None) -> str:
         if record is not None and record.blocked is not None:
@@ -207,17 +239,6 @@ async def cancel(connection: Connection, run_id: str, *, reason: str | None, for
     return Cancellation(run_id, before.status, force, undone)
 
 
-def check_id(run_id: object) -> None:
-    """Refuse what is no run's id."""
-    if isinstance(run_id, str):
-        if not is_text(run_id):
-            raise DefinitionError(f"{run_id!r} is not a run's id: it holds what can't be stored as text")
-        return
-    own = getattr(run_id, "id", None)
-    hint = f"give its id, {own!r}" if isinstance(own, str) else "expected text, such as run.id"
-    raise DefinitionError(f"{run_id!r} is not a run's id; {hint}")
-
-
 def cancel_reason(entries: Iterable[Entry]) -> str | None:
     """Why the run was cancelled, if anybody said so."""
     return next((entry.reason for entry in entries if isinstance(entry, (Cancel, Stopped)) and entry.reason), None)
@@ -226,14 +247,6 @@ def cancel_reason(entries: Iterable[Entry]) -> str | None:
 def skipped_in(entries: Iterable[Entry]) -> tuple[str, ...]:
     """What a forced end left undone."""
     return next((entry.skipped for entry in entries if isinstance(entry, Stopped)), ())
-
-
-def not_found(run_id: str, namespace: str) -> RunNotFound:
-    """The error for an id that is not there."""
-    return RunNotFound(
-        f"there is no run {run_id!r} in the namespace {namespace!r}; it may have been deleted after its retention, or "
-        "live in another database or namespace"
-    )
 
 
 def _value(codec: Codec, workflow: Workflow[..., Any] | None, output: bytes | None) -> Any:

@@ -303,9 +303,9 @@ def workflow(
     start and gets the recorded results in the recorded order.
 
     `name` and `version` identify it in the journal; both together are unique. `retry` tries a failed run again from
-    its last failure. `on_event` begins a run for each published event of that name whose payload holds `match`, with the
-    payload as its argument. `deadline` cancels it after so long, `retention` is how long it is kept after its end (None: for
-    ever), `max_crashes` stops it when it keeps taking its worker down, `journal_limit` bounds its history.
+    its last failure. `on_event` begins a run for each published event of that name whose payload holds `match`, with
+    the payload as its argument. `deadline` cancels it after so long, `retention` is how long it is kept after its end
+    (None: for ever), `max_crashes` stops it when it keeps taking its worker down, `journal_limit` bounds its history.
     """
 
     def decorate(fn: Callable[..., Any]) -> Any:

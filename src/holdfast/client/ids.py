@@ -1,0 +1,25 @@
+"""Ids of runs, as callers give them."""
+
+from __future__ import annotations
+
+from holdfast.errors import DefinitionError, RunNotFound
+from holdfast.model import is_text
+
+
+def check_id(run_id: object) -> None:
+    """Refuse what is no run's id."""
+    if isinstance(run_id, str):
+        if not is_text(run_id):
+            raise DefinitionError(f"{run_id!r} is not a run's id: it holds what can't be stored as text")
+        return
+    own = getattr(run_id, "id", None)
+    hint = f"give its id, {own!r}" if isinstance(own, str) else "expected text, such as run.id"
+    raise DefinitionError(f"{run_id!r} is not a run's id; {hint}")
+
+
+def not_found(run_id: str, namespace: str) -> RunNotFound:
+    """The error for an id that is not there."""
+    return RunNotFound(
+        f"there is no run {run_id!r} in the namespace {namespace!r}; it may have been deleted after its retention, or "
+        "live in another database or namespace"
+    )

@@ -1,0 +1,110 @@
+"""Talking to runs: signals, events, hooks. A sender only inserts; whether and when it is taken is the run's affair."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from holdfast.define import refuse_in_body
+from holdfast.errors import BadPayload, DefinitionError, HookExpired, HookNotFound, HookUsed, RunEnded
+from holdfast.model import Sent, WaitRecord, is_name
+
+from .connections import Connection
+from .ids import check_id, not_found
+
+_json = msgspec.json.Decoder()
+
+
+class Messaging:
+    """The part of a client that sends messages."""
+
+    _connection: Connection
+
+    async def signal(self, run_id: str, name: str, payload: Any = None, *, message_id: str | None = None) -> None:
+        """Send a signal to a run: `wait_for_signal(name)` takes it, now or later.
+
+        Signals wait in the run's inbox, first in, first out for each name. One sent to a run that continued as new
+        reaches the run that goes on. The same `message_id` is delivered once, however often it is sent. Raises
+        RunNotFound, RunEnded, and BadPayload if the run waits for this signal and the payload does not fit.
+        """
+        await send_signal(self._connection, run_id, name, payload, message_id)
+
+    async def publish(self, event: str, payload: Any = None, *, message_id: str | None = None) -> None:
+        """Publish an event: every run that waits for it, or will wait for it, may take it, once each.
+
+        It also begins a run of each workflow that was declared with `on_event`. The same `message_id` counts once.
+        """
+        refuse_in_body("client.publish()", "use holdfast.publish() in a body")
+        _check("event", event)
+        _check_message_id(message_id)
+        data = self._connection.codec.value(Any).encode(payload)
+        store = await self._connection.opened()
+        await store.publish_event(event, data, message_id=message_id)
+
+    async def resume_hook(self, token: str, payload: Any = None, *, message_id: str | None = None) -> None:
+        """Resume the run that made this token, with a payload; a hook is resumed once.
+
+        Raises HookNotFound, HookUsed, HookExpired, RunEnded, and BadPayload if the payload does not fit the hook's
+        type: then the hook is still open.
+        """
+        refuse_in_body("client.resume_hook()", "do it in a step")
+        _check_message_id(message_id)
+        if not isinstance(token, str) or not token:
+            raise DefinitionError(f"resume_hook({token!r}): expected the token of a hook, as text")
+        digest = sha256(token.encode()).hexdigest()
+        store = await self._connection.opened()
+        found = await store.find_hook(digest)
+        codec = self._connection.codec
+        data = codec.value(Any).encode(payload)
+        if found is not None:
+            _refuse_misfit(found, codec.plain_json(payload), codec)
+        sent = await store.resume_hook(digest, data, message_id=message_id)
+        if sent is Sent.MISSING:
+            raise HookNotFound("there is no hook with this token; it may have been deleted with its run")
+        if sent is Sent.USED:
+            raise HookUsed("this hook was resumed before; it is delivered once")
+        if sent is Sent.EXPIRED:
+            raise HookExpired("this hook has expired; its run has been told")
+        if sent is Sent.ENDED:
+            raise RunEnded("the run that made this hook has ended")
+
+
+async def send_signal(
+    connection: Connection, run_id: str, name: str, payload: Any, message_id: str | None = None
+) -> None:
+    """Send a signal; see Messaging.signal."""
+    refuse_in_body("client.signal()", "use holdfast.signal() in a body")
+    check_id(run_id)
+    _check("signal", name)
+    _check_message_id(message_id)
+    codec = connection.codec
+    data = codec.value(Any).encode(payload)
+    store = await connection.opened()
+    waits = [wait for wait in await store.read_waits(run_id) if wait.kind == "signal" and wait.name == name]
+    if waits:
+        _refuse_misfit(waits[0], codec.plain_json(payload), codec)
+    sent = await store.send_signal(run_id, name, data, message_id=message_id)
+    if sent is Sent.MISSING:
+        raise not_found(run_id, store.namespace)
+    if sent is Sent.ENDED:
+        raise RunEnded(f"run {run_id} has ended, so nobody will take the signal {name!r}")
+
+
+def _refuse_misfit(wait: WaitRecord, plain: Any, codec: Any) -> None:
+    if wait.schema is None:
+        return
+    reason = codec.misfit(_json.decode(wait.schema), plain)
+    if reason is not None:
+        raise BadPayload(f"the {wait.kind} {wait.name!r} of run {wait.run_id} expects something else: {reason}")
+
+
+def _check(what: str, name: object) -> None:
+    if not is_name(name, 200):
+        raise DefinitionError(f"{what} {name!r}: expected a name of 1 to 200 characters, without a NUL")
+
+
+def _check_message_id(message_id: object) -> None:
+    if message_id is not None and not is_name(message_id, 500):
+        raise DefinitionError(f"message_id={message_id!r}: expected text of 1 to 500 characters, without a NUL")

@@ -1,0 +1,109 @@
+"""Following a run: its values, its streams, and its changes of status."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from holdfast.model import RunRecord, StreamRecord, moment_of
+from holdfast.store import Store
+
+from .connections import Connection
+
+T = TypeVar("T")
+_POLL = 1.0
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class StreamItem(Generic[T]):
+    """One item of a stream. `after=item.offset` goes on behind it."""
+
+    offset: int
+    value: T
+    step: str | None
+    """The step that sent it; None: the body did."""
+    attempt: int
+    at: datetime
+    reset: bool
+    """Another attempt of this step begins here: drop what its earlier ones sent."""
+
+
+async def read_value(connection: Connection, run_id: str, name: str, default: Any) -> Any:
+    """The value that the run has set last, or the default."""
+    store = await connection.opened()
+    found = await store.read_value(run_id, name)
+    return default if found is None else connection.codec.value(Any).decode(found)
+
+
+async def follow(
+    connection: Connection, run_id: str, name: str, after: int, type: Any, is_over: Callable[[RunRecord], bool]
+) -> AsyncIterator[StreamItem[Any]]:
+    """Items behind `after`, and those that come, until the run has ended and all were seen."""
+    store = await connection.opened()
+    shape = connection.codec.value(type)
+    news = _News(store)
+    try:
+        while True:
+            news.clear()
+            # The run first: what it sent before it ended is read after.
+            record = await store.get_run(run_id)
+            items = await store.read_items(run_id, name, after=after, limit=_PAGE)
+            for item in items:
+                after = item.offset
+                yield _item(item, shape.decode(item.payload))
+            if not items:
+                if record is None or is_over(record):
+                    return
+                await news.wait()
+    finally:
+        news.close()
+
+
+async def changes(connection: Connection, run_id: str, last: RunRecord | None) -> AsyncIterator[RunRecord]:
+    """The run's record each time its status is another one, until it has ended."""
+    store = await connection.opened()
+    news = _News(store)
+    status = None if last is None else last.status
+    try:
+        while True:
+            news.clear()
+            record = await store.get_run(run_id)
+            if record is None:
+                return
+            if record.status != status:
+                status = record.status
+                yield record
+            if record.status.is_final:
+                return
+            await news.wait()
+    finally:
+        news.close()
+
+
+class _News:
+    """Wakes when the store says that something happened, and now and then in case it did not."""
+
+    def __init__(self, store: Store) -> None:
+        self._event = asyncio.Event()
+        self._unsubscribe = store.subscribe(self._event.set)
+
+    def clear(self) -> None:
+        self._event.clear()
+
+    async def wait(self) -> None:
+        try:
+            async with asyncio.timeout(_POLL):
+                await self._event.wait()
+        except TimeoutError:
+            pass
+
+    def close(self) -> None:
+        self._unsubscribe()
+
+
+def _item(record: StreamRecord, value: Any) -> StreamItem[Any]:
+    return StreamItem(record.offset, value, record.step, record.attempt, moment_of(record.at), record.reset)
