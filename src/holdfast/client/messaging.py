@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.codec import Codec, misfit
 from holdfast.define import refuse_in_body
 from holdfast.errors import BadPayload, DefinitionError, HookExpired, HookNotFound, HookUsed, RunEnded
 from holdfast.model import Sent, WaitRecord, is_name
@@ -39,7 +40,7 @@ class Messaging:
         refuse_in_body("client.publish()", "use holdfast.publish() in a body")
         _check("event", event)
         _check_message_id(message_id)
-        data = self._connection.codec.value(Any).encode(payload)
+        data = self._connection.codec.message(payload)
         store = await self._connection.opened()
         await store.publish_event(event, data, message_id=message_id)
 
@@ -57,9 +58,9 @@ class Messaging:
         store = await self._connection.opened()
         found = await store.find_hook(digest)
         codec = self._connection.codec
-        data = codec.value(Any).encode(payload)
+        data = codec.message(payload)
         if found is not None:
-            _refuse_misfit(found, codec.plain_json(payload), codec)
+            _refuse_misfit(found, data, codec)
         sent = await store.resume_hook(digest, data, message_id=message_id)
         if sent is Sent.MISSING:
             raise HookNotFound("there is no hook with this token; it may have been deleted with its run")
@@ -80,11 +81,11 @@ async def send_signal(
     _check("signal", name)
     _check_message_id(message_id)
     codec = connection.codec
-    data = codec.value(Any).encode(payload)
+    data = codec.message(payload)
     store = await connection.opened()
     waits = [wait for wait in await store.read_waits(run_id) if wait.kind == "signal" and wait.name == name]
     if waits:
-        _refuse_misfit(waits[0], codec.plain_json(payload), codec)
+        _refuse_misfit(waits[0], data, codec)
     sent = await store.send_signal(run_id, name, data, message_id=message_id)
     if sent is Sent.MISSING:
         raise not_found(run_id, store.namespace)
@@ -92,10 +93,10 @@ async def send_signal(
         raise RunEnded(f"run {run_id} has ended, so nobody will take the signal {name!r}")
 
 
-def _refuse_misfit(wait: WaitRecord, plain: Any, codec: Any) -> None:
+def _refuse_misfit(wait: WaitRecord, data: bytes, codec: Codec) -> None:
     if wait.schema is None:
         return
-    reason = codec.misfit(_json.decode(wait.schema), plain)
+    reason = misfit(_json.decode(wait.schema), _json.decode(codec.open(data)))
     if reason is not None:
         raise BadPayload(f"the {wait.kind} {wait.name!r} of run {wait.run_id} expects something else: {reason}")
 

@@ -14,7 +14,16 @@ from __future__ import annotations
 
 from holdfast.codec.arguments import ArgumentsCodec
 from holdfast.codec.codec import Codec
+from holdfast.codec.schemas import misfit
 from holdfast.codec.transforms import AesGcm, Transform, Zstd
 from holdfast.codec.values import ValueCodec
 
-__all__ = ["AesGcm", "ArgumentsCodec", "Codec", "Transform", "ValueCodec", "Zstd"]
+__all__ = [
+    "AesGcm",
+    "ArgumentsCodec",
+    "Codec",
+    "Transform",
+    "ValueCodec",
+    "Zstd",
+    "misfit",
+]

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from holdfast.codec.arguments import ArgumentsCodec, plain_call
 from holdfast.codec.exceptions import load_exception, lower_exception, shortened, tell_exception
 from holdfast.codec.hints import function_hints
+from holdfast.codec.schemas import schema_of
 from holdfast.codec.seals import Seal
 from holdfast.codec.shapes import decode_json, encode_json
 from holdfast.codec.transforms import Transform
@@ -80,7 +81,15 @@ class Codec:
 
     def schema(self, annotation: object) -> bytes | None:
         """The JSON schema that stored values of an annotation fit, as JSON; None: any value does."""
-        return None
+        found = None if annotation is Any else schema_of(annotation)
+        return None if found is None else encode_json(found)
+
+    def message(self, payload: Any) -> bytes:
+        """What is sent to others, who say themselves what they expect: a value as it is, a record by its own class."""
+        kind = type(payload)
+        is_record = hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__struct_fields__")
+        is_record = is_record or hasattr(kind, "model_fields") or hasattr(kind, "__attrs_attrs__")
+        return self.value(kind if is_record or hasattr(kind, "_fields") else Any).encode(payload)
 
     def seal(self, plain: bytes) -> bytes:
         """What to store for a plain payload; the very same object if the chain is empty. Raises PayloadTooLarge."""

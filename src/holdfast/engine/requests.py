@@ -290,7 +290,7 @@ class Requests(Calls):
         """The payload, encoded also on replay: what can't be sent is an error each time."""
         if self.is_dead:
             self.refuse()
-        data = self._codec.value(Any).encode(payload)
+        data = self._codec.message(payload)
         return None if self.is_replaying else data
 
     # -- changes -----------------------------------------------------------------------------------------------------
