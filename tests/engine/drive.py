@@ -17,10 +17,14 @@ from holdfast.codec import Codec
 from holdfast.define import RunInfo, Workflow, current_run
 from holdfast.engine import Advance, Command, Execution, Runners
 from holdfast.model import (
+    ASKS,
     Cancel,
+    ChildEnd,
     Ended,
     Entry,
     Input,
+    Message,
+    Out,
     RunRetrying,
     Started,
     StepAsked,
@@ -88,8 +92,11 @@ class Drive:
         self.at = START
         self.entries: list[Entry] = []
         self.marks: list[Mark] = []
+        self.messages = 0
+        self.out: list[Out] = []
+        """What its turns gave out, in order."""
         self.ended: Ended | None = None
-        self.missed: tuple[Input, ...] = ()
+        self.missed: tuple[Input | Message, ...] = ()
         """What came with the end and was not taken in: a cancel among it is noted there."""
         self.retrying: RunRetrying | None = None
         self.last: Advance | None = None
@@ -110,9 +117,11 @@ class Drive:
         self.lives.append(made)
         return made
 
-    def take(self, *inputs: Input) -> Advance:
+    def take(self, *inputs: Input | Message) -> Advance:
         """One turn."""
-        done = self.last = self.execution.advance(list(inputs))
+        done = self.last = self.execution.advance(list(inputs), self.at)
+        if done.out is not None:
+            self.out.append(done.out)
         self.entries += stored(done.entries)
         self.ended, self.retrying = done.ended, done.retrying
         self.missed = inputs[done.consumed :]
@@ -154,6 +163,24 @@ class Drive:
 
     def fire(self) -> Advance:
         return self.take(self.fired())
+
+    def tell(self, kind: str, name: str | None, payload: Any = None, *, wait: int | None = None) -> Advance:
+        """A message comes."""
+        self.messages += 1
+        data = payload if isinstance(payload, bytes) else CODEC.message(payload)
+        message = Message(self.messages, self.run_id, kind, name, data, self.tick(), wait)
+        return self.take(message)
+
+    def signal(self, name: str, payload: Any = None) -> Advance:
+        return self.tell("signal", name, payload)
+
+    def child_ends(self, key: str, value: Any = None, *, error: BaseException | None = None) -> Advance:
+        """A child run has ended: completed, failed, or (with value RunCancelled) cancelled."""
+        child = self.execution.life.children[key]
+        status = "failed" if error else "completed"
+        output = None if error else CODEC.result(child.workflow.fn).encode(value)
+        end = ChildEnd(child.new.id, status, output, None if error is None else CODEC.encode_exception(error))
+        return self.tell("child", key, msgspec.msgpack.encode(end))
 
     def cancel(self, *, deadline: bool = False) -> Advance:
         return self.take(Cancel(self.tick(), None, deadline))
@@ -250,7 +277,7 @@ class Drive:
             assert self.mark(again, mark.length) == mark
             rest = self.entries[mark.length :]
             if rest:
-                inputs = [entry for entry in rest if not isinstance(entry, (StepAsked, Ended, RunRetrying))]
+                inputs = [entry for entry in rest if not isinstance(entry, (*ASKS, Ended, RunRetrying))]
                 done = again.advance([*inputs, *self.missed])
                 assert stored(done.entries) == rest
                 assert again.run.notes == notes  # type: ignore[attr-defined]

@@ -12,8 +12,6 @@ from typing import Any
 
 import msgspec
 
-from holdfast.codec.hints import Unresolved
-
 Schema = Mapping[str, Any]
 _TYPES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
@@ -35,7 +33,7 @@ def schema_of(annotation: Any) -> dict[str, Any] | None:
             found: dict[str, Any] = model_schema(mode="validation")
         else:
             found = msgspec.json.schema(annotation)
-    except (TypeError, ValueError, NameError, AttributeError, Unresolved, RecursionError):
+    except (TypeError, ValueError, NameError, AttributeError, RecursionError):
         # Not an annotation that both sides can say in a schema: a mix of libraries, a class of its own kind.
         return None
     if not found or len(msgspec.json.encode(found)) > _LARGEST:

@@ -1,0 +1,345 @@
+"""Children, shields, compensations, patches and continue_as_new in the engine (semantics §5, §7)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+import holdfast
+from holdfast import RunCancelled, compensate, continue_as_new, patched, rollback, shield, step, workflow
+from holdfast.model import Cancel, ChildEnd
+from tests.engine.drive import note
+from tests.engine.samples import clean_up, double, echo
+
+
+@workflow
+async def child(n: int) -> int:
+    return n
+
+
+@workflow
+def blocking_child(n: int) -> int:
+    return n
+
+
+def test_a_child_is_asked_for_and_its_result_comes_back_typed(begin):
+    @workflow
+    async def body() -> int:
+        return await child(2) + 1
+
+    drive = begin(body)
+    [new] = drive.out[0].children
+    assert (new.workflow, new.parent_id, new.parent_key) == ("child", "run-1", "child")
+    drive.child_ends("child", 2)
+    assert drive.check().result == 3
+
+
+def test_a_started_child_has_an_id_and_may_be_gathered(begin):
+    @workflow
+    async def body() -> list[int]:
+        runs = [child.start(n) for n in range(3)]
+        note([run.id for run in runs])
+        return list(await asyncio.gather(*runs))
+
+    drive = begin(body)
+    assert len(set(drive.notes[0])) == 3
+    for key, value in (("child:2", 2), ("child", 0), ("child:1", 1)):
+        drive.child_ends(key, value)
+    assert drive.check().result == [0, 1, 2]
+
+
+def test_a_def_body_calls_children_of_either_colour(begin):
+    @workflow
+    def body() -> Any:
+        return [blocking_child(1), child(2)]
+
+    drive = begin(body)
+    drive.child_ends("blocking_child", 1)
+    drive.child_ends("child", 2)
+    assert drive.check().result == [1, 2]
+
+
+def test_a_failed_child_raises_its_own_exception_noted_with_its_run(begin):
+    @workflow
+    async def body() -> list[str]:
+        try:
+            await child(1)
+        except ValueError as error:
+            return [str(error), *error.__notes__]
+        return []
+
+    drive = begin(body)
+    drive.child_ends("child", error=ValueError("no"))
+    told = drive.check().result
+    assert told[0] == "no"
+    assert any("run-1.child" in one for one in told)
+
+
+def test_a_child_that_nobody_waits_for_any_more_is_cancelled(begin):
+    @workflow
+    async def body() -> None:
+        try:
+            async with asyncio.timeout(5):
+                await child(1)
+        except TimeoutError:
+            await double(1)
+
+    drive = begin(body)
+    drive.fire()
+    assert drive.out[-1].cancels == ("run-1.child",)
+    drive.complete("double")
+    assert drive.check().status == "completed"
+
+
+def test_a_child_never_looked_at_is_told_unless_it_is_abandoned(begin):
+    @workflow
+    async def forgotten() -> None:
+        child.start(1)
+
+    with pytest.raises(holdfast.NeverAwaited):
+        begin(forgotten)
+
+    @workflow
+    async def abandoned() -> str:
+        return child.options(on_parent_end="abandon").start(1).id
+
+    assert begin(abandoned).check().result == "run-1.child"
+
+
+def test_other_arguments_for_a_child_are_divergence(begin):
+    @workflow
+    async def body() -> int:
+        return await child(2)
+
+    drive = begin(body)
+
+    @workflow
+    async def changed() -> int:
+        return await child(3)
+
+    with pytest.raises(holdfast.JournalDiverged, match="child"):
+        drive.replay(workflow=changed)
+
+
+def test_a_cancel_waits_while_any_task_is_shielded(begin):
+    @workflow
+    async def body() -> None:
+        with shield():
+            await double(1)
+            note("whole")
+        await double(2)
+
+    drive = begin(body)
+    drive.cancel()
+    assert drive.ended is None
+    drive.complete("double")
+    assert drive.notes == ["whole"]
+    assert drive.check().status == "cancelled"
+
+
+def test_compensations_run_last_first_after_the_body_failed(begin):
+    @workflow
+    async def body() -> None:
+        compensate(echo, "first")
+        compensate(echo, "second")
+        raise ValueError("broken")
+
+    drive = begin(body)
+    assert drive.open == ["echo"]
+    drive.finish()
+    assert drive.asked == ["echo", "echo:1"]
+    assert drive.check().status == "failed"
+    assert isinstance(drive.error, ValueError)
+
+
+def test_compensations_run_after_a_cancel_and_its_cleanup(begin):
+    @workflow
+    async def body() -> None:
+        compensate(echo, "undo")
+        try:
+            await double(1)
+        finally:
+            await clean_up()
+
+    drive = begin(body)
+    drive.cancel()
+    drive.finish()
+    assert drive.asked == ["double", "clean_up", "echo"]
+    assert drive.check().status == "cancelled"
+
+
+def test_nothing_is_undone_when_the_run_completes(begin):
+    @workflow
+    async def body() -> int:
+        compensate(echo, "undo")
+        return await double(1)
+
+    drive = begin(body).finish()
+    assert drive.asked == ["double"]
+    assert drive.check().result == 2
+
+
+@step
+async def refund(payment: str) -> None: ...
+
+
+@step(compensate=refund)
+async def charge(cents: int) -> str:
+    return f"p{cents}"
+
+
+def test_a_step_with_a_compensation_is_undone_with_its_result(begin):
+    @workflow
+    async def body() -> None:
+        await charge(5)
+        raise ValueError("broken")
+
+    drive = begin(body).finish()
+    assert drive.asked == ["charge", "refund"]
+    assert drive.check().status == "failed"
+
+
+def test_what_can_not_be_compensated_is_noted_and_the_others_still_run(begin):
+    @workflow
+    async def body() -> None:
+        compensate(echo, "first")
+        compensate(refund, "p")
+        raise ValueError("broken")
+
+    drive = begin(body)
+    drive.fail("refund", RuntimeError("bank closed"))
+    drive.finish()
+    assert drive.asked == ["refund", "echo"]
+    assert any("bank closed" in one for one in drive.check().error.__notes__)
+
+
+def test_rollback_runs_what_is_registered_and_the_body_goes_on(begin):
+    @workflow
+    async def body() -> str:
+        compensate(echo, "a")
+        await rollback()
+        await double(1)
+        return "went on"
+
+    drive = begin(body).finish()
+    assert drive.asked == ["echo", "double"]
+    assert drive.check().result == "went on"
+
+
+def test_a_run_that_is_new_goes_the_new_way(begin):
+    @workflow
+    async def body() -> bool:
+        new = patched("change")
+        await double(1)
+        return new
+
+    assert begin(body).finish().check().result is True
+
+
+def test_a_run_past_the_point_goes_the_old_way_and_one_before_it_the_new(begin):
+    @workflow(name="body")
+    async def old() -> None:
+        await double(1)
+        await double(2)
+
+    @workflow(name="body")
+    async def new() -> None:
+        await double(1)
+        if patched("change"):
+            await echo("x")
+        else:
+            await double(2)
+
+    passed = begin(old)
+    passed.complete("double")
+    again = passed.replay(workflow=new)
+    assert list(again.commands) == ["double:1"]
+    before = begin(old)
+    again = before.replay(workflow=new)
+    done = again.advance([before.completed("double")])
+    assert [command.key for command in done.begin] == ["echo"]
+
+
+def test_a_change_that_the_code_no_longer_asks_about_is_passed_over(begin):
+    @workflow(name="body")
+    async def asking() -> None:
+        if patched("change"):
+            await double(1)
+
+    @workflow(name="body")
+    async def settled() -> None:
+        await double(1)
+
+    drive = begin(asking)
+    assert list(drive.replay(workflow=settled).commands) == ["double"]
+
+
+def test_continue_as_new_ends_the_run_and_names_the_next(begin):
+    @workflow
+    async def body(n: int) -> int:
+        await double(n)
+        continue_as_new(n + 1)
+
+    drive = begin(body, 1).finish()
+    assert drive.check().status == "continued"
+    new = drive.out[-1].successor
+    assert new is not None
+    assert (new.workflow, new.chain_id, new.input) == ("body", "run-1", b"[2]")
+
+
+def test_continue_as_new_can_not_be_swallowed(begin):
+    @workflow
+    async def body() -> None:
+        try:
+            continue_as_new()
+        except Exception:
+            note("swallowed")
+
+    drive = begin(body)
+    assert drive.check().status == "continued"
+    assert drive.notes == []
+
+
+def test_only_the_body_itself_may_continue_as_new(begin):
+    @workflow
+    async def body() -> str:
+        async def inner() -> None:
+            continue_as_new()
+
+        try:
+            await asyncio.create_task(inner())
+        except holdfast.MisplacedCall:
+            return "refused"
+        return "no"
+
+    assert begin(body).check().result == "refused"
+
+
+def test_a_deadline_compensates_too(begin):
+    @workflow
+    async def body() -> None:
+        compensate(echo, "undo")
+        await double(1)
+
+    drive = begin(body)
+    drive.take(Cancel(drive.tick(), "deadline", True))
+    drive.finish()
+    assert drive.asked == ["double", "echo"]
+    assert drive.check().status == "failed"
+
+
+def test_a_cancelled_child_raises_run_cancelled(begin):
+    @workflow
+    async def body() -> str:
+        try:
+            await child(1)
+        except RunCancelled as error:
+            return error.run_id
+        return "no"
+
+    drive = begin(body)
+    drive.tell("child", "child", msgspec.msgpack.encode(ChildEnd("run-1.child", "cancelled")))
+    assert drive.check().result == "run-1.child"

@@ -1,0 +1,263 @@
+"""Signals, events and hooks (semantics §3, §5): buffered, matched, taken once, and the same on every replay."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import WaitTimeout, blocking, wait_for_event, wait_for_signal, workflow
+from holdfast.model import SetAside, Signal
+from tests.engine.drive import note
+from tests.engine.samples import double
+
+
+@workflow
+async def two() -> list[Any]:
+    first = await wait_for_signal("go")
+    note(first)
+    return [first, await wait_for_signal("go")]
+
+
+def test_a_signal_is_taken_by_the_wait_for_its_name(begin):
+    drive = begin(two)
+    drive.signal("other", 0)
+    assert drive.ended is None
+    drive.signal("go", 1)
+    drive.signal("go", None)
+    assert drive.check().result == [1, None]
+
+
+def test_an_early_signal_waits_and_the_first_one_comes_first(begin):
+    @workflow
+    async def body() -> list[Any]:
+        await double(1)
+        return [await wait_for_signal("go"), await wait_for_signal("go")]
+
+    drive = begin(body)
+    done = drive.signal("go", "a")
+    assert (done.entries, done.taken) == ([], ())
+    drive.signal("go", "b")
+    done = drive.complete("double")
+    assert done.taken == (1, 2)
+    assert drive.check().result == ["a", "b"]
+
+
+def test_a_match_leaves_the_others_where_they_are(begin):
+    @workflow
+    async def body() -> list[Any]:
+        manager = await wait_for_signal("ok", match={"by": {"role": "manager"}})
+        return [manager, await wait_for_signal("ok")]
+
+    drive = begin(body)
+    drive.signal("ok", {"by": {"role": "clerk"}})
+    drive.signal("ok", {"by": {"role": "manager", "name": "x"}})
+    assert drive.check().result == [{"by": {"role": "manager", "name": "x"}}, {"by": {"role": "clerk"}}]
+
+
+def test_a_wait_that_times_out_raises_and_has_taken_nothing(begin):
+    @workflow
+    async def body() -> Any:
+        try:
+            await wait_for_signal("go", timeout="1m")
+        except WaitTimeout as late:
+            note(str(late))
+        return await wait_for_signal("go")
+
+    drive = begin(body)
+    drive.fire()
+    assert drive.notes == ["no signal 'go' came within 1 min"] or "go" in drive.notes[0]
+    drive.signal("go", 5)
+    assert drive.check().result == 5
+
+
+def test_none_is_not_a_timeout(begin):
+    @workflow
+    async def body() -> str:
+        got = await wait_for_signal("go", timeout="1m", default="late")
+        return "none" if got is None else str(got)
+
+    drive = begin(body)
+    drive.signal("go", None)
+    assert drive.check().result == "none"
+    late = begin(body)
+    late.fire()
+    assert late.check().result == "late"
+
+
+def test_a_cancelled_wait_consumes_nothing(begin):
+    @workflow
+    async def body() -> Any:
+        waiting = asyncio.create_task(wait_for_signal("go"))  # type: ignore[arg-type]
+        await double(1)
+        waiting.cancel()
+        return await wait_for_signal("go")
+
+    drive = begin(body)
+    drive.complete("double")
+    drive.signal("go", 7)
+    assert drive.check().result == 7
+
+
+@dataclass
+class Answer:
+    yes: bool
+
+
+def test_a_payload_that_does_not_fit_is_set_aside_and_the_wait_goes_on(begin):
+    @workflow
+    async def body() -> bool:
+        return (await wait_for_signal("answer", type=Answer)).yes
+
+    drive = begin(body)
+    done = drive.signal("answer", {"no": 1})
+    assert isinstance(done.entries[0], SetAside)
+    assert done.taken == (1,)
+    drive.signal("answer", Answer(True))
+    assert drive.check().result is True
+
+
+def test_a_wait_with_a_type_is_registered_with_its_schema_and_closed(begin):
+    @workflow
+    async def body() -> bool:
+        answer = await wait_for_signal("answer", type=Answer)
+        await double(1)
+        return answer.yes
+
+    drive = begin(body)
+    [wait] = drive.out[0].waits
+    assert (wait.kind, wait.name) == ("signal", "answer")
+    assert b"yes" in (wait.schema or b"")
+    drive.signal("answer", Answer(True))
+    assert drive.out[-1].closed == (wait.number,)
+
+
+def test_waits_of_tasks_are_told_apart_on_replay(begin):
+    @workflow
+    async def body() -> list[Any]:
+        return await asyncio.gather(*(wait_for_signal("go", match={"n": n}) for n in range(3)))
+
+    drive = begin(body)
+    for n in (2, 0, 1):
+        drive.signal("go", {"n": n})
+    assert drive.check().result == [{"n": 0}, {"n": 1}, {"n": 2}]
+
+
+def test_a_def_body_waits_for_signals(begin):
+    @workflow
+    def body() -> Any:
+        return [blocking.wait_for_signal("go"), wait_for_signal("go")]
+
+    drive = begin(body)
+    drive.signal("go", 1)
+    drive.signal("go", 2)
+    assert drive.check().result == [1, 2]
+
+
+def test_an_event_is_registered_and_taken(begin):
+    @workflow
+    async def body() -> Any:
+        return await wait_for_event("paid", match={"order": 1})
+
+    drive = begin(body)
+    [wait] = drive.out[0].waits
+    assert (wait.kind, wait.name, wait.match) == ("event", "paid", b'{"order":1}')
+    drive.tell("event", "paid", {"order": 1, "cents": 5}, wait=wait.number)
+    assert drive.check().result == {"order": 1, "cents": 5}
+
+
+def test_an_event_that_came_for_a_wait_that_is_over_is_there_for_the_next(begin):
+    @workflow
+    async def body() -> Any:
+        await wait_for_event("paid", timeout="1m", default=None)
+        return await wait_for_event("paid")
+
+    drive = begin(body)
+    drive.fire()
+    drive.tell("event", "paid", 3, wait=1)
+    assert drive.check().result == 3
+
+
+def test_a_hook_has_the_same_token_on_replay_and_resumes_its_wait(begin):
+    @workflow
+    async def body() -> Any:
+        link = holdfast.hook(name="confirm", type=Answer)
+        note(link.token)
+        await double(1)
+        return (await link.wait()).yes
+
+    drive = begin(body)
+    [wait] = drive.out[0].waits
+    assert wait.kind == "hook"
+    assert wait.token is not None
+    assert drive.notes[0] not in wait.token
+    drive.tell("hook", "confirm", Answer(True), wait=wait.number)
+    drive.complete("double")
+    assert drive.check().result is True
+
+
+def test_an_expired_hook_raises_in_its_wait(begin):
+    @workflow
+    async def body() -> str:
+        link = holdfast.hook(expires="1d")
+        try:
+            await link.wait()
+        except WaitTimeout as late:
+            return type(late).__name__
+        return "no"
+
+    drive = begin(body)
+    drive.fire()
+    assert drive.check().result == "WaitTimeout"
+
+
+def test_a_hook_that_nobody_waits_for_is_no_error(begin):
+    @workflow
+    async def body() -> str:
+        return holdfast.hook().name
+
+    assert begin(body).check().result == "hook"
+
+
+def test_messages_and_values_are_sent_once_and_not_by_replay(begin):
+    @workflow
+    async def body() -> None:
+        holdfast.signal("run-2", "hello", {"a": 1})
+        holdfast.publish("news", [1])
+        holdfast.set_value("progress", 0.5)
+        holdfast.emit("log", "line")
+        await double(1)
+
+    drive = begin(body)
+    [out] = drive.out
+    assert [one.run_id for one in out.signals] == ["run-2"]
+    assert [one.name for one in out.events] == ["news"]
+    assert (out.values, out.items) == ((("progress", b"0.5"),), (("log", b'"line"'),))
+    again = drive.replay()
+    done = again.advance([drive.completed("double")])
+    assert done.out is None
+
+
+def test_a_forgotten_await_of_a_wait_is_told(begin):
+    @workflow
+    async def body() -> None:
+        wait_for_signal("go")
+
+    with pytest.raises(holdfast.NeverAwaited, match="test_messages"):
+        begin(body)
+
+
+def test_a_signal_that_the_code_no_longer_waits_for_is_divergence(begin):
+    drive = begin(two)
+    drive.signal("go", 1)
+
+    @workflow
+    async def changed() -> None:
+        await double(1)
+
+    assert isinstance(drive.entries[-1], Signal)
+    with pytest.raises(holdfast.JournalDiverged):
+        drive.replay(workflow=changed)
