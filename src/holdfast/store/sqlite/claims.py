@@ -84,7 +84,7 @@ def _refuse_the_reaped(tx: Transaction, worker_id: str) -> None:
         raise LeaseLost(f"the worker {worker_id} was taken for dead and can claim nothing; register it anew")
 
 
-_PRIORITY, _HAS_MESSAGES, _DUE_AT = 11, 19, 20
+_PRIORITY, _HAS_MESSAGES, _DUE_AT = 11, 25, 26
 
 
 def _choose(tx: Transaction, name: str, params: dict[str, Any]) -> list[Row]:
@@ -136,7 +136,7 @@ def _inboxes(tx: Transaction, ids: Mapping[int, str]) -> Mapping[int, list[Messa
     found: defaultdict[int, list[Message]] = defaultdict(list)
     if ids:
         runs = as_json(list(ids))
-        for number, message_id, kind, name, payload, sent_at in tx.all("read_inboxes", {"runs": runs}):
-            found[number].append(Message(message_id, ids[number], kind, name, payload, sent_at))
+        for number, message_id, *rest in tx.all("read_inboxes", {"runs": runs}):
+            found[number].append(Message(message_id, ids[number], *rest))
         tx.run("see_messages", {"runs": runs})
     return found

@@ -29,7 +29,8 @@ candidates (number, due_at) AS (
     FROM wanted
     CROSS JOIN inbox ON inbox.lane_id = wanted.lane_id AND inbox.fresh = 1
     CROSS JOIN runs ON runs.number = inbox.run
-    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND (runs.paused = 0 OR inbox.kind = 'cancel')
+    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND inbox.kind <> 'pause'
+        AND (runs.paused = 0 OR inbox.kind = 'cancel')
 ),
 chosen (number, due_at) AS MATERIALIZED (
     SELECT candidates.number, min(candidates.due_at)
@@ -43,7 +44,8 @@ SELECT json_group_array(json_array(
     runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, runs.next_seq,
     CASE WHEN runs.next_seq IS NULL THEN (SELECT max(journal.seq) FROM journal WHERE journal.run = runs.number) END,
     hex(starts.input), hex(starts.seed), starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at,
-    runs.deadline_at, coalesce(starts.chain_id, runs.id), starts.parent_id, runs.crashes, runs.blocked,
+    runs.deadline_at, coalesce(starts.chain_id, runs.id), coalesce(starts.chain_started_at, runs.created_at), starts.parent_id,
+    starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, runs.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number), chosen.due_at
 ))
 FROM chosen
@@ -57,7 +59,8 @@ SELECT json_group_array(json_array(
     runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, runs.next_seq,
     CASE WHEN runs.next_seq IS NULL THEN (SELECT max(journal.seq) FROM journal WHERE journal.run = runs.number) END,
     hex(starts.input), hex(starts.seed), starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at,
-    runs.deadline_at, coalesce(starts.chain_id, runs.id), starts.parent_id, runs.crashes, runs.blocked,
+    runs.deadline_at, coalesce(starts.chain_id, runs.id), coalesce(starts.chain_started_at, runs.created_at), starts.parent_id,
+    starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, runs.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number), runs.due_at
 ))
 FROM runs
@@ -68,7 +71,8 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = :run_id AND runs.owner IS 
         runs.due_at <= :now AND runs.paused = 0
         OR EXISTS (
             SELECT 1 FROM inbox
-            WHERE inbox.run = runs.number AND inbox.fresh = 1 AND (runs.paused = 0 OR inbox.kind = 'cancel')
+            WHERE inbox.run = runs.number AND inbox.fresh = 1 AND inbox.kind <> 'pause'
+                AND (runs.paused = 0 OR inbox.kind = 'cancel')
         )
     )
     AND (
@@ -94,11 +98,11 @@ CROSS JOIN journal ON journal.run = taken.value;
 SELECT run, seq, epoch, at, hex(data) FROM journal WHERE run = :run;
 
 -- name: read_inboxes
--- Their messages, seen before or not.
-SELECT inbox.run, inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at
+-- Their messages, seen before or not. A pause was for the owner before: the claim itself says whether it holds.
+SELECT inbox.run, inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait
 FROM json_each(:runs) AS taken
 CROSS JOIN inbox ON inbox.run = taken.value
-WHERE inbox.taken = 0
+WHERE inbox.taken = 0 AND inbox.kind <> 'pause'
 ORDER BY inbox.id;
 
 -- name: see_messages
@@ -107,7 +111,7 @@ UPDATE inbox SET fresh = 0 WHERE fresh = 1 AND run IN (SELECT value FROM json_ea
 
 -- name: read_inbox
 -- Fresh messages for runs that a worker holds: few rows are fresh, so they are walked, not the runs.
-SELECT inbox.id, runs.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at
+SELECT inbox.id, runs.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait
 FROM inbox INDEXED BY inbox_fresh
 CROSS JOIN runs ON runs.number = inbox.run
 WHERE inbox.fresh = 1 AND runs.namespace_id = :namespace_id AND runs.owner = :owner
@@ -139,5 +143,6 @@ FROM (
     FROM wanted
     CROSS JOIN inbox ON inbox.lane_id = wanted.lane_id AND inbox.fresh = 1
     CROSS JOIN runs ON runs.number = inbox.run
-    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND (runs.paused = 0 OR inbox.kind = 'cancel')
+    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND inbox.kind <> 'pause'
+        AND (runs.paused = 0 OR inbox.kind = 'cancel')
 );

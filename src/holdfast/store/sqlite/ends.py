@@ -1,12 +1,16 @@
-"""Ending runs from outside, and what every end brings with it: inboxes are freed, runs that waited for it begin."""
+"""Ending runs from outside, and what every end brings with it: parents and followers are told, children asked to end,
+inboxes and waits freed, and runs that waited for it begin."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
+
+import msgspec
 
 from holdfast.model import (
     FORCED,
+    ChildEnd,
     Claimed,
     Entry,
     Instant,
@@ -17,9 +21,12 @@ from holdfast.model import (
     skipped,
 )
 
+from .chains import find_chain
+from .messages import insert_messages
 from .rows import STATUS
 from .runs import get_run
 from .transactions import Row, Transaction, as_json
+from .waits import drop_waits
 
 
 class Live(NamedTuple):
@@ -54,10 +61,12 @@ def live_run(tx: Transaction, run_id: str) -> Live | None:
 
 
 def cancel_run(tx: Transaction, run_id: str, reason: str | None, force: bool, now: Instant | None) -> RunRecord | None:
-    """End the run, or ask it to. The record is as it was before."""
+    """End the run, or ask it to; if it has gone on in others, the last of those. The record is as it was before."""
     at = tx.now(now)
     before = get_run(tx, run_id)
-    run = live_run(tx, run_id)
+    if before is not None and before.status is RunStatus.CONTINUED and (chain := find_chain(tx, run_id)) is not None:
+        before = get_run(tx, chain.run_id)
+    run = None if before is None else live_run(tx, before.id)
     if before is None or run is None:
         return None
     if not run.status.is_final:
@@ -96,10 +105,30 @@ def _end(tx: Transaction, run: Live, seq: int, epoch: int, entries: list[Entry],
 
 
 def after_ends(tx: Transaction, ended: Sequence[tuple[int, str]], at: Instant) -> None:
-    """What the end of runs means for others, in the same commit."""
-    tx.run("free_inboxes", {"runs": as_json([number for number, _ in ended])})
-    tx.run(
-        "wake_followers",
-        {"namespace_id": tx.namespace_id, "ids": as_json([run_id for _, run_id in ended]), "now": at},
-    )
+    """What the end of runs means for others, in the same commit. A run that goes on in another tells nobody."""
+    numbers = [number for number, _ in ended]
+    runs = as_json(numbers)
+    ids = {"namespace_id": tx.namespace_id, "ids": as_json([run_id for _, run_id in ended]), "now": at}
+    ties = tx.one("find_ties", {"runs": runs})
+    has_inbox, has_waits, is_told, has_children, has_joined, is_awaited = ties or (True,) * 6
+    if is_told:
+        rows = [told(run, key, end, at) for run, key, *end in tx.all("find_told", {"runs": runs})]
+        if rows:
+            insert_messages(tx, rows)
+    if has_children:
+        tx.run("cancel_children", ids)
+    if has_waits:
+        drop_waits(tx, numbers)
+    if is_told or has_joined:
+        tx.run("drop_followers", {"runs": runs})
+    if is_told or has_inbox:
+        # Also what was just told to one of them.
+        tx.run("free_inboxes", {"runs": runs})
+    if is_awaited:
+        tx.run("wake_followers", ids)
     tx.has_news = True
+
+
+def told(run: int, key: str, end: Sequence[Any], at: Instant) -> Row:
+    """The message to a run about the end of another: (id, status, output, error)."""
+    return (run, "child", key, msgspec.msgpack.encode(ChildEnd(*end)), at, None)

@@ -45,9 +45,11 @@ WHERE column1 IS NOT NULL;
 
 -- name: insert_starts
 -- What those runs were started with.
-INSERT INTO starts (number, due_at, input, seed, key, tags, retention, chain_id, parent_id, forked_from)
-SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10
-FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+INSERT INTO starts (number, due_at, input, seed, key, tags, retention, chain_id, chain_started_at, parent_id, parent_key,
+    on_parent_end, forked_from)
+SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, column12,
+    column13
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 WHERE column1 IS NOT NULL;
 
 -- name: find_seed
@@ -71,7 +73,7 @@ VALUES (:run, :lane_id, 'cancel', :payload, :now);
 -- End a run from outside; the journal's row is written beside it.
 UPDATE runs
 SET status = 'cancelled', ended_at = :now, due_at = NULL, owner = NULL, next_seq = :next_seq, epoch = :epoch,
-    blocked = NULL
+    blocked = NULL, expires_at = :now + (SELECT starts.retention FROM starts WHERE starts.number = runs.number)
 WHERE number = :run AND ended_at IS NULL;
 
 -- name: free_inboxes
@@ -103,8 +105,8 @@ ORDER BY journal.seq;
 SELECT json_group_array(json_array(
     runs.number, runs.id, lanes.workflow, lanes.version, lanes.queue, runs.status, runs.paused, starts.key, starts.tags,
     runs.priority, runs.created_at, runs.started_at, runs.ended_at, runs.due_at, runs.deadline_at,
-    starts.retention, coalesce(starts.chain_id, runs.id), starts.parent_id, starts.forked_from, runs.after_run_id,
-    runs.owner, runs.epoch, runs.crashes, runs.blocked, hex(starts.input),
+    starts.retention, coalesce(starts.chain_id, runs.id), starts.parent_id, starts.forked_from, runs.successor_id,
+    runs.after_run_id, runs.owner, runs.epoch, runs.crashes, runs.blocked, hex(starts.input),
     CASE WHEN runs.output IS NOT NULL THEN hex(runs.output) END,
     CASE WHEN runs.error IS NOT NULL THEN hex(runs.error) END
 ))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from holdfast.model import Instant, Lane, NewRun, RunStatus, StartedRun
 
+from .chains import chain_start
 from .ends import Live, end_unbegun, live_run
 from .rows import STATUS
 from .transactions import Row, Transaction, as_json
@@ -116,6 +117,11 @@ def _create(tx: Transaction, creations: Sequence[Creation], at: Instant) -> int:
     return first + len(creations) - 1
 
 
+def create_run(tx: Transaction, run: NewRun, at: Instant) -> tuple[int, int]:
+    """Insert one run, whoever holds its key; returns its number and its lane's."""
+    return _create(tx, [Creation(run)], at), lane_id(tx, Lane(run.workflow, run.version, run.queue))
+
+
 def _due_at(run: NewRun, at: Instant) -> Instant:
     """When it was asked to begin."""
     return at + run.delay if run.due_at is None else run.due_at
@@ -153,6 +159,7 @@ def _run_row(tx: Transaction, number: int, creation: Creation, lanes: Mapping[La
 
 
 def _start_row(tx: Transaction, number: int, run: NewRun, at: Instant) -> Row:
+    is_first = run.chain_id is None or run.chain_id == run.id
     kept = tx.one("find_seed", {"namespace_id": tx.namespace_id, "id": run.forked_from}) if run.keeps_seed else None
     return (
         number,
@@ -162,8 +169,11 @@ def _start_row(tx: Transaction, number: int, run: NewRun, at: Instant) -> Row:
         run.key,
         as_json(run.tags) if run.tags else "{}",
         run.retention,
-        run.chain_id,
+        None if is_first else run.chain_id,
+        None if is_first or run.chain_id is None else chain_start(tx, run.chain_id),
         run.parent_id,
+        run.parent_key,
+        run.on_parent_end,
         run.forked_from,
     )
 

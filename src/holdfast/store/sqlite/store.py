@@ -1,4 +1,5 @@
-"""The SQLite store: the contract's methods, each handed to the writer or a reader. The noun files do them."""
+"""The SQLite store: the contract's methods, each handed to the writer or a reader. The noun files do them; those about
+messages, events, values and managing are in life.py."""
 
 from __future__ import annotations
 
@@ -35,6 +36,7 @@ from holdfast.store.stats import Stats
 from . import claims, ends, runs, starts, turns, workers, workflows
 from .connections import MEMORY, explained, patiently
 from .jobs import BatchDeed, BatchJob, Job, ShortCut
+from .life import LifeStore
 from .links import Link, Role
 from .readers import Readers
 from .transactions import Clock, Transaction, host_clock
@@ -44,7 +46,7 @@ from .writer import Writer
 T = TypeVar("T")
 
 
-class SqliteStore:
+class SqliteStore(LifeStore):
     """Runs in one SQLite file, or in memory, where each store is a database of its own.
 
     With `inline` there are no threads: each call is done before its coroutine gives way, in one order, for simulations.

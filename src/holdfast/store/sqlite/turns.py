@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from holdfast.model import Instant, RowChange, RowWrite, Turn
 
 from .ends import after_ends
+from .outs import give_out
 from .statements import LARGEST
 from .transactions import Row, Transaction, as_json
 
 
 def commit_plain(tx: Transaction, turns: Sequence[Turn]) -> list[bool] | None:
     """The hot path, outside any transaction: turns that only insert rows are one statement. None: not this way."""
-    if len(turns) > LARGEST or any(turn.change is not None or turn.taken for turn in turns):
+    if len(turns) > LARGEST or any(turn.change is not None or turn.taken or turn.out is not None for turn in turns):
         return None
     rows = _rows(tx, turns)
     if len(rows) < len(turns):
@@ -92,6 +93,7 @@ def _apply(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> None:
     changes: dict[str, Row] = {}
     taken: list[int] = []
     ended: list[tuple[int, str]] = []
+    outs: list[tuple[int, Turn]] = []
     at = tx.now(now)
     for turn in turns:
         taken.extend(turn.taken)
@@ -100,12 +102,16 @@ def _apply(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> None:
             changes[turn.run_id] = _change(number, turn.change, turn.seq + 1, at)
             if turn.change.status.is_final:
                 ended.append((number, turn.run_id))
+        if turn.out is not None:
+            outs.append((tx.numbers[turn.run_id], turn))
     if taken:
         ids = as_json(taken)
         tx.run("drop_messages", {"ids": ids})
         tx.run("take_cancels", {"ids": ids})
     if changes:
         _change_runs(tx, changes)
+    if outs:
+        give_out(tx, outs, at)
     if ended:
         after_ends(tx, ended, at)
 

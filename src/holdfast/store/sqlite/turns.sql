@@ -25,6 +25,9 @@ WITH change (run, status, due_at, ended_at, released, next_seq, crashes, blocked
 )
 UPDATE runs
 SET status = change.status, ended_at = change.ended_at,
+    expires_at = CASE WHEN change.ended_at IS NOT NULL THEN
+        change.ended_at + (SELECT starts.retention FROM starts WHERE starts.number = change.run)
+    END,
     due_at = CASE WHEN change.released OR runs.owner IS NOT NULL THEN change.due_at ELSE runs.due_at END,
     owner = CASE WHEN change.released THEN NULL ELSE runs.owner END,
     next_seq = CASE WHEN change.released THEN change.next_seq ELSE runs.next_seq END,

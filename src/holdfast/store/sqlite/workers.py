@@ -37,10 +37,11 @@ def register_worker(
         "lanes": asked,
     }
     tx.run("register_worker", params)
-    declared = {(one.workflow, one.version): as_json(one.declared) for one in registrations}
+    declared = {(one.workflow, one.version): one.declared for one in registrations}
     for lane in lanes:
         lane_id(tx, lane)
     for workflow, version in dict.fromkeys((lane.workflow, lane.version) for lane in lanes):
+        said = declared.get((workflow, version))
         tx.run(
             "insert_registered",
             {
@@ -48,7 +49,8 @@ def register_worker(
                 "workflow": workflow,
                 "version": version,
                 "now": at,
-                "declared": declared.get((workflow, version)),
+                "declared": None if said is None else as_json(said),
+                "on_event": None if said is None else said.on_event,
             },
         )
     tx.run("wake_blocked", {"namespace_id": tx.namespace_id, "lanes": asked, "now": at})

@@ -10,10 +10,11 @@ SET host = excluded.host, pid = excluded.pid, has_lock = excluded.has_lock, rene
 
 -- name: insert_registered
 -- Remember when a version was first seen, and what was last declared of it.
-INSERT INTO registered (namespace_id, workflow, version, first_at, declared)
-VALUES (:namespace_id, :workflow, :version, :now, :declared)
+INSERT INTO registered (namespace_id, workflow, version, first_at, declared, on_event)
+VALUES (:namespace_id, :workflow, :version, :now, :declared, :on_event)
 ON CONFLICT (namespace_id, workflow, version) DO UPDATE
-SET declared = coalesce(excluded.declared, registered.declared);
+SET declared = coalesce(excluded.declared, registered.declared),
+    on_event = CASE WHEN excluded.declared IS NULL THEN registered.on_event ELSE excluded.on_event END;
 
 -- name: wake_blocked
 -- A newly started worker may hold the fix: blocked runs of its lanes are tried at once.

@@ -118,9 +118,10 @@ class TestTurnsGiveOut:
         assert len(await stage.claim()) == 1
 
     async def test_a_refused_turn_gives_out_nothing(self, stage: Stage) -> None:
-        stale, other = await stage.held(), await stage.held(worker="two")
+        stale = await stage.held()
         await stage.lose("one")
         await stage.claim_one(worker="three")
+        other = await stage.held(worker="two")
         out = Out(
             signals=(OutSignal(other.id, "go", b""),),
             events=(OutEvent("paid", b""),),

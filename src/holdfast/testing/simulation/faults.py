@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-WRITES = frozenset(
-    {"commit_turns", "write_rows", "claim_runs", "start_runs", "cancel_run", "reap_workers", "release_strays"}
-)
-
-AGAIN = frozenset({"commit_turns", "write_rows", "start_runs", "cancel_run"})
+AGAIN = frozenset(
+    {
+        "commit_turns", "write_rows", "start_runs", "cancel_run",
+        "deliver_event", "mark_matched", "sweep",
+    }
+)  # fmt: skip
 """What may arrive twice, or when nobody waits for it any more, and must mean the same as once."""
+
+WRITES = AGAIN | {
+    "claim_runs", "reap_workers", "release_strays", "send_signal", "publish_event", "resume_hook", "set_value",
+    "append_items", "pause_runs", "delete_runs",
+}  # fmt: skip
+"""What changes something, and whose answer may be lost. A message that is sent again needs an id to be one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

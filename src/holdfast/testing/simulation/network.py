@@ -35,6 +35,7 @@ from holdfast.model import (
 from holdfast.store import Store
 
 from .faults import Fate, Faults
+from .life import FaultyLife
 from .loop import VirtualLoop
 
 T = TypeVar("T")
@@ -68,8 +69,8 @@ class Watch(Protocol):
         """The run with a seed that follows from the world's."""
 
 
-class FaultyStore:
-    """The store as one process sees it: the contract, with faults in between."""
+class FaultyStore(FaultyLife):
+    """The store as one process sees it: the contract, with faults in between. See life.py for the rest of it."""
 
     def __init__(
         self,

@@ -16,7 +16,8 @@ CREATE TABLE lanes (
 );
 
 -- What changes in a run's life. A number is never used twice: a worker may still hold that of a run long deleted.
--- next_seq is null while the run is owned and after its owner died; ended_at is set exactly when the status is final.
+-- next_seq is null while the run is owned and after its owner died; ended_at is set exactly when the status is final,
+-- and expires_at with it, unless the run is kept for ever.
 CREATE TABLE runs (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     namespace_id INTEGER NOT NULL,
@@ -32,8 +33,10 @@ CREATE TABLE runs (
     created_at INTEGER NOT NULL,
     started_at INTEGER,
     ended_at INTEGER,
+    expires_at INTEGER,
     deadline_at INTEGER,
     after_run_id TEXT,
+    successor_id TEXT,
     crashes INTEGER NOT NULL DEFAULT 0,
     blocked TEXT,
     output BLOB,
@@ -46,9 +49,11 @@ CREATE INDEX runs_claimable ON runs (lane_id, priority, due_at)
 CREATE INDEX runs_by_owner ON runs (namespace_id, owner) WHERE owner IS NOT NULL;
 CREATE INDEX runs_listed ON runs (lane_id, status, created_at);
 CREATE INDEX runs_after ON runs (namespace_id, after_run_id) WHERE after_run_id IS NOT NULL;
+CREATE INDEX runs_expiring ON runs (namespace_id, expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX runs_blocked ON runs (lane_id) WHERE blocked IS NOT NULL;
 
 -- What a run was started with. It never changes, so a large input is not rewritten by every claim.
+-- chain_id is null for the first run of a chain, and so is chain_started_at: when that one was created.
 CREATE TABLE starts (
     number INTEGER PRIMARY KEY,
     due_at INTEGER NOT NULL,
@@ -58,11 +63,15 @@ CREATE TABLE starts (
     tags TEXT NOT NULL,
     retention INTEGER,
     chain_id TEXT,
+    chain_started_at INTEGER,
     parent_id TEXT,
+    parent_key TEXT,
+    on_parent_end TEXT NOT NULL,
     forked_from TEXT
 );
 
 CREATE INDEX starts_by_key ON starts (key) WHERE key IS NOT NULL;
+CREATE INDEX starts_by_chain ON starts (chain_id) WHERE chain_id IS NOT NULL;
 CREATE INDEX starts_by_parent ON starts (parent_id) WHERE parent_id IS NOT NULL;
 
 -- One row a turn. This primary key is what decides who writes next.
@@ -85,6 +94,7 @@ CREATE TABLE inbox (
     name TEXT,
     payload BLOB NOT NULL,
     sent_at INTEGER NOT NULL,
+    wait INTEGER,
     fresh INTEGER NOT NULL DEFAULT 1,
     taken INTEGER NOT NULL DEFAULT 0
 );
@@ -92,6 +102,113 @@ CREATE TABLE inbox (
 CREATE INDEX inbox_by_run ON inbox (run);
 CREATE INDEX inbox_fresh ON inbox (lane_id) WHERE fresh = 1;
 CREATE UNIQUE INDEX inbox_cancels ON inbox (run) WHERE kind = 'cancel';
+
+-- Ids of messages that were delivered, so that each is once. scope: "signal/<chain id>", "event" or "hook/<token>".
+CREATE TABLE message_ids (
+    namespace_id INTEGER NOT NULL,
+    scope TEXT NOT NULL,
+    id TEXT NOT NULL,
+    sent_at INTEGER NOT NULL,
+    PRIMARY KEY (namespace_id, scope, id)
+) WITHOUT ROWID;
+
+CREATE INDEX message_ids_of_events ON message_ids (namespace_id, sent_at) WHERE scope = 'event';
+
+-- What the outside may know about what a run waits for. since is when its chain began, an empty probe is none. A number
+-- below zero is that of
+-- a hook which an earlier run of the chain has opened.
+CREATE TABLE waits (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    namespace_id INTEGER NOT NULL,
+    run INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    match BLOB,
+    probe TEXT NOT NULL,
+    schema BLOB,
+    token TEXT,
+    expires_at INTEGER,
+    registered_at INTEGER NOT NULL,
+    since INTEGER NOT NULL,
+    unmatched INTEGER NOT NULL
+);
+
+CREATE UNIQUE INDEX waits_by_run ON waits (run, number);
+CREATE UNIQUE INDEX waits_by_token ON waits (namespace_id, token) WHERE token IS NOT NULL;
+CREATE INDEX waits_for_events ON waits (namespace_id, name, probe, run, number) WHERE kind = 'event';
+CREATE INDEX waits_unmatched ON waits (namespace_id, id) WHERE unmatched = 1;
+
+-- Hooks that are open no more, and why: what to answer whoever comes with the token.
+CREATE TABLE used_hooks (
+    namespace_id INTEGER NOT NULL,
+    token TEXT NOT NULL,
+    run INTEGER NOT NULL,
+    became TEXT NOT NULL,
+    PRIMARY KEY (namespace_id, token)
+) WITHOUT ROWID;
+
+CREATE INDEX used_hooks_by_run ON used_hooks (run);
+
+-- Published facts, kept until they are swept. Which of them a chain has taken is not forgotten before that.
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    namespace_id INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    published_at INTEGER NOT NULL,
+    unmatched INTEGER NOT NULL DEFAULT 1
+);
+
+CREATE INDEX events_by_name ON events (namespace_id, name, published_at, id);
+CREATE INDEX events_by_age ON events (namespace_id, published_at);
+CREATE INDEX events_unmatched ON events (namespace_id, id) WHERE unmatched = 1;
+
+CREATE TABLE taken_events (
+    namespace_id INTEGER NOT NULL,
+    chain_id TEXT NOT NULL,
+    event INTEGER NOT NULL,
+    PRIMARY KEY (namespace_id, chain_id, event)
+) WITHOUT ROWID;
+
+CREATE INDEX taken_events_by_event ON taken_events (event);
+
+-- Runs that asked for a child and joined a run that was there: its end is told to them too.
+CREATE TABLE followers (
+    run INTEGER NOT NULL,
+    follower INTEGER NOT NULL,
+    parent_key TEXT NOT NULL,
+    PRIMARY KEY (run, follower, parent_key)
+) WITHOUT ROWID;
+
+CREATE INDEX followers_by_follower ON followers (follower);
+
+-- Live state. It belongs to a chain and goes with the last run of it.
+CREATE TABLE chain_values (
+    namespace_id INTEGER NOT NULL,
+    chain_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value BLOB NOT NULL,
+    set_at INTEGER NOT NULL,
+    PRIMARY KEY (namespace_id, chain_id, name)
+) WITHOUT ROWID;
+
+-- Streams. step and attempt say who sent an item, of which run; a body's own have no step and attempt 0.
+CREATE TABLE stream_items (
+    namespace_id INTEGER NOT NULL,
+    chain_id TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    run INTEGER NOT NULL,
+    step TEXT,
+    attempt INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    reset INTEGER NOT NULL,
+    payload BLOB NOT NULL,
+    PRIMARY KEY (namespace_id, chain_id, stream, place)
+) WITHOUT ROWID;
+
+CREATE INDEX stream_items_by_step ON stream_items (run, stream, step, attempt) WHERE step IS NOT NULL;
 
 CREATE TABLE keys (
     namespace_id INTEGER NOT NULL,
@@ -121,5 +238,8 @@ CREATE TABLE registered (
     version TEXT NOT NULL,
     first_at INTEGER NOT NULL,
     declared TEXT,
+    on_event TEXT,
     PRIMARY KEY (namespace_id, workflow, version)
 ) WITHOUT ROWID;
+
+CREATE INDEX registered_by_event ON registered (namespace_id, on_event) WHERE on_event IS NOT NULL;

@@ -1,0 +1,67 @@
+"""Children: begun or joined with a turn, and how a run goes on in another. All of it in the turn's commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.model import Instant, NewRun
+
+from .chains import find_chains
+from .ends import told
+from .messages import insert_messages
+from .starts import create_run, start_runs
+from .transactions import Transaction, as_json
+
+
+def start_children(tx: Transaction, children: Sequence[tuple[int, NewRun]], at: Instant) -> None:
+    """Create them, each asked for by a run. Where one is there already, by its id or by its key, that one is joined."""
+    started = start_runs(tx, [child for _, child in children], at)
+    joined = [
+        (run, child.parent_key, answer.id)
+        for (run, child), answer in zip(children, started, strict=True)
+        if not answer.created and child.parent_key is not None
+    ]
+    if not joined:
+        return
+    chains = find_chains(tx, [run_id for _, _, run_id in joined])
+    followed = [(run, key, chains[run_id]) for run, key, run_id in joined if run_id in chains]
+    live = [(chain.run, run, key) for run, key, chain in followed if chain.is_live]
+    if live:
+        tx.rows("insert_followers", live)
+    ended = {chain.run for _, _, chain in followed if not chain.is_live}
+    if ended:
+        ends = {row[0]: row[1:] for row in tx.all("read_ends", {"runs": as_json(list(ended))})}
+        insert_messages(tx, [told(run, key, ends[chain.run], at) for run, key, chain in followed if chain.run in ends])
+
+
+def cancel_all(tx: Transaction, run_ids: Sequence[str], at: Instant) -> None:
+    """Ask the live runs of these chains to end. One that never began is claimed for it, and its worker ends it."""
+    runs = [chain.run for chain in find_chains(tx, run_ids).values() if chain.is_live]
+    if runs:
+        tx.run("cancel_runs", {"runs": as_json(runs), "payload": b"", "now": at})
+        tx.has_news = True
+
+
+def continue_run(tx: Transaction, run: int, run_id: str, successor: NewRun, at: Instant) -> None:
+    """Create the run that goes on after this one, and hand over what is the chain's.
+
+    Child ends stay behind: the successor has not asked for those children, and may ask for others by the same keys.
+    """
+    row = tx.one("find_inherited", {"run": run})
+    assert row is not None
+    key, chain_id, parent_id, parent_key, on_parent_end, workflow, is_paused, holder = row
+    new = msgspec.structs.replace(
+        successor, key=key, chain_id=chain_id, parent_id=parent_id, parent_key=parent_key, on_parent_end=on_parent_end
+    )
+    number, lane_id = create_run(tx, new, at)
+    moved = {"run": run, "successor": number, "lane_id": lane_id, "successor_id": new.id, "id": run_id}
+    moved["namespace_id"] = tx.namespace_id
+    if holder == run and new.workflow == workflow:
+        tx.run("hold_key", {"namespace_id": tx.namespace_id, "workflow": workflow, "key": key, "run": number})
+    if is_paused:
+        tx.run("inherit_pause", {"run": number})
+    for name in ("name_successor", "move_messages", "move_hooks", "move_followers", "move_waiting"):
+        tx.run(name, moved)
+    tx.has_news = True

@@ -1,0 +1,87 @@
+-- Children: whom an end concerns, and how a run goes on in another.
+
+-- name: find_ties
+-- Whether the ends of these runs concern anybody at all: most concern nobody, and then this is all that is asked.
+SELECT
+    max(EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number)),
+    max(EXISTS (SELECT 1 FROM waits WHERE waits.run = runs.number)),
+    max(starts.parent_key IS NOT NULL OR EXISTS (SELECT 1 FROM followers WHERE followers.run = runs.number)),
+    max(EXISTS (SELECT 1 FROM starts AS child WHERE child.parent_id = runs.id)),
+    max(EXISTS (SELECT 1 FROM followers WHERE followers.follower = runs.number)),
+    max(EXISTS (
+        SELECT 1 FROM runs AS next WHERE next.namespace_id = runs.namespace_id AND next.after_run_id = runs.id
+    ))
+FROM json_each(:runs) AS ended
+CROSS JOIN runs ON runs.number = ended.value
+CROSS JOIN starts ON starts.number = runs.number;
+
+-- name: find_told
+-- Who hears of these ends: the run that asked for a child, and those that joined it. A run that goes on has not ended.
+SELECT parent.number, starts.parent_key, ended.id, ended.status, ended.output, ended.error
+FROM json_each(:runs) AS asked
+CROSS JOIN runs AS ended ON ended.number = asked.value
+CROSS JOIN starts ON starts.number = ended.number
+CROSS JOIN runs AS parent ON parent.namespace_id = ended.namespace_id AND parent.id = starts.parent_id
+WHERE ended.status <> 'continued' AND starts.parent_key IS NOT NULL AND parent.ended_at IS NULL
+UNION ALL
+SELECT followers.follower, followers.parent_key, ended.id, ended.status, ended.output, ended.error
+FROM json_each(:runs) AS asked
+CROSS JOIN runs AS ended ON ended.number = asked.value
+CROSS JOIN followers ON followers.run = ended.number
+WHERE ended.status <> 'continued';
+
+-- name: read_ends
+-- How runs have ended, for one that joins them afterwards.
+SELECT runs.number, runs.id, runs.status, runs.output, runs.error
+FROM json_each(:runs) AS asked
+CROSS JOIN runs ON runs.number = asked.value;
+
+-- name: cancel_children
+-- Live children of these runs that are to end with them.
+INSERT OR IGNORE INTO inbox (run, lane_id, kind, payload, sent_at)
+SELECT runs.number, runs.lane_id, 'cancel', CAST('its parent ' || parent.value || ' has ended' AS BLOB), :now
+FROM json_each(:ids) AS parent
+CROSS JOIN starts ON starts.parent_id = parent.value
+CROSS JOIN runs ON runs.number = starts.number
+WHERE runs.namespace_id = :namespace_id AND runs.ended_at IS NULL AND starts.on_parent_end = 'cancel';
+
+-- name: insert_followers
+-- Runs that joined others; a row of nulls is padding.
+INSERT OR IGNORE INTO followers (run, follower, parent_key)
+SELECT column1, column2, column3
+FROM (VALUES (?, ?, ?))
+WHERE column1 IS NOT NULL;
+
+-- name: drop_followers
+-- Who followed runs that have ended, and whom those followed.
+DELETE FROM followers
+WHERE run IN (SELECT value FROM json_each(:runs)) OR follower IN (SELECT value FROM json_each(:runs));
+
+-- name: move_followers
+-- Who followed a run follows the one that it goes on in.
+UPDATE followers SET run = :successor WHERE run = :run;
+
+-- name: move_waiting
+-- Who waited for a run to end waits for the one that it goes on in.
+UPDATE runs SET after_run_id = :successor_id
+WHERE namespace_id = :namespace_id AND after_run_id = :id;
+
+-- name: find_inherited
+-- What a run leaves to the one that it goes on in.
+SELECT starts.key, coalesce(starts.chain_id, runs.id), starts.parent_id, starts.parent_key, starts.on_parent_end,
+    lanes.workflow, runs.paused, (
+        SELECT keys.run FROM keys
+        WHERE keys.namespace_id = runs.namespace_id AND keys.workflow = lanes.workflow AND keys.key = starts.key
+    )
+FROM runs
+CROSS JOIN lanes ON lanes.id = runs.lane_id
+CROSS JOIN starts ON starts.number = runs.number
+WHERE runs.number = :run;
+
+-- name: name_successor
+-- Say which run another goes on in.
+UPDATE runs SET successor_id = :successor_id WHERE number = :run;
+
+-- name: inherit_pause
+-- A run that goes on is paused if it was.
+UPDATE runs SET paused = 1 WHERE number = :run;

@@ -1,0 +1,120 @@
+"""Events: published by an insert alone, and matched with waits by whoever looks later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.model import Event, EventWait, Instant, OutEvent, Sent, Trigger, Unmatched, WorkflowVersion
+
+from .chains import chains_of
+from .messages import is_known, remember
+from .rows import workflow_version
+from .transactions import Transaction, as_json
+
+
+def publish_event(tx: Transaction, name: str, payload: bytes, message_id: str | None, now: Instant | None) -> Sent:
+    """Keep it."""
+    if is_known(tx, "event", message_id):
+        return Sent.DUPLICATE
+    at = tx.now(now)
+    remember(tx, "event", message_id, at)
+    insert_events(tx, [OutEvent(name, payload)], at)
+    return Sent.SENT
+
+
+def insert_events(tx: Transaction, events: Sequence[OutEvent], at: Instant) -> None:
+    """What turns publish."""
+    tx.rows("insert_events", [(tx.namespace_id, event.name, event.payload, at) for event in events])
+    tx.has_news = True
+
+
+def read_unmatched(tx: Transaction, limit: int) -> Unmatched:
+    """What nobody has looked at."""
+    params = {"namespace_id": tx.namespace_id, "limit": limit}
+    return Unmatched(
+        tuple(Event(*row) for row in tx.all("unmatched_events", params)),
+        tuple(EventWait(*row) for row in tx.all("unmatched_waits", params)),
+    )
+
+
+def find_waits(
+    tx: Transaction, event: Event, probes: Sequence[bytes], after: tuple[int, int] | None, limit: int
+) -> list[EventWait]:
+    """Of the event's name, by each of its probes and by none."""
+    after_run, after_number = after or (0, 0)
+    params = {
+        "namespace_id": tx.namespace_id,
+        "probes": as_json(["", *{probe.hex() for probe in probes}]),
+        "name": event.name,
+        "published_at": event.published_at,
+        "after_run": after_run,
+        "after_number": after_number,
+        "limit": limit,
+    }
+    return [EventWait(*row) for row in tx.all("find_waits", params)]
+
+
+def find_events(tx: Transaction, wait: EventWait, after: int, limit: int) -> list[Event]:
+    """Published since the chain began, and not taken by it."""
+    chain_id = chains_of(tx, [wait.run]).get(wait.run)
+    if chain_id is None:
+        return []
+    params = {
+        "namespace_id": tx.namespace_id,
+        "name": wait.name,
+        "since": wait.since,
+        "after": after,
+        "chain_id": chain_id,
+        "limit": limit,
+    }
+    return [Event(*row) for row in tx.all("find_events", params)]
+
+
+def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait]) -> int:
+    """A message counts from when the event was published: it comes before a timeout that was due later, however late
+    somebody looked."""
+    params = {
+        "namespace_id": tx.namespace_id,
+        "event": event.id,
+        "name": event.name,
+        "payload": event.payload,
+        "published_at": event.published_at,
+        "waits": _places(waits),
+    }
+    found = tx.all("find_open", params)
+    if found:
+        tx.run("take_event", {**params, "chains": as_json([chain_id for _, chain_id, _ in found])})
+        params["waits"] = as_json([wait_id for wait_id, _, _ in found])
+        tx.run("deliver_event", params)
+        tx.run("end_waits", params)
+        tx.has_news = True
+    return len(found)
+
+
+def mark_matched(tx: Transaction, events: Sequence[int], waits: Sequence[EventWait]) -> None:
+    """They were looked at."""
+    if events:
+        tx.run("match_events", {"ids": as_json(list(events))})
+    if waits:
+        tx.run("match_waits", {"waits": _places(waits)})
+
+
+def _places(waits: Sequence[EventWait]) -> str:
+    return as_json([(wait.run, wait.number) for wait in waits])
+
+
+def list_triggers(tx: Transaction, event: str) -> list[Trigger]:
+    """The newest version of a workflow decides, also if it declares another event or none."""
+    newest: dict[str, WorkflowVersion] = {}
+    versions = [workflow_version(row) for row in tx.all("list_triggers", _of(tx, event))]
+    for version in sorted(versions, key=lambda found: found.age):
+        newest[version.workflow] = version
+    return [
+        Trigger(found.workflow, found.version, found.declared.queue, event, found.declared.match)
+        for _, found in sorted(newest.items())
+        if found.declared is not None and found.declared.on_event == event
+    ]
+
+
+def _of(tx: Transaction, event: str) -> dict[str, object]:
+    return {"namespace_id": tx.namespace_id, "event": event}

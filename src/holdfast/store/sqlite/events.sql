@@ -1,0 +1,104 @@
+-- Events: publishing, and how they and the waits for them find each other.
+
+-- name: insert_events
+-- Published facts; a row of nulls is padding.
+INSERT INTO events (namespace_id, name, payload, published_at)
+SELECT column1, column2, column3, column4
+FROM (VALUES (?, ?, ?, ?))
+WHERE column1 IS NOT NULL;
+
+-- name: unmatched_events
+-- Events that nobody has looked at.
+SELECT id, name, payload, published_at
+FROM events
+WHERE namespace_id = :namespace_id AND unmatched = 1
+ORDER BY id LIMIT :limit;
+
+-- name: unmatched_waits
+-- Waits that nobody has looked at.
+SELECT run, number, name, match, since
+FROM waits
+WHERE namespace_id = :namespace_id AND unmatched = 1
+ORDER BY id LIMIT :limit;
+
+-- name: find_waits
+-- Waits that an event may match: a bounded walk for each of its probes, and then the first of all.
+SELECT waits.run, waits.number, waits.name, waits.match, waits.since
+FROM json_each(:probes) AS asked
+CROSS JOIN waits ON waits.id IN (
+    SELECT one.id FROM waits AS one
+    WHERE one.namespace_id = :namespace_id AND one.name = :name AND one.probe = asked.value AND one.kind = 'event'
+        AND (one.run, one.number) > (:after_run, :after_number) AND one.since <= :published_at
+    ORDER BY one.run, one.number LIMIT :limit
+)
+ORDER BY waits.run, waits.number LIMIT :limit;
+
+-- name: find_events
+-- Events that a wait may match and its chain has not taken. A place is an event's time and id; one that is gone was old.
+WITH place (at) AS (SELECT max(:since, coalesce((SELECT published_at FROM events WHERE id = :after), :since)))
+SELECT events.id, events.name, events.payload, events.published_at
+FROM place
+CROSS JOIN events ON events.namespace_id = :namespace_id AND events.name = :name AND events.published_at >= place.at
+WHERE (events.published_at > place.at OR events.id > :after)
+    AND NOT EXISTS (
+        SELECT 1 FROM taken_events
+        WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = :chain_id
+            AND taken_events.event = events.id
+    )
+ORDER BY events.published_at, events.id LIMIT :limit;
+
+-- name: find_open
+-- Those of some waits that are still there, whose chains have not taken an event: the first of each chain.
+SELECT open.id, coalesce(starts.chain_id, runs.id), min(open.number)
+FROM json_each(:waits) AS asked
+CROSS JOIN waits AS open ON open.run = json_extract(asked.value, '$[0]')
+    AND open.number = json_extract(asked.value, '$[1]')
+CROSS JOIN runs ON runs.number = open.run
+CROSS JOIN starts ON starts.number = runs.number
+WHERE open.kind = 'event' AND open.name = :name AND runs.ended_at IS NULL
+    AND NOT EXISTS (
+        SELECT 1 FROM taken_events
+        WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = coalesce(starts.chain_id, runs.id)
+            AND taken_events.event = :event
+    )
+GROUP BY coalesce(starts.chain_id, runs.id);
+
+-- name: take_event
+-- Chains that have taken an event.
+INSERT INTO taken_events (namespace_id, chain_id, event)
+SELECT :namespace_id, value, :event FROM json_each(:chains);
+
+-- name: deliver_event
+-- The event, for the waits that get it.
+INSERT INTO inbox (run, lane_id, kind, name, payload, sent_at, wait)
+SELECT open.run, runs.lane_id, 'event', :name, :payload, :published_at, open.number
+FROM json_each(:waits) AS asked
+CROSS JOIN waits AS open ON open.id = asked.value
+CROSS JOIN runs ON runs.number = open.run;
+
+-- name: end_waits
+-- Waits that have got what they waited for.
+DELETE FROM waits WHERE id IN (SELECT value FROM json_each(:waits));
+
+-- name: match_events
+-- Events that were looked at.
+UPDATE events SET unmatched = 0 WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: match_waits
+-- Waits that were looked at.
+UPDATE waits SET unmatched = 0
+WHERE id IN (
+    SELECT seen.id
+    FROM json_each(:waits) AS asked
+    CROSS JOIN waits AS seen ON seen.run = json_extract(asked.value, '$[0]')
+        AND seen.number = json_extract(asked.value, '$[1]')
+);
+
+-- name: list_triggers
+-- All versions of the workflows of which one declares an event.
+SELECT registered.workflow, registered.version, registered.first_at, registered.declared, '[]'
+FROM registered
+WHERE registered.namespace_id = :namespace_id AND registered.workflow IN (
+    SELECT one.workflow FROM registered AS one
+    WHERE one.namespace_id = :namespace_id AND one.on_event = :event
+);

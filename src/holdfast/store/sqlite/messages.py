@@ -1,0 +1,58 @@
+"""Messages: a sender only inserts, into the inbox of the live run of a chain, each message id once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.model import Instant, OutSignal, Sent
+
+from .chains import find_chain, find_chains
+from .transactions import Row, Transaction
+
+
+def insert_messages(tx: Transaction, rows: Sequence[Row]) -> None:
+    """Rows of (run, kind, name, payload, sent_at, wait); those for runs that have ended are dropped."""
+    tx.rows("insert_messages", rows)
+    tx.has_news = True
+
+
+def is_known(tx: Transaction, scope: str, message_id: str | None) -> bool:
+    """Whether a message with this id was delivered."""
+    params = {"namespace_id": tx.namespace_id, "scope": scope, "id": message_id}
+    return message_id is not None and tx.one("find_message_id", params) is not None
+
+
+def remember(tx: Transaction, scope: str, message_id: str | None, at: Instant) -> None:
+    """It was delivered now."""
+    if message_id is not None:
+        tx.run("insert_message_id", {"namespace_id": tx.namespace_id, "scope": scope, "id": message_id, "now": at})
+
+
+def send_signal(
+    tx: Transaction, run_id: str, name: str, payload: bytes, message_id: str | None, now: Instant | None
+) -> Sent:
+    """An id that is known comes first: whoever lost the answer hears that it was sent, though the run has ended."""
+    chain = find_chain(tx, run_id)
+    if chain is None:
+        return Sent.MISSING
+    scope = f"signal/{chain.id}"
+    if is_known(tx, scope, message_id):
+        return Sent.DUPLICATE
+    if not chain.is_live:
+        return Sent.ENDED
+    at = tx.now(now)
+    remember(tx, scope, message_id, at)
+    insert_messages(tx, [(chain.run, "signal", name, payload, at, None)])
+    return Sent.SENT
+
+
+def send_signals(tx: Transaction, signals: Sequence[OutSignal], at: Instant) -> None:
+    """What turns send. A run that is not there any more gets nothing, and nobody is told."""
+    chains = find_chains(tx, [signal.run_id for signal in signals])
+    rows = [
+        (chain.run, "signal", signal.name, signal.payload, at, None)
+        for signal in signals
+        if (chain := chains.get(signal.run_id)) is not None
+    ]
+    if rows:
+        insert_messages(tx, rows)

@@ -1,0 +1,68 @@
+-- Messages: inboxes, the chains that they belong to, and the ids that make each message one.
+
+-- name: find_chains
+-- The chains of runs, and the newest run of each, the live one if any is. A chain outlives its first run, and its id too.
+WITH asked (id, chain_id) AS (
+    SELECT given.value, coalesce((
+        SELECT coalesce(starts.chain_id, runs.id)
+        FROM runs
+        CROSS JOIN starts ON starts.number = runs.number
+        WHERE runs.namespace_id = :namespace_id AND runs.id = given.value
+    ), given.value)
+    FROM json_each(:ids) AS given
+)
+SELECT asked.id, asked.chain_id, runs.number, runs.id, runs.ended_at IS NULL
+FROM asked
+CROSS JOIN runs ON runs.number = coalesce((
+    SELECT newer.number
+    FROM starts AS newer
+    CROSS JOIN runs AS one ON one.number = newer.number
+    WHERE newer.chain_id = asked.chain_id AND one.namespace_id = :namespace_id
+    ORDER BY newer.number DESC LIMIT 1
+), (
+    SELECT first.number FROM runs AS first
+    WHERE first.namespace_id = :namespace_id AND first.id = asked.chain_id
+));
+
+-- name: find_chain_start
+-- When the chain of a new run began.
+SELECT coalesce(starts.chain_started_at, runs.created_at)
+FROM runs
+CROSS JOIN starts ON starts.number = runs.number
+WHERE runs.number = :run;
+
+-- name: chains_of
+-- The chains of runs by their numbers.
+SELECT runs.number, coalesce(starts.chain_id, runs.id)
+FROM json_each(:runs) AS asked
+CROSS JOIN runs ON runs.number = asked.value
+CROSS JOIN starts ON starts.number = runs.number;
+
+-- name: insert_messages
+-- Messages for live runs; a row of nulls is padding.
+INSERT INTO inbox (run, lane_id, kind, name, payload, sent_at, wait)
+SELECT runs.number, runs.lane_id, column2, column3, column4, column5, column6
+FROM (VALUES (?, ?, ?, ?, ?, ?))
+CROSS JOIN runs ON runs.number = column1
+WHERE runs.ended_at IS NULL;
+
+-- name: cancel_runs
+-- Ask live runs to end, each once in its life.
+INSERT OR IGNORE INTO inbox (run, lane_id, kind, payload, sent_at)
+SELECT runs.number, runs.lane_id, 'cancel', :payload, :now
+FROM json_each(:runs) AS asked
+CROSS JOIN runs ON runs.number = asked.value
+WHERE runs.ended_at IS NULL;
+
+-- name: find_message_id
+-- Whether a message was delivered before.
+SELECT 1 FROM message_ids WHERE namespace_id = :namespace_id AND scope = :scope AND id = :id;
+
+-- name: insert_message_id
+-- Remember that it was.
+INSERT INTO message_ids (namespace_id, scope, id, sent_at) VALUES (:namespace_id, :scope, :id, :now);
+
+-- name: move_messages
+-- What a run that goes on in another has not read is the other's; its numbers of waits mean nothing there.
+UPDATE inbox SET run = :successor, lane_id = :lane_id, fresh = 1, wait = NULL
+WHERE run = :run AND taken = 0 AND kind IN ('signal', 'event', 'hook', 'cancel');

@@ -1,0 +1,121 @@
+-- Retention: pausing runs, and taking away those that have ended with everything they own.
+
+-- name: pause_runs
+-- Set or clear the flag of live runs.
+UPDATE runs SET paused = :paused
+WHERE namespace_id = :namespace_id AND id IN (SELECT value FROM json_each(:ids))
+    AND ended_at IS NULL AND paused <> :paused
+RETURNING number, id, owner;
+
+-- name: drop_pauses
+-- What their owners were told before counts no more.
+DELETE FROM inbox WHERE kind = 'pause' AND run IN (SELECT value FROM json_each(:runs));
+
+-- name: find_ended
+-- Those of some runs that have ended, with their chains.
+SELECT runs.number, runs.id, coalesce(starts.chain_id, runs.id)
+FROM json_each(:ids) AS asked
+CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = asked.value
+CROSS JOIN starts ON starts.number = runs.number
+WHERE runs.ended_at IS NOT NULL;
+
+-- name: find_expired
+-- Ended runs whose retention is over.
+SELECT runs.number, runs.id, coalesce(starts.chain_id, runs.id)
+FROM runs
+CROSS JOIN starts ON starts.number = runs.number
+WHERE runs.namespace_id = :namespace_id AND runs.expires_at <= :now
+ORDER BY runs.expires_at, runs.number LIMIT :limit;
+
+-- name: delete_keys
+-- Keys that these runs hold.
+DELETE FROM keys
+WHERE (namespace_id, workflow, key) IN (
+    SELECT runs.namespace_id, lanes.workflow, starts.key
+    FROM json_each(:runs) AS gone
+    CROSS JOIN runs ON runs.number = gone.value
+    CROSS JOIN lanes ON lanes.id = runs.lane_id
+    CROSS JOIN starts ON starts.number = runs.number
+    WHERE starts.key IS NOT NULL
+) AND run IN (SELECT value FROM json_each(:runs));
+
+-- name: delete_journals
+-- Their journals.
+DELETE FROM journal WHERE run IN (SELECT value FROM json_each(:runs));
+
+-- name: delete_hook_ids
+-- Ids of messages to their hooks.
+DELETE FROM message_ids
+WHERE namespace_id = :namespace_id AND scope IN (
+    SELECT 'hook/' || used_hooks.token
+    FROM json_each(:runs) AS gone
+    CROSS JOIN used_hooks ON used_hooks.run = gone.value
+);
+
+-- name: delete_hooks
+-- Tokens of their hooks.
+DELETE FROM used_hooks WHERE run IN (SELECT value FROM json_each(:runs));
+
+-- name: delete_starts
+-- What they were started with.
+DELETE FROM starts WHERE number IN (SELECT value FROM json_each(:runs));
+
+-- name: delete_runs
+-- The runs themselves.
+DELETE FROM runs WHERE number IN (SELECT value FROM json_each(:runs)) AND ended_at IS NOT NULL;
+
+-- name: find_empty_chains
+-- Those of some chains that have no run any more.
+SELECT asked.value
+FROM json_each(:chains) AS asked
+WHERE NOT EXISTS (
+        SELECT 1 FROM runs AS first WHERE first.namespace_id = :namespace_id AND first.id = asked.value
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM starts
+        CROSS JOIN runs AS one ON one.number = starts.number
+        WHERE starts.chain_id = asked.value AND one.namespace_id = :namespace_id
+    );
+
+-- name: delete_values
+-- Their values.
+DELETE FROM chain_values
+WHERE namespace_id = :namespace_id AND chain_id IN (SELECT value FROM json_each(:chains));
+
+-- name: delete_items
+-- Their streams.
+DELETE FROM stream_items
+WHERE namespace_id = :namespace_id AND chain_id IN (SELECT value FROM json_each(:chains));
+
+-- name: delete_taken
+-- Which events they have taken.
+DELETE FROM taken_events
+WHERE namespace_id = :namespace_id AND chain_id IN (SELECT value FROM json_each(:chains));
+
+-- name: delete_signal_ids
+-- Ids of signals to them.
+DELETE FROM message_ids
+WHERE namespace_id = :namespace_id AND scope IN (SELECT 'signal/' || value FROM json_each(:chains));
+
+-- name: delete_events
+-- Events that are kept no longer.
+DELETE FROM events
+WHERE id IN (
+    SELECT one.id FROM events AS one
+    WHERE one.namespace_id = :namespace_id AND one.published_at < :before
+    ORDER BY one.published_at LIMIT :limit
+)
+RETURNING id;
+
+-- name: forget_events
+-- Who has taken them.
+DELETE FROM taken_events WHERE event IN (SELECT value FROM json_each(:ids));
+
+-- name: delete_event_ids
+-- Message ids of events that are kept no longer.
+DELETE FROM message_ids
+WHERE namespace_id = :namespace_id AND scope = 'event' AND id IN (
+    SELECT one.id FROM message_ids AS one
+    WHERE one.namespace_id = :namespace_id AND one.scope = 'event' AND one.sent_at < :before
+    ORDER BY one.sent_at LIMIT :limit
+);

@@ -1,0 +1,36 @@
+-- Values and streams: live state of chains.
+
+-- name: set_values
+-- The last one that was set counts; a row of nulls is padding.
+INSERT INTO chain_values (namespace_id, chain_id, name, value, set_at)
+SELECT column1, column2, column3, column4, column5
+FROM (VALUES (?, ?, ?, ?, ?))
+WHERE column1 IS NOT NULL
+ON CONFLICT (namespace_id, chain_id, name) DO UPDATE SET value = excluded.value, set_at = excluded.set_at;
+
+-- name: read_value
+-- One value.
+SELECT value FROM chain_values WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND name = :name;
+
+-- name: last_place
+-- Where a stream ends.
+SELECT coalesce(max(place), 0) FROM stream_items
+WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND stream = :stream;
+
+-- name: last_attempt
+-- The last attempt of a step that has sent anything.
+SELECT max(attempt) FROM stream_items WHERE run = :run AND stream = :stream AND step = :step;
+
+-- name: append_items
+-- Items at the end of streams; a row of nulls is padding.
+INSERT INTO stream_items (namespace_id, chain_id, stream, place, run, step, attempt, at, reset, payload)
+SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+WHERE column1 IS NOT NULL;
+
+-- name: read_items
+-- Items behind a place.
+SELECT place, payload, step, attempt, at, reset
+FROM stream_items
+WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND stream = :stream AND place > :after
+ORDER BY place LIMIT :limit;
