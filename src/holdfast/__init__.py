@@ -20,6 +20,7 @@ from holdfast.client import AsyncClient, AsyncRun, Client, Run, StreamItem
 from holdfast.codec import AesGcm, Codec, Zstd
 from holdfast.define import (
     ChildRun,
+    Failure,
     Hook,
     Pending,
     RunInfo,
@@ -32,6 +33,7 @@ from holdfast.define import (
     emit,
     hook,
     logger,
+    map,
     now,
     patched,
     publish,
@@ -114,6 +116,7 @@ __all__ = [
     "DeadlineExceeded",
     "DefinitionError",
     "DuplicateWorkflow",
+    "Failure",
     "FatalError",
     "HoldfastError",
     "Hook",
@@ -167,6 +170,7 @@ __all__ = [
     "emit",
     "hook",
     "logger",
+    "map",
     "now",
     "patched",
     "publish",

@@ -6,6 +6,7 @@ They reach the engine through one contextvar, never by import.
 from .changes import continue_as_new, patched
 from .children import ChildRun
 from .logs import logger
+from .maps import Failure, map
 from .messages import emit, publish, set_value, signal
 from .pending import Pending, Reply
 from .resources import Resource, resource
@@ -32,6 +33,7 @@ __all__ = [
     "BlockingWorkflow",
     "Body",
     "ChildRun",
+    "Failure",
     "Hook",
     "Pending",
     "Reply",
@@ -53,6 +55,7 @@ __all__ = [
     "is_body",
     "logger",
     "make_step",
+    "map",
     "now",
     "patched",
     "publish",

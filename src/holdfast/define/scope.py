@@ -190,6 +190,9 @@ class Body(Protocol):
 
     def send_item(self, name: str, item: Any) -> None: ...
 
+    def weigh(self, step: Any, item: Any) -> int:
+        """The encoded size of a step's one argument."""
+
     def patched(self, change_id: str) -> bool: ...
 
     def continue_as_new(self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn: ...

@@ -6,7 +6,19 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple, cast, overload
+from typing import (
+    Any,
+    Generic,
+    Optional,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    TypeVarTuple,
+    cast,
+    get_type_hints,
+    overload,
+)
 
 from holdfast.errors import DefinitionError
 from holdfast.model import Duration, Retry, is_name, microseconds
@@ -69,6 +81,17 @@ class Step(Generic[P, R]):
         if timeout is None:
             other.timeout = self.timeout
         return other
+
+    def chunk_hints(self) -> dict[str, Any]:
+        """The annotations of a function that executes this step for a list of items."""
+        try:
+            hints = get_type_hints(self.fn, include_extras=True)
+        except NameError:
+            # Names that can't be resolved here: values keep whatever type they have.
+            hints = {}
+        first = next(iter(inspect.signature(self.fn).parameters), None)
+        item, result = hints.get(first or "", Any), hints.get("return", Any)
+        return {"items": list[item], "return": tuple[list[Optional[result]], dict[int, tuple[str, str]]]}  # type: ignore[valid-type]  # noqa: UP045  # made at run time, of whatever there is
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Pending[R]:
         """Ask for the step now and go on: a Pending to await, or to call `.result()` on in a `def` body."""

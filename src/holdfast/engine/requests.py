@@ -293,6 +293,9 @@ class Requests(Calls):
         data = self._codec.message(payload)
         return None if self.is_replaying else data
 
+    def weigh(self, step: Step[Any, Any], item: Any) -> int:
+        return len(self._codec.arguments(step.fn).pack((item,), {}))
+
     # -- changes -----------------------------------------------------------------------------------------------------
 
     def patched(self, change_id: str) -> bool:

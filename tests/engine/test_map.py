@@ -1,0 +1,123 @@
+"""holdfast.map: chunks are steps, results are in order, failures stop it or are collected."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast
+from holdfast import Failure, Retry, step, workflow
+
+
+@step
+async def square(n: int) -> int:
+    return n * n
+
+
+@step(retry=Retry(attempts=1))
+def picky(n: int) -> str:
+    if n == 3:
+        raise ValueError("not three")
+    return f"<{n}>"
+
+
+def test_results_come_in_the_order_of_the_items_and_a_chunk_is_one_entry(begin):
+    @workflow
+    async def body() -> list[int]:
+        return await holdfast.map(square, range(10), chunk=4, concurrency=2)
+
+    drive = begin(body)
+    assert drive.open == ["square.map", "square.map:1"]
+    drive.complete("square.map:1")
+    drive.finish()
+    assert drive.asked == ["square.map", "square.map:1", "square.map:2"]
+    assert drive.check().result == [n * n for n in range(10)]
+
+
+def test_by_default_many_items_are_few_chunks(begin):
+    @workflow
+    async def body() -> int:
+        return sum(await holdfast.map(square, range(5_000)))
+
+    drive = begin(body).finish()
+    assert len(drive.asked) == 200
+    assert drive.result == sum(n * n for n in range(5_000))
+
+
+def test_large_items_make_small_chunks(begin):
+    @step
+    async def size(text: str) -> int:
+        return len(text)
+
+    @workflow
+    async def body() -> list[int]:
+        return await holdfast.map(size, ["x" * 200_000] * 1_000, concurrency=1000)
+
+    drive = begin(body)
+    assert len(drive.asked) == 1_000
+
+
+def test_the_first_failure_stops_everything(begin):
+    @workflow
+    async def body() -> list[str]:
+        return await holdfast.map(picky, range(6), chunk=1, concurrency=6)
+
+    drive = begin(body).finish()
+    assert isinstance(drive.check().error, ValueError)
+
+
+def test_failures_are_collected_in_their_places(begin):
+    @workflow
+    async def body() -> list[str]:
+        found = await holdfast.map(picky, range(5), chunk=2, on_error="collect")
+        assert found[3] == Failure("ValueError", "not three")
+        return [one for one in found if one]  # type: ignore[misc]
+
+    assert begin(body).finish().check().result == ["<0>", "<1>", "<2>", "<4>"]
+
+
+def test_no_items_are_no_steps(begin):
+    @workflow
+    async def body() -> list[int]:
+        return await holdfast.map(square, [])
+
+    drive = begin(body)
+    assert drive.check().result == []
+
+
+def test_a_def_body_maps(begin):
+    @workflow
+    def body() -> list[int]:
+        return holdfast.map(square, [1, 2])  # type: ignore[return-value]
+
+    assert begin(body).finish().check().result == [1, 4]
+
+
+def test_children_are_mapped_a_few_at_a_time(begin):
+    @workflow
+    async def child(n: int) -> int:
+        return n
+
+    @workflow
+    async def body() -> list[int]:
+        return await holdfast.map(child, [5, 6, 7], concurrency=2)
+
+    drive = begin(body)
+    assert len(drive.out[0].children) == 2
+    drive.child_ends("child:1", 6)
+    assert len(drive.out[-1].children) == 1
+    drive.child_ends("child", 5)
+    drive.child_ends("child:2", 7)
+    assert drive.check().result == [5, 6, 7]
+
+
+@pytest.mark.parametrize("options", [{"concurrency": 0}, {"chunk": 0}, {"on_error": "ignore"}])
+def test_nonsense_is_refused_where_it_is_written(begin, options):
+    @workflow
+    async def body() -> str:
+        try:
+            await holdfast.map(square, [1], **options)
+        except holdfast.DefinitionError as error:
+            return str(error)
+        return "no"
+
+    assert next(iter(options)) in begin(body).result
