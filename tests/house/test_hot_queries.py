@@ -16,7 +16,10 @@ PARAMS = {
     "run": 1, "owner": "w", "workers": '["w"]', "workflow": "ship", "version": "1", "queue": "default", "key": "k",
     "writes": '[["r", "w", 1]]', "seq": 0, "epoch": 1, "next_seq": 1, "lane_id": 1, "payload": b"", "lease_until": 1,
     "host": "h", "pid": 1, "has_lock": 1, "number": 1, "name": "n",
-    "held": '["r"]', "declared": None,
+    "held": '["r"]', "declared": None, "on_event": None, "waits": "[[1, 1]]", "event": 1, "chains": '["r"]',
+    "chain_id": "r", "token": "t", "scope": "event", "probes": '["", "00"]', "published_at": 1, "after_run": 0,
+    "after_number": 0, "after": 0, "since": 0, "successor": 2, "successor_id": "s", "stream": "log", "step": "s",
+    "paused": 1, "before": 1,
 }  # fmt: skip
 FRAGMENTS = {"get_run", "find_run", "read_ended"}
 LISTING = {"list_runs"} | {name for name in SQL if name.startswith(("and_", "list_by_", "end_")) and name != "end_run"}
@@ -42,7 +45,11 @@ def plan(connection, text, params):
 
 def walks(lines):
     """The lines that walk a whole table of the store, by an index or without one."""
-    tables = ("runs", "due", "one", "listed", "journal", "inbox", "starts", "given", "keys", "lanes")
+    tables = (
+        "runs", "due", "one", "listed", "journal", "inbox", "starts", "given", "keys", "lanes", "waits", "open", "seen",
+        "closed", "events", "taken_events", "message_ids", "used_hooks", "followers", "chain_values", "stream_items",
+        "newer", "first", "ended", "parent", "child", "next", "registered",
+    )  # fmt: skip
     return [line for line in lines if line.startswith("SCAN") and line.split()[1] in tables]
 
 
@@ -85,6 +92,18 @@ def test_no_statement_walks_a_table(connection, name, text):
         ("read_ended", "runs", "runs_by_id (namespace_id=? AND id=?"),
         ("get_run", "runs", "runs_by_id (namespace_id=? AND id=?"),
         ("change_runs", "runs", "INTEGER PRIMARY KEY (rowid=?"),
+        ("find_chains", "newer", "starts_by_chain (chain_id=?"),
+        ("find_ties", "child", "starts_by_parent (parent_id=?"),
+        ("find_ties", "waits", "waits_by_run (run=?"),
+        ("find_waits", "one", "waits_for_events (namespace_id=? AND name=? AND probe=?"),
+        ("find_events", "events", "events_by_name (namespace_id=? AND name=? AND published_at>"),
+        ("find_open", "open", "waits_by_run (run=? AND number=?"),
+        ("unmatched_waits", "waits", "waits_unmatched (namespace_id=?"),
+        ("unmatched_events", "events", "events_unmatched (namespace_id=?"),
+        ("find_hook", "waits", "waits_by_token (namespace_id=? AND token=?"),
+        ("find_expired", "runs", "runs_expiring (namespace_id=? AND expires_at<"),
+        ("delete_events", "one", "events_by_age (namespace_id=? AND published_at<"),
+        ("last_attempt", "stream_items", "stream_items_by_step (run=? AND stream=? AND step=?"),
     ],
 )
 def test_a_hot_statement_goes_by_its_index(connection, name, table, index):

@@ -1,7 +1,7 @@
 """Chains: which run of one is the live one. Inboxes, taken events, values and streams belong to them.
 
-Who writes looks under the write lock: between the look and the insert no run can go on in another, so that no message is
-left behind with a run that has.
+Who writes looks under the write lock: between the look and the insert no run can go on in another, so that no message
+is left behind with a run that has.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ SELECT
     max(EXISTS (
         SELECT 1 FROM runs AS next WHERE next.namespace_id = runs.namespace_id AND next.after_run_id = runs.id
     ))
-FROM json_each(:runs) AS ended
-CROSS JOIN runs ON runs.number = ended.value
+FROM json_each(:runs) AS asked
+CROSS JOIN runs ON runs.number = asked.value
 CROSS JOIN starts ON starts.number = runs.number;
 
 -- name: find_told
@@ -39,9 +39,9 @@ CROSS JOIN runs ON runs.number = asked.value;
 -- name: cancel_children
 -- Live children of these runs that are to end with them.
 INSERT OR IGNORE INTO inbox (run, lane_id, kind, payload, sent_at)
-SELECT runs.number, runs.lane_id, 'cancel', CAST('its parent ' || parent.value || ' has ended' AS BLOB), :now
-FROM json_each(:ids) AS parent
-CROSS JOIN starts ON starts.parent_id = parent.value
+SELECT runs.number, runs.lane_id, 'cancel', CAST('its parent ' || asked.value || ' has ended' AS BLOB), :now
+FROM json_each(:ids) AS asked
+CROSS JOIN starts ON starts.parent_id = asked.value
 CROSS JOIN runs ON runs.number = starts.number
 WHERE runs.namespace_id = :namespace_id AND runs.ended_at IS NULL AND starts.on_parent_end = 'cancel';
 

@@ -2,26 +2,26 @@
 
 -- name: find_chains
 -- The chains of runs, and the newest run of each, the live one if any is. A chain outlives its first run, and its id too.
-WITH asked (id, chain_id) AS (
-    SELECT given.value, coalesce((
+WITH found (id, chain_id) AS (
+    SELECT asked.value, coalesce((
         SELECT coalesce(starts.chain_id, runs.id)
         FROM runs
         CROSS JOIN starts ON starts.number = runs.number
-        WHERE runs.namespace_id = :namespace_id AND runs.id = given.value
-    ), given.value)
-    FROM json_each(:ids) AS given
+        WHERE runs.namespace_id = :namespace_id AND runs.id = asked.value
+    ), asked.value)
+    FROM json_each(:ids) AS asked
 )
-SELECT asked.id, asked.chain_id, runs.number, runs.id, runs.ended_at IS NULL
-FROM asked
+SELECT found.id, found.chain_id, runs.number, runs.id, runs.ended_at IS NULL
+FROM found
 CROSS JOIN runs ON runs.number = coalesce((
     SELECT newer.number
     FROM starts AS newer
     CROSS JOIN runs AS one ON one.number = newer.number
-    WHERE newer.chain_id = asked.chain_id AND one.namespace_id = :namespace_id
+    WHERE newer.chain_id = found.chain_id AND one.namespace_id = :namespace_id
     ORDER BY newer.number DESC LIMIT 1
 ), (
     SELECT first.number FROM runs AS first
-    WHERE first.namespace_id = :namespace_id AND first.id = asked.chain_id
+    WHERE first.namespace_id = :namespace_id AND first.id = found.chain_id
 ));
 
 -- name: find_chain_start
