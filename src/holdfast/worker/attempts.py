@@ -26,6 +26,7 @@ from holdfast.model import StepFailed as StepFailedEntry
 
 from .clock import Alarm, Clock
 from .held import Held
+from .outbox import Item, Outbox
 from .threads import Threads
 
 _log = logging.getLogger("holdfast.worker")
@@ -37,7 +38,8 @@ class Attempt(StepInfo):
     """One try of one step of one run. It is what the step itself sees of it, and what this worker knows beside that."""
 
     __slots__ = (
-        "_attempts", "alarm", "command", "details", "first_at", "held", "is_settled", "is_timed_out", "task",
+        "_attempts", "alarm", "command", "details", "first_at", "has_sent", "held", "is_settled", "is_timed_out",
+        "task",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, attempts: Attempts, held: Held, command: Command, now: Instant) -> None:
@@ -52,6 +54,13 @@ class Attempt(StepInfo):
         self.alarm: Alarm | None = None
         self.is_settled = False
         self.is_timed_out = False
+        self.has_sent = False
+
+    def send_value(self, name: str, value: Any) -> None:
+        self._attempts.send(self, name, value, is_value=True)
+
+    def send_item(self, name: str, item: Any) -> None:
+        self._attempts.send(self, name, item, is_value=False)
 
     def heartbeat(self, details: Any = None) -> None:
         self._attempts.beaten(self, details)
@@ -72,6 +81,7 @@ class Attempts:
         done: Callable[[Attempt, Outcome], None],
         beat: Callable[[Held], None],
         interrupted: Callable[[], None],
+        outbox: Outbox,
     ) -> None:
         self._codec = codec
         self._clock = clock
@@ -87,6 +97,7 @@ class Attempts:
         self._flying = {True: 0, False: 0}
         self._queues: dict[bool, deque[Attempt]] = {True: deque(), False: deque()}
         self._threads = Threads()
+        self.outbox = outbox
         self.resources: Mapping[object, Any] = {}
         self.stand_in: Callable[[Step[..., Any], tuple[Any, ...], dict[str, Any]], Awaitable[Any] | None] | None = None
         """In a test environment: what to await in place of a step's function, or None to execute that."""
@@ -112,6 +123,13 @@ class Attempts:
         self._beat(attempt.held)
         if details is not None:
             attempt.details = self._codec.value(Any).encode(details)
+
+    def send(self, attempt: Attempt, name: str, value: Any, *, is_value: bool) -> None:
+        """On the step's own thread, as above. One whose run was lost sends nothing."""
+        data = self._codec.message(value)
+        if not attempt.held.is_lost:
+            attempt.has_sent = True
+            self.outbox.add(Item(attempt.held.id, name, data, attempt.key, attempt.attempt, is_value))
 
     def _launch(self, attempt: Attempt) -> None:
         step = attempt.command.step
@@ -174,6 +192,7 @@ class Attempts:
         """Let go of the threads; a step that still sits in one can't be stopped, but its result goes nowhere."""
         for task in self.tasks:
             task.cancel()
+        self.outbox.close()
         self._threads.close()
 
     async def _run(self, attempt: Attempt) -> None:
@@ -188,6 +207,8 @@ class Attempts:
                 value = await step.fn(*args, **kwargs)
             else:
                 value = await self._in_thread(step.fn, args, kwargs)
+            if attempt.has_sent:
+                await self.outbox.flush()
         except asyncio.CancelledError as error:
             if attempt.is_timed_out:
                 self._fail(attempt, _timed_out(attempt))

@@ -18,6 +18,8 @@ from holdfast.errors import NotDecodable
 from holdfast.model import Event, EventWait, NewRun, Trigger, holds, probes_of
 from holdfast.store import Store
 
+from .clock import Clock
+
 _MANY = 1000
 _json = msgspec.json.Decoder()
 
@@ -25,9 +27,10 @@ _json = msgspec.json.Decoder()
 class Matchmaker:
     """Looks at what nobody has looked at yet."""
 
-    def __init__(self, store: Store, codec: Codec) -> None:
+    def __init__(self, store: Store, codec: Codec, clock: Clock) -> None:
         self._store = store
         self._codec = codec
+        self._clock = clock
 
     async def look(self) -> bool:
         """Match some; True if there may be more."""
@@ -46,7 +49,7 @@ class Matchmaker:
             waits = await self._store.find_waits(event, probes, after=after, limit=_MANY)
             fitting = [wait for wait in waits if _fits(payload, wait.match)]
             if fitting:
-                await self._store.deliver_event(event, fitting)
+                await self._store.deliver_event(event, fitting, now=self._clock.store_time())
             if len(waits) < _MANY:
                 break
             after = waits[-1].run, waits[-1].number
@@ -65,14 +68,16 @@ class Matchmaker:
             input=self._codec.call_with(event.payload),
             seed=secrets.token_bytes(16),
         )
-        await self._store.start_runs([new])
+        await self._store.start_runs([new], now=self._clock.store_time())
 
     async def _match_wait(self, wait: EventWait) -> None:
         after = 0
         while True:
             events = await self._store.find_events(wait, after=after, limit=100)
             for event in events:
-                if _fits(self._plain(event), wait.match) and await self._store.deliver_event(event, [wait]):
+                if not _fits(self._plain(event), wait.match):
+                    continue
+                if await self._store.deliver_event(event, [wait], now=self._clock.store_time()):
                     await self._store.mark_matched([], [wait])
                     return
             if len(events) < 100:

@@ -29,6 +29,7 @@ from .commits import GroupWriter
 from .events import Matchmaker
 from .held import Held
 from .lease import Lease, Pulse
+from .outbox import Outbox
 
 _log = logging.getLogger("holdfast.worker")
 _CLAIM = 200
@@ -82,7 +83,7 @@ class Session:
         self._has_strays = False
         self._has_backlog = False
         self._is_changed = self._may_match = True
-        self._matchmaker = Matchmaker(plan.store, plan.codec)
+        self._matchmaker = Matchmaker(plan.store, plan.codec, plan.clock)
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
 
@@ -123,6 +124,7 @@ class Session:
             done=self.runs.step_ended,
             beat=self._beat,
             interrupted=self._interrupted,
+            outbox=Outbox(self._store, self._clock),
         )
         self.runs.attempts.resources = self._resources
 
