@@ -25,8 +25,12 @@ class Arrivals(Waits):
             return
         if held.execution is not None and held.execution.has_mail(message.id):
             return
+        if message.kind == "pause":
+            self.pause(held)
+            return
         self.arrive(held, message)
-        if not held.is_committing:
+        if not held.is_committing and (not held.is_pausing or message.kind == "cancel"):
+            held.is_pausing = False
             self.wake(held)
 
     def arrive(self, held: Held, message: Message) -> None:
@@ -42,7 +46,9 @@ class Arrivals(Waits):
             return
         del held.attempts[attempt.key]
         held.arrive(Arrival(outcome.at, RESULT, outcome))
-        if not held.is_committing:
+        if held.is_pausing:
+            self.pause(held)
+        elif not held.is_committing:
             self._take(held)
 
     def beat(self, held: Held) -> None:

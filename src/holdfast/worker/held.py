@@ -46,8 +46,8 @@ class Held:
     __slots__ = (
         "alarm", "alarm_at", "arrivals", "attempts", "blocked", "crashes", "epoch", "execution", "held_up",
         "history", "id", "info", "input", "is_busy", "is_committing", "is_deadline_told", "is_lost",
-        "is_parked", "is_row_waiting", "is_taken_over", "is_takeover", "journal", "last_at", "row_due", "seed",
-        "sent", "seq", "started_at", "taking", "unwritten", "warn_at", "workflow",
+        "is_parked", "is_pausing", "is_row_waiting", "is_taken_over", "is_takeover", "journal", "last_at", "row_due",
+        "seed", "sent", "seq", "started_at", "taking", "unwritten", "warn_at", "workflow",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, claimed: ClaimedRun, workflow: Workflow[Any, Any]) -> None:
@@ -101,6 +101,8 @@ class Held:
         self.is_takeover = claimed.is_takeover
         """Taken from a worker that died, and nothing of it has begun since."""
         self.is_parked = False
+        self.is_pausing = False
+        """Somebody paused it: no turn is taken any more, and it goes back when its steps in flight have ended."""
         self.is_busy = False
         self.is_row_waiting = False
         self.row_due: Instant | None = None

@@ -36,6 +36,10 @@ _CLAIM = 200
 _STEPS = 1_000
 _REAP_EVERY = 1.0
 _POLL_EVERY = 5
+_SWEEP_EVERY = 60
+_SWEEP = 200
+_SWEEP_PAUSE = 0.1
+_KEEP_EVENTS = 7 * 24 * 3600 * 1_000_000
 _LOST_RACE = 50_000
 
 
@@ -320,10 +324,22 @@ class Session:
             with suppress(StoreAway):
                 if await self._store.reap_workers(self.worker_id, now=self._clock.store_time()):
                     self._wake.set()
+            if count % _SWEEP_EVERY == _SWEEP_EVERY - 1:
+                with suppress(StoreAway):
+                    await self._sweep()
             if count % _POLL_EVERY == 0:
                 # Notifications are hints: a look now and then bounds the delay if one is lost.
                 self._changed()
             await asyncio.sleep(_REAP_EVERY)
+
+    async def _sweep(self) -> None:
+        """Remove what has been kept long enough, a little at a time, so that nobody waits for it."""
+        before = self._clock.now() - _KEEP_EVENTS
+        is_all = False
+        while not is_all:
+            swept = await self._store.sweep(_SWEEP, events_before=before, now=self._clock.store_time())
+            is_all = swept.is_all
+            await asyncio.sleep(_SWEEP_PAUSE)
 
     def _may_begin(self) -> bool:
         return not self.runs.is_stopping and self.lease.holds()

@@ -314,6 +314,10 @@ class Turns(Arrivals):
                 self.discard(held)
             self.park(held)
             return
+        if held.is_pausing:
+            # What this turn asked for begins when the run is resumed.
+            self.pause(held)
+            return
         if held.journal is not None and not self._replay_now(held, done):
             return
         self._effects(held, done)

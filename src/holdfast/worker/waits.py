@@ -14,7 +14,7 @@ from functools import partial
 
 from holdfast.engine import Command
 from holdfast.errors import StoreError
-from holdfast.model import Blocked, Entry, Instant, Out, RowChange, RowWrite, Turn
+from holdfast.model import Blocked, Entry, Instant, Message, Out, RowChange, RowWrite, Turn
 
 from .clock import Clock
 from .commits import GroupWriter, Verdict
@@ -211,7 +211,7 @@ class Waits(Resting):
         self.cancel_attempts(held)
         self.discard(held)
         arrivals, held.arrivals = [*taken, *held.arrivals], ()
-        results: list[Entry] = [one.entry for one in arrivals if one.rank == RESULT and not one.is_recorded]
+        results = _results(arrivals)
         change = self.waiting(
             self._clock.now() + pause,
             # To be blocked is neither a crash nor progress; a step that ended is.
@@ -219,6 +219,20 @@ class Waits(Resting):
             blocked=f"{type(error).__name__}: {error}",
             release=True,
         )
+        self._keep(held, results, change)
+
+    def pause(self, held: Held) -> None:
+        """Give a paused run back when nothing of it is in flight: what its steps came to is delivered on resume."""
+        held.is_pausing = True
+        if held.attempts or held.is_committing or held.is_lost:
+            return
+        arrivals, held.arrivals = held.arrivals, ()
+        due_at = self._clock.now() if arrivals else self.wake_at(held)
+        self.discard(held)
+        self._keep(held, _results(arrivals), self.waiting(due_at, crashes=held.crashes, release=True))
+
+    def _keep(self, held: Held, results: Sequence[Entry], change: RowChange) -> None:
+        """Release a run; results that its body has not got are recorded behind a `blocked` entry."""
         if results:
             entries = [*held.unwritten, Blocked(held.last_at, len(results)), *results]
             self.write_turn(held, entries, change, (), self._results_kept)
@@ -241,3 +255,12 @@ class Waits(Resting):
 def open_commands(held: Held) -> list[Command]:
     """The steps that were asked for and have not ended."""
     return [] if held.execution is None else list(held.execution.commands.values())
+
+
+def _results(arrivals: Sequence[Arrival]) -> list[Entry]:
+    """What steps came to and the journal does not hold yet."""
+    return [
+        one.entry
+        for one in arrivals
+        if one.rank == RESULT and not one.is_recorded and not isinstance(one.entry, Message)
+    ]
