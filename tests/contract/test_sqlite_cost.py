@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.model import RowChange, RunStatus
+from holdfast.model import NewWait, Out, OutEvent, OutSignal, RowChange, RunStatus
 from holdfast.store import open_store
 from holdfast.testing.contract.stage import LANE, T0, Stage, new_run, row_write, turn
 
@@ -72,6 +72,61 @@ def test_ends_take_as_many_statements_for_a_hundred_runs_as_for_one(play):
             runs = await stage.claim(count)
             change = RowChange(status=RunStatus.COMPLETED)
             _, cost = await spent(stage.store, stage.commit(*(turn(run, change=change) for run in runs)))
+            costs.append(cost)
+        assert costs[0] == costs[1]
+
+    play(act)
+
+
+def test_a_plain_end_asks_once_whom_it_concerns(play):
+    async def act(stage):
+        run = await stage.held()
+        _, cost = await spent(stage.store, stage.commit(turn(run, change=RowChange(status=RunStatus.COMPLETED))))
+        # begin, the row, the change, the question, commit
+        assert cost == (5, 1)
+
+    play(act)
+
+
+def test_an_event_is_delivered_to_a_thousand_waits_in_as_many_statements_as_to_one(play):
+    async def act(stage):
+        costs = []
+        wait = NewWait(number=1, kind="event", name="paid")
+        for count in (1, 1000):
+            await stage.start(count)
+            runs = await stage.claim(count)
+            await stage.commit(*(turn(run, out=Out(waits=(wait,))) for run in runs))
+            await stage.store.publish_event("paid", b"", now=T0)
+            event = (await stage.store.read_unmatched(10)).events[-1]
+            waits = await stage.store.find_waits(event, [])
+            delivered, cost = await spent(stage.store, stage.store.deliver_event(event, waits, now=T0))
+            assert delivered == count
+            costs.append(cost)
+        assert costs[0] == costs[1]
+
+    play(act)
+
+
+def test_children_and_signals_of_a_hundred_turns_take_as_many_statements_as_of_one(play):
+    async def act(stage):
+        target = await stage.start_one(due_at=T0 + 1)
+        costs = []
+        for count in (1, 100):
+            await stage.start(count)
+            runs = await stage.claim(count)
+            turns = [
+                turn(
+                    run,
+                    out=Out(
+                        children=(new_run(parent_id=run.id, parent_key="c", due_at=T0 + 1),),
+                        signals=(OutSignal(target, "go", b""),),
+                        values=(("at", b""),),
+                        events=(OutEvent("paid", b""),),
+                    ),
+                )
+                for run in runs
+            ]
+            _, cost = await spent(stage.store, stage.commit(*turns))
             costs.append(cost)
         assert costs[0] == costs[1]
 

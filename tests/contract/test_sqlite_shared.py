@@ -6,9 +6,23 @@ from pathlib import Path
 import pytest
 
 from holdfast.store import open_store
-from holdfast.testing.contract import TestNamespaces, TestProcesses, TestTwoStores, TestWakeUps
+from holdfast.testing.contract import (
+    TestMessagesInTwoStores,
+    TestNamespaces,
+    TestNamespacesOfMessages,
+    TestProcesses,
+    TestTwoStores,
+    TestWakeUps,
+)
 
-__all__ = ["TestNamespaces", "TestProcesses", "TestTwoStores", "TestWakeUps"]
+__all__ = [
+    "TestMessagesInTwoStores",
+    "TestNamespaces",
+    "TestNamespacesOfMessages",
+    "TestProcesses",
+    "TestTwoStores",
+    "TestWakeUps",
+]
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ to a store that is not open yet; all stores of one test are on one database. Tha
     def make_store(tmp_path):
         return lambda namespace="default": MyStore(tmp_path / "db", namespace=namespace)
 
-TestTwoStores, TestWakeUps and TestNamespaces need a database that several stores can open at a time. TestProcesses
-needs one that several processes can open, and a fixture `url` that `open_store` understands in each of them.
+TestTwoStores, TestMessagesInTwoStores, TestWakeUps, TestNamespaces and TestNamespacesOfMessages need a database that
+several stores can open at a time. TestProcesses needs one that several processes can open, and a fixture `url` that
+`open_store` understands in each of them.
 """
 
 from .chains import TestContinuedRuns
@@ -22,6 +23,7 @@ from .life import TestLife, TestSubscribe
 from .managing import TestDeleteRuns, TestPauseRuns, TestSweep
 from .messages import TestSendSignal, TestTurnsGiveOut
 from .processes import TestProcesses
+from .races import TestMessagesInTwoStores, TestNamespacesOfMessages
 from .runs import TestCancelRun, TestListRuns, TestReading
 from .shared import TestNamespaces, TestTwoStores, TestWakeUps
 from .starts import TestKeys, TestStartRuns
@@ -53,7 +55,9 @@ __all__ = [
     "TestListVersions",
     "TestListWorkers",
     "TestListWorkflows",
+    "TestMessagesInTwoStores",
     "TestNamespaces",
+    "TestNamespacesOfMessages",
     "TestNextDue",
     "TestPauseRuns",
     "TestProcesses",
