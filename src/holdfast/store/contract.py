@@ -115,9 +115,10 @@ class Store(Protocol):
     ) -> RunRecord | None:
         """Ask a run to end, and return it as it was before; None: there is no such run.
 
-        An ended run is left alone. One never begun ends at once, with a row that holds `Stopped`. A live one gets a
-        "cancel" message, once. With force it ends at once whoever holds it: `Claimed` by FORCED with the next epoch,
-        and `Stopped` with what was `skipped`, in one row.
+        Of a run that has continued, the last run of its chain is meant. An ended run is left alone. One never begun
+        ends at once, with a row that holds `Stopped`. A live one gets a "cancel" message, once. With force it ends at
+        once whoever holds it: `Claimed` by FORCED with the next epoch, and `Stopped` with what was `skipped`, in one
+        row.
         """
 
     # -- ownership -----------------------------------------------------------------------------------------------
@@ -189,7 +190,8 @@ class Store(Protocol):
     ) -> Sent:
         """Deliver a payload to a hook, once: SENT, DUPLICATE, USED, EXPIRED, ENDED or MISSING.
 
-        The delete of the wait's row decides who was first; the inbox row is written in the same commit.
+        The delete of the wait's row decides who was first; the inbox row is written in the same commit. A hook that its
+        run has closed unused is EXPIRED; one that was open when its run ended, ENDED.
         """
 
     async def read_waits(self, run_id: str) -> list[WaitRecord]:
@@ -204,7 +206,8 @@ class Store(Protocol):
     async def find_waits(
         self, event: Event, probes: Sequence[bytes], *, after: tuple[int, int] | None = None, limit: int = 1000
     ) -> list[EventWait]:
-        """Waits that this event may match: of its name, with one of these probes or none. Ordered by (run, number)."""
+        """Waits that this event may match: of its name, with one of these probes or none, of chains that had begun when
+        it was published. Ordered by (run, number)."""
 
     async def find_events(self, wait: EventWait, *, after: int = 0, limit: int = 100) -> list[Event]:
         """Events of the wait's name, published since its chain began and not taken by that chain, oldest first."""
@@ -212,7 +215,8 @@ class Store(Protocol):
     async def deliver_event(self, event: Event, waits: Sequence[EventWait], *, now: Instant | None = None) -> int:
         """Give an event to waits: each whose row is still there, and whose chain has not taken this event, loses its
         row and gets an inbox row of kind "event" for its number, in one commit. Of several waits of one chain the one
-        with the smallest number gets it. Returns how many did."""
+        with the smallest number gets it. It was sent when the event was published, so that it comes before a timeout
+        that was due later. Returns how many did."""
 
     async def mark_matched(self, events: Sequence[int], waits: Sequence[EventWait]) -> None:
         """These were looked at."""
@@ -247,7 +251,8 @@ class Store(Protocol):
     # -- managing ----------------------------------------------------------------------------------------------------
 
     async def pause_runs(self, run_ids: Sequence[str], paused: bool, *, now: Instant | None = None) -> list[str]:
-        """Set the flag of live runs; returns the ids of those that it changed. A held one gets a "pause" message."""
+        """Set the flag of live runs; returns the ids of those that it changed. A held one's owner gets a "pause"
+        message: one, with the last word. It wakes nobody else."""
 
     async def delete_runs(self, run_ids: Sequence[str]) -> list[str]:
         """Remove ended runs with everything they own; returns the ids of those removed. A live one is left alone."""
