@@ -22,7 +22,7 @@ MOST_NUMBERS = 200_000
 _REACH = 4
 """How many times its limit a claim looks at: what others have locked is left to them."""
 _NUMBER, _ID, _EPOCH, _STORED_SEQ, _PRIORITY = 0, 1, 4, 5, 10
-_HAS_MESSAGES, _DUE_AT, _NOW, _EARLIEST = 18, 19, 20, 21
+_HAS_MESSAGES, _DUE_AT, _NOW, _EARLIEST = 24, 25, 26, 27
 
 
 async def claim_runs(
@@ -146,6 +146,6 @@ async def _journals(tx: Transaction, numbers: list[int]) -> Mapping[int, list[Jo
 async def _inboxes(tx: Transaction, ids: Mapping[int, str]) -> Mapping[int, list[Message]]:
     found: defaultdict[int, list[Message]] = defaultdict(list)
     if ids:
-        for number, message_id, kind, name, payload, sent_at in await tx.all("read_inboxes", {"runs": list(ids)}):
-            found[number].append(Message(message_id, ids[number], kind, name, payload, sent_at))
+        for number, message_id, *rest in await tx.all("read_inboxes", {"runs": list(ids)}):
+            found[number].append(Message(message_id, ids[number], *rest))
     return found

@@ -57,7 +57,8 @@ FROM locked, holdfast.lanes, holdfast.starts
 WHERE runs.number = locked.number AND lanes.id = runs.lane_id AND starts.number = runs.number
 RETURNING runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, locked.next_seq, starts.input, starts.seed,
     starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at, runs.deadline_at,
-    coalesce(starts.chain_id, runs.id), starts.parent_id, runs.crashes, runs.blocked,
+    coalesce(starts.chain_id, runs.id), coalesce(starts.chain_started_at, runs.created_at), starts.parent_id,
+    starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, runs.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number), locked.due_at, locked.now,
     (SELECT min(candidates.due_at) FROM candidates);
 
@@ -94,7 +95,8 @@ FROM locked, holdfast.lanes, holdfast.starts
 WHERE runs.number = locked.number AND lanes.id = runs.lane_id AND starts.number = runs.number
 RETURNING runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, locked.next_seq, starts.input, starts.seed,
     starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at, runs.deadline_at,
-    coalesce(starts.chain_id, runs.id), starts.parent_id, runs.crashes, runs.blocked,
+    coalesce(starts.chain_id, runs.id), coalesce(starts.chain_started_at, runs.created_at), starts.parent_id,
+    starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, runs.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number), locked.due_at, locked.now, locked.due_at;
 
 -- name: read_journals
@@ -110,18 +112,19 @@ SELECT asked.run, (SELECT max(journal.seq) FROM holdfast.journal WHERE journal.r
 FROM unnest(:runs::bigint[]) AS asked (run);
 
 -- name: read_inboxes
--- Their messages, seen before or not. Handed over with the claim, a message wakes the run no more.
+-- Their messages, seen before or not. Handed over with the claim, a message wakes the run no more. That a run is paused
+-- the claim says by itself.
 WITH seen AS (
     UPDATE holdfast.inbox SET fresh = false WHERE inbox.run = ANY (:runs::bigint[]) AND inbox.fresh
 )
-SELECT inbox.run, inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at
+SELECT inbox.run, inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait
 FROM holdfast.inbox
-WHERE inbox.run = ANY (:runs::bigint[]) AND NOT inbox.taken
+WHERE inbox.run = ANY (:runs::bigint[]) AND NOT inbox.taken AND inbox.kind <> 'pause'
 ORDER BY inbox.id;
 
 -- name: read_inbox
 -- Fresh messages for runs that a worker holds: few rows are fresh, so they are walked, not the runs.
-SELECT inbox.id, runs.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at
+SELECT inbox.id, runs.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait
 FROM holdfast.inbox
 JOIN holdfast.runs ON runs.number = inbox.run
 WHERE inbox.fresh AND runs.namespace_id = :namespace_id AND runs.owner = :owner

@@ -1,4 +1,4 @@
-"""Ending runs from outside, and what every end brings with it: inboxes are freed, runs that waited for it begin."""
+"""Ending runs from outside, and what every end brings with it: inboxes are freed, parents told, waiting runs begin."""
 
 from __future__ import annotations
 
@@ -57,7 +57,13 @@ async def cancel_run(
 ) -> RunRecord | None:
     """End the run, or ask it to. The record is as it was before."""
     run = await live_run(tx, run_id)
-    before = await get_run(tx, run_id)
+    while run is not None and run.status is RunStatus.CONTINUED:
+        # The lock waited for a commit that continued it, or it was continued before: the newest of its chain is asked.
+        newest = await tx.one("find_newest", {"namespace_id": tx.namespace_id, "id": run_id})
+        if newest is None or newest[0] == run.id:
+            break
+        run = await live_run(tx, newest[0])
+    before = None if run is None else await get_run(tx, run.id)
     if before is None or run is None:
         return None
     if not run.status.is_final:
@@ -104,6 +110,7 @@ async def _end(tx: Transaction, run: Live, seq: int, epoch: int, entries: list[E
         return False
     await tx.all("end_run", {"run": run.number, "next_seq": seq + 1, "epoch": epoch, "now": at})
     await tx.all("free_inboxes", {"runs": [run.number]})
+    await tx.all("tell_ends", {"runs": [run.number]})
     await tx.all("wake_followers", {"namespace_id": tx.namespace_id, "ids": [run.id], "now": at})
     tx.has_news = True
     return True

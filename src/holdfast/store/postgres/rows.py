@@ -16,6 +16,7 @@ from holdfast.model import (
     Message,
     RunRecord,
     RunStatus,
+    WaitRecord,
     WorkerRecord,
     WorkflowVersion,
     moment_of,
@@ -33,8 +34,8 @@ _lanes = msgspec.json.Decoder(tuple[tuple[str, str, str], ...])
 def run_record(row: Row) -> RunRecord:
     """A row of select_runs."""
     (_number, id, workflow, version, queue, status, paused, key, tags, priority, created_at, started_at, ended_at,
-     due_at, deadline_at, retention, chain_id, parent_id, forked_from, after_run_id, owner, epoch, crashes, blocked,
-     input, output, error) = row  # fmt: skip
+     due_at, deadline_at, retention, chain_id, parent_id, forked_from, successor_id, after_run_id, owner, epoch,
+     crashes, blocked, input, output, error) = row  # fmt: skip
     return RunRecord(
         id=id,
         workflow=workflow,
@@ -54,6 +55,7 @@ def run_record(row: Row) -> RunRecord:
         chain_id=chain_id,
         parent_id=parent_id,
         forked_from=forked_from,
+        successor_id=successor_id,
         after_run_id=after_run_id,
         owner=owner,
         epoch=epoch,
@@ -68,7 +70,8 @@ def run_record(row: Row) -> RunRecord:
 def claimed_run(row: Row, next_seq: int, rows: tuple[JournalRow, ...], inbox: tuple[Message, ...]) -> ClaimedRun:
     """A row of claim_runs, which is as it is after the claim."""
     (_number, id, workflow, version, epoch, stored_seq, input, seed, key, tags, priority, created_at, started_at,
-     deadline_at, chain_id, parent_id, crashes, blocked, _has_messages, _due_at, now) = row  # fmt: skip
+     deadline_at, chain_id, chain_started_at, parent_id, parent_key, on_parent_end, queue, retention, paused, crashes,
+     blocked, _has_messages, _due_at, now) = row  # fmt: skip
     return ClaimedRun(
         id=id,
         workflow=workflow,
@@ -85,12 +88,33 @@ def claimed_run(row: Row, next_seq: int, rows: tuple[JournalRow, ...], inbox: tu
         claimed_at=now,
         deadline_at=deadline_at,
         chain_id=chain_id,
+        chain_started_at=chain_started_at,
         parent_id=parent_id,
+        parent_key=parent_key,
+        on_parent_end=on_parent_end,
+        queue=queue,
+        retention=retention,
+        is_paused=paused,
         crashes=crashes,
         is_takeover=stored_seq is None,
         blocked=blocked,
         rows=rows,
         inbox=inbox,
+    )
+
+
+def wait_record(row: Row) -> WaitRecord:
+    """A row of read_waits or find_hook."""
+    run_id, number, kind, name, match, schema, expires_at, registered_at = row
+    return WaitRecord(
+        run_id=run_id,
+        number=number,
+        kind=kind,
+        name=name,
+        match=match,
+        schema=schema,
+        expires_at=expires_at,
+        registered_at=registered_at,
     )
 
 

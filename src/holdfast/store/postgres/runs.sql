@@ -23,6 +23,12 @@ FROM holdfast.runs
 WHERE runs.namespace_id = :namespace_id AND runs.id = :id
 FOR NO KEY UPDATE OF runs;
 
+-- name: find_newest
+-- The newest run of a run's chain.
+SELECT runs.id
+FROM holdfast.last_of_chain(:namespace_id, :id) AS last
+JOIN holdfast.runs ON runs.number = last.number;
+
 -- name: lock_key
 -- One start at a time decides about a key, whether anybody holds it or not.
 SELECT pg_advisory_xact_lock(hashtextextended(:key, :namespace_id::bigint));
@@ -50,16 +56,25 @@ WITH clock AS MATERIALIZED (
 asked AS MATERIALIZED (
     SELECT nextval(pg_get_serial_sequence('holdfast.runs', 'number')) AS number, clock.now, given.id, given.workflow,
         given.lane_id, given.priority, given.next_seq, given.after_run_id, given.input, given.seed, given.key,
-        given.tags, given.retention, given.chain_id, given.parent_id, given.forked_from,
+        given.tags, given.retention, given.chain_id, given.parent_id, given.parent_key, given.on_parent_end,
+        given.forked_from,
+        CASE WHEN given.chain_id IS NOT NULL THEN (
+            SELECT coalesce(starts.chain_started_at, runs.created_at)
+            FROM holdfast.last_of_chain(:namespace_id, given.chain_id) AS last
+            JOIN holdfast.runs ON runs.number = last.number
+            JOIN holdfast.starts ON starts.number = last.number
+        ) END AS chain_started_at,
         coalesce(given.given_due_at, clock.now + given.delay) AS due_at,
         coalesce(given.given_deadline_at, clock.now + given.deadline) AS deadline_at
     FROM clock
     CROSS JOIN unnest(:ids::text[], :workflows::text[], :lanes::integer[], :priorities::smallint[], :delays::bigint[],
             :due_ats::bigint[], :deadlines::bigint[], :deadline_ats::bigint[], :next_seqs::integer[],
             :after_run_ids::text[], :inputs::bytea[], :seeds::bytea[], :keys::text[], :tags::text[],
-            :retentions::bigint[], :chain_ids::text[], :parent_ids::text[], :forked_froms::text[])
+            :retentions::bigint[], :chain_ids::text[], :parent_ids::text[], :parent_keys::text[],
+            :on_parent_ends::text[], :forked_froms::text[])
         AS given (id, workflow, lane_id, priority, delay, given_due_at, deadline, given_deadline_at, next_seq,
-            after_run_id, input, seed, key, tags, retention, chain_id, parent_id, forked_from)
+            after_run_id, input, seed, key, tags, retention, chain_id, parent_id, parent_key, on_parent_end,
+            forked_from)
 ),
 held AS (
     INSERT INTO holdfast.keys (namespace_id, workflow, key, run)
@@ -69,8 +84,8 @@ held AS (
 ),
 free AS (
     SELECT asked.number, asked.now, asked.id, asked.lane_id, asked.priority, asked.next_seq, asked.after_run_id,
-        asked.input, asked.seed, asked.key, asked.tags, asked.retention, asked.chain_id, asked.parent_id,
-        asked.forked_from, asked.due_at, asked.deadline_at
+        asked.input, asked.seed, asked.key, asked.tags, asked.retention, asked.chain_id, asked.chain_started_at,
+        asked.parent_id, asked.parent_key, asked.on_parent_end, asked.forked_from, asked.due_at, asked.deadline_at
     FROM asked WHERE asked.key IS NULL OR asked.number IN (SELECT held.run FROM held)
 ),
 started AS (
@@ -82,9 +97,10 @@ started AS (
     FROM free
 ),
 begun AS (
-    INSERT INTO holdfast.starts (number, due_at, input, seed, key, tags, retention, chain_id, parent_id, forked_from)
+    INSERT INTO holdfast.starts (number, due_at, input, seed, key, tags, retention, chain_id, chain_started_at,
+        parent_id, parent_key, on_parent_end, forked_from)
     SELECT free.number, free.due_at, free.input, free.seed, free.key, free.tags, free.retention, free.chain_id,
-        free.parent_id, free.forked_from
+        free.chain_started_at, free.parent_id, free.parent_key, free.on_parent_end, free.forked_from
     FROM free
 ),
 written AS (
@@ -116,7 +132,8 @@ ON CONFLICT DO NOTHING;
 -- End a run from outside; the journal's row is written beside it.
 UPDATE holdfast.runs
 SET status = 'cancelled', ended_at = :now, due_at = NULL, owner = NULL, next_seq = :next_seq, epoch = :epoch,
-    blocked = NULL
+    blocked = NULL,
+    expires_at = :now + (SELECT starts.retention FROM holdfast.starts WHERE starts.number = :run)
 WHERE number = :run AND ended_at IS NULL;
 
 -- name: free_inboxes
@@ -143,8 +160,8 @@ ORDER BY journal.seq;
 -- The columns of a run's record, in the order that rows.py reads them.
 SELECT runs.number, runs.id, lanes.workflow, lanes.version, lanes.queue, runs.status, runs.paused, starts.key, starts.tags,
     runs.priority, runs.created_at, runs.started_at, runs.ended_at, runs.due_at, runs.deadline_at,
-    starts.retention, coalesce(starts.chain_id, runs.id), starts.parent_id, starts.forked_from, runs.after_run_id,
-    runs.owner, runs.epoch, runs.crashes, runs.blocked, starts.input, runs.output, runs.error
+    starts.retention, coalesce(starts.chain_id, runs.id), starts.parent_id, starts.forked_from,
+    runs.successor_id, runs.after_run_id, runs.owner, runs.epoch, runs.crashes, runs.blocked, starts.input, runs.output, runs.error
 FROM holdfast.runs
 JOIN holdfast.lanes ON lanes.id = runs.lane_id
 JOIN holdfast.starts ON starts.number = runs.number

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from holdfast.errors import StoreAway
 from holdfast.model import Instant, NewRun, StartedRun
@@ -17,6 +17,7 @@ from .transactions import Transaction
 _UNIQUE = "23505"
 _TRIES = 5
 _MOST = 1_000
+T = TypeVar("T")
 
 
 class _Call(NamedTuple):
@@ -81,11 +82,16 @@ class Starter:
         async def deed(tx: Transaction) -> list[StartedRun]:
             return await start_runs(tx, runs, now)
 
-        for left in range(_TRIES - 1, -1, -1):
-            try:
-                return await self._pool.run(deed, is_one=not any(is_takeover(run) for run in runs))
-            except Exception as error:
-                # Another process has started a run with the same id between two statements: it will be found now.
-                if sqlstate(error) != _UNIQUE or not left:
-                    raise
-        raise AssertionError("a start that is tried ends")
+        is_one = not any(is_takeover(run) for run in runs)
+        return await again_if_taken(lambda: self._pool.run(deed, is_one=is_one))
+
+
+async def again_if_taken(start: Callable[[], Awaitable[T]]) -> T:
+    """Start runs, again if another process has started one with the same id between two statements: it is found now."""
+    for left in range(_TRIES - 1, -1, -1):
+        try:
+            return await start()
+        except Exception as error:
+            if sqlstate(error) != _UNIQUE or not left:
+                raise
+    raise AssertionError("a start that is tried ends")

@@ -32,7 +32,7 @@ async def start_runs(tx: Transaction, runs: Sequence[NewRun], now: Instant | Non
     for run in runs:
         if run.id not in known and not is_takeover(run):
             free.setdefault(run.id, run)
-    created = await _create(tx, [Creation(run) for run in free.values()], now)
+    created = await create_runs(tx, [Creation(run) for run in free.values()], now)
     answers: list[StartedRun] = []
     for run in runs:
         if run.id in created:
@@ -80,7 +80,7 @@ async def _start_keyed(tx: Transaction, run: NewRun, now: Instant | None) -> Sta
             else:
                 after = await _replace(tx, holder, run.id, at)
             await tx.all("drop_key", {"namespace_id": tx.namespace_id, "workflow": run.workflow, "key": run.key})
-        if await _create(tx, [Creation(run, after)], now):
+        if await create_runs(tx, [Creation(run, after)], now):
             return StartedRun(run.id, RunStatus.PENDING, created=True)
         # Nobody held the key, and then somebody took it.
 
@@ -115,7 +115,7 @@ async def _holder(tx: Transaction, workflow: str, key: str) -> Live | None:
     return None if row is None else Live.of(row)
 
 
-async def _create(tx: Transaction, creations: Sequence[Creation], now: Instant | None) -> set[str]:
+async def create_runs(tx: Transaction, creations: Sequence[Creation], now: Instant | None) -> set[str]:
     """Insert the runs whose keys are free, and return their ids."""
     if not creations:
         return set()
@@ -150,6 +150,8 @@ async def _params(tx: Transaction, creations: Sequence[Creation]) -> dict[str, A
         "retentions": [run.retention for run in runs],
         "chain_ids": [run.chain_id for run in runs],
         "parent_ids": [run.parent_id for run in runs],
+        "parent_keys": [run.parent_key for run in runs],
+        "on_parent_ends": [run.on_parent_end for run in runs],
         "forked_froms": [run.forked_from for run in runs],
         "journal_ids": [run.id for run in runs for _ in run.rows],
         "journal_seqs": [seq for run in runs for seq in range(len(run.rows))],

@@ -36,22 +36,23 @@ from holdfast.model import (
 from holdfast.store.locks import ProcessLocks
 from holdfast.store.stats import Stats
 
-from . import claims, ends, runs, turns, workers, workflows
+from . import children, claims, ends, runs, turns, workers, workflows
 from .connections import parse_target
+from .exchange import Deed, Exchange
 from .links import Link, Pool
 from .loops import LoopThread
 from .migrations import migrate
-from .starters import Starter
+from .outs import split_turns
+from .starters import Starter, again_if_taken
 from .statements import blocks_for
 from .transactions import Known, Transaction
 from .watcher import Watcher
 
 _POOL = 4
 T = TypeVar("T")
-Deed = Callable[[Transaction], Awaitable[T]]
 
 
-class PostgresStore:
+class PostgresStore(Exchange):
     """Runs in one schema of a Postgres database."""
 
     def __init__(self, url: str, shown: str, namespace: str, schema: str, *, migrate: bool = True) -> None:
@@ -173,7 +174,29 @@ class PostgresStore:
         return await self._write(deed)
 
     def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[list[bool]]:
+        for turn in turns:
+            if turn.out is not None:
+                self._refuse_closed()
+                self.stats.writes += 1
+                return self._thread.call(partial(self._commit_giving, list(turns), now))
         return self._commit(partial(_turns.commit_turns, turns=list(turns), now=now), turns)
+
+    async def _commit_giving(self, turns: Sequence[Turn], now: Instant | None) -> list[bool]:
+        """Turns that give something out are a transaction of their own; those beside them stay what they are."""
+        plain, giving = split_turns(turns)
+        answers = [False] * len(turns)
+        if plain:
+            deed = partial(_turns.commit_turns, turns=[turns[place] for place in plain], now=now)
+            for place, answer in zip(plain, await self._turns.run(deed, is_one=True, tries=2), strict=True):
+                answers[place] = answer
+        given, joined = await again_if_taken(
+            partial(self._turns.run, partial(_turns.commit_giving, turns=[turns[place] for place in giving], now=now))
+        )
+        for place, answer in zip(giving, given, strict=True):
+            answers[place] = answer
+        if joined:
+            await self._pool.run(partial(children.look_again, followers=joined), is_one=True)
+        return answers
 
     def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[bool]]:
         for write in writes:
@@ -275,9 +298,9 @@ class PostgresStore:
         self._refuse_closed()
         return await self._thread.call(deed)
 
-    async def _write(self, deed: Deed[T]) -> T:
+    async def _write(self, deed: Deed[T], *, is_one: bool = False) -> T:
         self.stats.writes += 1
-        return await self._call(partial(self._pool.run, deed))
+        return await self._call(partial(self._pool.run, deed, is_one=is_one))
 
     async def _read(self, deed: Deed[T]) -> T:
         self.stats.reads += 1

@@ -11,18 +11,30 @@ from typing import Any, TypeVar
 
 from holdfast.model import Instant, RowWrite, Turn
 
+from .outs import ending, give_out, lock_continued
 from .transactions import Transaction
 
 T = TypeVar("T")
 
 
-async def commit_turns(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> list[bool]:
-    """Each is accepted or refused on its own; what follows a refused turn of the same run is refused with it."""
+async def commit_giving(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> tuple[list[bool], list[int]]:
+    """Turns that give something out, in a transaction; and the numbers of runs that joined others by it."""
+    joined: list[int] = []
+    return await commit_turns(tx, [ending(turn) for turn in turns], now, joined), joined
+
+
+async def commit_turns(
+    tx: Transaction, turns: Sequence[Turn], now: Instant | None, joined: list[int] | None = None
+) -> list[bool]:
+    """Each is accepted or refused on its own; what follows a refused turn of the same run is refused with it.
+
+    Nothing is given out unless there is a list to add to those who `joined` a run.
+    """
     answers = [False] * len(turns)
     refused: set[str] = set()
     for places in _rounds(turns, lambda turn: turn.run_id):
         part = [place for place in places if turns[place].run_id not in refused]
-        for place, answer in zip(part, await _commit(tx, [turns[place] for place in part], now), strict=True):
+        for place, answer in zip(part, await _commit(tx, [turns[place] for place in part], now, joined), strict=True):
             answers[place] = answer
             if not answer:
                 refused.add(turns[place].run_id)
@@ -30,8 +42,10 @@ async def commit_turns(tx: Transaction, turns: Sequence[Turn], now: Instant | No
     return answers
 
 
-async def _commit(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> list[bool]:
+async def _commit(tx: Transaction, turns: Sequence[Turn], now: Instant | None, joined: list[int] | None) -> list[bool]:
     numbers = await _numbers(tx, turns)
+    if joined is not None:
+        await lock_continued(tx, turns, numbers)
     known = [turn for turn in turns if turn.run_id in numbers]
     if not known:
         return [False] * len(turns)
@@ -48,6 +62,8 @@ async def _commit(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -
     else:
         rows = await tx.all("commit_turns", params)
     accepted = {row[0] for row in rows}
+    if joined is not None:
+        joined += await give_out(tx, [turn for turn in known if numbers[turn.run_id] in accepted], numbers, now)
     if len(accepted) < len(known):
         accepted |= await _accepted_before(
             tx, [turn for turn in known if numbers[turn.run_id] not in accepted], numbers

@@ -23,9 +23,13 @@ FROM holdfast.runs
 WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]);
 
 -- name: change_runs
--- Journal rows, and all that the accepted ones change beside: their runs, messages taken, inboxes of ended runs, followers.
+-- Journal rows, and all that the accepted ones change beside: their runs, messages taken, what an end leaves behind.
 -- Runs are locked first, in order, as a claim does: whoever takes one over waits here, not behind the journal's row.
 -- A run whose worker was reaped stays due: its turn was accepted since nobody has taken it over yet, and somebody must.
+-- A continued run keeps its inbox and its open hooks for continue_runs to move; to parents and followers it goes on.
+-- Parents, followers and children are seen as they were when this statement began. A parent that ends or continues as new
+-- meanwhile is sent a message that nobody reads, which is as well: a successor does not know the child. A child that
+-- continues as new meanwhile gets its cancel by move_strays. Who joins a run meanwhile hears of its end by tell_missed.
 WITH locked AS MATERIALIZED (
     SELECT runs.number FROM holdfast.runs WHERE runs.number = ANY (:changed::bigint[])
     ORDER BY runs.number FOR NO KEY UPDATE
@@ -45,18 +49,26 @@ changed AS (
         due_at = CASE WHEN change.released OR runs.owner IS NOT NULL THEN change.due_at ELSE runs.due_at END,
         owner = CASE WHEN change.released THEN NULL ELSE runs.owner END,
         next_seq = CASE WHEN change.released THEN change.next_seq ELSE runs.next_seq END,
-        crashes = change.crashes, blocked = change.blocked, output = change.output, error = change.error
+        crashes = change.crashes, blocked = change.blocked, output = change.output, error = change.error,
+        expires_at = CASE WHEN change.ended_at IS NOT NULL THEN change.ended_at + (
+            SELECT starts.retention FROM holdfast.starts WHERE starts.number = runs.number
+        ) END
     FROM inserted
     JOIN unnest(:changed::bigint[], :statuses::text[], :due_ats::bigint[], :ended_ats::bigint[], :released::boolean[],
             :next_seqs::integer[], :crashes::integer[], :blocked::text[], :outputs::bytea[], :errors::bytea[])
         AS change (run, status, due_at, ended_at, released, next_seq, crashes, blocked, output, error)
         ON change.run = inserted.run
     WHERE runs.number = change.run AND runs.ended_at IS NULL
-    RETURNING runs.number, runs.namespace_id, runs.id, runs.ended_at
+    RETURNING runs.number, runs.namespace_id, runs.id, runs.ended_at, runs.status, runs.output, runs.error
 ),
-ended AS (
-    SELECT changed.number, changed.namespace_id, changed.id, changed.ended_at
+ended AS MATERIALIZED (
+    SELECT changed.number, changed.namespace_id, changed.id, changed.ended_at, changed.status, changed.output,
+        changed.error
     FROM changed WHERE changed.ended_at IS NOT NULL
+),
+finished AS MATERIALIZED (
+    SELECT ended.number, ended.namespace_id, ended.id, ended.ended_at, ended.status, ended.output, ended.error
+    FROM ended WHERE ended.status <> 'continued'
 ),
 dropped AS (
     DELETE FROM holdfast.inbox
@@ -71,13 +83,60 @@ cancels AS (
     WHERE inbox.id = taken.id AND inbox.kind = 'cancel' AND taken.run NOT IN (SELECT ended.number FROM ended)
 ),
 freed AS (
-    DELETE FROM holdfast.inbox USING ended WHERE inbox.run = ended.number
+    DELETE FROM holdfast.inbox USING finished WHERE inbox.run = finished.number
+),
+closed AS (
+    DELETE FROM holdfast.waits USING ended
+    WHERE waits.run = ended.number AND (waits.kind <> 'hook' OR ended.status <> 'continued')
+    RETURNING waits.run, waits.namespace_id, waits.token
+),
+hung_up AS (
+    INSERT INTO holdfast.used_hooks (namespace_id, token, run, became)
+    SELECT closed.namespace_id, closed.token, closed.run, 'ended' FROM closed WHERE closed.token IS NOT NULL
+    ON CONFLICT (namespace_id, token) DO UPDATE SET run = excluded.run, became = excluded.became
+),
+left_by AS (
+    DELETE FROM holdfast.followers USING finished WHERE followers.run = finished.number
+    RETURNING followers.run, followers.follower, followers.parent_key
+),
+unfollowed AS (
+    DELETE FROM holdfast.followers USING ended
+    WHERE followers.follower = ended.number AND followers.run NOT IN (SELECT finished.number FROM finished)
+),
+told AS (
+    INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
+    SELECT parents.number, parents.lane_id, 'child', heirs.parent_key,
+        holdfast.child_end(finished.id, finished.status, finished.output, finished.error), finished.ended_at
+    FROM (
+        SELECT finished.number AS run, parent.number, starts.parent_key
+        FROM finished
+        JOIN holdfast.starts ON starts.number = finished.number
+        JOIN holdfast.runs AS parent ON parent.namespace_id = finished.namespace_id AND parent.id = starts.parent_id
+        WHERE starts.parent_key IS NOT NULL
+        UNION ALL
+        SELECT left_by.run, left_by.follower, left_by.parent_key FROM left_by
+    ) AS heirs
+    JOIN finished ON finished.number = heirs.run
+    JOIN holdfast.runs AS parents ON parents.number = heirs.number
+    WHERE parents.ended_at IS NULL AND parents.number NOT IN (SELECT ended.number FROM ended)
+    ORDER BY finished.number
+),
+orphaned AS (
+    INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
+    SELECT children.number, children.lane_id, 'cancel', convert_to('its parent ' || ended.id || ' has ended', 'UTF8'),
+        ended.ended_at
+    FROM ended
+    JOIN holdfast.starts ON starts.parent_id = ended.id
+    JOIN holdfast.runs AS children ON children.number = starts.number
+    WHERE starts.on_parent_end = 'cancel' AND children.namespace_id = ended.namespace_id
+        AND children.ended_at IS NULL AND children.number NOT IN (SELECT gone.number FROM ended AS gone)
+    ON CONFLICT DO NOTHING
 ),
 woken AS (
     UPDATE holdfast.runs
-    SET after_run_id = NULL, due_at = greatest(ended.ended_at, least(starts.due_at, runs.deadline_at))
-    FROM ended, holdfast.starts
-    WHERE runs.namespace_id = ended.namespace_id AND runs.after_run_id = ended.id
+    SET after_run_id = NULL, due_at = greatest(finished.ended_at, least(starts.due_at, runs.deadline_at))
+    FROM finished, holdfast.starts
+    WHERE runs.namespace_id = finished.namespace_id AND runs.after_run_id = finished.id
         AND runs.started_at IS NULL AND runs.ended_at IS NULL AND starts.number = runs.number
 )
 SELECT inserted.run FROM inserted;

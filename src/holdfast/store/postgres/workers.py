@@ -9,7 +9,9 @@ from typing import NamedTuple
 from holdfast.model import Instant, Lane, Registration, WorkerRecord
 from holdfast.store.locks import ProcessLocks, host_name
 
+from .children import tell_missed
 from .lanes import add_lanes, find_lanes
+from .messages import move_strays
 from .rows import worker_record
 from .transactions import Transaction, as_json
 
@@ -42,6 +44,7 @@ async def register_worker(
     tx.known.generations[worker_id] = generation
     await add_lanes(tx, lanes)
     declared = {(one.workflow, one.version): as_json(one.declared) for one in registrations}
+    on_events = {(one.workflow, one.version): one.declared.on_event for one in registrations}
     versions = list(dict.fromkeys((lane.workflow, lane.version) for lane in lanes))
     await tx.all(
         "insert_registered",
@@ -50,6 +53,7 @@ async def register_worker(
             "workflows": [workflow for workflow, _ in versions],
             "versions": [version for _, version in versions],
             "declared": [declared.get(one) for one in versions],
+            "on_events": [on_events.get(one) for one in versions],
             "now": at,
         },
     )
@@ -110,7 +114,10 @@ async def reap_workers(tx: Transaction, dead: Dead, now: Instant | None) -> list
 
 
 async def wake_missed(tx: Transaction, now: Instant | None) -> None:
-    """Runs that wait for one that has ended: the commits of its end and of their start did not see each other."""
+    """What two commits hid from each other: runs that wait for one that has ended, ends that nobody told, and messages
+    for runs that had just ended or gone on."""
+    await tell_missed(tx)
+    await move_strays(tx)
     if await tx.all("wake_missed", {"namespace_id": tx.namespace_id, "now": await tx.now(now)}):
         tx.has_news = True
 

@@ -12,12 +12,14 @@ RETURNING renewed_at, generation;
 
 -- name: insert_registered
 -- Remember when a version was first seen, and what was last declared of it.
-INSERT INTO holdfast.registered (namespace_id, workflow, version, first_at, declared)
-SELECT :namespace_id, asked.workflow, asked.version, :now, asked.declared
-FROM unnest(:workflows::text[], :versions::text[], :declared::text[]) AS asked (workflow, version, declared)
+INSERT INTO holdfast.registered (namespace_id, workflow, version, first_at, declared, on_event)
+SELECT :namespace_id, asked.workflow, asked.version, :now, asked.declared, asked.on_event
+FROM unnest(:workflows::text[], :versions::text[], :declared::text[], :on_events::text[])
+    AS asked (workflow, version, declared, on_event)
 ORDER BY asked.workflow, asked.version
 ON CONFLICT (namespace_id, workflow, version) DO UPDATE
-SET declared = coalesce(excluded.declared, registered.declared);
+SET declared = coalesce(excluded.declared, registered.declared),
+    on_event = CASE WHEN excluded.declared IS NULL THEN registered.on_event ELSE excluded.on_event END;
 
 -- name: wake_blocked
 -- A newly started worker may hold the fix: blocked runs of its lanes are tried at once.

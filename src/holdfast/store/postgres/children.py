@@ -1,0 +1,71 @@
+"""Children: begun with a turn, or joined if there is such a run; who is told of an end that two commits hid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.model import Instant, NewRun
+
+from .starts import Creation, create_runs
+from .transactions import Transaction
+
+
+async def begin_children(
+    tx: Transaction, children: Sequence[tuple[int, NewRun, Instant]], now: Instant | None
+) -> list[int]:
+    """Create the children of turns (the asker's number, the child, the time), or join what is there.
+
+    Returns the numbers of those who joined a run.
+    """
+    rows = await tx.all("find_ids", {"namespace_id": tx.namespace_id, "ids": [child.id for _, child, _ in children]})
+    known = {id for id, _ in rows}
+    free: dict[str, NewRun] = {}
+    for _, child, _ in children:
+        if child.id not in known:
+            free.setdefault(child.id, child)
+    # Keys are taken in one order: two commits that begin children with the same keys wait in line.
+    ordered = sorted(free.values(), key=lambda child: (child.workflow, child.key or ""))
+    created = await create_runs(tx, [Creation(child) for child in ordered], now)
+    joining: list[tuple[int, NewRun, Instant]] = []
+    for asker, child, at in children:
+        if child.id in created:
+            created.discard(child.id)
+        elif child.parent_key is not None:
+            joining.append((asker, child, at))
+    if joining:
+        await _join(tx, joining)
+    return [asker for asker, _, _ in joining]
+
+
+async def _join(tx: Transaction, joining: Sequence[tuple[int, NewRun, Instant]]) -> None:
+    params = {
+        "namespace_id": tx.namespace_id,
+        "askers": [asker for asker, _, _ in joining],
+        "parent_keys": [child.parent_key for _, child, _ in joining],
+        "ids": [child.id for _, child, _ in joining],
+        "workflows": [child.workflow for _, child, _ in joining],
+        "keys": [child.key for _, child, _ in joining],
+        "ats": [at for _, _, at in joining],
+    }
+    await tx.all("join_runs", params)
+
+
+async def cancel_orphans(tx: Transaction, child_ids: Sequence[str]) -> None:
+    """Children begun by the turn that ended their parent."""
+    await tx.all("cancel_orphans", {"namespace_id": tx.namespace_id, "ids": list(child_ids)})
+
+
+async def look_again(tx: Transaction, followers: Sequence[int]) -> None:
+    """After the commit of those who joined: a run that was just ending did not see them.
+
+    Each statement is a commit of its own. crash here: the next worker that looks for the dead tells them.
+    """
+    await tx.all("await_ends", {"followers": list(followers)})
+    await tell_missed(tx, followers)
+
+
+async def tell_missed(tx: Transaction, followers: Sequence[int] | None = None) -> None:
+    """Ends that those who follow, or some of them, were not told of."""
+    params = {"namespace_id": tx.namespace_id, "followers": None if followers is None else list(followers)}
+    if await tx.all("tell_missed", params):
+        tx.has_news = True

@@ -1,0 +1,201 @@
+-- Children, those who join a run, and successors: who is told of an end, and who goes on after one.
+
+-- name: join_runs
+-- Those whose children could not be created, since their ids or keys are taken: they follow the run that is there, or are
+-- told at once if it has ended. A run's own child tells it anyway. One that ends while this is committed sees no
+-- follower, nor does this see its end: tell_missed finds both.
+WITH asked AS MATERIALIZED (
+    SELECT given.asker, given.parent_key, given.at, coalesce(
+            (SELECT last.number FROM holdfast.last_of_chain(:namespace_id, given.id) AS last),
+            (
+                SELECT keys.run FROM holdfast.keys
+                WHERE keys.namespace_id = :namespace_id AND keys.workflow = given.workflow AND keys.key = given.key
+            )
+        ) AS number
+    FROM unnest(:askers::bigint[], :parent_keys::text[], :ids::text[], :workflows::text[], :keys::text[], :ats::bigint[])
+        AS given (asker, parent_key, id, workflow, key, at)
+),
+met AS MATERIALIZED (
+    SELECT asked.asker, asked.parent_key, asked.at, joined.number, joined.id, joined.ended_at, joined.status,
+        joined.output, joined.error, asker.lane_id,
+        starts.parent_id IS NOT DISTINCT FROM asker.id AND starts.parent_key = asked.parent_key AS is_child
+    FROM asked
+    JOIN holdfast.runs AS joined ON joined.number = asked.number
+    JOIN holdfast.starts ON starts.number = joined.number
+    JOIN holdfast.runs AS asker ON asker.number = asked.asker
+    WHERE asker.ended_at IS NULL
+),
+following AS (
+    INSERT INTO holdfast.followers (run, follower, parent_key)
+    SELECT met.number, met.asker, met.parent_key FROM met WHERE met.ended_at IS NULL AND NOT met.is_child
+    ON CONFLICT DO NOTHING
+)
+INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
+SELECT met.asker, met.lane_id, 'child', met.parent_key,
+    holdfast.child_end(met.id, met.status, met.output, met.error), met.at
+FROM met
+WHERE met.ended_at IS NOT NULL;
+
+-- name: await_ends
+-- Wait for the commits that are about to end runs which these follow: after that tell_missed sees their ends. It locks in
+-- a statement of its own and holds nothing else, so nobody waits for it in turn.
+SELECT runs.number
+FROM holdfast.followers
+JOIN holdfast.runs ON runs.number = followers.run
+WHERE followers.follower = ANY (:followers::bigint[])
+FOR SHARE OF runs;
+
+-- name: tell_missed
+-- Followers of runs that had ended when they joined or ended while they did: neither commit could see the other's. The
+-- delete decides who tells.
+WITH missed AS (
+    DELETE FROM holdfast.followers
+    USING holdfast.runs
+    WHERE runs.number = followers.run AND runs.ended_at IS NOT NULL AND runs.status <> 'continued'
+        AND runs.namespace_id = :namespace_id
+        AND (:followers::bigint[] IS NULL OR followers.follower = ANY (:followers::bigint[]))
+    RETURNING followers.follower, followers.parent_key, runs.id, runs.ended_at, runs.status, runs.output, runs.error
+)
+INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
+SELECT runs.number, runs.lane_id, 'child', missed.parent_key,
+    holdfast.child_end(missed.id, missed.status, missed.output, missed.error), missed.ended_at
+FROM missed
+JOIN holdfast.runs ON runs.number = missed.follower
+WHERE runs.ended_at IS NULL
+RETURNING inbox.run;
+
+-- name: tell_ends
+-- What the end of one run from outside brings with it, in the transaction that ended it: the same as in change_runs.
+WITH finished AS MATERIALIZED (
+    SELECT runs.number, runs.namespace_id, runs.id, runs.ended_at, runs.status, runs.output, runs.error
+    FROM holdfast.runs WHERE runs.number = ANY (:runs::bigint[]) AND runs.ended_at IS NOT NULL
+),
+closed AS (
+    DELETE FROM holdfast.waits USING finished WHERE waits.run = finished.number
+    RETURNING waits.run, waits.namespace_id, waits.token
+),
+hung_up AS (
+    INSERT INTO holdfast.used_hooks (namespace_id, token, run, became)
+    SELECT closed.namespace_id, closed.token, closed.run, 'ended' FROM closed WHERE closed.token IS NOT NULL
+    ON CONFLICT (namespace_id, token) DO UPDATE SET run = excluded.run, became = excluded.became
+),
+left_by AS (
+    DELETE FROM holdfast.followers USING finished WHERE followers.run = finished.number
+    RETURNING followers.run, followers.follower, followers.parent_key
+),
+unfollowed AS (
+    DELETE FROM holdfast.followers USING finished
+    WHERE followers.follower = finished.number AND followers.run <> ALL (:runs::bigint[])
+),
+told AS (
+    INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
+    SELECT parents.number, parents.lane_id, 'child', heirs.parent_key,
+        holdfast.child_end(finished.id, finished.status, finished.output, finished.error), finished.ended_at
+    FROM (
+        SELECT finished.number AS run, parent.number, starts.parent_key
+        FROM finished
+        JOIN holdfast.starts ON starts.number = finished.number
+        JOIN holdfast.runs AS parent ON parent.namespace_id = finished.namespace_id AND parent.id = starts.parent_id
+        WHERE starts.parent_key IS NOT NULL
+        UNION ALL
+        SELECT left_by.run, left_by.follower, left_by.parent_key FROM left_by
+    ) AS heirs
+    JOIN finished ON finished.number = heirs.run
+    JOIN holdfast.runs AS parents ON parents.number = heirs.number
+    WHERE parents.ended_at IS NULL
+)
+INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
+SELECT children.number, children.lane_id, 'cancel',
+    convert_to('its parent ' || finished.id || ' has ended', 'UTF8'), finished.ended_at
+FROM finished
+JOIN holdfast.starts ON starts.parent_id = finished.id
+JOIN holdfast.runs AS children ON children.number = starts.number
+WHERE starts.on_parent_end = 'cancel' AND children.namespace_id = finished.namespace_id AND children.ended_at IS NULL
+ON CONFLICT DO NOTHING;
+
+-- name: cancel_orphans
+-- Children begun by the very turn with which their parent ended: its end could not see them.
+INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
+SELECT children.number, children.lane_id, 'cancel',
+    convert_to('its parent ' || parents.id || ' has ended', 'UTF8'), parents.ended_at
+FROM holdfast.runs AS children
+JOIN holdfast.starts ON starts.number = children.number
+JOIN holdfast.runs AS parents ON parents.namespace_id = :namespace_id AND parents.id = starts.parent_id
+WHERE children.namespace_id = :namespace_id AND children.id = ANY (:ids::text[]) AND children.ended_at IS NULL
+    AND starts.on_parent_end = 'cancel' AND parents.ended_at IS NOT NULL
+ON CONFLICT DO NOTHING;
+
+-- name: lock_continued
+-- Runs about to continue as new, in order. Whoever is sending to one holds it FOR KEY SHARE: this waits for the send, and a
+-- later statement moves what was sent; a sender that comes after waits for this and looks again.
+SELECT runs.number FROM holdfast.runs WHERE runs.number = ANY (:runs::bigint[]) ORDER BY runs.number FOR UPDATE;
+
+-- name: continue_runs
+-- Successors of runs that have just ended as continued, with all that goes over to them but the inbox: chain, key, parent,
+-- pause, open hooks, those who follow it, and whoever waits for the end. Hooks get numbers that a body's own waits never
+-- have. Answers numbers, old and new.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+),
+asked AS MATERIALIZED (
+    SELECT nextval(pg_get_serial_sequence('holdfast.runs', 'number')) AS number, clock.now, given.run, given.id,
+        given.lane_id, given.priority, given.input, given.seed, given.tags, given.retention, given.forked_from,
+        old.id AS old_id, old.paused, starts.parent_id, starts.parent_key, starts.on_parent_end,
+        coalesce(given.key, starts.key) AS key, coalesce(starts.chain_id, old.id) AS chain_id,
+        coalesce(starts.chain_started_at, old.created_at) AS chain_started_at,
+        coalesce(given.given_due_at, clock.now + given.delay) AS due_at,
+        coalesce(given.given_deadline_at, clock.now + given.deadline) AS deadline_at
+    FROM clock
+    CROSS JOIN unnest(:runs::bigint[], :ids::text[], :lanes::integer[], :priorities::smallint[], :delays::bigint[],
+            :due_ats::bigint[], :deadlines::bigint[], :deadline_ats::bigint[], :inputs::bytea[], :seeds::bytea[],
+            :keys::text[], :tags::text[], :retentions::bigint[], :forked_froms::text[])
+        AS given (run, id, lane_id, priority, delay, given_due_at, deadline, given_deadline_at, input, seed, key, tags,
+            retention, forked_from)
+    JOIN holdfast.runs AS old ON old.number = given.run
+    JOIN holdfast.starts ON starts.number = given.run
+),
+started AS (
+    INSERT INTO holdfast.runs (number, namespace_id, id, lane_id, status, priority, due_at, next_seq, created_at,
+        deadline_at, paused)
+    SELECT asked.number, :namespace_id, asked.id, asked.lane_id, 'pending', asked.priority,
+        least(asked.due_at, asked.deadline_at), 0, asked.now, asked.deadline_at, asked.paused
+    FROM asked
+),
+begun AS (
+    INSERT INTO holdfast.starts (number, due_at, input, seed, key, tags, retention, chain_id, chain_started_at,
+        parent_id, parent_key, on_parent_end, forked_from)
+    SELECT asked.number, asked.due_at, asked.input, asked.seed, asked.key, asked.tags, asked.retention, asked.chain_id,
+        asked.chain_started_at, asked.parent_id, asked.parent_key, asked.on_parent_end, asked.forked_from
+    FROM asked
+),
+linked AS (
+    UPDATE holdfast.runs SET successor_id = asked.id FROM asked WHERE runs.number = asked.run
+),
+moved_keys AS (
+    UPDATE holdfast.keys SET run = asked.number
+    FROM asked
+    JOIN holdfast.lanes ON lanes.id = asked.lane_id
+    WHERE keys.namespace_id = :namespace_id AND keys.workflow = lanes.workflow AND keys.key = asked.key
+        AND keys.run = asked.run
+),
+moved_hooks AS (
+    UPDATE holdfast.waits SET run = asked.number, number = open.number
+    FROM asked
+    JOIN (
+        SELECT hooks.run, hooks.number AS old_number,
+            -row_number() OVER (PARTITION BY hooks.run ORDER BY hooks.number DESC) AS number
+        FROM holdfast.waits AS hooks
+        WHERE hooks.run = ANY (:runs::bigint[]) AND hooks.kind = 'hook'
+    ) AS open ON open.run = asked.run
+    WHERE waits.run = open.run AND waits.number = open.old_number
+),
+followed AS (
+    UPDATE holdfast.followers SET run = asked.number FROM asked WHERE followers.run = asked.run
+),
+waiting AS (
+    UPDATE holdfast.runs SET after_run_id = asked.id
+    FROM asked
+    WHERE runs.namespace_id = :namespace_id AND runs.after_run_id = asked.old_id AND runs.started_at IS NULL
+        AND runs.ended_at IS NULL
+)
+SELECT asked.run, asked.number FROM asked;

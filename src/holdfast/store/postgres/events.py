@@ -1,0 +1,119 @@
+"""Events: published by an insert, then matched with waits by whoever looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.model import Event, EventWait, Instant, OutEvent, Sent, Trigger, Unmatched, WorkflowVersion
+
+from .rows import workflow_version
+from .transactions import Transaction
+
+_FIRST = -(2**63), -(2**31)
+
+
+async def publish_event(
+    tx: Transaction, name: str, payload: bytes, message_id: str | None, now: Instant | None
+) -> Sent:
+    """One insert, whoever waits for what."""
+    params = {
+        "namespace_id": tx.namespace_id,
+        "name": name,
+        "payload": payload,
+        "message_id": message_id,
+        "now": now,
+    }
+    if not await tx.all("publish_event", params):
+        return Sent.DUPLICATE
+    tx.has_news = True
+    return Sent.SENT
+
+
+async def publish_events(tx: Transaction, events: Sequence[tuple[OutEvent, Instant]]) -> None:
+    """Those of turns."""
+    params = {
+        "namespace_id": tx.namespace_id,
+        "names": [event.name for event, _ in events],
+        "payloads": [event.payload for event, _ in events],
+        "ats": [at for _, at in events],
+    }
+    await tx.all("publish_events", params)
+
+
+async def read_unmatched(tx: Transaction, limit: int) -> Unmatched:
+    """What nobody has looked at. The waits are read after the events: each is looked at by itself anyway."""
+    params = {"namespace_id": tx.namespace_id, "limit": limit}
+    events = await tx.all("read_unmatched_events", params)
+    waits = await tx.all("read_unmatched_waits", params)
+    return Unmatched(tuple(Event(*row) for row in events), tuple(EventWait(*row) for row in waits))
+
+
+async def find_waits(
+    tx: Transaction, event: Event, probes: Sequence[bytes], after: tuple[int, int] | None, limit: int
+) -> list[EventWait]:
+    """Those with one of the probes, or none."""
+    after_run, after_number = after or _FIRST
+    params = {
+        "namespace_id": tx.namespace_id,
+        "name": event.name,
+        "published_at": event.published_at,
+        "probes": list({b"", *probes}),
+        "after_run": after_run,
+        "after_number": after_number,
+        "limit": limit,
+    }
+    return [EventWait(*row) for row in await tx.all("find_waits", params)]
+
+
+async def find_events(tx: Transaction, wait: EventWait, after: int, limit: int) -> list[Event]:
+    """Those that the wait's chain has not taken."""
+    params = {
+        "namespace_id": tx.namespace_id,
+        "run": wait.run,
+        "name": wait.name,
+        "since": wait.since,
+        "after": after,
+        "limit": limit,
+    }
+    return [Event(*row) for row in await tx.all("find_events", params)]
+
+
+async def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait]) -> int:
+    """One statement, however many there are."""
+    if not waits:
+        return 0
+    params = {
+        "namespace_id": tx.namespace_id,
+        "event": event.id,
+        "payload": event.payload,
+        "published_at": event.published_at,
+        "runs": [wait.run for wait in waits],
+        "numbers": [wait.number for wait in waits],
+    }
+    delivered = len(await tx.all("deliver_event", params))
+    tx.has_news = tx.has_news or bool(delivered)
+    return delivered
+
+
+async def mark_matched(tx: Transaction, events: Sequence[int], waits: Sequence[EventWait]) -> None:
+    """In one order, so that two who mark the same wait in line."""
+    if events:
+        await tx.all("mark_events", {"events": sorted(events)})
+    if waits:
+        asked = sorted({(wait.run, wait.number) for wait in waits})
+        params = {"runs": [run for run, _ in asked], "numbers": [number for _, number in asked]}
+        await tx.all("mark_waits", params)
+
+
+async def list_triggers(tx: Transaction, event: str) -> list[Trigger]:
+    """A workflow's newest version counts: one that no longer declares the event begins no runs for it."""
+    newest: dict[str, WorkflowVersion] = {}
+    for row in await tx.all("list_triggers", {"namespace_id": tx.namespace_id, "event": event}):
+        found = workflow_version((*row, ()))
+        if found.workflow not in newest or newest[found.workflow].age < found.age:
+            newest[found.workflow] = found
+    return [
+        Trigger(one.workflow, one.version, one.declared.queue, event, one.declared.match)
+        for _, one in sorted(newest.items())
+        if one.declared is not None and one.declared.on_event == event
+    ]

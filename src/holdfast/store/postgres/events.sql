@@ -1,0 +1,136 @@
+-- Events: published by an insert, matched with waits by any worker, in commits of their own.
+-- Both sides commit first and are looked at by a later statement: of an event and a wait that are committed at the same
+-- time, whichever is looked at last finds the other.
+
+-- name: publish_event
+-- Keep an event, unless its id was published before.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+),
+remembered AS (
+    INSERT INTO holdfast.message_ids (namespace_id, scope, id, sent_at)
+    SELECT :namespace_id, 'event', :message_id::text, clock.now FROM clock WHERE :message_id::text IS NOT NULL
+    ON CONFLICT DO NOTHING
+    RETURNING message_ids.id
+)
+INSERT INTO holdfast.events (namespace_id, name, payload, published_at)
+SELECT :namespace_id, :name, :payload, clock.now
+FROM clock
+WHERE :message_id::text IS NULL OR EXISTS (SELECT 1 FROM remembered)
+RETURNING events.id;
+
+-- name: publish_events
+-- Events that turns give out, in order.
+INSERT INTO holdfast.events (namespace_id, name, payload, published_at)
+SELECT :namespace_id, asked.name, asked.payload, asked.at
+FROM unnest(:names::text[], :payloads::bytea[], :ats::bigint[]) WITH ORDINALITY AS asked (name, payload, at, place)
+ORDER BY asked.place;
+
+-- name: read_unmatched_events
+-- Events that nobody has looked at yet.
+SELECT events.id, events.name, events.payload, events.published_at
+FROM holdfast.events
+WHERE events.namespace_id = :namespace_id AND events.unmatched
+ORDER BY events.id LIMIT :limit::integer;
+
+-- name: read_unmatched_waits
+-- Waits for events that nobody has looked at yet.
+SELECT waits.run, waits.number, waits.name, waits.match, waits.since
+FROM holdfast.waits
+WHERE waits.namespace_id = :namespace_id AND waits.unmatched
+ORDER BY waits.registered_at, waits.run, waits.number LIMIT :limit::integer;
+
+-- name: find_waits
+-- Waits that an event may match: for each probe, and for none, a bounded walk along the index.
+SELECT found.run, found.number, found.name, found.match, found.since
+FROM unnest(:probes::bytea[]) AS wanted (probe)
+CROSS JOIN LATERAL (
+    SELECT waits.run, waits.number, waits.name, waits.match, waits.since
+    FROM holdfast.waits
+    WHERE waits.namespace_id = :namespace_id AND waits.name = :name AND waits.probe = wanted.probe
+        AND waits.kind = 'event' AND (waits.run, waits.number) > (:after_run::bigint, :after_number::integer)
+        AND waits.since <= :published_at::bigint
+    ORDER BY waits.run, waits.number LIMIT :limit::integer
+) AS found
+ORDER BY found.run, found.number LIMIT :limit::integer;
+
+-- name: find_events
+-- Events that a wait may get, oldest first, from where its chain began or behind the last one seen.
+SELECT events.id, events.name, events.payload, events.published_at
+FROM holdfast.events
+WHERE events.namespace_id = :namespace_id AND events.name = :name
+    AND (events.published_at, events.id) > (
+        greatest(:since::bigint - 1, (SELECT seen.published_at FROM holdfast.events AS seen WHERE seen.id = :after)),
+        CASE
+            WHEN EXISTS (SELECT 1 FROM holdfast.events AS seen WHERE seen.id = :after AND seen.published_at >= :since)
+            THEN :after::bigint ELSE 9223372036854775807
+        END
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM holdfast.taken_events
+        WHERE taken_events.event = events.id AND taken_events.chain_id = (
+            SELECT coalesce(starts.chain_id, runs.id)
+            FROM holdfast.runs
+            JOIN holdfast.starts ON starts.number = runs.number
+            WHERE runs.number = :run
+        )
+    )
+ORDER BY events.published_at, events.id LIMIT :limit::integer;
+
+-- name: deliver_event
+-- Give an event to waits. Their rows are locked in order: of two that deliver at once the second waits here and then finds
+-- them gone, and what it would take for another wait of the same chain is taken (taken_events is unique). A run that ends
+-- or continues as new deletes the same rows, so it comes before or after; what comes before is in its inbox.
+WITH present AS MATERIALIZED (
+    SELECT waits.run, waits.number, waits.name
+    FROM unnest(:runs::bigint[], :numbers::integer[]) AS asked (run, number)
+    JOIN holdfast.waits ON waits.run = asked.run AND waits.number = asked.number
+    WHERE waits.kind = 'event' AND waits.namespace_id = :namespace_id
+    ORDER BY waits.run, waits.number
+    FOR UPDATE OF waits
+),
+first AS MATERIALIZED (
+    SELECT DISTINCT ON (coalesce(starts.chain_id, runs.id)) present.run, present.number, present.name, runs.lane_id,
+        coalesce(starts.chain_id, runs.id) AS chain_id
+    FROM present
+    JOIN holdfast.runs ON runs.number = present.run
+    JOIN holdfast.starts ON starts.number = present.run
+    WHERE runs.ended_at IS NULL
+    ORDER BY coalesce(starts.chain_id, runs.id), present.number
+),
+taken AS (
+    INSERT INTO holdfast.taken_events (event, namespace_id, chain_id)
+    SELECT :event, :namespace_id, first.chain_id FROM first
+    ON CONFLICT DO NOTHING
+    RETURNING taken_events.chain_id
+),
+gone AS (
+    DELETE FROM holdfast.waits
+    USING first
+    JOIN taken ON taken.chain_id = first.chain_id
+    WHERE waits.run = first.run AND waits.number = first.number
+)
+INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, wait)
+SELECT first.run, first.lane_id, 'event', first.name, :payload, :published_at, first.number
+FROM first
+JOIN taken ON taken.chain_id = first.chain_id
+RETURNING inbox.run;
+
+-- name: mark_events
+-- These events were looked at.
+UPDATE holdfast.events SET unmatched = false WHERE events.id = ANY (:events::bigint[]) AND events.unmatched;
+
+-- name: mark_waits
+-- These waits were looked at.
+UPDATE holdfast.waits SET unmatched = false
+FROM unnest(:runs::bigint[], :numbers::integer[]) AS asked (run, number)
+WHERE waits.run = asked.run AND waits.number = asked.number AND waits.unmatched;
+
+-- name: list_triggers
+-- Every version of the workflows of which some version begins runs for an event of this name.
+SELECT registered.workflow, registered.version, registered.first_at, registered.declared
+FROM holdfast.registered
+WHERE registered.namespace_id = :namespace_id AND registered.declared IS NOT NULL AND registered.workflow IN (
+    SELECT wanted.workflow FROM holdfast.registered AS wanted
+    WHERE wanted.namespace_id = :namespace_id AND wanted.on_event = :event
+);

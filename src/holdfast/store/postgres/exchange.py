@@ -1,0 +1,128 @@
+"""What runs and the outside exchange: the store's methods for messages, events, hooks, values, streams and managing.
+
+Split from the store by size alone. Reads and single statements are transactions by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from holdfast.model import (
+    Event,
+    EventWait,
+    Instant,
+    Sent,
+    StreamRecord,
+    Swept,
+    Trigger,
+    Unmatched,
+    WaitRecord,
+)
+
+from . import events, messages, retention, values, waits
+from .transactions import Transaction
+
+T = TypeVar("T")
+Deed = Callable[[Transaction], Awaitable[T]]
+
+
+class Exchange:
+    """One half of a store; the other does the deeds."""
+
+    async def _read(self, deed: Deed[T]) -> T:
+        raise NotImplementedError
+
+    async def _write(self, deed: Deed[T], *, is_one: bool = False) -> T:
+        raise NotImplementedError
+
+    # -- messages ------------------------------------------------------------------------------------------------
+
+    async def send_signal(
+        self, run_id: str, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+    ) -> Sent:
+        deed = partial(messages.send_signal, run_id=run_id, name=name, payload=payload, message_id=message_id, now=now)
+        return await self._write(deed, is_one=True)
+
+    async def publish_event(
+        self, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+    ) -> Sent:
+        deed = partial(events.publish_event, name=name, payload=payload, message_id=message_id, now=now)
+        return await self._write(deed, is_one=True)
+
+    async def find_hook(self, token: str) -> WaitRecord | None:
+        return await self._read(partial(messages.find_hook, token=token))
+
+    async def resume_hook(
+        self, token: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+    ) -> Sent:
+        deed = partial(messages.resume_hook, token=token, payload=payload, message_id=message_id, now=now)
+        return await self._write(deed)
+
+    async def read_waits(self, run_id: str) -> list[WaitRecord]:
+        return await self._read(partial(waits.read_waits, run_id=run_id))
+
+    # -- events meet waits ---------------------------------------------------------------------------------------
+
+    async def read_unmatched(self, limit: int) -> Unmatched:
+        return await self._read(partial(events.read_unmatched, limit=limit))
+
+    async def find_waits(
+        self, event: Event, probes: Sequence[bytes], *, after: tuple[int, int] | None = None, limit: int = 1000
+    ) -> list[EventWait]:
+        return await self._read(partial(events.find_waits, event=event, probes=probes, after=after, limit=limit))
+
+    async def find_events(self, wait: EventWait, *, after: int = 0, limit: int = 100) -> list[Event]:
+        return await self._read(partial(events.find_events, wait=wait, after=after, limit=limit))
+
+    async def deliver_event(self, event: Event, waits: Sequence[EventWait], *, now: Instant | None = None) -> int:
+        return await self._write(partial(events.deliver_event, event=event, waits=list(waits)), is_one=True)
+
+    async def mark_matched(self, events: Sequence[int], waits: Sequence[EventWait]) -> None:
+        await self._write(partial(_events.mark_matched, events=list(events), waits=list(waits)), is_one=True)
+
+    async def list_triggers(self, event: str) -> list[Trigger]:
+        return await self._read(partial(events.list_triggers, event=event))
+
+    # -- values and streams --------------------------------------------------------------------------------------
+
+    async def set_value(self, run_id: str, name: str, value: bytes, *, now: Instant | None = None) -> None:
+        await self._write(partial(values.set_value, run_id=run_id, name=name, value=value, now=now), is_one=True)
+
+    async def read_value(self, run_id: str, name: str) -> bytes | None:
+        return await self._read(partial(values.read_value, run_id=run_id, name=name))
+
+    async def append_items(
+        self,
+        run_id: str,
+        stream: str,
+        items: Sequence[bytes],
+        *,
+        step: str | None,
+        attempt: int,
+        now: Instant | None = None,
+    ) -> None:
+        deed = partial(
+            values.append_items,
+            run_id=run_id, stream=stream, items=list(items), step=step, attempt=attempt, now=now,
+        )  # fmt: skip
+        await self._write(deed)
+
+    async def read_items(self, run_id: str, stream: str, *, after: int = 0, limit: int = 100) -> list[StreamRecord]:
+        return await self._read(partial(values.read_items, run_id=run_id, stream=stream, after=after, limit=limit))
+
+    # -- managing ------------------------------------------------------------------------------------------------
+
+    async def pause_runs(self, run_ids: Sequence[str], paused: bool, *, now: Instant | None = None) -> list[str]:
+        return await self._write(partial(retention.pause_runs, run_ids=list(run_ids), paused=paused, now=now))
+
+    async def delete_runs(self, run_ids: Sequence[str]) -> list[str]:
+        return await self._write(partial(retention.delete_runs, run_ids=list(run_ids)))
+
+    async def sweep(self, limit: int, *, events_before: Instant, now: Instant | None = None) -> Swept:
+        return await self._write(partial(retention.sweep, limit=limit, events_before=events_before, now=now))
+
+
+# `events` is also what the contract calls a parameter.
+_events = events

@@ -1,0 +1,95 @@
+"""Messages: signals to the live run of a chain, and payloads for hooks. A sender only inserts.
+
+What decides is one statement each, or the delete of one row; what was continued or taken meanwhile is looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.model import Instant, OutSignal, RunStatus, Sent, WaitRecord
+
+from .rows import wait_record
+from .transactions import Transaction
+
+
+async def send_signal(
+    tx: Transaction, run_id: str, name: str, payload: bytes, message_id: str | None, now: Instant | None
+) -> Sent:
+    """To the newest run of the chain, if that is live."""
+    params = {
+        "namespace_id": tx.namespace_id,
+        "id": run_id,
+        "name": name,
+        "payload": payload,
+        "message_id": message_id,
+        "now": now,
+    }
+    while True:
+        row = await tx.one("send_signal", params)
+        if row is None:
+            return Sent.MISSING
+        final, is_sent, is_known = row
+        if is_sent:
+            tx.has_news = True
+            return Sent.SENT
+        if final is None or is_known:
+            return Sent.DUPLICATE
+        if final != RunStatus.CONTINUED.value:
+            return Sent.ENDED
+        # It was continued while the statement waited for it: its successor is there now.
+
+
+async def send_signals(tx: Transaction, signals: Sequence[tuple[OutSignal, Instant]]) -> None:
+    """Those of turns. What the ended and the missing are sent goes nowhere."""
+    left = list(range(len(signals)))
+    while left:
+        params = {
+            "namespace_id": tx.namespace_id,
+            "places": left,
+            "ids": [signals[place][0].run_id for place in left],
+            "names": [signals[place][0].name for place in left],
+            "payloads": [signals[place][0].payload for place in left],
+            "ats": [signals[place][1] for place in left],
+        }
+        left = [place for (place,) in await tx.all("send_signals", params)]
+
+
+async def send_cancels(tx: Transaction, cancels: Sequence[tuple[str, Instant]]) -> None:
+    """Those of turns."""
+    asked = dict(reversed(cancels))
+    params = {"namespace_id": tx.namespace_id, "ids": list(asked), "ats": list(asked.values())}
+    await tx.all("send_cancels", params)
+
+
+async def find_hook(tx: Transaction, token: str) -> WaitRecord | None:
+    """An open one."""
+    row = await tx.one("find_hook", {"namespace_id": tx.namespace_id, "token": token})
+    return None if row is None else wait_record(row)
+
+
+async def resume_hook(tx: Transaction, token: str, payload: bytes, message_id: str | None, now: Instant | None) -> Sent:
+    """Whoever deletes the row is first. Others see by a later statement what became of it."""
+    given = {"namespace_id": tx.namespace_id, "token": token, "message_id": message_id, "now": await tx.now(now)}
+    row = await tx.one("take_hook", given)
+    if row is not None:
+        run, number, name = row
+        # A hook that an earlier run of the chain has opened has no number that this one knows.
+        wait = number if number >= 0 else None
+        await tx.all("send_hook", {**given, "run": run, "wait": wait, "name": name, "payload": payload})
+        tx.has_news = True
+        return Sent.SENT
+    settled = await tx.one("settle_hook", given)
+    assert settled is not None
+    is_known, is_there, became = settled
+    if is_known:
+        return Sent.DUPLICATE
+    if is_there:
+        return Sent.EXPIRED
+    return Sent.MISSING if became is None else Sent(became)
+
+
+async def move_strays(tx: Transaction) -> None:
+    """Messages that came for a run just after its end: to its successor, or away."""
+    if await tx.all("move_strays", {"namespace_id": tx.namespace_id}):
+        tx.has_news = True

@@ -1,0 +1,145 @@
+-- Messages: what goes into inboxes. A sender only inserts.
+-- A message for a run that continues as new meanwhile must reach its successor, and in order. So a sender holds the row of
+-- the run that it writes to FOR KEY SHARE, which stalls nobody but the commit that continues that run: that one takes it
+-- FOR UPDATE and moves the inbox in a later statement. A sender that comes second sees that its run was continued and
+-- looks again. What is sent by statements that can't look again (ends) is moved on by move_strays.
+
+-- name: send_signal
+-- One signal for the newest run of a chain, unless its id was sent before. Answers the run's status, null if it is
+-- live; whether it was sent; and whether its id is known.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+),
+target AS MATERIALIZED (
+    SELECT runs.number, runs.lane_id, runs.ended_at, runs.status, last.chain_id
+    FROM holdfast.last_of_chain(:namespace_id, :id) AS last
+    JOIN holdfast.runs ON runs.number = last.number
+    FOR KEY SHARE OF runs
+),
+remembered AS (
+    INSERT INTO holdfast.message_ids (namespace_id, scope, id, sent_at)
+    SELECT :namespace_id, 'signal/' || target.chain_id, :message_id::text, clock.now
+    FROM clock, target
+    WHERE target.ended_at IS NULL AND :message_id::text IS NOT NULL
+    ON CONFLICT DO NOTHING
+    RETURNING message_ids.id
+),
+sent AS (
+    INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
+    SELECT target.number, target.lane_id, 'signal', :name, :payload, clock.now
+    FROM clock, target
+    WHERE target.ended_at IS NULL AND (:message_id::text IS NULL OR EXISTS (SELECT 1 FROM remembered))
+    RETURNING inbox.id
+)
+SELECT CASE WHEN target.ended_at IS NOT NULL THEN target.status END, EXISTS (SELECT 1 FROM sent), EXISTS (
+    SELECT 1 FROM holdfast.message_ids
+    WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'signal/' || target.chain_id
+        AND message_ids.id = :message_id::text
+)
+FROM target;
+
+-- name: send_signals
+-- Signals that turns give out, in order, to the newest runs of chains. Answers the places of those whose run was
+-- continued while this statement waited for it: they are sent again.
+WITH asked AS MATERIALIZED (
+    SELECT given.place, given.id, given.name, given.payload, given.at
+    FROM unnest(:places::integer[], :ids::text[], :names::text[], :payloads::bytea[], :ats::bigint[])
+        AS given (place, id, name, payload, at)
+),
+targets AS MATERIALIZED (
+    SELECT runs.number, runs.lane_id, runs.ended_at, runs.status
+    FROM holdfast.runs
+    WHERE runs.number IN (
+        SELECT last.number FROM asked CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, asked.id) AS last
+    )
+    ORDER BY runs.number
+    FOR KEY SHARE OF runs
+),
+met AS MATERIALIZED (
+    SELECT asked.place, asked.name, asked.payload, asked.at, targets.number, targets.lane_id, targets.ended_at,
+        targets.status
+    FROM asked
+    CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, asked.id) AS last
+    JOIN targets ON targets.number = last.number
+),
+sent AS (
+    INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
+    SELECT met.number, met.lane_id, 'signal', met.name, met.payload, met.at
+    FROM met
+    WHERE met.ended_at IS NULL
+    ORDER BY met.place
+)
+SELECT met.place FROM met WHERE met.status = 'continued' ORDER BY met.place;
+
+-- name: send_cancels
+-- Cancels that turns give out, for live runs, once in a run's life.
+INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
+SELECT runs.number, runs.lane_id, 'cancel', ''::bytea, asked.at
+FROM unnest(:ids::text[], :ats::bigint[]) AS asked (id, at)
+CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, asked.id) AS last
+JOIN holdfast.runs ON runs.number = last.number
+WHERE runs.ended_at IS NULL
+ON CONFLICT DO NOTHING;
+
+-- name: send_hook
+-- A payload for a hook whose row was just deleted, by a later statement: its run may have been continued until then.
+-- Should the run have ended, nobody reads it, and move_strays removes it.
+WITH used AS (
+    INSERT INTO holdfast.used_hooks (namespace_id, token, run, became) VALUES (:namespace_id, :token, :run, 'used')
+    ON CONFLICT (namespace_id, token) DO UPDATE SET run = excluded.run, became = excluded.became
+),
+remembered AS (
+    INSERT INTO holdfast.message_ids (namespace_id, scope, id, sent_at)
+    SELECT :namespace_id, 'hook/' || :token::text, :message_id::text, :now WHERE :message_id::text IS NOT NULL
+    ON CONFLICT DO NOTHING
+)
+INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, wait)
+SELECT runs.number, runs.lane_id, 'hook', :name, :payload, :now, :wait
+FROM holdfast.runs
+WHERE runs.number = :run;
+
+-- name: send_pauses
+-- A pause or its end, for the runs among these that somebody holds. The last word counts.
+WITH earlier AS (
+    DELETE FROM holdfast.inbox WHERE inbox.run = ANY (:runs::bigint[]) AND inbox.kind = 'pause'
+)
+INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
+SELECT runs.number, runs.lane_id, 'pause', :payload, :now
+FROM holdfast.runs
+WHERE runs.number = ANY (:runs::bigint[]) AND runs.owner IS NOT NULL;
+
+-- name: move_inbox
+-- What a continued run had not read goes to its successor, and wakes it. Numbers of waits mean nothing to it, and ends of
+-- children that it did not ask for are not for it.
+UPDATE holdfast.inbox
+SET run = successor.number, lane_id = successor.lane_id, fresh = true, wait = NULL
+FROM unnest(:runs::bigint[], :successors::bigint[]) AS moved (run, successor)
+JOIN holdfast.runs AS successor ON successor.number = moved.successor
+WHERE inbox.run = moved.run AND NOT inbox.taken AND inbox.kind IN ('signal', 'event', 'hook', 'cancel');
+
+
+-- name: move_strays
+-- Messages that came for a run after its end: its commit could not see them, nor they it. They go to the newest run of
+-- the chain if that is live, else nowhere; ends of children always go nowhere. A cancel that is there already is enough.
+-- They keep their ids, and so their order.
+WITH strays AS MATERIALIZED (
+    SELECT inbox.id, runs.namespace_id, runs.id AS run_id
+    FROM holdfast.inbox
+    JOIN holdfast.runs ON runs.number = inbox.run
+    WHERE inbox.fresh AND runs.ended_at IS NOT NULL AND runs.namespace_id = :namespace_id
+    ORDER BY inbox.id
+    FOR UPDATE OF inbox SKIP LOCKED
+),
+removed AS (
+    DELETE FROM holdfast.inbox USING strays WHERE inbox.id = strays.id
+    RETURNING inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, strays.run_id
+)
+INSERT INTO holdfast.inbox (id, run, lane_id, kind, name, payload, sent_at)
+OVERRIDING SYSTEM VALUE
+SELECT removed.id, runs.number, runs.lane_id, removed.kind, removed.name, removed.payload, removed.sent_at
+FROM removed
+CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, removed.run_id) AS last
+JOIN holdfast.runs ON runs.number = last.number
+WHERE runs.ended_at IS NULL AND removed.kind IN ('signal', 'event', 'hook', 'cancel')
+ON CONFLICT DO NOTHING
+RETURNING inbox.run;

@@ -1,0 +1,94 @@
+"""What turns give out: children, waits, messages, values, successors, in the commit of their journal rows.
+
+Turns without any stay one statement. These are a transaction: the journal's rows first, and then, for those whose row
+was inserted just now, a fixed number of statements, however many turns there are. A turn sent again finds its row and
+does nothing. Rows are locked in this order: runs that are continued, runs that are changed (both by number), keys (by
+name), and after that only what is held for a moment or never waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.model import Instant, Out, RowChange, RunStatus, Turn
+
+from . import chains, children, events, messages, values, waits
+from .transactions import Transaction
+
+
+class Given(NamedTuple):
+    """What an accepted turn gives out, and when."""
+
+    run: int
+    turn: Turn
+    out: Out
+    at: Instant
+
+
+def split_turns(turns: Sequence[Turn]) -> tuple[list[int], list[int]]:
+    """The places of turns of runs that give nothing out, and of the others: a run's turns stay together, in order."""
+    giving = {turn.run_id for turn in turns if turn.out is not None}
+    plain = [place for place, turn in enumerate(turns) if turn.run_id not in giving]
+    return plain, [place for place, turn in enumerate(turns) if turn.run_id in giving]
+
+
+def ending(turn: Turn) -> Turn:
+    """The turn, ending as continued if it has a successor."""
+    if turn.out is None or turn.out.successor is None:
+        return turn
+    if turn.change is not None and turn.change.status is RunStatus.CONTINUED:
+        return turn
+    return msgspec.structs.replace(turn, change=RowChange(status=RunStatus.CONTINUED))
+
+
+async def lock_continued(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, int]) -> None:
+    """Lock the runs that are about to be continued."""
+    runs = [
+        numbers[turn.run_id]
+        for turn in turns
+        if turn.run_id in numbers and turn.out is not None and turn.out.successor is not None
+    ]
+    if runs:
+        await chains.lock_continued(tx, runs)
+
+
+async def give_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, int], now: Instant | None) -> list[int]:
+    """Do what turns say whose rows were inserted by this transaction. Returns who joined a run.
+
+    Successors come before signals: what is sent to a chain goes to the run that goes on.
+    """
+    given = [
+        Given(numbers[turn.run_id], turn, turn.out, turn.at if now is None else now)
+        for turn in turns
+        if turn.out is not None
+    ]
+    joined: list[int] = []
+    tx.has_news = tx.has_news or bool(given)
+    if closed := [(one.run, number) for one in given for number in one.out.closed]:
+        await waits.close_waits(tx, closed)
+    if opened := [(one.run, wait, one.at) for one in given for wait in one.out.waits]:
+        await waits.register_waits(tx, opened)
+    if successors := [(one.run, one.out.successor) for one in given if one.out.successor is not None]:
+        await chains.continue_runs(tx, successors, now)
+    if born := [(one.run, child, one.at) for one in given for child in one.out.children]:
+        joined = await children.begin_children(tx, born, now)
+    if orphans := [child.id for one in given if _ends(one.turn) for child in one.out.children]:
+        await children.cancel_orphans(tx, orphans)
+    if sent := [(signal, one.at) for one in given for signal in one.out.signals]:
+        await messages.send_signals(tx, sent)
+    if cancelled := [(run_id, one.at) for one in given for run_id in one.out.cancels]:
+        await messages.send_cancels(tx, cancelled)
+    if published := [(event, one.at) for one in given for event in one.out.events]:
+        await events.publish_events(tx, published)
+    if state := [(one.run, name, value, one.at) for one in given for name, value in one.out.values]:
+        await values.set_values(tx, state)
+    if items := [(one.run, stream, item, one.at) for one in given for stream, item in one.out.items]:
+        await values.append_given(tx, items)
+    return joined
+
+
+def _ends(turn: Turn) -> bool:
+    return turn.change is not None and turn.change.status.is_final

@@ -1,0 +1,133 @@
+-- Retention: pausing what lives, and removing what has ended, with everything it owns.
+
+-- name: pause_runs
+-- Set the flag of live runs that have it otherwise.
+WITH live AS MATERIALIZED (
+    SELECT runs.number FROM holdfast.runs
+    WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]) AND runs.ended_at IS NULL
+        AND runs.paused <> :paused::boolean
+    ORDER BY runs.number FOR NO KEY UPDATE
+)
+UPDATE holdfast.runs SET paused = :paused
+FROM live
+WHERE runs.number = live.number
+RETURNING runs.id, runs.number;
+
+-- name: lock_removals
+-- One removal at a time in a namespace: two that each remove a run of one chain would both take the other's for a
+-- reason to keep what the chain owns.
+SELECT pg_advisory_xact_lock(hashtextextended('holdfast.removals', :namespace_id::bigint));
+
+-- name: find_ended
+-- Those of some runs that have ended, locked, with their chains.
+SELECT runs.number, runs.id, coalesce(starts.chain_id, runs.id)
+FROM holdfast.runs
+JOIN holdfast.starts ON starts.number = runs.number
+WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]) AND runs.ended_at IS NOT NULL
+ORDER BY runs.number FOR UPDATE OF runs;
+
+-- name: find_expired
+-- Runs whose retention is over, locked, with their chains.
+SELECT runs.number, runs.id, coalesce(starts.chain_id, runs.id)
+FROM holdfast.runs
+JOIN holdfast.starts ON starts.number = runs.number
+WHERE runs.namespace_id = :namespace_id AND runs.expires_at <= :now::bigint
+ORDER BY runs.namespace_id, runs.expires_at, runs.number LIMIT :limit::integer
+FOR UPDATE OF runs SKIP LOCKED;
+
+-- name: remove_runs
+-- Ended runs, with what is theirs alone.
+WITH gone AS MATERIALIZED (
+    SELECT asked.number FROM unnest(:runs::bigint[]) AS asked (number)
+),
+key AS (
+    DELETE FROM holdfast.keys
+    USING gone, holdfast.starts, holdfast.runs, holdfast.lanes
+    WHERE starts.number = gone.number AND runs.number = gone.number AND lanes.id = runs.lane_id
+        AND keys.namespace_id = :namespace_id AND keys.workflow = lanes.workflow AND keys.key = starts.key
+        AND keys.run = gone.number
+),
+turn AS (
+    DELETE FROM holdfast.journal USING gone WHERE journal.run = gone.number
+),
+message AS (
+    DELETE FROM holdfast.inbox USING gone WHERE inbox.run = gone.number
+),
+wait AS (
+    DELETE FROM holdfast.waits USING gone WHERE waits.run = gone.number
+),
+followed AS (
+    DELETE FROM holdfast.followers USING gone WHERE followers.run = gone.number
+),
+following AS (
+    DELETE FROM holdfast.followers USING gone
+    WHERE followers.follower = gone.number AND NOT followers.run = ANY (:runs::bigint[])
+),
+hook AS (
+    DELETE FROM holdfast.used_hooks USING gone WHERE used_hooks.run = gone.number
+    RETURNING used_hooks.token
+),
+hook_id AS (
+    DELETE FROM holdfast.message_ids USING hook
+    WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'hook/' || hook.token
+),
+start AS (
+    DELETE FROM holdfast.starts USING gone WHERE starts.number = gone.number
+)
+DELETE FROM holdfast.runs USING gone WHERE runs.number = gone.number;
+
+-- name: remove_chains
+-- What belongs to chains of which no run is left.
+WITH gone AS MATERIALIZED (
+    SELECT asked.chain_id FROM unnest(:chains::text[]) AS asked (chain_id)
+    WHERE NOT EXISTS (
+            SELECT 1 FROM holdfast.runs WHERE runs.namespace_id = :namespace_id AND runs.id = asked.chain_id
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM holdfast.starts
+            JOIN holdfast.runs ON runs.number = starts.number
+            WHERE starts.chain_id = asked.chain_id AND runs.namespace_id = :namespace_id
+        )
+),
+value AS (
+    DELETE FROM holdfast.chain_values USING gone
+    WHERE chain_values.namespace_id = :namespace_id AND chain_values.chain_id = gone.chain_id
+),
+stream AS (
+    DELETE FROM holdfast.streams USING gone
+    WHERE streams.namespace_id = :namespace_id AND streams.chain_id = gone.chain_id
+),
+item AS (
+    DELETE FROM holdfast.stream_items USING gone
+    WHERE stream_items.namespace_id = :namespace_id AND stream_items.chain_id = gone.chain_id
+),
+event AS (
+    DELETE FROM holdfast.taken_events USING gone
+    WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = gone.chain_id
+)
+DELETE FROM holdfast.message_ids USING gone
+WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'signal/' || gone.chain_id;
+
+-- name: remove_events
+-- Old events, with who took them.
+WITH old AS MATERIALIZED (
+    SELECT events.id FROM holdfast.events
+    WHERE events.namespace_id = :namespace_id AND events.published_at < :before::bigint
+    ORDER BY events.published_at LIMIT :limit::integer
+    FOR UPDATE SKIP LOCKED
+),
+taken AS (
+    DELETE FROM holdfast.taken_events USING old WHERE taken_events.event = old.id
+)
+DELETE FROM holdfast.events USING old WHERE events.id = old.id
+RETURNING events.id;
+
+-- name: remove_event_ids
+-- Ids under which old events were published.
+DELETE FROM holdfast.message_ids
+WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'event' AND message_ids.id IN (
+    SELECT old.id FROM holdfast.message_ids AS old
+    WHERE old.namespace_id = :namespace_id AND old.scope = 'event' AND old.sent_at < :before::bigint
+    ORDER BY old.sent_at LIMIT :limit::integer
+)
+RETURNING message_ids.id;

@@ -1,0 +1,83 @@
+"""Values and streams: live state that belongs to a chain, set by turns and, at once, by steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.model import Instant, StreamRecord
+
+from .transactions import Transaction
+
+
+async def set_value(tx: Transaction, run_id: str, name: str, value: bytes, now: Instant | None) -> None:
+    """The last one counts."""
+    params = {"namespace_id": tx.namespace_id, "id": run_id, "name": name, "value": value, "now": now}
+    await tx.all("set_value", params)
+    tx.has_news = True
+
+
+async def set_values(tx: Transaction, values: Sequence[tuple[int, str, bytes, Instant]]) -> None:
+    """Those of turns: the run's number, the name, the value, the time. One a run and name: the last."""
+    last = {(run, name): (value, at) for run, name, value, at in values}
+    params = {
+        "namespace_id": tx.namespace_id,
+        "runs": [run for run, _ in last],
+        "names": [name for _, name in last],
+        "values": [value for value, _ in last.values()],
+        "ats": [at for _, at in last.values()],
+    }
+    await tx.all("set_values", params)
+
+
+async def read_value(tx: Transaction, run_id: str, name: str) -> bytes | None:
+    """Of the chain."""
+    row = await tx.one("read_value", {"namespace_id": tx.namespace_id, "id": run_id, "name": name})
+    return None if row is None else bytes(row[0])
+
+
+async def append_items(
+    tx: Transaction,
+    run_id: str,
+    stream: str,
+    items: Sequence[bytes],
+    step: str | None,
+    attempt: int,
+    now: Instant | None,
+) -> None:
+    """Two statements: the second sees what was sent before this one got its places."""
+    if not items:
+        return
+    params = {"namespace_id": tx.namespace_id, "id": run_id, "stream": stream, "count": len(items)}
+    row = await tx.one("count_items", params)
+    if row is None:
+        return
+    chain_id, last, run = row
+    params |= {
+        "chain_id": chain_id,
+        "before": last - len(items),
+        "run": run,
+        "step": step,
+        "attempt": attempt,
+        "payloads": list(items),
+        "now": now,
+    }
+    await tx.all("append_items", params)
+    tx.has_news = True
+
+
+async def append_given(tx: Transaction, items: Sequence[tuple[int, str, bytes, Instant]]) -> None:
+    """Those of turns: the run's number, the stream, the item, the time."""
+    params = {
+        "namespace_id": tx.namespace_id,
+        "runs": [run for run, _, _, _ in items],
+        "streams": [stream for _, stream, _, _ in items],
+        "payloads": [payload for _, _, payload, _ in items],
+        "ats": [at for _, _, _, at in items],
+    }
+    await tx.all("append_given", params)
+
+
+async def read_items(tx: Transaction, run_id: str, stream: str, after: int, limit: int) -> list[StreamRecord]:
+    """Behind an offset."""
+    params = {"namespace_id": tx.namespace_id, "id": run_id, "stream": stream, "after": after, "limit": limit}
+    return [StreamRecord(*row) for row in await tx.all("read_items", params)]

@@ -1,0 +1,84 @@
+-- Values and streams: live state that belongs to a chain.
+
+-- name: set_value
+-- The last one counts.
+INSERT INTO holdfast.chain_values (namespace_id, chain_id, name, value, set_at)
+SELECT :namespace_id, last.chain_id, :name, :value,
+    coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+FROM holdfast.last_of_chain(:namespace_id, :id) AS last
+ON CONFLICT (namespace_id, chain_id, name) DO UPDATE SET value = excluded.value, set_at = excluded.set_at;
+
+-- name: set_values
+-- Values that turns give out: one a chain and name, in the order of their keys, so that two commits wait in one order.
+INSERT INTO holdfast.chain_values (namespace_id, chain_id, name, value, set_at)
+SELECT :namespace_id, coalesce(starts.chain_id, runs.id), asked.name, asked.value, asked.at
+FROM unnest(:runs::bigint[], :names::text[], :values::bytea[], :ats::bigint[]) AS asked (run, name, value, at)
+JOIN holdfast.runs ON runs.number = asked.run
+JOIN holdfast.starts ON starts.number = asked.run
+ORDER BY coalesce(starts.chain_id, runs.id), asked.name
+ON CONFLICT (namespace_id, chain_id, name) DO UPDATE SET value = excluded.value, set_at = excluded.set_at;
+
+-- name: read_value
+-- The value there is.
+SELECT chain_values.value
+FROM holdfast.last_of_chain(:namespace_id, :id) AS last
+JOIN holdfast.chain_values ON chain_values.namespace_id = :namespace_id AND chain_values.chain_id = last.chain_id
+    AND chain_values.name = :name;
+
+-- name: count_items
+-- Make room for stream_items. The stream's row is held from here on, so that others who add some wait, and a later statement
+-- sees what they have added.
+INSERT INTO holdfast.streams (namespace_id, chain_id, stream, last)
+SELECT :namespace_id, coalesce(starts.chain_id, runs.id), :stream, :count::bigint
+FROM holdfast.runs
+JOIN holdfast.starts ON starts.number = runs.number
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id
+ON CONFLICT (namespace_id, chain_id, stream) DO UPDATE SET last = streams.last + excluded.last
+RETURNING streams.chain_id, streams.last, (
+    SELECT runs.number FROM holdfast.runs WHERE runs.namespace_id = :namespace_id AND runs.id = :id
+);
+
+-- name: append_items
+-- Items that a step sends. The first one of an attempt is marked if an earlier attempt has sent any.
+INSERT INTO holdfast.stream_items (namespace_id, chain_id, stream, place, run, at, step, attempt, payload, reset)
+SELECT :namespace_id, :chain_id::text, :stream::text, :before::bigint + asked.place, :run::bigint,
+    coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), :step::text, :attempt::integer,
+    asked.payload,
+    asked.place = 1 AND (:attempt::integer > (
+        SELECT max(earlier.attempt) FROM holdfast.stream_items AS earlier
+        WHERE earlier.run = :run::bigint AND earlier.stream = :stream::text AND earlier.step = :step::text
+    )) IS TRUE
+FROM unnest(:payloads::bytea[]) WITH ORDINALITY AS asked (payload, place);
+
+-- name: append_given
+-- Items that turns give out, in order, of any number of streams.
+WITH asked AS MATERIALIZED (
+    SELECT coalesce(starts.chain_id, runs.id) AS chain_id, given.stream, given.payload, given.at, given.place,
+        given.run
+    FROM unnest(:runs::bigint[], :streams::text[], :payloads::bytea[], :ats::bigint[]) WITH ORDINALITY
+        AS given (run, stream, payload, at, place)
+    JOIN holdfast.runs ON runs.number = given.run
+    JOIN holdfast.starts ON starts.number = given.run
+),
+counted AS (
+    INSERT INTO holdfast.streams (namespace_id, chain_id, stream, last)
+    SELECT :namespace_id, asked.chain_id, asked.stream, count(*)
+    FROM asked GROUP BY asked.chain_id, asked.stream ORDER BY asked.chain_id, asked.stream
+    ON CONFLICT (namespace_id, chain_id, stream) DO UPDATE SET last = streams.last + excluded.last
+    RETURNING streams.chain_id, streams.stream, streams.last
+)
+INSERT INTO holdfast.stream_items (namespace_id, chain_id, stream, place, run, at, step, attempt, payload, reset)
+SELECT :namespace_id, asked.chain_id, asked.stream,
+    counted.last + 1 - row_number() OVER (PARTITION BY asked.chain_id, asked.stream ORDER BY asked.place DESC),
+    asked.run, asked.at, NULL, 0, asked.payload, false
+FROM asked
+JOIN counted ON counted.chain_id = asked.chain_id AND counted.stream = asked.stream;
+
+-- name: read_items
+-- Items behind an offset.
+SELECT stream_items.place, stream_items.payload, stream_items.step, stream_items.attempt, stream_items.at,
+    stream_items.reset
+FROM holdfast.last_of_chain(:namespace_id, :id) AS last
+JOIN holdfast.stream_items ON stream_items.namespace_id = :namespace_id AND stream_items.chain_id = last.chain_id
+    AND stream_items.stream = :stream AND stream_items.place > :after::bigint
+ORDER BY stream_items.place LIMIT :limit::integer;

@@ -1,0 +1,85 @@
+-- Waits: what the outside may know about what runs wait for. Deleting a wait's row decides who was first.
+
+-- name: register_waits
+-- Waits of turns. A number registered anew is replaced. A token that this run's hook has used up stays so, and one that
+-- another live run has given out stays with that one. Waits for events are unmatched: the look for events that are there
+-- already is another commit's, so that publishing and registering can't miss each other.
+WITH asked AS MATERIALIZED (
+    SELECT given.run, given.number, given.kind, given.name, given.match, given.probe, given.schema, given.token,
+        given.expires_at, given.at, coalesce(starts.chain_started_at, runs.created_at) AS since
+    FROM unnest(:runs::bigint[], :numbers::integer[], :kinds::text[], :names::text[], :matches::bytea[],
+            :probes::bytea[], :schemas::bytea[], :tokens::text[], :expires_ats::bigint[], :ats::bigint[])
+        AS given (run, number, kind, name, match, probe, schema, token, expires_at, at)
+    JOIN holdfast.runs ON runs.number = given.run
+    JOIN holdfast.starts ON starts.number = given.run
+    WHERE runs.ended_at IS NULL
+),
+renewed AS (
+    UPDATE holdfast.waits
+    SET kind = asked.kind, name = asked.name, match = asked.match, probe = asked.probe, schema = asked.schema,
+        token = asked.token, expires_at = asked.expires_at, registered_at = asked.at,
+        unmatched = asked.kind = 'event'
+    FROM asked
+    WHERE waits.run = asked.run AND waits.number = asked.number
+    RETURNING waits.run, waits.number
+)
+INSERT INTO holdfast.waits (run, number, namespace_id, kind, name, match, probe, schema, token, expires_at, registered_at,
+    since, unmatched)
+SELECT asked.run, asked.number, :namespace_id, asked.kind, asked.name, asked.match, asked.probe, asked.schema,
+    asked.token, asked.expires_at, asked.at, asked.since, asked.kind = 'event'
+FROM asked
+WHERE NOT EXISTS (SELECT 1 FROM renewed WHERE renewed.run = asked.run AND renewed.number = asked.number)
+    AND NOT EXISTS (
+        SELECT 1 FROM holdfast.used_hooks
+        WHERE used_hooks.namespace_id = :namespace_id AND used_hooks.token = asked.token
+            AND used_hooks.run = asked.run AND used_hooks.became = 'used'
+    )
+ON CONFLICT DO NOTHING;
+
+-- name: close_waits
+-- Waits that are over. A hook among them is over for whoever comes with its token.
+WITH closed AS (
+    DELETE FROM holdfast.waits
+    USING unnest(:runs::bigint[], :numbers::integer[]) AS asked (run, number)
+    WHERE waits.run = asked.run AND waits.number = asked.number
+    RETURNING waits.run, waits.token
+)
+INSERT INTO holdfast.used_hooks (namespace_id, token, run, became)
+SELECT :namespace_id, closed.token, closed.run, 'expired' FROM closed WHERE closed.token IS NOT NULL
+ON CONFLICT (namespace_id, token) DO UPDATE SET run = excluded.run, became = excluded.became;
+
+-- name: read_waits
+-- What the newest run of a chain has registered.
+SELECT runs.id, waits.number, waits.kind, waits.name, waits.match, waits.schema, waits.expires_at, waits.registered_at
+FROM holdfast.last_of_chain(:namespace_id, :id) AS last
+JOIN holdfast.runs ON runs.number = last.number
+JOIN holdfast.waits ON waits.run = last.number
+ORDER BY waits.number;
+
+-- name: find_hook
+-- The open hook with this digest of a token.
+SELECT runs.id, waits.number, waits.kind, waits.name, waits.match, waits.schema, waits.expires_at, waits.registered_at
+FROM holdfast.waits
+JOIN holdfast.runs ON runs.number = waits.run
+WHERE waits.namespace_id = :namespace_id AND waits.token = :token;
+
+-- name: take_hook
+-- Close a hook for whoever resumes it. A run that continues as new meanwhile moves the row: this waits, and then its run
+-- is the successor.
+DELETE FROM holdfast.waits
+WHERE waits.namespace_id = :namespace_id AND waits.token = :token
+    AND (waits.expires_at IS NULL OR waits.expires_at > :now)
+RETURNING waits.run, waits.number, waits.name;
+
+-- name: settle_hook
+-- Why a hook could not be resumed: whether its message id was sent before, whether it is there, and what became of it.
+SELECT EXISTS (
+        SELECT 1 FROM holdfast.message_ids
+        WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'hook/' || :token::text
+            AND message_ids.id = :message_id::text
+    ),
+    EXISTS (SELECT 1 FROM holdfast.waits WHERE waits.namespace_id = :namespace_id AND waits.token = :token::text),
+    (
+        SELECT used_hooks.became FROM holdfast.used_hooks
+        WHERE used_hooks.namespace_id = :namespace_id AND used_hooks.token = :token::text
+    );
