@@ -68,6 +68,16 @@ class TestPauseRuns:
         assert [message.kind for message in again.inbox] == ["signal"]
         assert await stage.store.read_inbox("one") == []
 
+    async def test_the_word_that_a_run_goes_on_wakes_nobody_but_its_owner(self, stage: Stage) -> None:
+        run = await stage.held()
+        for is_paused in (True, False):
+            await stage.store.pause_runs([run.id], is_paused, now=T0)
+        await stage.hand_back(run, due_at=after(5))
+        assert await stage.store.next_due([LANE], now=T0) == after(5)
+        assert await stage.claim() == []
+        assert await stage.claim(run_id=run.id) == []
+        assert (await stage.claim_one(now=after(5))).inbox == ()
+
     async def test_a_cancel_acts_on_a_paused_run(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.hand_back(run)
