@@ -115,3 +115,14 @@ def test_messages_to_ended_runs_are_not_kept(file):
 
     play(file, act)
     assert counts(file).keys() == {"runs", "starts", "journal"}
+
+
+def test_a_run_that_has_ended_follows_nobody(file):
+    async def act(stage):
+        run, joined = await stage.held(), await stage.held(key="k")
+        await stage.commit(turn(run, out=Out(children=(new_run(parent_id=run.id, parent_key="c", key="k"),))))
+        await stage.commit(turn(run, after=1, change=RowChange(status=RunStatus.COMPLETED)))
+        assert (await stage.run(joined.id)).status is RunStatus.RUNNING
+
+    play(file, act)
+    assert "followers" not in counts(file)
