@@ -46,7 +46,8 @@ def public(cls: type) -> dict[str, object]:
     """What a class offers: methods, properties and slots."""
     return {
         name: value
-        for name, value in vars(cls).items()
+        for part in reversed(cls.__mro__[:-1])
+        for name, value in vars(part).items()
         if name in {*NAMES, *NAMES.values()} or not name.startswith("_")
     }
 

@@ -9,9 +9,10 @@
 Only this room and the worker's know a store, and they don't know each other.
 """
 
-from .blocking import Client, Run, Runs
+from .blocking import Client
 from .clients import AsyncClient
 from .explain import Explanation, OpenStep, Reason
+from .handles import Run, Runs
 from .journals import Journal, JournalEntry
 from .listings import AsyncRuns
 from .runs import AsyncRun, Cancellation

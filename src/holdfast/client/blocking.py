@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import atexit
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+from pathlib import Path
+from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from holdfast.codec import Codec
 from holdfast.define import StartOptions, Workflow
@@ -19,10 +20,7 @@ from holdfast.model import (
     Duration,
     NotGiven,
     OnConflict,
-    Page,
     RunFilter,
-    RunRecord,
-    RunStatus,
     WorkerRecord,
     WorkflowCount,
 )
@@ -30,113 +28,15 @@ from holdfast.store import Store
 
 from .clients import AsyncClient
 from .explain import Explanation
+from .handles import Run, Runs
 from .journals import Journal
-from .listings import PAGE, AsyncRuns
+from .managing import Pruned
 from .portal import Portal
-from .runs import AsyncRun, Cancellation
-from .streams import StreamItem
+from .runs import Cancellation
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-
-
-class Run(Generic[R_co]):
-    """One run. `status` and `record` are what was last seen; `refresh` looks again."""
-
-    __slots__ = ("_client", "_run")
-
-    def __init__(self, client: Client, run: AsyncRun[R_co]) -> None:
-        # The client stays alive as long as one of its handles does.
-        self._client = client
-        self._run = run
-
-    @property
-    def id(self) -> str:
-        return self._run.id
-
-    @property
-    def created(self) -> bool | None:
-        """Whether the start that gave this handle created the run; None if the handle did not come from a start."""
-        return self._run.created
-
-    @property
-    def workflow(self) -> str:
-        """The workflow's name."""
-        return self._run.workflow
-
-    @property
-    def key(self) -> str | None:
-        """The key that the run was started with."""
-        return self._run.key
-
-    @property
-    def status(self) -> RunStatus:
-        """As last seen."""
-        return self._run.status
-
-    @property
-    def record(self) -> RunRecord | None:
-        """Everything the store knew about the run when it was last read; None if only its start is known."""
-        return self._run.record
-
-    def refresh(self) -> Self:
-        """As AsyncRun.refresh."""
-        self._client._portal.call(self._run.refresh())
-        return self
-
-    def wait(self, timeout: Duration | None = None) -> RunStatus:
-        """As AsyncRun.wait. Ctrl-C interrupts it and leaves the run alone."""
-        return self._client._portal.call(self._run.wait(timeout))
-
-    def result(self, timeout: Duration | None = None) -> R_co:
-        """As AsyncRun.result. Ctrl-C interrupts it and leaves the run alone."""
-        return self._client._portal.call(self._run.result(timeout))
-
-    def cancel(self, *, reason: str | None = None, force: bool = False) -> Cancellation:
-        """As AsyncRun.cancel."""
-        return self._client._portal.call(self._run.cancel(reason=reason, force=force))
-
-    def signal(self, name: str, payload: Any = None, *, message_id: str | None = None) -> None:
-        """As AsyncRun.signal."""
-        self._client._portal.call(self._run.signal(name, payload, message_id=message_id))
-
-    def value(self, name: str, *, default: Any = None) -> Any:
-        """As AsyncRun.value."""
-        return self._client._portal.call(self._run.value(name, default=default))
-
-    def stream(self, name: str, *, after: int = 0, type: Any = Any) -> Iterator[StreamItem[Any]]:
-        """As AsyncRun.stream."""
-        return self._client._portal.iterate(self._run.stream(name, after=after, type=type))
-
-    def changes(self) -> Iterator[RunStatus]:
-        """As AsyncRun.changes."""
-        return self._client._portal.iterate(self._run.changes())
-
-    def __repr__(self) -> str:
-        return repr(self._run)
-
-
-class Runs:
-    """The runs that a filter lets through: `for run in client.runs(...)`, or one page at a time."""
-
-    def __init__(self, client: Client, runs: AsyncRuns) -> None:
-        self._client = client
-        self._runs = runs
-
-    def page(self, *, cursor: str | None = None, limit: int = PAGE) -> Page[Run[Any]]:
-        """One page; `page.next` is the cursor of the one that follows."""
-        page = self._client._portal.call(self._runs.page(cursor=cursor, limit=limit))
-        return Page(tuple(Run(self._client, run) for run in page.items), page.next)
-
-    def __iter__(self) -> Iterator[Run[Any]]:
-        cursor: str | None = None
-        while True:
-            page = self.page(cursor=cursor)
-            yield from page.items
-            cursor = page.next
-            if cursor is None:
-                return
 
 
 class Client:
@@ -327,6 +227,41 @@ class Client:
     def explain(self, run_id: str) -> Explanation:
         """As AsyncClient.explain."""
         return self._portal.call(self._client.explain(run_id))
+
+    def count(self, where: RunFilter) -> int:
+        """As AsyncClient.count."""
+        return self._portal.call(self._client.count(where))
+
+    def pause(self, which: str | RunFilter) -> int:
+        """As AsyncClient.pause."""
+        return self._portal.call(self._client.pause(which))
+
+    def resume(self, which: str | RunFilter) -> int:
+        """As AsyncClient.resume."""
+        return self._portal.call(self._client.resume(which))
+
+    def fork(
+        self,
+        run_id: str,
+        *,
+        at: str | None = None,
+        input: Sequence[Any] | NotGiven = NOT_GIVEN,
+        result: Any = NOT_GIVEN,
+        workflow: Workflow[..., Any] | None = None,
+    ) -> Run[Any]:
+        """As AsyncClient.fork."""
+        forked = self._client.fork(run_id, at=at, input=input, result=result, workflow=workflow)
+        return Run(self, self._portal.call(forked))
+
+    def delete(self, which: str | RunFilter) -> int:
+        """As AsyncClient.delete."""
+        return self._portal.call(self._client.delete(which))
+
+    def prune(
+        self, *, older_than: Duration = "30d", where: RunFilter | None = None, archive: str | Path | None = None
+    ) -> Pruned:
+        """As AsyncClient.prune."""
+        return self._portal.call(self._client.prune(older_than=older_than, where=where, archive=archive))
 
     def signal(self, run_id: str, name: str, payload: Any = None, *, message_id: str | None = None) -> None:
         """As AsyncClient.signal."""

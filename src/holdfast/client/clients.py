@@ -33,6 +33,7 @@ from .explain import Explanation, Surroundings, explain
 from .ids import check_id, not_found
 from .journals import Journal
 from .listings import AsyncRuns, checked_filter
+from .managing import Managing
 from .messaging import Messaging
 from .runs import AsyncRun, Cancellation, cancel, described, error_of
 from .starting import Starter
@@ -42,7 +43,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncClient(Messaging):
+class AsyncClient(Messaging, Managing):
     """Starts, watches and manages the runs of one database.
 
         async with holdfast.AsyncClient("sqlite:///orders.db") as client:

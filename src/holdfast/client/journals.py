@@ -12,12 +12,19 @@ from holdfast.errors import CodecError
 from holdfast.model import (
     ASKS,
     Cancel,
+    ChildAsked,
+    ChildEnded,
     Claimed,
     Ended,
     Entry,
+    EventTaken,
+    HookResumed,
     JournalRow,
+    Patched,
     RunRecord,
     RunRetrying,
+    SetAside,
+    Signal,
     StepAsked,
     StepCompleted,
     StepFailed,
@@ -72,6 +79,19 @@ class JournalEntry:
             parts.append(f"({self.note})")
         return "  ".join(parts).rstrip()
 
+    def as_dict(self) -> dict[str, Any]:
+        """Its fields as plain data, those that say something."""
+        error = None if self.error is None else described(self.error)
+        told = {
+            "number": self.number,
+            "seq": self.seq,
+            "epoch": self.epoch,
+            "at": self.at.isoformat(),
+            "kind": self.kind,
+        }
+        rest = {"key": self.key, "attempt": self.attempt, "value": self.value, "error": error, "note": self.note}
+        return told | {name: one for name, one in rest.items() if one is not None}
+
 
 class Journal(list[JournalEntry]):
     """A run's entries in order, and the run that they belong to: all that it takes to replay it."""
@@ -95,17 +115,23 @@ def read(rows: Iterable[JournalRow], codec: Codec) -> list[JournalEntry]:
 
 def _readable(number: int, row: JournalRow, at: datetime, entry: Entry, codec: Codec) -> JournalEntry:
     key = attempt = value = error = None
-    if isinstance(entry, (StepAsked, StepRetrying, StepCompleted, StepFailed)):
+    if isinstance(entry, (StepAsked, StepRetrying, StepCompleted, StepFailed, ChildAsked, ChildEnded)):
         key = entry.key
+    elif isinstance(entry, (Signal, EventTaken, HookResumed, SetAside)):
+        key = entry.name
     if isinstance(entry, (StepRetrying, StepCompleted, StepFailed, RunRetrying)):
         attempt = entry.attempt
     if isinstance(entry, StepCompleted):
         value = _plain(codec, entry.result)
     elif isinstance(entry, StepAsked) and entry.args is not None:
         value = _plain(codec, entry.args)
-    elif isinstance(entry, Ended):
+    elif isinstance(entry, (Signal, EventTaken, HookResumed, SetAside)):
+        value = _plain(codec, entry.payload)
+    elif isinstance(entry, Ended) and entry.status == "continued":
+        value = None if entry.output is None else entry.output.decode()
+    elif isinstance(entry, (Ended, ChildEnded)):
         value = _plain(codec, entry.output)
-    if isinstance(entry, (StepRetrying, StepFailed, RunRetrying, Ended)):
+    if isinstance(entry, (StepRetrying, StepFailed, RunRetrying, Ended, ChildEnded)):
         error = error_of(codec, entry.error)
     return JournalEntry(
         number=number, seq=row.seq, epoch=row.epoch, at=at, kind=entry.kind, key=key, attempt=attempt, value=value,
@@ -126,6 +152,14 @@ def _note(entry: Entry) -> str | None:
             return entry.reason
         case Claimed():
             return f"taken over by {entry.worker_id}"
+        case ChildAsked():
+            return f"run {entry.run_id}"
+        case ChildEnded():
+            return f"run {entry.run_id} {entry.status}"
+        case SetAside():
+            return f"set aside: {entry.reason}"
+        case Patched():
+            return entry.change_id
         case Stopped():
             why = f": {entry.reason}" if entry.reason else ""
             return f"{entry.status}{why}" + (f"; skipped: {', '.join(entry.skipped)}" if entry.skipped else "")

@@ -253,6 +253,8 @@ def history_of(entries: Iterable[Entry]) -> History:
             coming -= 1
             if isinstance(entry, (StepCompleted, StepFailed, StepRetrying)):
                 carried[entry.key] = entry
+            elif isinstance(entry, (TimerFired, Signal, EventTaken, HookResumed, ChildEnded)):
+                carried[_name(entry) or -1 - coming] = entry
         elif not isinstance(entry, (RunRetrying, Blocked, Claimed, Ended)):
             kept.append(entry)
             retrying = None

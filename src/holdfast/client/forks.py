@@ -1,0 +1,91 @@
+"""Fork: a new run that shares another one's history up to a cut, and goes its own way from there. Pure.
+
+The cut is a step. Without a `result` the step, and what was asked with it, is asked for anew; with one, that is what
+the step came to in the new run. Results recorded for steps asked before the cut are kept. The new run is the first of a
+chain of its own, so that its steps have idempotency keys of their own.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from holdfast.errors import DefinitionError
+from holdfast.model import (
+    ASKS,
+    Blocked,
+    ChildAsked,
+    Claimed,
+    Ended,
+    Entry,
+    Instant,
+    JournalRow,
+    NewRun,
+    RunRecord,
+    StepAsked,
+    StepCompleted,
+    StepFailed,
+    decode_entries,
+    encode_entries,
+    history_of,
+    new_id,
+)
+
+
+def fork_of(
+    record: RunRecord,
+    rows: Sequence[JournalRow],
+    *,
+    at: str | None,
+    input: bytes | None,
+    result: bytes | None,
+    version: str,
+    now: Instant,
+) -> NewRun:
+    """The run that a fork begins. `at` is the key of a step; None: from the very start."""
+    entries = [entry for row in rows for entry in decode_entries(row.data)]
+    shared = () if at is None else (encode_entries(_shared(record, entries, at, result, now)),)
+    return NewRun(
+        id=new_id(),
+        workflow=record.workflow,
+        version=version,
+        queue=record.queue,
+        input=record.input if input is None else input,
+        seed=secrets.token_bytes(16),
+        priority=record.priority,
+        tags=record.tags,
+        retention=record.retention,
+        forked_from=record.id,
+        keeps_seed=at is not None,
+        rows=shared,
+    )
+
+
+def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | None, now: Instant) -> list[Entry]:
+    history: list[Entry] = [entry for entry in history_of(entries).entries if not isinstance(entry, (Claimed, Ended))]
+    place = next((i for i, entry in enumerate(history) if isinstance(entry, StepAsked) and entry.key == at), None)
+    if place is None:
+        keys = [entry.key for entry in history if isinstance(entry, StepAsked)]
+        known = ", ".join(keys[:20]) or "none"
+        raise DefinitionError(f"fork(at={at!r}): run {record.id} has asked for no step of that key, but for: {known}")
+    cause = max(i for i in range(place) if not isinstance(history[i], ASKS))
+    before: list[Entry]
+    coming: list[Entry]
+    if result is None:
+        # What the body asks for after its last input follows from that input: it is delivered anew.
+        before, coming = history[:cause], history[cause : cause + 1] if cause else []
+        if not cause:
+            return []
+    else:
+        after = next((i for i in range(place, len(history)) if not isinstance(history[i], ASKS)), len(history))
+        before = history[:after]
+        coming = [StepCompleted(now, at, 1, result)]
+    asked = {entry.key for entry in before if isinstance(entry, (StepAsked, ChildAsked))}
+    ended = {entry.key for entry in (*before, *coming) if isinstance(entry, (StepCompleted, StepFailed))}
+    kept = [
+        entry
+        for entry in history[len(before) :]
+        if isinstance(entry, StepCompleted) and entry.key in asked and entry.key not in ended
+    ]
+    carried: list[Entry] = [*coming, *kept]
+    return [*before, Blocked(now, len(carried)), *carried] if carried else before

@@ -1,0 +1,119 @@
+"""The blocking handles: a run, and the runs that a filter lets through. One line a method, over the client's portal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from holdfast.model import Duration, Page, RunRecord, RunStatus
+
+from .listings import PAGE, AsyncRuns
+from .portal import Portal
+from .runs import AsyncRun, Cancellation
+from .streams import StreamItem
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class _Client(Protocol):
+    """What a handle needs of its client."""
+
+    _portal: Portal
+
+
+class Run(Generic[R_co]):
+    """One run. `status` and `record` are what was last seen; `refresh` looks again."""
+
+    __slots__ = ("_client", "_run")
+
+    def __init__(self, client: _Client, run: AsyncRun[R_co]) -> None:
+        # The client stays alive as long as one of its handles does.
+        self._client = client
+        self._run = run
+
+    @property
+    def id(self) -> str:
+        return self._run.id
+
+    @property
+    def created(self) -> bool | None:
+        """Whether the start that gave this handle created the run; None if the handle did not come from a start."""
+        return self._run.created
+
+    @property
+    def workflow(self) -> str:
+        """The workflow's name."""
+        return self._run.workflow
+
+    @property
+    def key(self) -> str | None:
+        """The key that the run was started with."""
+        return self._run.key
+
+    @property
+    def status(self) -> RunStatus:
+        """As last seen."""
+        return self._run.status
+
+    @property
+    def record(self) -> RunRecord | None:
+        """Everything the store knew about the run when it was last read; None if only its start is known."""
+        return self._run.record
+
+    def refresh(self) -> Self:
+        """As AsyncRun.refresh."""
+        self._client._portal.call(self._run.refresh())
+        return self
+
+    def wait(self, timeout: Duration | None = None) -> RunStatus:
+        """As AsyncRun.wait. Ctrl-C interrupts it and leaves the run alone."""
+        return self._client._portal.call(self._run.wait(timeout))
+
+    def result(self, timeout: Duration | None = None) -> R_co:
+        """As AsyncRun.result. Ctrl-C interrupts it and leaves the run alone."""
+        return self._client._portal.call(self._run.result(timeout))
+
+    def cancel(self, *, reason: str | None = None, force: bool = False) -> Cancellation:
+        """As AsyncRun.cancel."""
+        return self._client._portal.call(self._run.cancel(reason=reason, force=force))
+
+    def signal(self, name: str, payload: Any = None, *, message_id: str | None = None) -> None:
+        """As AsyncRun.signal."""
+        self._client._portal.call(self._run.signal(name, payload, message_id=message_id))
+
+    def value(self, name: str, *, default: Any = None) -> Any:
+        """As AsyncRun.value."""
+        return self._client._portal.call(self._run.value(name, default=default))
+
+    def stream(self, name: str, *, after: int = 0, type: Any = Any) -> Iterator[StreamItem[Any]]:
+        """As AsyncRun.stream."""
+        return self._client._portal.iterate(self._run.stream(name, after=after, type=type))
+
+    def changes(self) -> Iterator[RunStatus]:
+        """As AsyncRun.changes."""
+        return self._client._portal.iterate(self._run.changes())
+
+    def __repr__(self) -> str:
+        return repr(self._run)
+
+
+class Runs:
+    """The runs that a filter lets through: `for run in client.runs(...)`, or one page at a time."""
+
+    def __init__(self, client: _Client, runs: AsyncRuns) -> None:
+        self._client = client
+        self._runs = runs
+
+    def page(self, *, cursor: str | None = None, limit: int = PAGE) -> Page[Run[Any]]:
+        """One page; `page.next` is the cursor of the one that follows."""
+        page = self._client._portal.call(self._runs.page(cursor=cursor, limit=limit))
+        return Page(tuple(Run(self._client, run) for run in page.items), page.next)
+
+    def __iter__(self) -> Iterator[Run[Any]]:
+        cursor: str | None = None
+        while True:
+            page = self.page(cursor=cursor)
+            yield from page.items
+            cursor = page.next
+            if cursor is None:
+                return

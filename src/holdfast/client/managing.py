@@ -1,0 +1,198 @@
+"""Managing runs: pause, resume, fork, delete, prune; one by its id or many by a filter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from holdfast.define import Workflow, refuse_in_body
+from holdfast.errors import DefinitionError, RunEnded
+from holdfast.model import NOT_GIVEN, Duration, NotGiven, RunFilter, RunRecord, RunStatus, microseconds
+from holdfast.store import Store
+
+from . import journals
+from .connections import Connection
+from .forks import fork_of
+from .ids import check_id, not_found
+from .listings import AsyncRuns, checked_filter
+from .runs import AsyncRun
+from .starts import next_version
+
+_BATCH = 200
+_LIVE = (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.WAITING)
+_ENDED = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.CONTINUED)
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What a prune took away."""
+
+    runs: int
+    archived: Path | None = None
+
+
+class Managing:
+    """The part of a client that manages runs."""
+
+    _connection: Connection
+
+    async def count(self, where: RunFilter) -> int:
+        """How many runs a filter lets through: to be asked before something is done to all of them."""
+        refuse_in_body("client.count()", "do it in a step")
+        return sum([1 async for _ in self._matching(where)])
+
+    async def pause(self, which: str | RunFilter) -> int:
+        """Stop taking turns of a run, or of all that a filter lets through; returns how many were paused by this.
+
+        Steps in flight end and are recorded; what they came to is delivered on resume. Timers wait, the deadline runs
+        on, a cancel acts. Raises RunNotFound, and RunEnded for a run that has ended.
+        """
+        return await self._set_paused(which, True)
+
+    async def resume(self, which: str | RunFilter) -> int:
+        """Let paused runs go on; returns how many there were."""
+        return await self._set_paused(which, False)
+
+    async def fork(
+        self,
+        run_id: str,
+        *,
+        at: str | None = None,
+        input: Sequence[Any] | NotGiven = NOT_GIVEN,
+        result: Any = NOT_GIVEN,
+        workflow: Workflow[..., Any] | None = None,
+    ) -> AsyncRun[Any]:
+        """A new run that shares this one's history up to a step, and goes on from there by itself.
+
+            again = await client.fork(run.id, at="charge")                      # ask for the step anew
+            other = await client.fork(run.id, at="charge", result="ok")         # as if it had come to this
+            fresh = await client.fork(run.id, input=(other_order,))             # from the start, with other arguments
+
+        The old run stays as it was, whatever state it is in. `at` is the step's key as the journal shows it; `input` is
+        a sequence of arguments. Give the `workflow` to have them, and the result, typed.
+        """
+        refuse_in_body("client.fork()", "do it in a step")
+        if at is None and not isinstance(result, NotGiven):
+            raise DefinitionError("fork(result=...) needs at=, the key of the step whose result it is")
+        store, record = await self._found(run_id)
+        codec = self._connection.codec
+        given = None
+        if not isinstance(input, NotGiven):
+            shape = codec.arguments(workflow.fn if workflow is not None else _anything)
+            given = codec.seal(shape.check(tuple(input), {}))
+        new = fork_of(
+            record,
+            await store.read_journal(record.id),
+            at=at,
+            input=given,
+            result=None if isinstance(result, NotGiven) else codec.message(result),
+            version=next_version(await store.list_versions(record.workflow), record.version),
+            now=self._connection.now(),
+        )
+        [started] = await store.start_runs([new])
+        return AsyncRun(
+            self._connection, started.id, workflow=workflow or record.workflow, status=started.status, created=True
+        )
+
+    async def delete(self, which: str | RunFilter) -> int:
+        """Remove an ended run, or all ended ones that a filter lets through, with all they own; returns how many.
+
+        A live run is never deleted: cancel it first. Raises RunNotFound.
+        """
+        refuse_in_body("client.delete()", "do it in a step")
+        if isinstance(which, RunFilter):
+            return await self._in_batches(which, _ENDED, lambda store, ids: store.delete_runs(ids))
+        store, record = await self._found(which)
+        if not record.status.is_final:
+            raise DefinitionError(
+                f"run {record.id} is {record.status}: only an ended one can be deleted; cancel it first"
+            )
+        return len(await store.delete_runs([record.id]))
+
+    async def prune(
+        self, *, older_than: Duration = "30d", where: RunFilter | None = None, archive: str | Path | None = None
+    ) -> Pruned:
+        """Remove runs that ended so long ago, before their retention is over, a few at a time.
+
+        With `archive` each is first written to that file as a line of JSON, with its journal; the file is only ever
+        added to. Nothing is deleted that could not be written.
+        """
+        refuse_in_body("client.prune()", "do it in a step")
+        before = self._connection.now() - microseconds(older_than, what="older_than")
+        store = await self._connection.opened()
+        file = None if archive is None else Path(archive)
+        ids: list[str] = []
+        count = 0
+        async for record in self._matching(where or RunFilter(), _ENDED):
+            if record.ended_at is None or record.ended_at.timestamp() * 1_000_000 > before:
+                continue
+            if file is not None:
+                await self._archive(store, record, file)
+            ids.append(record.id)
+            if len(ids) == _BATCH:
+                count += len(await store.delete_runs(ids))
+                ids.clear()
+        count += len(await store.delete_runs(ids)) if ids else 0
+        return Pruned(count, file)
+
+    async def _archive(self, store: Store, record: RunRecord, file: Path) -> None:
+        entries = journals.read(await store.read_journal(record.id), self._connection.codec)
+        line = {
+            "id": record.id,
+            "workflow": record.workflow,
+            "version": record.version,
+            "status": record.status,
+            "key": record.key,
+            "tags": dict(record.tags),
+            "created_at": record.created_at,
+            "started_at": record.started_at,
+            "ended_at": record.ended_at,
+            "archived_at": datetime.now(UTC),
+            "journal": [entry.as_dict() for entry in entries],
+        }
+        text = json.dumps(line, default=str, ensure_ascii=False)
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(text + "\n")
+
+    async def _set_paused(self, which: str | RunFilter, paused: bool) -> int:
+        refuse_in_body("client.pause()", "do it in a step")
+        if isinstance(which, RunFilter):
+            return await self._in_batches(which, _LIVE, lambda store, ids: store.pause_runs(ids, paused))
+        store, record = await self._found(which)
+        if record.status.is_final:
+            raise RunEnded(f"run {record.id} of {record.workflow!r} has ended ({record.status}); nothing was changed")
+        return len(await store.pause_runs([record.id], paused))
+
+    async def _in_batches(
+        self, where: RunFilter, statuses: Sequence[RunStatus], deed: Callable[[Store, list[str]], Any]
+    ) -> int:
+        """Do it to all that the filter lets through, as they are now: those that come later are left alone."""
+        store = await self._connection.opened()
+        ids = [record.id async for record in self._matching(where, statuses)]
+        count = 0
+        for start in range(0, len(ids), _BATCH):
+            count += len(await deed(store, ids[start : start + _BATCH]))
+        return count
+
+    async def _matching(
+        self, where: RunFilter, statuses: Sequence[RunStatus] | None = None
+    ) -> AsyncIterator[RunRecord]:
+        async for run in AsyncRuns(self._connection, checked_filter(where)):
+            if run.record is not None and (statuses is None or run.status in statuses):
+                yield run.record
+
+    async def _found(self, run_id: str) -> tuple[Store, RunRecord]:
+        check_id(run_id)
+        store = await self._connection.opened()
+        record = await store.get_run(run_id)
+        if record is None:
+            raise not_found(run_id, store.namespace)
+        return store, record
+
+
+def _anything(*args: Any) -> None:
+    """The signature of a workflow of which only the name is known."""
