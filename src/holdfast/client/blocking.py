@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import atexit
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from holdfast.codec import Codec
 from holdfast.define import StartOptions, Workflow
+from holdfast.errors import DefinitionError
 from holdfast.model import (
     NOT_GIVEN,
     Duration,
@@ -32,11 +33,12 @@ from .clients import AsyncClient
 from .explain import Explanation
 from .journals import Journal
 from .listings import PAGE, AsyncRuns
-from .portal import Portal
+from .portal import Portal, inline
 from .runs import AsyncRun, Cancellation
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -201,6 +203,8 @@ class Client:
     @overload
     def start(self, workflow: Workflow[..., R], /, *args: Any, retention: Duration | None, **kwargs: Any) -> Run[R]: ...
     @overload
+    def start(self, workflow: Workflow[..., R], /, *args: Any, connection: Any, **kwargs: Any) -> Run[R]: ...
+    @overload
     def start(self, workflow: str, /, *args: Any, **kwargs: Any) -> Run[Any]: ...
     def start(  # type: ignore[misc]  # as in AsyncClient
         self,
@@ -216,6 +220,7 @@ class Client:
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
         retention: Duration | NotGiven | None = NOT_GIVEN,
+        connection: Any = None,
         **kwargs: Any,
     ) -> Run[Any]:
         """As AsyncClient.start."""
@@ -223,7 +228,8 @@ class Client:
             id=id, key=key, on_conflict=on_conflict, delay=delay, deadline=deadline, priority=priority, tags=tags,
             queue=queue, retention=retention,
         )  # fmt: skip  # one line a group reads better here
-        return Run(self, self._portal.call(self._client._start(workflow, (args, kwargs), direct)))
+        work = self._client._start(workflow, (args, kwargs), direct, connection=connection)
+        return Run(self, self._inside(connection, work))
 
     @overload
     def start_many(
@@ -238,6 +244,7 @@ class Client:
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
         retention: Duration | NotGiven | None = NOT_GIVEN,
+        connection: Any = None,
     ) -> list[Run[R]]: ...
     @overload
     def start_many(
@@ -252,6 +259,7 @@ class Client:
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
         retention: Duration | NotGiven | None = NOT_GIVEN,
+        connection: Any = None,
     ) -> list[Run[Any]]: ...
     def start_many(
         self,
@@ -265,6 +273,7 @@ class Client:
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
         retention: Duration | NotGiven | None = NOT_GIVEN,
+        connection: Any = None,
         **others: object,
     ) -> list[Run[Any]]:
         """As AsyncClient.start_many."""
@@ -277,9 +286,10 @@ class Client:
             tags=tags,
             queue=queue,
             retention=retention,
+            connection=connection,
             **others,
         )
-        return [Run(self, run) for run in self._portal.call(work)]
+        return [Run(self, run) for run in self._inside(connection, work)]
 
     def retry(self, run_id: str) -> Run[Any]:
         """As AsyncClient.retry."""
@@ -322,6 +332,21 @@ class Client:
     def workflows(self) -> list[WorkflowCount]:
         """As AsyncClient.workflows."""
         return self._portal.call(self._client.workflows())
+
+    def _inside(self, connection: Any, work: Coroutine[Any, Any, T]) -> T:
+        """Do it through the portal; or, in a transaction of the caller's, right here: connections mind their thread."""
+        if connection is None:
+            return self._portal.call(work)
+        try:
+            guest = self._client._connection.guest(connection)
+            if guest.is_async:
+                raise DefinitionError(f"connection={connection!r} has to be awaited; use AsyncClient with it")
+            if guest.needs_open:
+                self._portal.call(self._client._connection.opened())
+        except BaseException:
+            work.close()
+            raise
+        return inline(work)
 
     def __repr__(self) -> str:
         return f"<Client {self.url}>"

@@ -17,7 +17,7 @@ happened: every write here may therefore be sent again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from holdfast.model import (
     ClaimedRun,
@@ -37,6 +37,8 @@ from holdfast.model import (
     WorkflowCount,
     WorkflowVersion,
 )
+
+from .callers import Guest
 
 
 class Store(Protocol):
@@ -59,6 +61,13 @@ class Store(Protocol):
         an end.
 
         Calls are coalesced and may come for nothing. Returns the way to unsubscribe.
+        """
+
+    def guest(self, connection: Any) -> Guest:
+        """This store inside the transaction of a caller's own connection.
+
+        What is no connection to a database of this kind raises DefinitionError at once, one to another database of
+        this kind when it is first used.
         """
 
     # -- runs ----------------------------------------------------------------------------------------------------

@@ -33,11 +33,13 @@ from holdfast.model import (
     WorkflowCount,
     WorkflowVersion,
 )
+from holdfast.store.callers import Guest
 from holdfast.store.locks import ProcessLocks
 from holdfast.store.stats import Stats
 
 from . import claims, ends, runs, turns, workers, workflows
 from .connections import parse_target
+from .guests import Home, PostgresGuest
 from .links import Link, Pool
 from .loops import LoopThread
 from .migrations import migrate
@@ -92,12 +94,11 @@ class PostgresStore:
     async def _begin(self, tx: Transaction) -> None:
         await migrate(tx, self.url, may_change=self.migrate)
         name = {"name": self.namespace}
-        row = await tx.one("find_namespace", name)
-        if row is None:
+        if await tx.one("find_namespace", name) is None:
             await tx.all("insert_namespace", name)
-            row = await tx.one("find_namespace", name)
-            assert row is not None
-        self._known.namespace_id = row[0]
+        place = await tx.one("find_place", name)
+        assert place is not None
+        self._known.origin, self._known.namespace_id = place
 
     async def close(self) -> None:
         if not self._is_open:
@@ -115,6 +116,10 @@ class PostgresStore:
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         return self._watcher.subscribe(changed)
+
+    def guest(self, connection: Any) -> Guest:
+        home = Home(self.url, self.namespace, self._watcher.channel, self._blocks, self._known)
+        return PostgresGuest(home, connection)
 
     # -- runs ----------------------------------------------------------------------------------------------------
 

@@ -29,11 +29,13 @@ from holdfast.model import (
     WorkflowCount,
     WorkflowVersion,
 )
+from holdfast.store.callers import Guest
 from holdfast.store.locks import ProcessLocks
 from holdfast.store.stats import Stats
 
 from . import claims, ends, runs, starts, turns, workers, workflows
-from .connections import MEMORY, explained, patiently
+from .connections import MEMORY, explained
+from .guests import Home, SqliteGuest
 from .jobs import BatchDeed, BatchJob, Job, ShortCut
 from .links import Link, Role
 from .readers import Readers
@@ -65,6 +67,7 @@ class SqliteStore:
         self.namespace = namespace
         self.stats = Stats()
         self._path = path
+        self._clock = clock
         self._is_open = False
         self._has_readers = path != MEMORY and not inline
         self._is_shared = path == MEMORY
@@ -102,6 +105,9 @@ class SqliteStore:
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         return self._watcher.subscribe(changed)
+
+    def guest(self, connection: Any) -> Guest:
+        return SqliteGuest(Home(self._path, self.namespace, self.stats, self._clock, lambda: None), connection)
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
@@ -201,7 +207,7 @@ class SqliteStore:
         with self._renewal_lock:
             try:
                 tx = self._renewal.use()
-                renewed = patiently(lambda: deed(tx), self._path)
+                renewed = self._renewal.turnstile.begin(lambda: deed(tx), self._path)
                 self._renewal.refuse_if_vanished()
                 return renewed
             except Exception as error:

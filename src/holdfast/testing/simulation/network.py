@@ -32,7 +32,7 @@ from holdfast.model import (
     WorkflowCount,
     WorkflowVersion,
 )
-from holdfast.store import Store
+from holdfast.store import Guest, Store
 
 from .faults import Fate, Faults
 from .loop import VirtualLoop
@@ -164,6 +164,9 @@ class FaultyStore:
 
     async def close(self) -> None:
         """The world closes it."""
+
+    def guest(self, connection: Any) -> Guest:
+        return self._inner.guest(connection)
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         # The store calls from within somebody else's commit; the wake-up belongs to the one who is woken.
