@@ -17,8 +17,9 @@ happened: every write here may therefore be sent again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
+from holdfast.errors import StoreError
 from holdfast.model import (
     ClaimedRun,
     Instant,
@@ -39,6 +40,11 @@ from holdfast.model import (
 )
 
 from .callers import Guest
+
+Answer: TypeAlias = bool | StoreError
+"""What became of one item of a batch. True: accepted, or accepted earlier with the answer lost. False: refused, nothing
+of it happened. StoreAway: not now, something else holds what it needs; send it again. Another StoreError: it can never
+be stored."""
 
 
 class Store(Protocol):
@@ -141,16 +147,16 @@ class Store(Protocol):
         whatever the limit.
         """
 
-    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[list[bool]]:
-        """Group commit. True: accepted, or accepted earlier with the answer lost. False: refused, nothing of it
-        happened.
+    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[Sequence[Answer]]:
+        """Group commit: each turn is answered for itself, and one that has to wait, or can never be stored, holds up
+        none of the others. What follows such a turn of the same run shares its fate.
 
         It is on its way when this returns, before anybody awaits the answers: on the hot path every turn of the loop
         counts.
         """
 
-    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[bool]]:
-        """Park, hand back or block, each guarded by owner and epoch."""
+    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[Sequence[Answer]]:
+        """Park, hand back or block, each guarded by owner and epoch, and each answered for itself."""
 
     async def read_inbox(self, worker_id: str) -> list[Message]:
         """Fresh messages for runs that this worker holds, oldest first."""

@@ -32,12 +32,15 @@ from holdfast.model import (
     WorkerRecord,
     WorkflowCount,
     WorkflowVersion,
+    is_text,
 )
 from holdfast.store.callers import Guest
+from holdfast.store.contract import Answer
 from holdfast.store.locks import ProcessLocks
 from holdfast.store.stats import Stats
 
 from . import claims, ends, runs, turns, workers, workflows
+from .batches import Item, Write, write_batch
 from .connections import parse_target
 from .guests import Home, PostgresGuest
 from .links import Link, Pool
@@ -45,11 +48,13 @@ from .loops import LoopThread
 from .migrations import migrate
 from .starters import Starter
 from .statements import blocks_for
+from .texts import refuse_unstorable, refuse_unstorable_lanes
 from .transactions import Known, Transaction
 from .watcher import Watcher
 
 _POOL = 4
 T = TypeVar("T")
+ItemT = TypeVar("ItemT", bound=Item)
 Deed = Callable[[Transaction], Awaitable[T]]
 
 
@@ -124,16 +129,16 @@ class PostgresStore:
     # -- runs ----------------------------------------------------------------------------------------------------
 
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
-        for run in runs:
-            if not 0 <= run.priority <= 9:
-                raise ValueError(f"run {run.id}: priority {run.priority} is none; expected 0 to 9")
+        refuse_unstorable(runs)
         self.stats.writes += 1
         return await self._call(partial(self._starter.start, list(runs), now))
 
     async def get_run(self, run_id: str) -> RunRecord | None:
-        return await self._read(partial(_runs.get_run, run_id=run_id))
+        return await self._read(partial(_runs.get_run, run_id=run_id)) if is_text(run_id) else None
 
     async def find_run(self, workflow: str, key: str) -> RunRecord | None:
+        if not (is_text(workflow) and is_text(key)):
+            return None
         return await self._read(partial(_runs.find_run, workflow=workflow, key=key))
 
     async def list_runs(
@@ -149,14 +154,16 @@ class PostgresStore:
         return await self._read(partial(_runs.list_runs, where=where, cursor=cursor, limit=limit, accept=accept))
 
     async def read_ended(self, run_ids: Sequence[str]) -> list[RunRecord]:
-        return await self._read(partial(_runs.read_ended, run_ids=run_ids))
+        return await self._read(partial(_runs.read_ended, run_ids=list(filter(is_text, run_ids))))
 
     async def read_journal(self, run_id: str) -> list[JournalRow]:
-        return await self._read(partial(_runs.read_journal, run_id=run_id))
+        return await self._read(partial(_runs.read_journal, run_id=run_id)) if is_text(run_id) else []
 
     async def cancel_run(
         self, run_id: str, *, reason: str | None = None, force: bool = False, now: Instant | None = None
     ) -> RunRecord | None:
+        if not is_text(run_id):
+            return None
         return await self._write(partial(ends.cancel_run, run_id=run_id, reason=reason, force=force, now=now))
 
     # -- ownership -----------------------------------------------------------------------------------------------
@@ -171,30 +178,32 @@ class PostgresStore:
         cached: Mapping[str, int] | None = None,
         now: Instant | None = None,
     ) -> list[ClaimedRun]:
+        if not (run_id is None or is_text(run_id)):
+            return []
         deed = partial(
             claims.claim_runs,
             worker_id=worker_id, lanes=lanes, limit=limit, run_id=run_id, cached=cached or {}, now=now,
         )  # fmt: skip
         return await self._write(deed)
 
-    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[list[bool]]:
-        return self._commit(partial(_turns.commit_turns, turns=list(turns), now=now), turns)
+    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[list[Answer]]:
+        return self._commit(partial(_turns.commit_turns, now=now), turns)
 
-    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[bool]]:
+    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[Answer]]:
         for write in writes:
             if write.change.status.is_final:
                 raise ValueError(f"run {write.run_id}: a row-only write can't end a run; commit a turn")
-        return self._commit(partial(_turns.write_rows, writes=list(writes)), writes)
+        return self._commit(_turns.write_rows, writes)
 
-    def _commit(self, deed: Deed[list[bool]], items: Sequence[object]) -> Awaitable[list[bool]]:
+    def _commit(self, write: Write[ItemT], items: Sequence[ItemT]) -> Awaitable[list[Answer]]:
         """Each statement of these is a transaction by itself."""
         self._refuse_closed()
         if not items:
-            done: asyncio.Future[list[bool]] = asyncio.get_running_loop().create_future()
+            done: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
             done.set_result([])
             return done
         self.stats.writes += 1
-        return self._thread.call(partial(self._turns.run, deed, is_one=True, tries=2))
+        return self._thread.call(partial(write_batch, self._turns, write, list(items)))
 
     async def read_inbox(self, worker_id: str) -> list[Message]:
         return await self._read(partial(claims.read_inbox, worker_id=worker_id))
@@ -221,6 +230,7 @@ class PostgresStore:
         workflows: Sequence[Registration] = (),
         now: Instant | None = None,
     ) -> Instant:
+        refuse_unstorable_lanes(worker_id, lanes)
         deed = partial(
             workers.register_worker,
             locks=self._locks, worker_id=worker_id, lanes=lanes, lease=lease, registrations=workflows, now=now,

@@ -32,7 +32,7 @@ from holdfast.model import (
     WorkflowCount,
     WorkflowVersion,
 )
-from holdfast.store import Guest, Store
+from holdfast.store import Answer, Guest, Store
 
 from .faults import Fate, Faults
 from .loop import VirtualLoop
@@ -230,10 +230,10 @@ class FaultyStore:
             worker_id,
         )
 
-    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[list[bool]]:
+    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[Sequence[Answer]]:
         return self._send("commit_turns", lambda: self._inner.commit_turns(turns, now=now), turns)
 
-    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[bool]]:
+    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[Sequence[Answer]]:
         return self._send("write_rows", lambda: self._inner.write_rows(writes, now=now), writes)
 
     async def read_inbox(self, worker_id: str) -> list[Message]:
