@@ -94,6 +94,7 @@ class PostgresStore:
         except BaseException:
             self._thread.stop()
             raise
+            await self._thread.call(self._pool.close)
         self._is_open = True
 
     async def _begin(self, tx: Transaction) -> None:
