@@ -92,9 +92,9 @@ class PostgresStore:
         try:
             await self._thread.call(partial(self._pool.run, self._begin))
         except BaseException:
+            await self._thread.call(self._pool.close)
             self._thread.stop()
             raise
-            await self._thread.call(self._pool.close)
         self._is_open = True
 
     async def _begin(self, tx: Transaction) -> None:
