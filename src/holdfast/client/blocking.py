@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import atexit
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from holdfast.codec import Codec
 from holdfast.define import StartOptions, Workflow
+from holdfast.errors import DefinitionError
 from holdfast.model import (
     NOT_GIVEN,
     Duration,
@@ -31,11 +32,12 @@ from .explain import Explanation
 from .handles import Run, Runs
 from .journals import Journal
 from .managing import Pruned
-from .portal import Portal
+from .portal import Portal, inline
 from .runs import Cancellation
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -118,6 +120,8 @@ class Client:
     @overload
     def start(self, workflow: Workflow[..., R], /, *args: Any, retention: Duration | None, **kwargs: Any) -> Run[R]: ...
     @overload
+    def start(self, workflow: Workflow[..., R], /, *args: Any, connection: Any, **kwargs: Any) -> Run[R]: ...
+    @overload
     def start(self, workflow: str, /, *args: Any, **kwargs: Any) -> Run[Any]: ...
     def start(  # type: ignore[misc]  # as in AsyncClient
         self,
@@ -133,6 +137,7 @@ class Client:
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
         retention: Duration | NotGiven | None = NOT_GIVEN,
+        connection: Any = None,
         **kwargs: Any,
     ) -> Run[Any]:
         """As AsyncClient.start."""
@@ -140,7 +145,8 @@ class Client:
             id=id, key=key, on_conflict=on_conflict, delay=delay, deadline=deadline, priority=priority, tags=tags,
             queue=queue, retention=retention,
         )  # fmt: skip  # one line a group reads better here
-        return Run(self, self._portal.call(self._client._start(workflow, (args, kwargs), direct)))
+        work = self._client._start(workflow, (args, kwargs), direct, connection=connection)
+        return Run(self, self._inside(connection, work))
 
     @overload
     def start_many(
@@ -155,6 +161,7 @@ class Client:
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
         retention: Duration | NotGiven | None = NOT_GIVEN,
+        connection: Any = None,
     ) -> list[Run[R]]: ...
     @overload
     def start_many(
@@ -169,6 +176,7 @@ class Client:
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
         retention: Duration | NotGiven | None = NOT_GIVEN,
+        connection: Any = None,
     ) -> list[Run[Any]]: ...
     def start_many(
         self,
@@ -182,6 +190,7 @@ class Client:
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
         retention: Duration | NotGiven | None = NOT_GIVEN,
+        connection: Any = None,
         **others: object,
     ) -> list[Run[Any]]:
         """As AsyncClient.start_many."""
@@ -194,9 +203,10 @@ class Client:
             tags=tags,
             queue=queue,
             retention=retention,
+            connection=connection,
             **others,
         )
-        return [Run(self, run) for run in self._portal.call(work)]
+        return [Run(self, run) for run in self._inside(connection, work)]
 
     def retry(self, run_id: str) -> Run[Any]:
         """As AsyncClient.retry."""
@@ -286,6 +296,21 @@ class Client:
     def workflows(self) -> list[WorkflowCount]:
         """As AsyncClient.workflows."""
         return self._portal.call(self._client.workflows())
+
+    def _inside(self, connection: Any, work: Coroutine[Any, Any, T]) -> T:
+        """Do it through the portal; or, in a transaction of the caller's, right here: connections mind their thread."""
+        if connection is None:
+            return self._portal.call(work)
+        try:
+            guest = self._client._connection.guest(connection)
+            if guest.is_async:
+                raise DefinitionError(f"connection={connection!r} has to be awaited; use AsyncClient with it")
+            if guest.needs_open:
+                self._portal.call(self._client._connection.opened())
+        except BaseException:
+            work.close()
+            raise
+        return inline(work)
 
     def __repr__(self) -> str:
         return f"<Client {self.url}>"

@@ -137,6 +137,8 @@ class AsyncClient(Messaging, Managing):
         self, workflow: Workflow[..., R], /, *args: Any, retention: Duration | None, **kwargs: Any
     ) -> AsyncRun[R]: ...
     @overload
+    async def start(self, workflow: Workflow[..., R], /, *args: Any, connection: Any, **kwargs: Any) -> AsyncRun[R]: ...
+    @overload
     async def start(self, workflow: str, /, *args: Any, **kwargs: Any) -> AsyncRun[Any]: ...
     async def start(  # type: ignore[misc]  # a parameter of a workflow that is named as an option is refused at run time
         self,
@@ -152,6 +154,7 @@ class AsyncClient(Messaging, Managing):
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
         retention: Duration | NotGiven | None = NOT_GIVEN,
+        connection: Any = None,
         **kwargs: Any,
     ) -> AsyncRun[Any]:
         """Start a run and return its handle. When this returns, the run is durable.
@@ -181,12 +184,16 @@ class AsyncClient(Messaging, Managing):
         The run takes the workflow's own version if a live worker has that, or if nobody ever registered any; else the
         newest that live workers have, or, with none alive, the newest ever registered: newest is registered last. On
         StoreAway the run may have been created or not: start again with the same `key` or `id` to be sure.
+
+        `connection` is one of your own to this very database, in a transaction of your own: the run is there when you
+        commit and not if you roll back, together with what you wrote. It may be one of asyncpg, psycopg 3, sqlite3,
+        SQLAlchemy 2 or Django; statements run where you call, and its driver's errors come through as they are.
         """
         direct = StartOptions(
             id=id, key=key, on_conflict=on_conflict, delay=delay, deadline=deadline, priority=priority, tags=tags,
             queue=queue, retention=retention,
         )  # fmt: skip  # one line a group reads better here
-        return await self._start(workflow, (args, kwargs), direct)
+        return await self._start(workflow, (args, kwargs), direct, connection=connection)
 
     @overload
     async def start_many(
@@ -201,6 +208,7 @@ class AsyncClient(Messaging, Managing):
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
         retention: Duration | NotGiven | None = NOT_GIVEN,
+        connection: Any = None,
     ) -> list[AsyncRun[R]]: ...
     @overload
     async def start_many(
@@ -215,6 +223,7 @@ class AsyncClient(Messaging, Managing):
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
         retention: Duration | NotGiven | None = NOT_GIVEN,
+        connection: Any = None,
     ) -> list[AsyncRun[Any]]: ...
     async def start_many(
         self,
@@ -228,6 +237,7 @@ class AsyncClient(Messaging, Managing):
         tags: Mapping[str, str] | None = None,
         queue: str | None = None,
         retention: Duration | NotGiven | None = NOT_GIVEN,
+        connection: Any = None,
         **others: object,
     ) -> list[AsyncRun[Any]]:
         """Start one run for each tuple of arguments, in one write: all of them, or on an error none.
@@ -242,7 +252,7 @@ class AsyncClient(Messaging, Managing):
         name_of(workflow)
         options = merged(workflow, direct)
         refuse_others(options, others)
-        return await self._starter.start_many(workflow, calls_of(items), options)
+        return await self._starter.start_many(workflow, calls_of(items), options, connection=connection)
 
     async def retry(self, run_id: str) -> AsyncRun[Any]:
         """Go on where a failed or cancelled run stopped: as a new run, with its history up to the last failure.
@@ -321,12 +331,19 @@ class AsyncClient(Messaging, Managing):
         return await (await self._connection.opened()).list_workflows()
 
     async def _start(
-        self, workflow: Workflow[..., Any] | str, call: Call, direct: StartOptions, *, is_served: bool = False
+        self,
+        workflow: Workflow[..., Any] | str,
+        call: Call,
+        direct: StartOptions,
+        *,
+        is_served: bool = False,
+        connection: Any = None,
     ) -> AsyncRun[Any]:
         refuse_in_body("client.start()", "start it in a step, with a key or an id so that it is started once")
         name_of(workflow)
-        check_options(workflow, direct)
-        return await self._starter.start(workflow, call, merged(workflow, direct), is_served=is_served)
+        check_options(workflow, direct, connection)
+        options = merged(workflow, direct)
+        return await self._starter.start(workflow, call, options, is_served=is_served, connection=connection)
 
     async def _get_run(self, workflow: Workflow[..., Any] | str, key: str | None, id: str | None) -> AsyncRun[Any]:
         refuse_in_body("client.get_run()", "do it in a step")

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from holdfast.codec import Codec
@@ -19,7 +20,7 @@ from holdfast.define import refuse_in_body
 from holdfast.errors import ClientClosed, DefinitionError, StoreError
 from holdfast.model import SECOND, Instant, RunRecord
 from holdfast.settings import Settings, checked, resolve
-from holdfast.store import Store, open_store
+from holdfast.store import Guest, Store, open_store
 
 from .watch import Watcher
 
@@ -91,14 +92,24 @@ class Connection:
 
     async def opened(self) -> Store:
         """The store, open. Raises StoreAway if it can't be reached; the next call tries again."""
-        refuse_in_body("a client", "use it in a step")
-        if self._is_closed:
-            raise ClientClosed("this client was closed; make another one, or close it later")
-        if self._pid != os.getpid():
-            self._leave_the_parent()
+        self._refuse_closed()
         if not self._is_open:
             await self._open()
         return self.store
+
+    def guest(self, connection: Any) -> Guest:
+        """The store inside a caller's own transaction. Opens nothing."""
+        self._refuse_closed()
+        return self.store.guest(connection)
+
+    async def opened_for(self, connection: Any) -> Store | Guest:
+        """The store, open, or inside the transaction of a caller's own connection."""
+        if connection is None:
+            return await self.opened()
+        guest = self.guest(connection)
+        if guest.needs_open:
+            await self.opened()
+        return guest
 
     async def watcher(self) -> Watcher:
         """The watcher of the running loop."""
@@ -126,6 +137,13 @@ class Connection:
             watcher.close(ClientClosed("the client was closed while something waited for a run; the run goes on"))
         if self._store is not None and self._pid == os.getpid():
             await self._store.close()
+
+    def _refuse_closed(self) -> None:
+        refuse_in_body("a client", "use it in a step")
+        if self._is_closed:
+            raise ClientClosed("this client was closed; make another one, or close it later")
+        if self._pid != os.getpid():
+            self._leave_the_parent()
 
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()

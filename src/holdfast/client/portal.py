@@ -93,6 +93,16 @@ class Portal:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
+def inline(work: Coroutine[Any, Any, T]) -> T:
+    """Run async code that never gives way right here, on this thread and without an event loop."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]  # it is what the coroutine returned
+    work.close()
+    raise AssertionError("a coroutine that was not to give way did")
+
+
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:

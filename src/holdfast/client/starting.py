@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 from holdfast.define import StartOptions, Workflow
 from holdfast.errors import CodecError, KeyTaken
 from holdfast.model import NewRun, RunRecord, StartedRun
-from holdfast.store import Store
+from holdfast.store import Guest, Store
 
 from .connections import Connection
 from .retries import RETRYABLE, check_retryable, retry_of
@@ -44,10 +44,16 @@ class Starter:
         """Versions that a live worker had, and when that was seen."""
 
     async def start(
-        self, workflow: _Named, call: Call, options: StartOptions, *, is_served: bool = False
+        self,
+        workflow: _Named,
+        call: Call,
+        options: StartOptions,
+        *,
+        is_served: bool = False,
+        connection: Any = None,
     ) -> AsyncRun[Any]:
         """Create one run, or settle on the one there is. `is_served` says that the caller is about to execute it."""
-        store, name, place, [input] = await self._prepared(workflow, [call], is_served)
+        store, name, place, [input] = await self._prepared(workflow, [call], is_served, connection)
         new = new_run(name, place, input, options)
         while True:
             [started] = await store.start_runs([new])
@@ -59,9 +65,11 @@ class Starter:
             if settled is not None:
                 return settled
 
-    async def start_many(self, workflow: _Named, calls: list[Call], options: StartOptions) -> list[AsyncRun[Any]]:
+    async def start_many(
+        self, workflow: _Named, calls: list[Call], options: StartOptions, *, connection: Any = None
+    ) -> list[AsyncRun[Any]]:
         """Create a run for each call, in one write."""
-        store, name, place, sealed = await self._prepared(workflow, calls, is_served=False, many=True)
+        store, name, place, sealed = await self._prepared(workflow, calls, False, connection, many=True)
         runs = [new_run(name, place, input, options) for input in sealed]
         started = await store.start_runs(runs) if runs else []
         return [self._handle(workflow, new, answer) for new, answer in zip(runs, started, strict=True)]
@@ -86,7 +94,7 @@ class Starter:
                 )
 
     async def _settle(
-        self, store: Store, workflow: _Named, new: NewRun, record: RunRecord, is_served: bool
+        self, store: Store | Guest, workflow: _Named, new: NewRun, record: RunRecord, is_served: bool
     ) -> AsyncRun[Any] | None:
         """What a start that met a run comes to; None: that run has changed, start again."""
         if new.on_conflict == "raise" or record.workflow != new.workflow:
@@ -99,7 +107,7 @@ class Starter:
         return self._found(workflow, record)
 
     async def _retry(
-        self, store: Store, record: RunRecord, workflow: _Named | None, version: str | None = None
+        self, store: Store | Guest, record: RunRecord, workflow: _Named | None, version: str | None = None
     ) -> AsyncRun[Any] | None:
         rows = await store.read_journal(record.id)
         if version is None:
@@ -109,26 +117,26 @@ class Starter:
         return self._handle(workflow or record.workflow, new, started) if started.id == new.id else None
 
     async def _prepared(
-        self, workflow: _Named, calls: list[Call], is_served: bool, *, many: bool = False
-    ) -> tuple[Store, str, Place, list[bytes]]:
+        self, workflow: _Named, calls: list[Call], is_served: bool, connection: Any, *, many: bool = False
+    ) -> tuple[Store | Guest, str, Place, list[bytes]]:
         """Everything that can be wrong with the arguments is found before anything is written."""
         codec = self._connection.codec
         name = name_of(workflow)
         if isinstance(workflow, Workflow):
             sealed = [_noted(sealed_input, number, many)(codec, workflow, call) for number, call in enumerate(calls)]
-            store = await self._connection.opened()
+            store = await self._connection.opened_for(connection)
             place = own_place(workflow) if is_served else await self._place(store, workflow)
             for number, call in enumerate(calls):
                 _noted(check_call, number, many)(workflow, place, call)
             return store, name, place, sealed
-        store = await self._connection.opened()
+        store = await self._connection.opened_for(connection)
         found = place_of(await store.list_versions(name), None)
         if found is None:
             raise unknown(name, [one.name for one in await store.list_workflows() if one.versions])
         sealed = [_noted(sealed_input, number, many)(codec, name, call, found) for number, call in enumerate(calls)]
         return store, name, found, sealed
 
-    async def _place(self, store: Store, workflow: Workflow[..., Any]) -> Place:
+    async def _place(self, store: Store | Guest, workflow: Workflow[..., Any]) -> Place:
         own = (workflow.name, workflow.version)
         seen_at = self._served.get(own)
         if seen_at is not None and time.monotonic() - seen_at < _STILL_SERVED:

@@ -57,16 +57,20 @@ def merged(workflow: Workflow[..., Any] | str, direct: StartOptions) -> StartOpt
     return direct.over(workflow.start_options) if isinstance(workflow, Workflow) else direct
 
 
-def check_options(workflow: Workflow[..., Any] | str, given: StartOptions) -> None:
+def check_options(workflow: Workflow[..., Any] | str, given: StartOptions, connection: object = None) -> None:
     """Refuse an option that could as well be an argument: guessing wrong would be silent."""
     if not isinstance(workflow, Workflow):
         return
-    said = given.given()
+    said = {*given.given()} if connection is None else {*given.given(), "connection"}
     for name in inspect.signature(workflow.fn).parameters:
         if name in said:
+            advice = (
+                f"give the argument by position and the option by {workflow.name}.options({name}=...)"
+                if name != "connection"
+                else "rename the parameter"
+            )
             raise BadArguments(
-                f"{name}= is an option of start() and a parameter of the workflow {workflow.name!r}; give the argument "
-                f"by position and the option by {workflow.name}.options({name}=...)"
+                f"{name}= is an option of start() and a parameter of the workflow {workflow.name!r}; {advice}"
             )
 
 
@@ -141,8 +145,8 @@ def refuse_others(options: StartOptions, others: Mapping[str, object]) -> None:
         )
     for name in others:
         raise DefinitionError(
-            f"start_many has no option {name!r}; expected delay, deadline, priority, tags, queue or retention. "
-            "Arguments go into the tuples"
+            f"start_many has no option {name!r}; expected delay, deadline, priority, tags, queue, retention or "
+            "connection. Arguments go into the tuples"
         )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from .contract import Store
+from .callers import Guest
+from .contract import Answer, Store
 from .sqlite import SqliteStore
 from .urls import migration_sql, open_store, parse_url, redact_url
 
-__all__ = ["SqliteStore", "Store", "migration_sql", "open_store", "parse_url", "redact_url"]
+__all__ = ["Answer", "Guest", "SqliteStore", "Store", "migration_sql", "open_store", "parse_url", "redact_url"]

@@ -17,8 +17,9 @@ happened: every write here may therefore be sent again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
+from holdfast.errors import StoreError
 from holdfast.model import (
     ClaimedRun,
     Event,
@@ -46,6 +47,13 @@ from holdfast.model import (
     WorkflowVersion,
 )
 
+from .callers import Guest
+
+Answer: TypeAlias = bool | StoreError
+"""What became of one item of a batch. True: accepted, or accepted earlier with the answer lost. False: refused, nothing
+of it happened. StoreAway: not now, something else holds what it needs; send it again. Another StoreError: it can never
+be stored."""
+
 
 class Store(Protocol):
     """Where runs live. `open_store(url)` gives one; nothing is read or written before `open`."""
@@ -67,6 +75,13 @@ class Store(Protocol):
         an end.
 
         Calls are coalesced and may come for nothing. Returns the way to unsubscribe.
+        """
+
+    def guest(self, connection: Any) -> Guest:
+        """This store inside the transaction of a caller's own connection.
+
+        What is no connection to a database of this kind raises DefinitionError at once, one to another database of
+        this kind when it is first used.
         """
 
     # -- runs ----------------------------------------------------------------------------------------------------
@@ -141,16 +156,16 @@ class Store(Protocol):
         whatever the limit.
         """
 
-    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[list[bool]]:
-        """Group commit. True: accepted, or accepted earlier with the answer lost. False: refused, nothing of it
-        happened.
+    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[Sequence[Answer]]:
+        """Group commit: each turn is answered for itself, and one that has to wait, or can never be stored, holds up
+        none of the others. What follows such a turn of the same run shares its fate.
 
         It is on its way when this returns, before anybody awaits the answers: on the hot path every turn of the loop
         counts.
         """
 
-    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[bool]]:
-        """Park, hand back or block, each guarded by owner and epoch."""
+    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[Sequence[Answer]]:
+        """Park, hand back or block, each guarded by owner and epoch, and each answered for itself."""
 
     async def read_inbox(self, worker_id: str) -> list[Message]:
         """Fresh messages for runs that this worker holds, oldest first."""

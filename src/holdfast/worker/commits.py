@@ -1,7 +1,8 @@
 """Group commit: all that this worker's runs want written while a commit is under way goes out in the next one.
 
 No timer, no artificial delay: alone, a turn is one commit; under load, hundreds are one. "The store is away" is not
-"refused": the batch waits and is sent again as it was until it is answered.
+"refused": the batch waits and is sent again as it was until it is answered. An item that is told so alone waits alone,
+longer each time, while the others go on: a run has one uncommitted write at most, so none of its own overtakes it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 from holdfast.errors import StoreAway, StoreError
+from holdfast.store import Answer
 
 from .lease import Lease
 
@@ -22,21 +24,28 @@ S = TypeVar("S")
 _BATCH = 512
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
+_FIRST_PAUSE_ALONE = 0.005
+_LOGGED_AT = 0.5
 
 Verdict: TypeAlias = bool | StoreError
 """Accepted, refused, or the error because of which it can never be stored."""
-_Batch: TypeAlias = list[tuple[T, Callable[[S, T, Verdict], None], S]]
+_Entry: TypeAlias = tuple[T, Callable[[S, T, Verdict], None], S]
+_Batch: TypeAlias = list[_Entry[T, S]]
 
 
 class GroupWriter(Generic[T, S]):
     """Writes items in groups, in order, and tells the subject of each its verdict."""
 
-    def __init__(self, write: Callable[[Sequence[T]], Awaitable[list[bool]]], lease: Lease) -> None:
+    def __init__(self, write: Callable[[Sequence[T]], Awaitable[Sequence[Answer]]], lease: Lease) -> None:
         self._write = write
         self._lease = lease
         self._queue: _Batch[T, S] = []
         self._batches: list[_Batch[T, S]] = []
         """What is on its way, and what a failed batch was split into."""
+        self._waiting: dict[int, asyncio.TimerHandle] = {}
+        """Entries that were told alone to come again, by their identity."""
+        self._pauses: dict[int, float] = {}
+        """How long each of them waits the next time; kept until it is answered."""
         self._is_called = False
         self._is_sent = False
         self._pause = _FIRST_PAUSE
@@ -44,11 +53,14 @@ class GroupWriter(Generic[T, S]):
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
         """Of the worker itself: the steps from which writes are added keep theirs to themselves."""
-        self._answering: asyncio.Future[list[bool]] | None = None
+        self._answering: asyncio.Future[Sequence[Answer]] | None = None
 
     def add(self, item: T, told: Callable[[S, T, Verdict], None], subject: S, *, is_alone: bool = False) -> None:
         """Write it with the next group. `is_alone`: nobody else is likely to add anything, so that group may go now."""
-        self._queue.append((item, told, subject))
+        self._enqueue((item, told, subject), is_alone)
+
+    def _enqueue(self, entry: _Entry[T, S], is_alone: bool) -> None:
+        self._queue.append(entry)
         if self._batches or self._is_called:
             return
         if is_alone:
@@ -60,7 +72,7 @@ class GroupWriter(Generic[T, S]):
 
     @property
     def is_idle(self) -> bool:
-        return not self._batches and not self._queue
+        return not self._batches and not self._queue and not self._waiting
 
     async def idle(self) -> None:
         """Wait until everything added so far has been answered."""
@@ -73,6 +85,10 @@ class GroupWriter(Generic[T, S]):
         """Forget what is queued: the runs it belongs to are lost."""
         self._queue = []
         self._batches = []
+        for handle in self._waiting.values():
+            handle.cancel()
+        self._waiting = {}
+        self._pauses = {}
 
     def go_on(self) -> None:
         """The lease was renewed or is lost: what was held up because of it moves."""
@@ -105,7 +121,7 @@ class GroupWriter(Generic[T, S]):
         else:
             answering.add_done_callback(self._answered, context=self._context)
 
-    def _answered(self, answer: asyncio.Future[list[bool]]) -> None:
+    def _answered(self, answer: asyncio.Future[Sequence[Answer]]) -> None:
         self._is_sent = False
         if not self._batches or answer.cancelled():
             return
@@ -116,23 +132,41 @@ class GroupWriter(Generic[T, S]):
         else:
             self._failed(batch, error)
 
-    def _answer(self, batch: _Batch[T, S], verdicts: Sequence[Verdict]) -> None:
+    def _answer(self, batch: _Batch[T, S], answers: Sequence[Answer]) -> None:
         if self._pause != _FIRST_PAUSE:
             self._pause = _FIRST_PAUSE
             _log.warning("the store is back")
-        for (item, told, subject), verdict in zip(batch, verdicts, strict=True):
+        for entry, answer in zip(batch, answers, strict=True):
+            if answer.__class__ is not bool and isinstance(answer, StoreAway):
+                self._wait(entry, answer)
+                continue
+            if self._pauses:
+                self._pauses.pop(id(entry), None)
+            item, told, subject = entry
             try:
-                told(subject, item, verdict)
+                told(subject, item, answer)
             except Exception:
                 # The others in the group have answers coming, too.
-                _log.exception("a write was answered %s, and what follows from that failed", verdict)
+                _log.exception("a write was answered %s, and what follows from that failed", answer)
         # What was told may have added more; only now is it the next one's turn.
         if self._batches and self._batches[0] is batch:
             del self._batches[0]
         if self._batches or self._queue:
             self._send()
-        elif self._idle is not None:
+        elif self._idle is not None and self.is_idle:
             self._idle.set()
+
+    def _wait(self, entry: _Entry[T, S], error: StoreAway) -> None:
+        """This one has to wait, and nobody else has to wait for it."""
+        pause = self._pauses.get(id(entry), _FIRST_PAUSE_ALONE)
+        if pause < _LOGGED_AT <= pause * 2:
+            _log.warning("a write has to wait and is sent again: %s", error)
+        self._pauses[id(entry)] = min(pause * 2, _LONGEST_PAUSE)
+        self._waiting[id(entry)] = self._loop.call_later(pause, self._again, entry, context=self._context)
+
+    def _again(self, entry: _Entry[T, S]) -> None:
+        del self._waiting[id(entry)]
+        self._enqueue(entry, False)
 
     def _failed(self, batch: _Batch[T, S], error: BaseException) -> None:
         if isinstance(error, StoreAway):

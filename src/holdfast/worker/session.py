@@ -20,7 +20,7 @@ from holdfast.codec import Codec
 from holdfast.define import StepInfo, Workflow
 from holdfast.errors import LeaseLost, StoreAway, StoreError
 from holdfast.model import ClaimedRun, Instant, Lane, Registration, RowWrite, Turn, new_id
-from holdfast.store import Store
+from holdfast.store import Answer, Store
 
 from .admission import Admission
 from .attempts import Attempts
@@ -364,10 +364,10 @@ class Session:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def _commit(self, turns: Sequence[Turn]) -> Awaitable[list[bool]]:
+    def _commit(self, turns: Sequence[Turn]) -> Awaitable[Sequence[Answer]]:
         return self._store.commit_turns(turns, now=self._clock.store_time())
 
-    def _write(self, writes: Sequence[RowWrite]) -> Awaitable[list[bool]]:
+    def _write(self, writes: Sequence[RowWrite]) -> Awaitable[Sequence[Answer]]:
         return self._store.write_rows(writes, now=self._clock.store_time())
 
     def _beat(self, held: Held) -> None:

@@ -24,9 +24,13 @@ _SETTINGS = f"""
     SET synchronous_commit = on
 """
 _LOCAL_SETTINGS = _SETTINGS.replace("SET ", "SET LOCAL ")
-# Connection trouble, resources (disk full, memory, too many connections), a server that stops, starts or is read-only.
-_AWAY = ("08", "53", "57P", "25006", "58", "XX000")
+# Connection trouble, resources (disk full, memory, too many connections), somebody who stops the server or the
+# statement, a transaction that was ended for its length, a server that is read-only, its files.
+_AWAY = ("08", "53", "57", "25P", "25006", "58")
 _AGAIN = ("40001", "40P01", "55P03")
+# No such user, password or database; no such schema, table or column, or no right to it.
+_REFUSED = ("28", "3D000")
+_UNFIT = ("42", "3F")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +94,29 @@ def _keep_alive(connection: asyncpg.Connection[Any]) -> None:
 
 
 def sqlstate(error: BaseException) -> str:
-    """Postgres's code of the error, or nothing."""
+    """Postgres's code of the error, or of the one that it was made from, or nothing."""
+    if isinstance(error, StoreError) and error.__cause__ is not None:
+        error = error.__cause__
     return str(getattr(error, "sqlstate", None) or "")
 
 
 def is_again(error: BaseException) -> bool:
-    """Whether the server asks for the same once more: a deadlock, a lock that was not free in time."""
-    return sqlstate(error) in _AGAIN
+    """Whether the server asks for the same once more: a deadlock, a lock that was not free in time, an old plan."""
+    return sqlstate(error) in _AGAIN or isinstance(error, asyncpg.InvalidCachedStatementError)
 
 
 def is_away(error: BaseException) -> bool:
     """Whether the database or the way to it is the trouble, not what it was asked."""
     if isinstance(error, StoreError):
         return isinstance(error, StoreAway)
-    if isinstance(error, (OSError, TimeoutError, asyncpg.InterfaceError, EOFError)):
+    if isinstance(error, (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError, EOFError)):
         return True
     return sqlstate(error).startswith(_AWAY)
 
 
-_REFUSED = ("28", "3D000")
+def is_unfit(error: BaseException) -> bool:
+    """Whether the schema or the role is the trouble: somebody is changing the database."""
+    return sqlstate(error).startswith(_UNFIT)
 
 
 def explained(error: BaseException, target: Target) -> BaseException:
@@ -124,8 +132,11 @@ def explained(error: BaseException, target: Target) -> BaseException:
     if is_away(error) and not isinstance(error, StoreError):
         words = str(error) or type(error).__name__
         return StoreAway(f"{target.shown}: {words}. Work goes on when the database can be reached again")
+    if isinstance(error, asyncpg.PostgresError):
+        return StoreError(f"{target.shown}: {error}")
     return error
 
 
 BEGIN = "BEGIN"
 BEGIN_POOLED = f"BEGIN; {_LOCAL_SETTINGS}"
+HASTE = "SET LOCAL lock_timeout = '50ms'"

@@ -15,7 +15,7 @@ import asyncpg
 
 from holdfast.errors import StoreAway
 
-from .connections import BEGIN, BEGIN_POOLED, Target, connect, explained, is_again, is_away
+from .connections import BEGIN, BEGIN_POOLED, HASTE, Target, connect, explained, is_again, is_away
 from .statements import PostgresBlocks
 from .transactions import Known, Row, Transaction
 
@@ -38,12 +38,22 @@ class Link:
     def is_busy(self) -> bool:
         return self._lock.locked()
 
-    async def run(self, deed: Callable[[Transaction], Awaitable[T]], *, is_one: bool = False, tries: int = _TRIES) -> T:
-        """Do it in a transaction. `is_one`: it is a single statement, which is a transaction by itself."""
+    async def run(
+        self,
+        deed: Callable[[Transaction], Awaitable[T]],
+        *,
+        is_one: bool = False,
+        tries: int = _TRIES,
+        is_hasty: bool = False,
+    ) -> T:
+        """Do it in a transaction. `is_one`: it is a single statement, which is a transaction by itself.
+
+        `is_hasty`: hardly wait for locks. The server's answer to what it refused is the `__cause__` of what is raised.
+        """
         async with self._lock:
             for left in range(tries - 1, -1, -1):
                 try:
-                    return await self._try(deed, is_one)
+                    return await self._try(deed, is_one and not is_hasty, is_hasty)
                 except Exception as error:
                     if not is_again(error):
                         told = explained(error, self._target)
@@ -58,7 +68,7 @@ class Link:
                 await asyncio.sleep(random.uniform(0.001, 0.02) * (tries - left))
             raise AssertionError("a deed that is tried ends")
 
-    async def _try(self, deed: Callable[[Transaction], Awaitable[T]], is_one: bool) -> T:
+    async def _try(self, deed: Callable[[Transaction], Awaitable[T]], is_one: bool, is_hasty: bool) -> T:
         if self._connection is None or self._connection.is_closed():
             self._connection = await connect(self._target)
         connection = self._connection
@@ -68,6 +78,8 @@ class Link:
             if not is_one or self._target.is_pooled:
                 await connection.execute(BEGIN_POOLED if self._target.is_pooled else BEGIN)
                 has_begun = True
+                if is_hasty:
+                    await connection.execute(HASTE)
             answer = await deed(tx)
             if has_begun:
                 await connection.execute("COMMIT")

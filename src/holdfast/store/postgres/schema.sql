@@ -39,6 +39,12 @@ INSERT INTO holdfast.namespaces (name) VALUES (:name) ON CONFLICT DO NOTHING;
 -- A namespace's number.
 SELECT id FROM holdfast.namespaces WHERE name = :name;
 
+-- name: find_place
+-- Which database this is, by the time of its first migration, and a namespace's number in it.
+SELECT migrations.applied_at, (SELECT namespaces.id FROM holdfast.namespaces WHERE namespaces.name = :name)
+FROM holdfast.migrations
+WHERE migrations.number = 1;
+
 -- name: clock
 -- The database's time.
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;

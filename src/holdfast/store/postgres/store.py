@@ -32,24 +32,31 @@ from holdfast.model import (
     WorkerRecord,
     WorkflowCount,
     WorkflowVersion,
+    is_text,
 )
+from holdfast.store.callers import Guest
+from holdfast.store.contract import Answer
 from holdfast.store.locks import ProcessLocks
 from holdfast.store.stats import Stats
 
 from . import children, claims, ends, runs, turns, workers, workflows
+from .batches import Item, Write, write_batch
 from .connections import parse_target
 from .exchange import Deed, Exchange
+from .guests import Home, PostgresGuest
 from .links import Link, Pool
 from .loops import LoopThread
 from .migrations import migrate
 from .outs import split_turns
 from .starters import Starter, again_if_taken
 from .statements import blocks_for
+from .texts import refuse_unstorable, refuse_unstorable_lanes
 from .transactions import Known, Transaction
 from .watcher import Watcher
 
 _POOL = 4
 T = TypeVar("T")
+ItemT = TypeVar("ItemT", bound=Item)
 
 
 class PostgresStore(Exchange):
@@ -86,6 +93,7 @@ class PostgresStore(Exchange):
         try:
             await self._thread.call(partial(self._pool.run, self._begin))
         except BaseException:
+            await self._thread.call(self._pool.close)
             self._thread.stop()
             raise
         self._is_open = True
@@ -93,12 +101,11 @@ class PostgresStore(Exchange):
     async def _begin(self, tx: Transaction) -> None:
         await migrate(tx, self.url, may_change=self.migrate)
         name = {"name": self.namespace}
-        row = await tx.one("find_namespace", name)
-        if row is None:
+        if await tx.one("find_namespace", name) is None:
             await tx.all("insert_namespace", name)
-            row = await tx.one("find_namespace", name)
-            assert row is not None
-        self._known.namespace_id = row[0]
+        place = await tx.one("find_place", name)
+        assert place is not None
+        self._known.origin, self._known.namespace_id = place
 
     async def close(self) -> None:
         if not self._is_open:
@@ -117,19 +124,23 @@ class PostgresStore(Exchange):
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         return self._watcher.subscribe(changed)
 
+    def guest(self, connection: Any) -> Guest:
+        home = Home(self.url, self.namespace, self._watcher.channel, self._blocks, self._known)
+        return PostgresGuest(home, connection)
+
     # -- runs ----------------------------------------------------------------------------------------------------
 
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
-        for run in runs:
-            if not 0 <= run.priority <= 9:
-                raise ValueError(f"run {run.id}: priority {run.priority} is none; expected 0 to 9")
+        refuse_unstorable(runs)
         self.stats.writes += 1
         return await self._call(partial(self._starter.start, list(runs), now))
 
     async def get_run(self, run_id: str) -> RunRecord | None:
-        return await self._read(partial(_runs.get_run, run_id=run_id))
+        return await self._read(partial(_runs.get_run, run_id=run_id)) if is_text(run_id) else None
 
     async def find_run(self, workflow: str, key: str) -> RunRecord | None:
+        if not (is_text(workflow) and is_text(key)):
+            return None
         return await self._read(partial(_runs.find_run, workflow=workflow, key=key))
 
     async def list_runs(
@@ -145,14 +156,16 @@ class PostgresStore(Exchange):
         return await self._read(partial(_runs.list_runs, where=where, cursor=cursor, limit=limit, accept=accept))
 
     async def read_ended(self, run_ids: Sequence[str]) -> list[RunRecord]:
-        return await self._read(partial(_runs.read_ended, run_ids=run_ids))
+        return await self._read(partial(_runs.read_ended, run_ids=list(filter(is_text, run_ids))))
 
     async def read_journal(self, run_id: str) -> list[JournalRow]:
-        return await self._read(partial(_runs.read_journal, run_id=run_id))
+        return await self._read(partial(_runs.read_journal, run_id=run_id)) if is_text(run_id) else []
 
     async def cancel_run(
         self, run_id: str, *, reason: str | None = None, force: bool = False, now: Instant | None = None
     ) -> RunRecord | None:
+        if not is_text(run_id):
+            return None
         return await self._write(partial(ends.cancel_run, run_id=run_id, reason=reason, force=force, now=now))
 
     # -- ownership -----------------------------------------------------------------------------------------------
@@ -167,52 +180,56 @@ class PostgresStore(Exchange):
         cached: Mapping[str, int] | None = None,
         now: Instant | None = None,
     ) -> list[ClaimedRun]:
+        if not (run_id is None or is_text(run_id)):
+            return []
         deed = partial(
             claims.claim_runs,
             worker_id=worker_id, lanes=lanes, limit=limit, run_id=run_id, cached=cached or {}, now=now,
         )  # fmt: skip
         return await self._write(deed)
 
-    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[list[bool]]:
+    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[list[Answer]]:
         for turn in turns:
             if turn.out is not None:
                 self._refuse_closed()
                 self.stats.writes += 1
                 return self._thread.call(partial(self._commit_giving, list(turns), now))
-        return self._commit(partial(_turns.commit_turns, turns=list(turns), now=now), turns)
+        return self._commit(partial(_turns.commit_turns, now=now), turns)
 
-    async def _commit_giving(self, turns: Sequence[Turn], now: Instant | None) -> list[bool]:
+    async def _commit_giving(self, turns: Sequence[Turn], now: Instant | None) -> list[Answer]:
         """Turns that give something out are a transaction of their own; those beside them stay what they are."""
         plain, giving = split_turns(turns)
-        answers = [False] * len(turns)
+        answers: list[Answer] = [False] * len(turns)
+        joined: list[int] = []
         if plain:
-            deed = partial(_turns.commit_turns, turns=[turns[place] for place in plain], now=now)
-            for place, answer in zip(plain, await self._turns.run(deed, is_one=True, tries=2), strict=True):
+            asked = [turns[place] for place in plain]
+            found = await write_batch(self._turns, partial(_turns.commit_turns, now=now), asked)
+            for place, answer in zip(plain, found, strict=True):
                 answers[place] = answer
-        given, joined = await again_if_taken(
-            partial(self._turns.run, partial(_turns.commit_giving, turns=[turns[place] for place in giving], now=now))
-        )
-        for place, answer in zip(giving, given, strict=True):
+        asked = [turns[place] for place in giving]
+        give = partial(_turns.commit_giving, now=now, joined=joined)
+        found = await again_if_taken(lambda: write_batch(self._turns, give, asked, is_one=False))
+        for place, answer in zip(giving, found, strict=True):
             answers[place] = answer
         if joined:
             await self._pool.run(partial(children.look_again, followers=joined), is_one=True)
         return answers
 
-    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[bool]]:
+    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[Answer]]:
         for write in writes:
             if write.change.status.is_final:
                 raise ValueError(f"run {write.run_id}: a row-only write can't end a run; commit a turn")
-        return self._commit(partial(_turns.write_rows, writes=list(writes)), writes)
+        return self._commit(_turns.write_rows, writes)
 
-    def _commit(self, deed: Deed[list[bool]], items: Sequence[object]) -> Awaitable[list[bool]]:
+    def _commit(self, write: Write[ItemT], items: Sequence[ItemT]) -> Awaitable[list[Answer]]:
         """Each statement of these is a transaction by itself."""
         self._refuse_closed()
         if not items:
-            done: asyncio.Future[list[bool]] = asyncio.get_running_loop().create_future()
+            done: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
             done.set_result([])
             return done
         self.stats.writes += 1
-        return self._thread.call(partial(self._turns.run, deed, is_one=True, tries=2))
+        return self._thread.call(partial(write_batch, self._turns, write, list(items)))
 
     async def read_inbox(self, worker_id: str) -> list[Message]:
         return await self._read(partial(claims.read_inbox, worker_id=worker_id))
@@ -239,6 +256,7 @@ class PostgresStore(Exchange):
         workflows: Sequence[Registration] = (),
         now: Instant | None = None,
     ) -> Instant:
+        refuse_unstorable_lanes(worker_id, lanes)
         deed = partial(
             workers.register_worker,
             locks=self._locks, worker_id=worker_id, lanes=lanes, lease=lease, registrations=workflows, now=now,

@@ -34,6 +34,8 @@ class Known:
 
     stats: Stats
     namespace_id: int = 0
+    origin: Instant = 0
+    """When this database was first migrated: it tells one from another."""
     lanes: dict[Lane, int] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
     """Ids of the runs that this process claimed, with their numbers: turns need no lookup."""

@@ -1,7 +1,8 @@
 """Turns and row-only writes. Whether a journal's row was inserted decides about everything else in its turn.
 
 A batch is one statement, which inserts each row whose place is free and changes what those rows change. For the others
-it is found out by a second statement whose place it is: a turn's own, if its answer was lost the first time.
+it is found out by a second statement whose place it is: a turn's own, if its answer was lost the first time. No batch
+waits for a row that somebody else has locked: what needs that row is told to come again.
 """
 
 from __future__ import annotations
@@ -9,40 +10,49 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from holdfast.model import Instant, RowWrite, Turn
+from holdfast.errors import StoreAway
+from holdfast.model import Instant, RowWrite, Turn, is_text
+from holdfast.store.contract import Answer
 
 from .outs import ending, give_out, lock_continued
+from .texts import storable
 from .transactions import Transaction
 
 T = TypeVar("T")
 
 
-async def commit_giving(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> tuple[list[bool], list[int]]:
-    """Turns that give something out, in a transaction; and the numbers of runs that joined others by it."""
-    joined: list[int] = []
-    return await commit_turns(tx, [ending(turn) for turn in turns], now, joined), joined
+async def commit_giving(tx: Transaction, items: Sequence[Turn], now: Instant | None, joined: list[int]) -> list[Answer]:
+    """Turns that give something out, in a transaction; the numbers of runs that joined others by it are `joined`."""
+    return await commit_turns(tx, [ending(turn) for turn in items], now, joined)
 
 
 async def commit_turns(
-    tx: Transaction, turns: Sequence[Turn], now: Instant | None, joined: list[int] | None = None
-) -> list[bool]:
-    """Each is accepted or refused on its own; what follows a refused turn of the same run is refused with it.
+    tx: Transaction, items: Sequence[Turn], now: Instant | None, joined: list[int] | None = None
+) -> list[Answer]:
+    """Each is answered for itself; what follows a turn of the same run that was not accepted shares its answer.
 
     Nothing is given out unless there is a list to add to those who `joined` a run.
     """
-    answers = [False] * len(turns)
-    refused: set[str] = set()
-    for places in _rounds(turns, lambda turn: turn.run_id):
-        part = [place for place in places if turns[place].run_id not in refused]
-        for place, answer in zip(part, await _commit(tx, [turns[place] for place in part], now, joined), strict=True):
+    answers: list[Answer] = [False] * len(items)
+    stopped: dict[str, Answer] = {}
+    for places in _rounds(items, lambda turn: turn.run_id):
+        part = places
+        if stopped:
+            part = [place for place in places if items[place].run_id not in stopped]
+            for place in places:
+                answers[place] = stopped.get(items[place].run_id, False)
+        for place, answer in zip(part, await _commit(tx, [items[place] for place in part], now, joined), strict=True):
             answers[place] = answer
-            if not answer:
-                refused.add(turns[place].run_id)
-                tx.known.numbers.pop(turns[place].run_id, None)
+            if answer is not True:
+                stopped[items[place].run_id] = answer
+                if answer is False:
+                    tx.known.numbers.pop(items[place].run_id, None)
     return answers
 
 
-async def _commit(tx: Transaction, turns: Sequence[Turn], now: Instant | None, joined: list[int] | None) -> list[bool]:
+async def _commit(
+    tx: Transaction, turns: Sequence[Turn], now: Instant | None, joined: list[int] | None
+) -> list[Answer]:
     numbers = await _numbers(tx, turns)
     if joined is not None:
         await lock_continued(tx, turns, numbers)
@@ -61,31 +71,46 @@ async def _commit(tx: Transaction, turns: Sequence[Turn], now: Instant | None, j
         rows = await tx.all("change_runs", params)
     else:
         rows = await tx.all("commit_turns", params)
-    accepted = {row[0] for row in rows}
+    accepted: dict[int, Answer] = {row[0]: True for row in rows}
     if joined is not None:
         joined += await give_out(tx, [turn for turn in known if numbers[turn.run_id] in accepted], numbers, now)
     if len(accepted) < len(known):
-        accepted |= await _accepted_before(
-            tx, [turn for turn in known if numbers[turn.run_id] not in accepted], numbers
-        )
-    answers = [numbers.get(turn.run_id) in accepted for turn in turns]
+        accepted |= await _left_out(tx, [turn for turn in known if numbers[turn.run_id] not in accepted], numbers)
+    answers = [accepted.get(numbers.get(turn.run_id, 0), False) for turn in turns]
     for turn, answer in zip(turns, answers, strict=True):
-        if answer and turn.change is not None and (turn.change.release or turn.change.status.is_final):
+        if answer is True and turn.change is not None and (turn.change.release or turn.change.status.is_final):
             tx.known.numbers.pop(turn.run_id, None)
             tx.has_news = True
     return answers
 
 
-async def _accepted_before(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, int]) -> set[int]:
-    """Runs whose turn is in its place already: its answer was lost, and what it changes is changed."""
+async def _left_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, int]) -> dict[int, Answer]:
+    """What became of turns whose rows were not inserted.
+
+    In its place already with its own epoch: its answer was lost, and what it changes is changed. With another: refused.
+    A place that is free: somebody has locked the run.
+    """
     params = {"runs": [numbers[turn.run_id] for turn in turns], "seqs": [turn.seq for turn in turns]}
     epochs = {row[0]: row[1] for row in await tx.all("find_turns", params)}
-    return {numbers[turn.run_id] for turn in turns if epochs.get(numbers[turn.run_id]) == turn.epoch}
+    answers: dict[int, Answer] = {}
+    for turn in turns:
+        number = numbers[turn.run_id]
+        if number in epochs:
+            epoch = epochs[number]
+            answers[number] = busy(turn.run_id) if epoch is None else epoch == turn.epoch
+    return answers
+
+
+def busy(run_id: str) -> StoreAway:
+    """What needs the row of a run that somebody else has locked is told this."""
+    return StoreAway(
+        f"another transaction has locked the run {run_id}. It goes on when that one ends: if it was left open, end it"
+    )
 
 
 async def _numbers(tx: Transaction, turns: Sequence[Turn]) -> dict[str, int]:
     numbers = tx.known.numbers
-    missing = {turn.run_id for turn in turns if turn.run_id not in numbers}
+    missing = {turn.run_id for turn in turns if turn.run_id not in numbers and is_text(turn.run_id)}
     if missing:
         rows = await tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": list(missing)})
         # Not remembered: this process does not hold them.
@@ -101,6 +126,7 @@ async def _changes(
     # An end is stamped with the time of its turn, unless a test moves the clock: no question to the server for it.
     ended = [(turn.at if now is None else now) if change.status.is_final else None for turn, change in changes]
     return {
+        "changing": [turn.change is not None for turn in turns],
         "changed": [numbers[turn.run_id] for turn, _ in changes],
         "statuses": [change.status.value for _, change in changes],
         "due_ats": [None if change.status.is_final else change.due_at for _, change in changes],
@@ -108,7 +134,7 @@ async def _changes(
         "released": [change.release or change.status.is_final for _, change in changes],
         "next_seqs": [turn.seq + 1 for turn, _ in changes],
         "crashes": [change.crashes for _, change in changes],
-        "blocked": [change.blocked for _, change in changes],
+        "blocked": [storable(change.blocked) for _, change in changes],
         "outputs": [change.output for _, change in changes],
         "errors": [change.error for _, change in changes],
         "taken_runs": [numbers[turn.run_id] for turn in turns for _ in turn.taken],
@@ -116,11 +142,11 @@ async def _changes(
     }
 
 
-async def write_rows(tx: Transaction, writes: Sequence[RowWrite]) -> list[bool]:
+async def write_rows(tx: Transaction, items: Sequence[RowWrite]) -> list[Answer]:
     """Row-only writes: park, hand back, block. An end is none of them, it needs a turn."""
-    answers = [False] * len(writes)
-    for places in _rounds(writes, lambda write: write.run_id):
-        part = [writes[place] for place in places]
+    answers: list[Answer] = [False] * len(items)
+    for places in _rounds(items, lambda write: write.run_id):
+        part = [items[place] for place in places]
         params = {
             "namespace_id": tx.namespace_id,
             "ids": [write.run_id for write in part],
@@ -131,14 +157,19 @@ async def write_rows(tx: Transaction, writes: Sequence[RowWrite]) -> list[bool]:
             "released": [write.change.release for write in part],
             "next_seqs": [write.next_seq for write in part],
             "crashes": [write.change.crashes for write in part],
-            "blocked": [write.change.blocked for write in part],
+            "blocked": [storable(write.change.blocked) for write in part],
         }
-        for (position,) in await tx.all("write_rows", params):
+        rows = await tx.all("write_rows", params)
+        for (position,) in rows:
             write = part[position - 1]
             answers[places[position - 1]] = True
             if write.change.release:
                 tx.known.numbers.pop(write.run_id, None)
                 tx.has_news = True
+        if len(rows) < len(part):
+            for (position,) in await tx.all("find_held", params):
+                if answers[places[position - 1]] is not True:
+                    answers[places[position - 1]] = busy(part[position - 1].run_id)
     return answers
 
 

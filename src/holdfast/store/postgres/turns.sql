@@ -11,10 +11,11 @@ ON CONFLICT (run, seq) DO NOTHING
 RETURNING run;
 
 -- name: find_turns
--- Whose rows are at these places.
-SELECT journal.run, journal.epoch
+-- Whose rows are at these places; no epoch where there is none.
+SELECT runs.number, journal.epoch
 FROM unnest(:runs::bigint[], :seqs::integer[]) AS asked (run, seq)
-JOIN holdfast.journal ON journal.run = asked.run AND journal.seq = asked.seq;
+JOIN holdfast.runs ON runs.number = asked.run
+LEFT JOIN holdfast.journal ON journal.run = asked.run AND journal.seq = asked.seq;
 
 -- name: find_numbers
 -- The numbers of runs that this process did not claim.
@@ -24,7 +25,8 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]);
 
 -- name: change_runs
 -- Journal rows, and all that the accepted ones change beside: their runs, messages taken, what an end leaves behind.
--- Runs are locked first, in order, as a claim does: whoever takes one over waits here, not behind the journal's row.
+-- A run whose row somebody else has locked is left out, turn and all: it is sent again, and nobody here waits for it. A
+-- follower that is locked is left to wake_missed.
 -- A run whose worker was reaped stays due: its turn was accepted since nobody has taken it over yet, and somebody must.
 -- A continued run keeps its inbox and its open hooks for continue_runs to move; to parents and followers it goes on.
 -- Parents, followers and children are seen as they were when this statement began. A parent that ends or continues as new
@@ -32,14 +34,15 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]);
 -- continues as new meanwhile gets its cancel by move_strays. Who joins a run meanwhile hears of its end by tell_missed.
 WITH locked AS MATERIALIZED (
     SELECT runs.number FROM holdfast.runs WHERE runs.number = ANY (:changed::bigint[])
-    ORDER BY runs.number FOR NO KEY UPDATE
+    ORDER BY runs.number FOR NO KEY UPDATE SKIP LOCKED
 ),
 inserted AS (
     INSERT INTO holdfast.journal (run, seq, epoch, at, data)
     SELECT asked.run, asked.seq, asked.epoch, asked.at, asked.data
-    FROM unnest(:runs::bigint[], :seqs::integer[], :epochs::integer[], :ats::bigint[], :datas::bytea[])
-        AS asked (run, seq, epoch, at, data)
-    LEFT JOIN locked ON locked.number = asked.run
+    FROM unnest(:runs::bigint[], :seqs::integer[], :epochs::integer[], :ats::bigint[], :datas::bytea[],
+            :changing::boolean[])
+        AS asked (run, seq, epoch, at, data, changing)
+    WHERE NOT asked.changing OR asked.run IN (SELECT locked.number FROM locked)
     ON CONFLICT (run, seq) DO NOTHING
     RETURNING run
 ),
@@ -132,17 +135,24 @@ orphaned AS (
         AND children.ended_at IS NULL AND children.number NOT IN (SELECT gone.number FROM ended AS gone)
     ON CONFLICT DO NOTHING
 ),
+heirs AS MATERIALIZED (
+    SELECT runs.number, greatest(finished.ended_at, least(starts.due_at, runs.deadline_at)) AS due_at
+    FROM finished
+    JOIN holdfast.runs ON runs.namespace_id = finished.namespace_id AND runs.after_run_id = finished.id
+        AND runs.after_run_id IS NOT NULL AND runs.started_at IS NULL AND runs.ended_at IS NULL
+    JOIN holdfast.starts ON starts.number = runs.number
+    FOR NO KEY UPDATE OF runs SKIP LOCKED
+),
 woken AS (
-    UPDATE holdfast.runs
-    SET after_run_id = NULL, due_at = greatest(finished.ended_at, least(starts.due_at, runs.deadline_at))
-    FROM finished, holdfast.starts
-    WHERE runs.namespace_id = finished.namespace_id AND runs.after_run_id = finished.id
-        AND runs.started_at IS NULL AND runs.ended_at IS NULL AND starts.number = runs.number
+    UPDATE holdfast.runs SET after_run_id = NULL, due_at = heirs.due_at
+    FROM heirs
+    WHERE runs.number = heirs.number
 )
 SELECT inserted.run FROM inserted;
 
 -- name: write_rows
 -- Row-only writes whose runs still have the owner and epoch that they were made with; the answer is their positions.
+-- A row that somebody else has locked is left out, as in change_runs.
 WITH held AS MATERIALIZED (
     SELECT runs.number, asked.position, asked.status, asked.due_at, asked.released, asked.next_seq, asked.crashes,
         asked.blocked
@@ -152,7 +162,7 @@ WITH held AS MATERIALIZED (
         AS asked (id, owner, epoch, status, due_at, released, next_seq, crashes, blocked, position)
     JOIN holdfast.runs ON runs.namespace_id = :namespace_id AND runs.id = asked.id
     WHERE runs.owner = asked.owner AND runs.epoch = asked.epoch AND runs.ended_at IS NULL
-    ORDER BY runs.number FOR NO KEY UPDATE OF runs
+    ORDER BY runs.number FOR NO KEY UPDATE OF runs SKIP LOCKED
 )
 UPDATE holdfast.runs
 SET status = held.status, due_at = held.due_at,
@@ -162,3 +172,10 @@ SET status = held.status, due_at = held.due_at,
 FROM held
 WHERE runs.number = held.number
 RETURNING held.position;
+
+-- name: find_held
+-- Those of the writes left out that would be accepted if their rows were free.
+SELECT asked.position
+FROM unnest(:ids::text[], :owners::text[], :epochs::integer[]) WITH ORDINALITY AS asked (id, owner, epoch, position)
+JOIN holdfast.runs ON runs.namespace_id = :namespace_id AND runs.id = asked.id
+WHERE runs.owner = asked.owner AND runs.epoch = asked.epoch AND runs.ended_at IS NULL;

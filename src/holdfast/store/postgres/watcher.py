@@ -40,7 +40,7 @@ class Watcher:
         self._target = target
         self._thread = thread
         self._pool = pool
-        self._channel = f"holdfast_{zlib.crc32(f'{schema}/{namespace}'.encode()):08x}"
+        self.channel = f"holdfast_{zlib.crc32(f'{schema}/{namespace}'.encode()):08x}"
         self._sender = new_id()[-12:]
         self._subscribers = Subscribers(self._first, self._last)
         self.subscribe = self._subscribers.subscribe
@@ -76,7 +76,7 @@ class Watcher:
         self._notifying = None
 
     async def _told(self, tx: Transaction) -> None:
-        await tx.one("notify", {"channel": self._channel, "sender": self._sender})
+        await tx.one("notify", {"channel": self.channel, "sender": self._sender})
 
     def _first(self) -> None:
         self._thread.post(self._start)
@@ -122,7 +122,7 @@ class Watcher:
 
         connection.add_termination_listener(lambda _: gone.set())
         with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            await connection.add_listener(self._channel, heard)
+            await connection.add_listener(self.channel, heard)
             # What happened while nobody listened.
             self.signal()
             await gone.wait()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from holdfast.errors import StoreAway, StoreError
+from holdfast.errors import LeaseLost, StoreAway, StoreError
 
 MEMORY = ":memory:"
 PATIENCE = 30.0
@@ -37,6 +37,9 @@ def is_busy(error: BaseException) -> bool:
 
 def is_away(error: BaseException) -> bool:
     """Whether the database itself is the trouble, not what it was asked."""
+    if isinstance(error, LeaseLost):
+        # One worker's affair: what others asked for in the same commit goes on.
+        return False
     return isinstance(error, StoreError) or error_code(error) in _AWAY | _BROKEN
 
 

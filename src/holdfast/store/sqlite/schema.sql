@@ -23,3 +23,7 @@ INSERT OR IGNORE INTO namespaces (name) VALUES (:name);
 -- name: find_namespace
 -- A namespace's number.
 SELECT id FROM namespaces WHERE name = :name;
+
+-- name: list_files
+-- Which files a connection is to.
+PRAGMA database_list;

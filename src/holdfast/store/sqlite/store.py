@@ -30,11 +30,13 @@ from holdfast.model import (
     WorkflowCount,
     WorkflowVersion,
 )
+from holdfast.store.callers import Guest
 from holdfast.store.locks import ProcessLocks
 from holdfast.store.stats import Stats
 
 from . import claims, ends, runs, starts, turns, workers, workflows
 from .connections import MEMORY, explained, patiently
+from .guests import Home, SqliteGuest
 from .jobs import BatchDeed, BatchJob, Job, ShortCut
 from .life import LifeStore
 from .links import Link, Role
@@ -67,6 +69,7 @@ class SqliteStore(LifeStore):
         self.namespace = namespace
         self.stats = Stats()
         self._path = path
+        self._clock = clock
         self._is_open = False
         self._has_readers = path != MEMORY and not inline
         self._is_shared = path == MEMORY
@@ -104,6 +107,9 @@ class SqliteStore(LifeStore):
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         return self._watcher.subscribe(changed)
+
+    def guest(self, connection: Any) -> Guest:
+        return SqliteGuest(Home(self._path, self.namespace, self.stats, self._clock, lambda: None), connection)
 
     # -- runs ----------------------------------------------------------------------------------------------------
 

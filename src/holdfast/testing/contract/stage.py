@@ -25,7 +25,7 @@ from holdfast.model import (
     Turn,
     new_id,
 )
-from holdfast.store import Store
+from holdfast.store import Answer, Store
 
 T0: Instant = 1_800_000_000 * SECOND
 LANE = Lane("ship", "1")
@@ -91,7 +91,7 @@ class Stage:
         run_id = await self.start_one(now=now, **fields)
         return await self.claim_one(worker=worker, now=now, run_id=run_id)
 
-    async def commit(self, *turns: Turn, now: Instant = T0) -> list[bool]:
+    async def commit(self, *turns: Turn, now: Instant = T0) -> Sequence[Answer]:
         """Commit turns as one batch."""
         return await self.store.commit_turns(turns, now=now)
 
@@ -99,7 +99,7 @@ class Stage:
         """End a claimed run with its next turn."""
         assert await self.commit(turn(run, change=RowChange(status=status)), now=now) == [True]
 
-    async def hand_back(self, run: ClaimedRun, *, worker: str = "one", **change: Any) -> bool:
+    async def hand_back(self, run: ClaimedRun, *, worker: str = "one", **change: Any) -> Answer:
         """Give a claimed run back by a row-only write."""
         [is_done] = await self.store.write_rows([row_write(run, worker=worker, **change)], now=T0)
         return is_done

@@ -32,7 +32,7 @@ from holdfast.model import (
     WorkflowCount,
     WorkflowVersion,
 )
-from holdfast.store import Store
+from holdfast.store import Answer, Guest, Store
 
 from .faults import Fate, Faults
 from .life import FaultyLife
@@ -166,6 +166,9 @@ class FaultyStore(FaultyLife):
     async def close(self) -> None:
         """The world closes it."""
 
+    def guest(self, connection: Any) -> Guest:
+        return self._inner.guest(connection)
+
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         # The store calls from within somebody else's commit; the wake-up belongs to the one who is woken.
         context = contextvars.copy_context()
@@ -228,10 +231,10 @@ class FaultyStore(FaultyLife):
             worker_id,
         )
 
-    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[list[bool]]:
+    def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[Sequence[Answer]]:
         return self._send("commit_turns", lambda: self._inner.commit_turns(turns, now=now), turns)
 
-    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[bool]]:
+    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[Sequence[Answer]]:
         return self._send("write_rows", lambda: self._inner.write_rows(writes, now=now), writes)
 
     async def read_inbox(self, worker_id: str) -> list[Message]:

@@ -1,0 +1,92 @@
+"""Batches that answer for each of their items: what one of them is refused for must not stop the others.
+
+A batch goes out whole. If the server refuses it, for a lock that was not free in time, a deadlock, or a value that it
+can't hold, it is halved, and the halves again, down to the one that is the reason. That one is told to come again, or
+that it can never be stored. Every write may be sent twice, so it does no harm that a part may have been written before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias, TypeVar
+
+from holdfast.errors import StoreAway, StoreError
+from holdfast.store.contract import Answer
+
+from .connections import is_again, is_away, is_unfit
+from .links import Link
+from .transactions import Transaction
+
+
+class Item(Protocol):
+    """A turn or a row-only write."""
+
+    @property
+    def run_id(self) -> str: ...
+
+
+T = TypeVar("T", bound=Item)
+Write: TypeAlias = Callable[[Transaction, Sequence[T]], Awaitable[list[Answer]]]
+
+
+async def write_batch(link: Link, write: Write[T], items: Sequence[T], *, is_one: bool = True) -> list[Answer]:
+    """Write all of them that can be written. StoreAway is raised if none can, for a reason that is not theirs.
+
+    `is_one`: each statement of it is a transaction by itself.
+    """
+    try:
+        return await link.run(_deed(write, items), is_one=is_one, tries=1)
+    except StoreError as error:
+        _raise_if_away(error)
+        if len(items) == 1:
+            return [error]
+    return await _write_halves(link, write, items, is_one)
+
+
+async def _write_halves(link: Link, write: Write[T], items: Sequence[T], is_one: bool) -> list[Answer]:
+    answers: list[Answer] = [False] * len(items)
+    stopped: dict[str, Answer] = {}
+    """What follows an item that was not accepted must not be written: it would leave a hole in the journal."""
+    parts = _halves(range(len(items)))
+    while parts:
+        part: list[int] = []
+        for place in parts.pop(0):
+            if items[place].run_id in stopped:
+                answers[place] = stopped[items[place].run_id]
+            else:
+                part.append(place)
+        if not part:
+            continue
+        asked = [items[place] for place in part]
+        try:
+            found = await link.run(_deed(write, asked), is_one=is_one, tries=1, is_hasty=True)
+        except StoreError as error:
+            _raise_if_away(error)
+            if len(part) > 1:
+                parts[:0] = _halves(part)
+                continue
+            found = [error]
+        for place, answer in zip(part, found, strict=True):
+            answers[place] = answer
+            if answer is not True:
+                stopped[items[place].run_id] = answer
+    return answers
+
+
+def _deed(write: Write[T], items: Sequence[T]) -> Callable[[Transaction], Awaitable[list[Answer]]]:
+    return lambda tx: write(tx, items)
+
+
+def _halves(places: Sequence[int]) -> list[Sequence[int]]:
+    half = len(places) // 2
+    return [places[:half], places[half:]]
+
+
+def _raise_if_away(error: StoreError) -> None:
+    if is_again(error):
+        return
+    if is_away(error):
+        raise error
+    if is_unfit(error):
+        # Nothing that a run could do about it; and it is over when the schema or the role is right again.
+        raise StoreAway(*error.args) from error

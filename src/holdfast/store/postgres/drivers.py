@@ -1,0 +1,187 @@
+"""Callers' own connections: any driver that speaks to Postgres, met as one `execute`.
+
+Drivers are told apart by the modules that their classes come from, so none is imported here. A blocking driver's
+`execute` is a coroutine function that never gives way. Statements are placed as asyncpg reads them; for the others they
+are placed anew, once each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import re
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Protocol
+
+from holdfast.errors import DefinitionError
+from holdfast.store.callers import django_connection, is_session, root_of
+
+from .transactions import Row
+
+_NUMBERED = re.compile(r"\$(\d+)")
+_IDLE = 0
+"""libpq's name for a connection that is in no transaction."""
+_EXPECTED = (
+    "expected a connection of asyncpg or psycopg 3, a Connection or Session of SQLAlchemy 2 over one of those, or"
+    " Django's connection over psycopg 3"
+)
+
+
+class Driver(Protocol):
+    """One connection of a caller."""
+
+    is_async: bool
+
+    async def execute(self, text: str, values: Sequence[Any]) -> Sequence[Row]:
+        """The rows of a statement."""
+
+    def scope(self) -> AbstractAsyncContextManager[Any]:
+        """A transaction of our own, for a connection that is in none and commits each statement by itself."""
+
+
+def driver_of(connection: Any) -> Driver:
+    """The driver of a connection. What is none, or speaks to another database, raises DefinitionError."""
+    root = root_of(connection)
+    if root == "asyncpg" and hasattr(connection, "is_in_transaction"):
+        return _Asyncpg(connection)
+    if root == "psycopg" and hasattr(connection, "cursor"):
+        return _Psycopg(connection, is_async=inspect.iscoroutinefunction(connection.execute))
+    if root == "sqlalchemy":
+        return _alchemy(connection)
+    if root == "django":
+        return driver_of(django_connection(connection, "postgresql"))
+    raise DefinitionError(f"connection={connection!r} can't be used with a Postgres store; {_EXPECTED}")
+
+
+@lru_cache(maxsize=256)
+def percented(text: str) -> tuple[str, tuple[int, ...]]:
+    """A statement with %s for its parameters, and which of them goes where."""
+    order = tuple(int(number) - 1 for number in _NUMBERED.findall(text))
+    return _NUMBERED.sub("%s", text.replace("%", "%%")), order
+
+
+def _placed(text: str, values: Sequence[Any]) -> tuple[str, tuple[Any, ...] | None]:
+    if not values:
+        # Without parameters a driver reads no per cent sign, so none is doubled.
+        return text, None
+    text, order = percented(text)
+    return text, tuple(values[place] for place in order)
+
+
+class _Asyncpg:
+    is_async = True
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def execute(self, text: str, values: Sequence[Any]) -> Sequence[Row]:
+        rows: Sequence[Row] = await self._connection.fetch(text, *values)
+        return rows
+
+    def scope(self) -> AbstractAsyncContextManager[Any]:
+        if self._connection.is_in_transaction():
+            return contextlib.nullcontext()
+        scope: AbstractAsyncContextManager[Any] = self._connection.transaction()
+        return scope
+
+
+class _Psycopg:
+    def __init__(self, connection: Any, *, is_async: bool) -> None:
+        self._connection = connection
+        self.is_async = is_async
+
+    async def execute(self, text: str, values: Sequence[Any]) -> Sequence[Row]:
+        text, given = _placed(text, values)
+        # The connection's own rows may be dicts or whatever its owner likes.
+        if self.is_async:
+            async with self._connection.cursor(row_factory=_tuples) as cursor:
+                await cursor.execute(text, given)
+                return await cursor.fetchall() if cursor.description else ()
+        with self._connection.cursor(row_factory=_tuples) as cursor:
+            cursor.execute(text, given)
+            return cursor.fetchall() if cursor.description else ()
+
+    def scope(self) -> AbstractAsyncContextManager[Any]:
+        if not self._connection.autocommit or int(self._connection.info.transaction_status) != _IDLE:
+            return contextlib.nullcontext()
+        scope = self._connection.transaction()
+        return scope if self.is_async else _Blocking(scope)
+
+
+def _tuples(_cursor: Any) -> type[tuple[Any, ...]]:
+    return tuple
+
+
+class _Blocking:
+    """A blocking context manager where an async one is asked for."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def __aenter__(self) -> Any:
+        return self._inner.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        told: bool | None = self._inner.__exit__(kind, error, trace)
+        return told
+
+
+def _alchemy(connection: Any) -> Driver:
+    is_a_session = is_session(connection)
+    if not is_a_session and not hasattr(connection, "exec_driver_sql"):
+        raise DefinitionError(
+            f"connection={connection!r} is no connection; {_EXPECTED}: `with engine.begin() as conn:`"
+        )
+    dialect = (connection.get_bind() if is_a_session else connection).dialect
+    if dialect.name != "postgresql" or dialect.driver not in ("psycopg", "psycopg_async", "asyncpg"):
+        raise DefinitionError(
+            f"connection={connection!r} is one of {dialect.name}+{dialect.driver}, and this store is in Postgres;"
+            f" {_EXPECTED}"
+        )
+    kind = (
+        _AsyncAlchemy
+        if inspect.iscoroutinefunction(connection.connection if is_a_session else connection.exec_driver_sql)
+        else _Alchemy
+    )
+    return kind(connection, is_a_session, is_numbered=dialect.driver == "asyncpg")
+
+
+class _Alchemy:
+    """SQLAlchemy, which begins a transaction with the first statement by itself."""
+
+    is_async = False
+
+    def __init__(self, connection: Any, is_a_session: bool, *, is_numbered: bool) -> None:
+        self._connection = connection
+        self._is_session = is_a_session
+        self._is_numbered = is_numbered
+
+    async def execute(self, text: str, values: Sequence[Any]) -> Sequence[Row]:
+        connection = self._connection.connection() if self._is_session else self._connection
+        return _rows(connection.exec_driver_sql(*self._given(text, values)))
+
+    def _given(self, text: str, values: Sequence[Any]) -> tuple[Any, ...]:
+        if self._is_numbered:
+            return (text, tuple(values)) if values else (text,)
+        text, given = _placed(text, values)
+        return (text,) if given is None else (text, given)
+
+    def scope(self) -> AbstractAsyncContextManager[Any]:
+        return contextlib.nullcontext()
+
+
+class _AsyncAlchemy(_Alchemy):
+    is_async = True
+
+    async def execute(self, text: str, values: Sequence[Any]) -> Sequence[Row]:
+        connection = await self._connection.connection() if self._is_session else self._connection
+        return _rows(await connection.exec_driver_sql(*self._given(text, values)))
+
+
+def _rows(result: Any) -> Sequence[Row]:
+    return result.fetchall() if result.returns_rows else ()

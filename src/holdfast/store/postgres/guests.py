@@ -1,0 +1,90 @@
+"""The store inside a caller's own transaction, on the caller's own thread or task.
+
+Nothing learned there is remembered, for it may be undone: a lane that a rolled back start has made known is unknown
+again. NOTIFY goes out with the caller's commit; that is their commit and not on our hot path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from holdfast.errors import DefinitionError
+from holdfast.model import Instant, JournalRow, NewRun, RunRecord, StartedRun, WorkflowCount, WorkflowVersion
+
+from . import runs, starts, workflows
+from .drivers import Driver, driver_of
+from .migrations import applied
+from .statements import PostgresBlocks
+from .transactions import Known, Transaction
+
+T = TypeVar("T")
+_SENDER = "a caller's own commit"
+
+
+class Home(NamedTuple):
+    """The store that a guest belongs to."""
+
+    shown: str
+    namespace: str
+    channel: str
+    blocks: PostgresBlocks
+    known: Known
+
+
+class PostgresGuest:
+    """What a store does on one connection of a caller."""
+
+    needs_open = True
+
+    def __init__(self, home: Home, connection: Any) -> None:
+        self._home = home
+        self._connection = connection
+        self._driver: Driver = driver_of(connection)
+        self.is_async = self._driver.is_async
+        self._is_checked = False
+
+    async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
+        return await self._do(partial(starts.start_runs, runs=runs, now=now))
+
+    async def get_run(self, run_id: str) -> RunRecord | None:
+        return await self._do(partial(runs.get_run, run_id=run_id))
+
+    async def find_run(self, workflow: str, key: str) -> RunRecord | None:
+        return await self._do(partial(runs.find_run, workflow=workflow, key=key))
+
+    async def read_journal(self, run_id: str) -> list[JournalRow]:
+        return await self._do(partial(runs.read_journal, run_id=run_id))
+
+    async def list_versions(self, workflow: str | None = None, *, now: Instant | None = None) -> list[WorkflowVersion]:
+        return await self._do(partial(workflows.list_versions, workflow=workflow, now=now))
+
+    async def list_workflows(self) -> list[WorkflowCount]:
+        return await self._do(workflows.list_workflows)
+
+    async def _do(self, deed: Callable[[Transaction], Awaitable[T]]) -> T:
+        home = self._home
+        # A copy: lanes that others have committed stay, those that come with this transaction may not.
+        known = replace(home.known, lanes=dict(home.known.lanes), numbers={}, floors={})
+        tx = Transaction(self._driver.execute, home.blocks, known)
+        async with self._driver.scope():
+            if not self._is_checked:
+                await self._check(tx)
+                self._is_checked = True
+            answer = await deed(tx)
+            if tx.has_news:
+                await tx.one("notify", {"channel": home.channel, "sender": _SENDER})
+        return answer
+
+    async def _check(self, tx: Transaction) -> None:
+        """Refuse a connection to another database: what it writes there, no worker of this store would ever see."""
+        home = self._home
+        # Asked for first: a table that is not there would be an error, and the caller's transaction gone with it.
+        place = await tx.one("find_place", {"name": home.namespace}) if await applied(tx) else None
+        if place is None or tuple(place) != (home.known.origin, home.known.namespace_id):
+            raise DefinitionError(
+                f"connection={self._connection!r} is not one to this client's database, {home.shown} (schema"
+                f" {home.blocks.schema!r}); connect to that one, or make a client for the other"
+            )

@@ -1,0 +1,44 @@
+"""Texts on their way into Postgres, which holds neither a NUL nor half a character.
+
+Names that users give are refused before anything is written; reports, which may quote anything, are kept readable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.model import Lane, NewRun, is_text
+
+_NEITHER = "expected text without a NUL or a lone surrogate"
+
+
+def refuse_unstorable(runs: Sequence[NewRun]) -> None:
+    """Refuse runs that can't be stored, by name."""
+    for run in runs:
+        if not 0 <= run.priority <= 9:
+            raise ValueError(f"run {run.id}: priority {run.priority} is none; expected 0 to 9")
+        texts = [run.id, run.workflow, run.version, run.queue, *run.tags, *run.tags.values()]
+        _refuse(f"run {run.id!r}", [*texts, *filter(None, (run.key, run.chain_id, run.parent_id, run.forked_from))])
+
+
+def refuse_unstorable_lanes(worker_id: str, lanes: Sequence[Lane]) -> None:
+    """Refuse a worker whose name, or what it knows, can't be stored."""
+    _refuse(
+        f"worker {worker_id!r}",
+        [worker_id, *(text for lane in lanes for text in (lane.workflow, lane.version, lane.queue))],
+    )
+
+
+def _refuse(what: str, texts: Sequence[str]) -> None:
+    if is_text("".join(texts)):
+        return
+    for text in texts:
+        if not is_text(text):
+            raise ValueError(f"{what}: {text!r} can't be stored; {_NEITHER}")
+
+
+def storable(text: str | None) -> str | None:
+    """A report as Postgres can hold it: it may quote anything that a program made."""
+    if text is None or is_text(text):
+        return text
+    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()

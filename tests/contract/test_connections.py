@@ -1,0 +1,269 @@
+"""Starting runs inside a transaction of the caller's own, by every driver that callers may have."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+from sqlalchemy import create_engine
+
+from holdfast import AsyncClient, Client, DefinitionError, StoreError, workflow
+from holdfast.model import RunFilter
+from tests.contract import ways
+from tests.servers import Databases
+
+
+@workflow
+async def ship(order: int, note: str | None = None) -> int:
+    return order
+
+
+@pytest.fixture
+def sqlite_url(database_url: str) -> str:
+    """A SQLite file with Holdfast's tables and one of the caller's."""
+    with Client(database_url):
+        pass
+    ways.make_table(database_url)
+    return database_url
+
+
+@pytest.fixture
+def postgres_url(postgres: Databases) -> str:
+    """A Postgres database with a table of the caller's."""
+    url = postgres.create_database()
+    ways.make_table(url)
+    return url
+
+
+@pytest.fixture(
+    params=[*[("postgres_url", way) for way in ways.POSTGRES], *[("sqlite_url", way) for way in ways.SQLITE]],
+    ids=lambda param: f"{param[1].__name__}-{param[0].removesuffix('_url')}",
+)
+def blocking(request: pytest.FixtureRequest) -> tuple[str, Callable[..., None]]:
+    """A url and a blocking way."""
+    name, way = request.param
+    return request.getfixturevalue(name), way
+
+
+@pytest.fixture(
+    params=[
+        *[("postgres_url", way) for way in ways.ASYNC_POSTGRES],
+        *[("sqlite_url", way) for way in ways.ASYNC_SQLITE],
+    ],
+    ids=lambda param: f"{param[1].__name__}-{param[0].removesuffix('_url')}",
+)
+def awaited(request: pytest.FixtureRequest) -> tuple[str, Callable[..., Any]]:
+    """A url and an async way."""
+    name, way = request.param
+    return request.getfixturevalue(name), way
+
+
+def count(client: Client) -> int:
+    return len(list(client.runs(RunFilter(workflow=ship))))
+
+
+class TestBlocking:
+    def test_a_run_is_there_when_the_caller_has_committed_and_not_before(self, blocking):
+        url, way = blocking
+        with Client(url) as client:
+            seen = []
+
+            def inside(connection: Any) -> None:
+                started = client.start(ship, 1, "50% off", key="order-1", connection=connection)
+                seen.append((started.created, started.key, count(client)))
+
+            way(url, inside, True)
+            assert seen == [(True, "order-1", 0)]
+            assert (count(client), ways.orders(url)) == (1, 1)
+            assert client.get_run(ship, key="order-1").record.tags == {}
+
+    def test_nothing_remains_if_the_caller_rolls_back(self, blocking):
+        url, way = blocking
+        with Client(url) as client:
+            way(url, lambda connection: client.start(ship, 1, key="order-1", connection=connection), False)
+            assert (count(client), ways.orders(url), client.workflows()) == (0, 0, [])
+            # And nothing was remembered of what was undone.
+            way(url, lambda connection: client.start(ship, 1, key="order-1", connection=connection), True)
+            assert client.get_run(ship, key="order-1").record.status == "pending"
+
+    def test_many_are_started_at_once(self, blocking):
+        url, way = blocking
+        with Client(url) as client:
+            way(
+                url,
+                lambda connection: client.start_many(ship, [(1,), (2, "%")], tags={"a": "b"}, connection=connection),
+                True,
+            )
+            assert [run.record.tags for run in client.runs()] == [{"a": "b"}] * 2
+
+    def test_a_key_that_is_held_is_settled_inside_the_transaction(self, blocking):
+        url, way = blocking
+        with Client(url) as client:
+            first = client.start(ship, 1, key="order-1")
+            found = []
+
+            def inside(connection: Any) -> None:
+                found.append(client.start(ship, 2, key="order-1", connection=connection))
+                found.append(client.start(ship, 3, key="order-1", on_conflict="replace", connection=connection))
+
+            way(url, inside, True)
+            assert [(run.created, run.id == first.id) for run in found] == [(False, True), (True, False)]
+            assert client.get_run(ship, key="order-1").id == found[1].id
+            assert first.refresh().status == "cancelled"
+
+    def test_statements_run_on_the_callers_own_thread(self, sqlite_url):
+        # sqlite3 refuses connections in any other thread, and says so.
+        ids = set()
+        with Client(sqlite_url) as client:
+
+            def work() -> None:
+                ways.plain_sqlite(
+                    sqlite_url, lambda connection: ids.add(client.start(ship, 1, connection=connection).id), True
+                )
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            assert {run.id for run in client.runs()} == ids
+
+    def test_a_connection_in_no_transaction_that_commits_by_itself_starts_at_once(self, sqlite_url, postgres_url):
+        connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+        with Client(sqlite_url) as client:
+            client.start(ship, 1, connection=connection)
+            assert (count(client), connection.in_transaction) == (1, False)
+        connection.close()
+        with Client(postgres_url) as client, psycopg.connect(postgres_url, autocommit=True) as connection:
+            client.start(ship, 1, connection=connection)
+            assert count(client) == 1
+
+    def test_a_start_by_name_is_told_what_is_wrong(self, sqlite_url):
+        connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+        with Client(sqlite_url) as client, pytest.raises(Exception, match="no worker has ever registered"):
+            client.start("nothing", 1, connection=connection)
+        connection.close()
+
+
+class TestAsync:
+    async def test_a_run_is_there_when_the_caller_has_committed_and_not_before(self, awaited):
+        url, way = awaited
+        async with AsyncClient(url) as client:
+
+            async def inside(connection: Any) -> None:
+                run = await client.start(ship, 1, "50% off", key="order-1", connection=connection)
+                assert run.created
+                assert [run async for run in client.runs()] == []
+
+            await way(url, inside, True)
+            assert (await client.get_run(ship, key="order-1")).status == "pending"
+            assert ways.orders(url) == 1
+
+    async def test_nothing_remains_if_the_caller_rolls_back(self, awaited):
+        url, way = awaited
+        async with AsyncClient(url) as client:
+            await way(url, lambda connection: client.start(ship, 1, key="a", connection=connection), False)
+            assert ([run async for run in client.runs()], ways.orders(url)) == ([], 0)
+            await way(url, lambda connection: client.start_many(ship, [(1,), (2,)], connection=connection), True)
+            assert len([run async for run in client.runs()]) == 2
+
+    async def test_a_blocking_connection_is_used_where_it_is(self, sqlite_url, postgres_url):
+        for url, connection in (
+            (sqlite_url, sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))),
+            (postgres_url, psycopg.connect(postgres_url)),
+        ):
+            async with AsyncClient(url) as client:
+                run = await client.start(ship, 1, connection=connection)
+                connection.commit()
+                assert (await run.refresh()).status == "pending"
+            connection.close()
+
+    async def test_a_connection_of_asyncpg_in_no_transaction_starts_at_once(self, postgres_url):
+        connection = await asyncpg.connect(postgres_url)
+        async with AsyncClient(postgres_url) as client:
+            run = await client.start(ship, 1, connection=connection)
+            assert (await run.refresh()).status == "pending"
+        await connection.close()
+
+    async def test_others_hear_of_the_commit(self, postgres_url):
+        async with AsyncClient(postgres_url) as other, AsyncClient(postgres_url) as client:
+            heard = asyncio.Event()
+            other.store.subscribe(heard.set)
+            # Listening begins with a wake-up of its own.
+            await asyncio.wait_for(heard.wait(), 10)
+            heard.clear()
+            await ways.plain_asyncpg(
+                postgres_url, lambda connection: client.start(ship, 1, connection=connection), True
+            )
+            await asyncio.wait_for(heard.wait(), 10)
+
+
+class TestRefusals:
+    def test_a_connection_to_another_database_is_refused(self, postgres, postgres_url, sqlite_url, tmp_path):
+        other = postgres.create_database()
+        refused = pytest.raises(DefinitionError, match="not one to this client's database")
+        with Client(other), Client(postgres_url) as client, psycopg.connect(other) as connection, refused:
+            client.start(ship, 1, connection=connection)
+        connection = sqlite3.connect(tmp_path / "another.db")
+        with Client(sqlite_url) as client, pytest.raises(DefinitionError, match="not one to this client's database"):
+            client.start(ship, 1, connection=connection)
+        connection.close()
+
+    def test_one_without_holdfasts_tables_is_refused_and_stays_usable(self, postgres, postgres_url):
+        with Client(postgres_url) as client, psycopg.connect(postgres.create_database()) as connection:
+            with pytest.raises(DefinitionError, match="not one to this client's database"):
+                client.start(ship, 1, connection=connection)
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+
+    def test_one_to_another_kind_of_database_is_refused(self, postgres_url, sqlite_url):
+        connection = sqlite3.connect(":memory:")
+        with Client(postgres_url) as client, pytest.raises(DefinitionError, match="Postgres store; expected"):
+            client.start(ship, 1, connection=connection)
+        connection.close()
+        engine = create_engine("sqlite://")
+        refused = pytest.raises(DefinitionError, match="sqlite\\+pysqlite, and this store is in Postgres")
+        with Client(postgres_url) as client, engine.connect() as connection, refused:
+            client.start(ship, 1, connection=connection)
+        engine.dispose()
+        refused = pytest.raises(DefinitionError, match="SQLite store; expected")
+        with Client(sqlite_url) as client, psycopg.connect(postgres_url) as connection, refused:
+            client.start(ship, 1, connection=connection)
+
+    def test_what_is_no_connection_is_refused(self, postgres_url, sqlite_url):
+        engine = create_engine("sqlite://")
+        for url in (postgres_url, sqlite_url):
+            with Client(url) as client:
+                for thing in ("dsn", 1, object(), engine):
+                    with pytest.raises(DefinitionError, match="connection="):
+                        client.start(ship, 1, connection=thing)
+
+    async def test_a_pool_is_no_connection(self, postgres_url):
+        async with asyncpg.create_pool(postgres_url, min_size=1) as pool, AsyncClient(postgres_url) as client:
+            with pytest.raises(DefinitionError, match="expected a connection of asyncpg"):
+                await client.start(ship, 1, connection=pool)
+
+    async def test_a_blocking_client_refuses_a_connection_that_has_to_be_awaited(self, postgres_url):
+        connection = await asyncpg.connect(postgres_url)
+        with Client(postgres_url) as client, pytest.raises(DefinitionError, match="use AsyncClient"):
+            client.start(ship, 1, connection=connection)
+        await connection.close()
+
+    def test_a_file_without_tables_says_what_to_do(self, database_url):
+        connection = sqlite3.connect(database_url.removeprefix("sqlite:///"))
+        connection.execute("CREATE TABLE orders (id integer)")
+        connection.execute(ways.INSERT)
+        client = Client(database_url)
+        with pytest.raises(StoreError, match="open the client before"):
+            client.start(ship, 1, connection=connection)
+        connection.close()
+
+    def test_a_workflow_with_a_parameter_of_that_name_says_so(self, sqlite_url):
+        @workflow
+        def linked(connection: str) -> None: ...
+
+        with Client(sqlite_url) as client, pytest.raises(TypeError, match="rename the parameter"):
+            client.start(linked, "a", connection=sqlite3.connect(":memory:"))

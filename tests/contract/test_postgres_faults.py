@@ -1,0 +1,397 @@
+"""What the Postgres store does when its server, its connections or its disk fail: nothing is lost, nothing is twice."""
+
+import asyncio
+import contextlib
+import logging
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+import holdfast
+from holdfast.errors import StoreAway, StoreError, StoreTooNew
+from holdfast.model import RowChange, RunStatus
+from holdfast.store import open_store
+from holdfast.store.postgres.statements import blocks_for
+from holdfast.testing.contract.stage import LANE, LEASE, Stage, new_run, turn, until
+from tests.servers import Postgres
+from tests.servers.wire import Wire
+
+ENDED = RowChange(status=RunStatus.COMPLETED)
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A server of our own, to be stopped and killed."""
+    with Postgres(durable=False) as running:
+        yield running
+
+
+@pytest.fixture
+def url(server):
+    server.start()
+    return server.create_database()
+
+
+@contextlib.asynccontextmanager
+async def staged(url, **options):
+    stage = Stage(lambda **more: open_store(url, **options, **more))
+    await stage.store.open()
+    try:
+        yield stage
+    finally:
+        await stage.close()
+
+
+async def execute(url, text, *values):
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.fetch(text, *values)
+    finally:
+        await connection.close()
+
+
+async def insisting(send):
+    """Send it again until the store is back, as a worker does."""
+    while True:
+        try:
+            return await send()
+        except StoreAway:
+            await asyncio.sleep(0.05)
+
+
+def is_commit(data: bytes) -> bool:
+    return b"COMMIT" in data
+
+
+def is_turn(data: bytes) -> bool:
+    return b"one turn" in data
+
+
+# -- the server goes away ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["fast", "immediate", "kill"])
+async def test_turns_sent_again_over_a_restart_are_there_once_each(server, url, how):
+    async with staged(url) as stage:
+        await stage.start(20)
+        runs = await stage.claim()
+        done = 0
+
+        async def commit():
+            nonlocal done
+            for seq in range(40):
+                turns = [turn(run, after=seq) for run in runs]
+                assert await insisting(lambda turns=turns: stage.store.commit_turns(turns)) == [True] * len(turns)
+                done = seq
+
+        committing = asyncio.create_task(commit())
+        for at in (5, 15, 25):
+            assert await until(lambda at=at: done >= at or committing.done(), 30)
+            await asyncio.to_thread(server.kill if how == "kill" else lambda: server.stop(how))
+            await asyncio.to_thread(server.start)
+        await committing
+        for run in runs:
+            assert [seq for seq, _, _ in await stage.journal(run.id)] == list(range(40))
+
+
+async def test_everything_raises_store_away_while_the_server_is_down_and_works_when_it_is_back(server, url):
+    async with staged(url) as stage:
+        run = await stage.held()
+        await asyncio.to_thread(server.stop)
+        calls = [
+            lambda: stage.commit(turn(run)),
+            lambda: stage.store.get_run(run.id),
+            lambda: stage.claim(),
+            lambda: stage.store.start_runs([new_run()]),
+            lambda: stage.store.reap_workers("one"),
+            lambda: asyncio.to_thread(stage.store.renew_lease, "one", LEASE),
+        ]
+        for call in calls:
+            with pytest.raises(StoreAway, match="goes on when"):
+                await call()
+        await asyncio.to_thread(server.start)
+        assert await stage.commit(turn(run)) == [True]
+        assert (await stage.run(run.id)).id == run.id
+        assert (await stage.store.start_runs([new_run()]))[0].created
+
+
+async def test_a_subscriber_hears_of_others_again_after_a_restart(server, url):
+    async with staged(url) as stage:
+        other = await stage.open()
+        told = []
+        unsubscribe = stage.store.subscribe(lambda: told.append(1))
+        assert await until(lambda: bool(told))
+        await asyncio.to_thread(server.restart, "immediate")
+        told.clear()
+        # Told once when it listens again, of what may have happened meanwhile.
+        assert await until(lambda: bool(told), 20)
+        listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+        while (await execute(url, listening))[0][0] == 0:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
+        told.clear()
+        await insisting(lambda: other.start_runs([new_run()]))
+        assert await until(lambda: bool(told), 0.5)
+        unsubscribe()
+
+
+async def test_a_worker_goes_on_over_restarts_and_says_so_once_each_time(server, url, caplog):
+    executed = []
+
+    @holdfast.step
+    async def work(number: int) -> int:
+        executed.append(number)
+        await asyncio.sleep(0.02)
+        return number
+
+    @holdfast.workflow
+    async def counting(number: int) -> int:
+        return sum([await work(number * 10 + place) for place in range(10)])
+
+    caplog.set_level(logging.WARNING)
+    async with (
+        holdfast.AsyncClient(url) as client,
+        holdfast.Worker(client, workflows=[counting], lease="10s"),
+    ):
+        runs = await client.start_many(counting, [(number,) for number in range(20)])
+        for how in ("fast", "immediate"):
+            await asyncio.sleep(0.1)
+            await asyncio.to_thread(server.restart, how)
+        for number, run in enumerate(runs):
+            assert await insisting(lambda run=run: run.result(timeout=60)) == sum(number * 10 + p for p in range(10))
+    # No lease was lost, so no step that had begun was begun again.
+    assert sorted(executed) == list(range(200))
+    assert len([record for record in caplog.records if "away" in record.message]) <= 8
+
+
+# -- answers are lost ----------------------------------------------------------------------------------------------
+
+
+async def test_a_turn_whose_answer_is_lost_is_accepted_when_it_is_sent_again(url):
+    async with Wire(url) as wire, staged(wire.url) as stage:
+        old = await stage.held(key="k", id="old")
+        run = await stage.held()
+        ended = turn(run, b"one turn", change=ENDED)
+        wire.cut_after(is_turn)
+        with pytest.raises(StoreAway):
+            await stage.commit(ended)
+        assert wire.cuts == 1
+        assert (await stage.run(run.id)).status is RunStatus.COMPLETED
+        assert await stage.commit(ended) == [True]
+        assert await stage.journal(run.id) == [(0, run.epoch, b"one turn")]
+        assert (await stage.run(run.id)).epoch == run.epoch
+        assert (await stage.run(old.id)).status is RunStatus.RUNNING
+
+
+async def test_a_turn_that_never_arrived_is_accepted_when_it_is_sent_again(url):
+    async with Wire(url) as wire, staged(wire.url) as stage:
+        run = await stage.held()
+        wire.cut_before(is_turn)
+        with pytest.raises(StoreAway):
+            await stage.commit(turn(run, b"one turn", change=ENDED))
+        assert await stage.journal(run.id) == []
+        assert await stage.commit(turn(run, b"one turn", change=ENDED)) == [True]
+        assert (await stage.run(run.id)).status is RunStatus.COMPLETED
+
+
+async def test_a_backend_that_is_terminated_in_the_middle_is_away_and_the_next_one_works(url):
+    async with staged(url) as stage:
+        run = await stage.held()
+        assert await stage.commit(turn(run)) == [True]
+        gone = """
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()
+        """
+        for after in range(1, 4):
+            await execute(url, gone)
+            assert await insisting(lambda after=after: stage.commit(turn(run, after=after))) == [True]
+        assert [seq for seq, _, _ in await stage.journal(run.id)] == [0, 1, 2, 3]
+
+
+async def test_a_start_whose_answer_is_lost_finds_its_own_run(url):
+    async with Wire(url) as wire, staged(wire.url) as stage:
+        run = new_run(key="k", input=b"one turn")
+        wire.cut_after(is_turn)
+        with pytest.raises(StoreAway):
+            await stage.store.start_runs([run])
+        [again] = await stage.store.start_runs([run])
+        assert (again.id, again.created) == (run.id, False)
+
+
+async def test_a_claim_whose_answer_is_lost_is_handed_back_and_counts_no_crash(url):
+    async with Wire(url) as wire, staged(wire.url) as stage:
+        await stage.store.register_worker("one", [LANE], LEASE)
+        [run_id] = [run.id for run in await stage.store.start_runs([new_run()])]
+        wire.cut_after(is_commit)
+        with pytest.raises(StoreAway):
+            await stage.store.claim_runs("one", [LANE], 10)
+        assert (await stage.run(run_id)).owner == "one"
+        assert await stage.store.release_strays("one", []) == [run_id]
+        [run] = await stage.store.claim_runs("one", [LANE], 10)
+        assert (run.id, run.is_takeover, run.crashes) == (run_id, False, 0)
+
+
+async def statement(url, name, **params):
+    """Execute a block by hand, as a message that was a long time on its way would."""
+    found = blocks_for("holdfast").statement(name)
+    return await execute(url, found.text, *found.values({"namespace_id": 1, "now": None, **params}))
+
+
+async def test_a_claim_that_comes_late_claims_nothing_once_its_strays_were_released(url):
+    async with staged(url) as stage:
+        await stage.store.register_worker("one", [LANE], LEASE)
+        await stage.store.start_runs([new_run(), new_run()])
+        [lane] = await execute(url, "SELECT id FROM holdfast.lanes")
+        late = {"owner": "one", "lanes": [lane[0]], "limit": 10, "reach": 40, "floor": 0}
+        assert await stage.store.release_strays("one", []) == []
+        assert await statement(url, "claim_runs", **late, generation=0) == []
+        assert len(await statement(url, "claim_runs", **late, generation=1)) == 2
+
+
+async def test_a_release_that_comes_late_releases_nothing(url):
+    async with staged(url) as stage:
+        await stage.store.register_worker("one", [LANE], LEASE)
+        await stage.store.start_runs([new_run()])
+        await stage.store.release_strays("one", [])
+        [run] = await stage.store.claim_runs("one", [LANE], 10)
+        assert await statement(url, "next_generation", id="one", generation=1) == []
+        assert await stage.commit(turn(run)) == [True]
+        assert (await stage.run(run.id)).owner == "one"
+
+
+# -- the server refuses --------------------------------------------------------------------------------------------
+
+
+async def test_a_full_disk_pauses_a_worker_and_it_goes_on_when_there_is_room(url):
+    @holdfast.step
+    async def work() -> str:
+        return "done"
+
+    @holdfast.workflow
+    async def working() -> str:
+        return await work()
+
+    full = """
+    CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$
+    """
+    async with holdfast.AsyncClient(url) as client:
+        run = await client.start(working)
+        await execute(url, full)
+        await execute(
+            url,
+            "CREATE TRIGGER full_disk BEFORE INSERT ON holdfast.journal FOR EACH ROW EXECUTE FUNCTION full_disk()",
+        )
+        async with holdfast.Worker(client, workflows=[working]):
+            with pytest.raises(TimeoutError):
+                await run.result(timeout=1)
+            await execute(url, "DROP TRIGGER full_disk ON holdfast.journal")
+            assert await run.result(timeout=30) == "done"
+
+
+async def test_a_database_that_is_read_only_for_a_while_is_away(url):
+    async with staged(url) as stage:
+        run = await stage.held()
+        name = urlsplit(url).path[1:]
+        # What the server says to a write while it is a standby.
+        for connection in (stage.store._turns,):
+            await stage.store._thread.call(lambda connection=connection: connection.run(_make_read_only))
+        with pytest.raises(StoreAway, match="read-only"):
+            await stage.commit(turn(run))
+        # It looks for another server by a new connection.
+        assert await stage.commit(turn(run)) == [True]
+        assert name
+
+
+async def _make_read_only(tx):
+    await tx.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", ())
+
+
+async def test_too_many_connections_are_a_store_that_is_away(url):
+    with Postgres(durable=False, settings={"max_connections": "4", "superuser_reserved_connections": "0"}) as small:
+        held = [await asyncpg.connect(small.url) for _ in range(4)]
+        store = open_store(small.url)
+        with pytest.raises(StoreAway, match="too many"):
+            await store.open()
+        for connection in held:
+            await connection.close()
+        await insisting(store.open)
+        assert (await store.start_runs([new_run()]))[0].created
+        await store.close()
+
+
+async def test_a_password_that_is_wrong_is_named_and_not_shown(server, url):
+    await execute(url, "CREATE ROLE guarded LOGIN PASSWORD 'right'")
+    rules = server._data / "pg_hba.conf"
+    before = rules.read_text()
+    rules.write_text("host all guarded 127.0.0.1/32 scram-sha-256\n" + before)
+    await execute(url, "SELECT pg_reload_conf()")
+    parts = urlsplit(url)
+    wrong = urlunsplit(parts._replace(netloc=f"guarded:top-secret@127.0.0.1:{server.port}"))
+    try:
+        with pytest.raises(StoreError, match="Check the user, the password") as caught:
+            await open_store(wrong).open()
+        assert not isinstance(caught.value, StoreAway)
+        told, text = caught.value, ""
+        while told is not None:
+            text += f"{told!r} {told}"
+            told = told.__cause__ or told.__context__
+        assert "top-secret" not in text
+    finally:
+        rules.write_text(before)
+        await execute(url, "SELECT pg_reload_conf()")
+
+
+async def test_a_database_that_is_not_there_is_named(server, url):
+    with pytest.raises(StoreError, match='"nowhere" does not exist') as caught:
+        await open_store(urlunsplit(urlsplit(url)._replace(path="/nowhere"))).open()
+    assert not isinstance(caught.value, StoreAway)
+
+
+async def test_a_server_that_is_not_there_is_away():
+    with pytest.raises(StoreAway, match="goes on when"):
+        await open_store("postgresql://nobody@127.0.0.1:9/nothing").open()
+
+
+async def test_a_server_that_is_too_old_is_refused(url, monkeypatch):
+    monkeypatch.setattr(asyncpg.Connection, "get_server_version", lambda self: (12, 9))
+    with pytest.raises(StoreError, match="13 or later"):
+        await open_store(url).open()
+
+
+async def test_opening_that_failed_works_when_the_reason_is_gone(server, url):
+    store = open_store(url)
+    await asyncio.to_thread(server.stop)
+    with pytest.raises(StoreAway):
+        await store.open()
+    await asyncio.to_thread(server.start)
+    await store.open()
+    assert (await store.start_runs([new_run()]))[0].created
+    await store.close()
+
+
+# -- schemas -------------------------------------------------------------------------------------------------------
+
+
+async def test_without_migrating_a_schema_that_is_missing_is_refused(url):
+    with pytest.raises(StoreError, match="holdfast migrate"):
+        await open_store(url, migrate=False).open()
+
+
+async def test_a_newer_schema_that_old_workers_can_live_with_is_worked_with(url):
+    async with staged(url):
+        pass
+    await execute(url, "INSERT INTO holdfast.migrations (number, applied_at) VALUES (999, 0)")
+    for migrate in (True, False):
+        async with staged(url, migrate=migrate) as stage:
+            run = await stage.held()
+            assert await stage.commit(turn(run)) == [True]
+
+
+async def test_a_schema_from_the_future_is_left_as_it_is(url):
+    async with staged(url):
+        pass
+    await execute(url, "INSERT INTO holdfast.migrations (number, applied_at) VALUES (1001, 0)")
+    with pytest.raises(StoreTooNew, match="1001"):
+        await open_store(url).open()

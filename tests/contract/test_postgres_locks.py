@@ -1,0 +1,342 @@
+"""Rows that somebody else has locked, deadlocks, and values that Postgres can't hold: one waits, the others go on."""
+
+import asyncio
+import contextlib
+
+import asyncpg
+import pytest
+
+import holdfast
+from holdfast.errors import StoreAway, StoreError
+from holdfast.model import Lane, RowChange, RunStatus
+from holdfast.store import open_store
+from holdfast.testing.contract.stage import LEASE, T0, Stage, new_run, row_write, turn, until
+
+ENDED = RowChange(status=RunStatus.COMPLETED)
+
+
+@pytest.fixture
+def url(postgres):
+    return postgres.create_database()
+
+
+@contextlib.asynccontextmanager
+async def staged(url):
+    stage = Stage(lambda **options: open_store(url, **options))
+    await stage.store.open()
+    try:
+        yield stage
+    finally:
+        await stage.close()
+
+
+@contextlib.asynccontextmanager
+async def locked(url, *run_ids):
+    """Somebody's open transaction that holds the rows of these runs."""
+    connection = await asyncpg.connect(url)
+    try:
+        async with connection.transaction():
+            await connection.fetch("SELECT 1 FROM holdfast.runs WHERE id = ANY ($1) FOR UPDATE", list(run_ids))
+            yield
+    finally:
+        await connection.close()
+
+
+async def test_an_end_whose_row_is_locked_waits_and_the_others_of_its_batch_end(url):
+    async with staged(url) as stage:
+        await stage.start(5)
+        runs = await stage.claim()
+        turns = [turn(run, change=ENDED) for run in runs]
+        async with locked(url, runs[2].id):
+            answers = await stage.commit(*turns)
+            assert [answer is True for answer in answers] == [True, True, False, True, True]
+            assert isinstance(answers[2], StoreAway)
+            assert runs[2].id in str(answers[2])
+            assert await stage.journal(runs[2].id) == []
+        assert await stage.commit(turns[2]) == [True]
+        assert await stage.commit(*turns) == [True] * 5
+        assert {(await stage.run(run.id)).status for run in runs} == {RunStatus.COMPLETED}
+
+
+async def test_what_follows_a_turn_that_waits_waits_with_it(url):
+    async with staged(url) as stage:
+        run = await stage.held()
+        async with locked(url, run.id):
+            waiting = RowChange(status=RunStatus.WAITING)
+            answers = await stage.commit(turn(run, change=waiting), turn(run, after=1), turn(run, after=2))
+            assert all(isinstance(answer, StoreAway) for answer in answers)
+            assert await stage.journal(run.id) == []
+
+
+async def test_a_plain_turn_does_not_care_who_has_locked_its_run(url):
+    async with staged(url) as stage:
+        run = await stage.held()
+        async with locked(url, run.id):
+            assert await stage.commit(turn(run)) == [True]
+
+
+async def test_a_stale_turn_whose_run_is_locked_is_refused_all_the_same(url):
+    async with staged(url) as stage:
+        stale = await stage.held()
+        await stage.lose("one")
+        await stage.claim_one(worker="two")
+        async with locked(url, stale.id):
+            assert await stage.commit(turn(stale, change=ENDED)) == [False]
+
+
+async def test_a_turn_of_our_own_whose_run_is_locked_is_accepted_again(url):
+    async with staged(url) as stage:
+        run = await stage.held()
+        assert await stage.commit(turn(run, change=ENDED)) == [True]
+        async with locked(url, run.id):
+            assert await stage.commit(turn(run, change=ENDED)) == [True]
+
+
+async def test_a_row_only_write_whose_row_is_locked_waits_and_the_others_are_written(url):
+    async with staged(url) as stage:
+        await stage.start(3)
+        runs = await stage.claim()
+        writes = [row_write(run) for run in runs]
+        stranger = row_write(runs[1], worker="stranger")
+        async with locked(url, runs[1].id):
+            answers = await stage.store.write_rows([*writes, stranger], now=T0)
+            assert [answer is True for answer in answers] == [True, False, True, False]
+            assert isinstance(answers[1], StoreAway)
+            assert answers[3] is False
+        assert await stage.store.write_rows([writes[1]], now=T0) == [True]
+
+
+async def test_a_follower_that_is_locked_when_its_turn_comes_is_woken_later(url):
+    async with staged(url) as stage:
+        old = await stage.held(key="k")
+        new = await stage.start_one(key="k", on_conflict="replace")
+        async with locked(url, new):
+            assert await stage.commit(turn(old, change=ENDED)) == [True]
+            assert (await stage.run(new)).due_at is None
+        await stage.store.reap_workers("one", now=T0)
+        assert (await stage.claim_one(worker="two")).id == new
+
+
+async def test_a_claim_takes_what_nobody_has_locked(url):
+    async with staged(url) as stage:
+        ids = await stage.start(3)
+        async with locked(url, ids[0]):
+            assert [run.id for run in await stage.claim()] == ids[1:]
+        assert [run.id for run in await stage.claim()] == ids[:1]
+
+
+async def test_batches_of_two_stores_over_the_same_runs_never_deadlock(url):
+    async with staged(url) as stage:
+        other = await stage.open()
+        await stage.start(40)
+        runs = await stage.claim()
+        waiting = RowChange(status=RunStatus.WAITING)
+        for seq in range(10):
+            turns = [turn(run, after=seq, change=waiting) for run in runs]
+            mine, theirs = list(turns), list(reversed(turns))
+            while mine or theirs:
+                answers = await asyncio.gather(
+                    stage.store.commit_turns(mine, now=T0), other.commit_turns(theirs, now=T0)
+                )
+                mine, theirs = (
+                    [one for one, answer in zip(sent, answered, strict=True) if answer is not True]
+                    for sent, answered in zip((mine, theirs), answers, strict=True)
+                )
+        for run in runs:
+            assert [seq for seq, _, _ in await stage.journal(run.id)] == list(range(10))
+
+
+REFUSE = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.data = 'poison'::bytea THEN
+        RAISE EXCEPTION 'this can not be stored' USING ERRCODE = '{code}';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON holdfast.journal FOR EACH ROW EXECUTE FUNCTION refuse();
+"""
+
+
+async def execute(url, text):
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(text)
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "is_for_ever"), [("22021", True), ("54000", True), ("40P01", False), ("40001", False), ("55P03", False)]
+)
+async def test_a_turn_that_the_server_refuses_is_told_alone(url, code, is_for_ever):
+    async with staged(url) as stage:
+        await stage.start(100)
+        runs = await stage.claim()
+        await execute(url, REFUSE.replace("{code}", code))
+        turns = [turn(run, b"poison" if place in (17, 63) else b"fine") for place, run in enumerate(runs)]
+        answers = await stage.commit(*turns)
+        assert [place for place, answer in enumerate(answers) if answer is not True] == [17, 63]
+        for place in (17, 63):
+            assert isinstance(answers[place], StoreError)
+            assert isinstance(answers[place], StoreAway) is not is_for_ever
+            assert "this can not be stored" in str(answers[place])
+            assert await stage.journal(runs[place].id) == []
+
+
+async def test_what_follows_a_turn_that_can_never_be_stored_leaves_no_hole(url):
+    async with staged(url) as stage:
+        await stage.start(3)
+        runs = await stage.claim()
+        await execute(url, REFUSE.replace("{code}", "22000"))
+        answers = await stage.commit(
+            turn(runs[0]), turn(runs[1], b"poison"), turn(runs[2]), turn(runs[1], after=1), turn(runs[0], after=1)
+        )
+        assert [answer is True for answer in answers] == [True, False, True, False, True]
+        assert await stage.journal(runs[1].id) == []
+        assert [seq for seq, _, _ in await stage.journal(runs[0].id)] == [0, 1]
+
+
+@pytest.mark.parametrize("code", ["53100", "57014", "42501"])
+async def test_a_fault_of_the_database_is_not_told_a_turn_but_everybody(url, code):
+    async with staged(url) as stage:
+        await stage.start(3)
+        runs = await stage.claim()
+        await execute(url, REFUSE.replace("{code}", code))
+        with pytest.raises(StoreAway, match="this can not be stored"):
+            await stage.commit(turn(runs[0]), turn(runs[1], b"poison"), turn(runs[2]))
+        await execute(url, "DROP TRIGGER refuse ON holdfast.journal")
+        assert await stage.commit(turn(runs[0]), turn(runs[1], b"poison"), turn(runs[2])) == [True] * 3
+
+
+async def test_a_report_that_quotes_what_postgres_can_not_hold_is_kept(url):
+    async with staged(url) as stage:
+        await stage.start(2)
+        runs = await stage.claim()
+        report = "ValueError: a\0b \ud800"
+        assert await stage.hand_back(runs[0], blocked=report) is True
+        blocked = RowChange(status=RunStatus.WAITING, blocked=report, release=True)
+        assert await stage.commit(turn(runs[1], change=blocked)) == [True]
+        assert {(await stage.run(run.id)).blocked for run in runs} == {"ValueError: a\\0b \\ud800"}
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
+async def test_nothing_is_found_by_a_text_that_postgres_can_not_hold(url, text):
+    async with staged(url) as stage:
+        run = await stage.held()
+        assert await stage.store.get_run(text) is None
+        assert await stage.store.find_run("ship", text) is None
+        assert await stage.store.find_run(text, "k") is None
+        assert await stage.store.read_journal(text) == []
+        assert await stage.store.read_ended([text, run.id]) == []
+        assert await stage.store.cancel_run(text) is None
+        assert await stage.claim(run_id=text) == []
+        assert await stage.commit(turn(run), turn(run, run_id=text)) == [True, False]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"id": "a\0"},
+        {"key": "a\0"},
+        {"tags": {"a": "\0"}},
+        {"tags": {"\ud800": "a"}},
+        {"queue": "\0"},
+        {"id": "\ud800"},
+    ],
+)
+async def test_a_start_with_a_text_that_postgres_can_not_hold_is_refused_and_others_beside_it_are_not(url, fields):
+    async with staged(url) as stage:
+        answers = await asyncio.gather(
+            stage.store.start_runs([new_run()]),
+            stage.store.start_runs([new_run(**fields)]),
+            stage.store.start_runs([new_run()]),
+            return_exceptions=True,
+        )
+        assert [isinstance(answer, list) for answer in answers] == [True, False, True]
+        assert isinstance(answers[1], ValueError)
+        assert "NUL" in str(answers[1])
+
+
+async def test_a_worker_with_a_name_that_postgres_can_not_hold_is_refused(url):
+    async with staged(url) as stage:
+        with pytest.raises(ValueError, match="NUL"):
+            await stage.store.register_worker("one", [Lane("a\0", "1")], LEASE)
+        assert await stage.store.list_workers() == []
+
+
+@holdfast.step
+async def nothing() -> int:
+    return 1
+
+
+@holdfast.workflow
+async def short() -> int:
+    return await nothing()
+
+
+async def test_a_run_whose_row_somebody_has_locked_waits_alone_and_then_ends(url, caplog):
+    async with holdfast.AsyncClient(url) as client:
+        runs = await client.start_many(short, [() for _ in range(100)])
+
+        @holdfast.step(name="hold")
+        async def hold() -> None:
+            """Locked after its claim, before its end."""
+            locking.set_result(None)
+            await held.wait()
+
+        @holdfast.workflow(name="long")
+        async def long() -> str:
+            await hold()
+            return "ended"
+
+        locking, held = asyncio.get_running_loop().create_future(), asyncio.Event()
+        async with holdfast.Worker(client, workflows=[short, long]):
+            for run in runs:
+                await run.result(timeout=30)
+            one = await client.start(long)
+            await locking
+            async with locked(url, one.id):
+                held.set()
+                others = await client.start_many(short, [() for _ in range(99)])
+                for run in others:
+                    assert await run.result(timeout=30) == 1
+                assert await until(lambda: "has to wait" in caplog.text, 30)
+                await one.refresh()
+                assert not one.status.is_final
+            assert await one.result(timeout=30) == "ended"
+        assert caplog.text.count("has to wait") == 1
+        assert one.id in caplog.text
+        assert "taken over" not in caplog.text
+
+
+@holdfast.step
+async def poison() -> str:
+    return "poison"
+
+
+@holdfast.workflow
+async def poisoned() -> str:
+    return await poison()
+
+
+async def test_a_run_whose_turn_can_never_be_stored_is_blocked_with_that_error(url):
+    async with holdfast.AsyncClient(url) as client, holdfast.Worker(client, workflows=[short, poisoned]):
+        assert await (await client.start(short)).result(timeout=30) == 1
+        refuse = REFUSE.replace("{code}", "22000").replace(
+            "NEW.data = 'poison'::bytea", "position('poison' IN encode(NEW.data, 'escape')) > 0"
+        )
+        await execute(url, refuse)
+        bad = await client.start(poisoned)
+        good = await client.start_many(short, [() for _ in range(20)])
+        for run in good:
+            assert await run.result(timeout=30) == 1
+
+        async def is_blocked():
+            while True:
+                found = await client.explain(bad.id)
+                if "this can not be stored" in str(found):
+                    return
+                await asyncio.sleep(0.02)
+
+        await asyncio.wait_for(is_blocked(), 30)
