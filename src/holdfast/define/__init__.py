@@ -6,6 +6,7 @@ They reach the engine through one contextvar, never by import.
 from .changes import continue_as_new, patched
 from .children import ChildRun
 from .logs import logger
+from .machines import Context, Done, Machine, Next
 from .maps import Failure, map
 from .messages import emit, publish, set_value, signal
 from .pending import Pending, Reply
@@ -33,8 +34,12 @@ __all__ = [
     "BlockingWorkflow",
     "Body",
     "ChildRun",
+    "Context",
+    "Done",
     "Failure",
     "Hook",
+    "Machine",
+    "Next",
     "Pending",
     "Reply",
     "Resource",

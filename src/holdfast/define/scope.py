@@ -193,6 +193,12 @@ class Body(Protocol):
     def weigh(self, step: Any, item: Any) -> int:
         """The encoded size of a step's one argument."""
 
+    def restored(self) -> Any:
+        """What the last checkpoint held, or None. To be asked before anything else."""
+
+    def checkpoint(self, state: Any) -> None:
+        """Let replays start here, with this."""
+
     def patched(self, change_id: str) -> bool: ...
 
     def continue_as_new(self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn: ...

@@ -59,7 +59,7 @@ class Execution(Deliveries):
     """
 
     __slots__ = (
-        "_generators", "_input", "_lives", "_lost_generators", "_retried_at", "began_at", "context",
+        "_generators", "_input", "_lives", "_lost_generators", "_retried_at", "context",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(

@@ -59,7 +59,7 @@ class Life:
     __slots__ = (
         "cancels", "child_numbers", "children", "closed", "compensations", "events", "hooks", "is_cancel_held",
         "is_compensating", "items", "mailbox", "marks", "new_children", "numbers", "patches", "shields", "signals",
-        "successor", "taken", "uncompensated", "values", "waits",
+        "successor", "taken", "truncate", "uncompensated", "values", "waits",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self) -> None:
@@ -80,6 +80,7 @@ class Life:
         self.values: list[tuple[str, bytes]] = []
         self.items: list[tuple[str, bytes]] = []
         self.successor: NewRun | None = None
+        self.truncate = False
         self.shields = 0
         self.is_cancel_held = False
         self.compensations: list[Compensation] = []
@@ -110,6 +111,7 @@ class Life:
             cancels=tuple(self.cancels),
             values=tuple(self.values),
             items=tuple(self.items),
+            truncate=self.truncate,
             successor=self.successor,
         )
         self.forget_out()
@@ -117,6 +119,7 @@ class Life:
 
     def forget_out(self) -> None:
         """What was asked for on replay was given out long ago."""
+        self.truncate = False
         for what in (self.new_children, self.closed, self.signals, self.events, self.cancels, self.values, self.items):
             if what:
                 what.clear()

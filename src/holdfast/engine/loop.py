@@ -297,6 +297,15 @@ class BodyLoop(asyncio.AbstractEventLoop):
         found = [timer for timer in self.timers.values() if timer.due_at <= now]
         return sorted(found, key=lambda timer: (timer.due_at, timer.number))
 
+    @property
+    def timer_count(self) -> int:
+        """How many timers were ever set."""
+        return self._timer_count
+
+    def count_timers_from(self, number: int) -> None:
+        """Go on numbering where an earlier self stopped."""
+        self._timer_count = number
+
     def fire(self, number: int) -> bool:
         """Make a timer's callback ready; False if there is no such timer."""
         timer = self.timers.pop(number, None)

@@ -12,22 +12,18 @@ from base64 import urlsafe_b64encode
 from collections.abc import Coroutine
 from datetime import datetime
 from hashlib import blake2b, sha256
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
-from holdfast.codec import Codec
-from holdfast.define import ChildRun, Pending, Reply, RunInfo, Step, Workflow
-from holdfast.errors import Continued, DefinitionError, MisplacedCall, NotDecodable, WaitTimeout
+from holdfast.define import ChildRun, Pending, Reply, Step, Workflow
+from holdfast.errors import DefinitionError, NotDecodable, WaitTimeout
 from holdfast.model import (
     NOT_GIVEN,
     ChildAsked,
     Message,
     NewRun,
     NewWait,
-    OutEvent,
-    OutSignal,
-    Patched,
     holds,
     instant_of,
     microseconds,
@@ -35,29 +31,17 @@ from holdfast.model import (
     spoken,
 )
 
-from .calls import Calls
 from .divergence import calling_line
-from .life import Child, Compensation, Life, Wait
-from .runners import Runners
+from .life import Child, Compensation, Wait
+from .sends import Sends
 
 _json = msgspec.json.Decoder()
 
 
-class Requests(Calls):
+class Requests(Sends):
     """The rest of the side of an execution that its body sees."""
 
-    __slots__ = ("_life",)
-
-    def __init__(self, workflow: Workflow[Any, Any], run: RunInfo, seed: bytes, codec: Codec, runners: Runners) -> None:
-        super().__init__(workflow, run, seed, codec, runners)
-        self._life: Life | None = None
-
-    @property
-    def life(self) -> Life:
-        """Made when it is first needed."""
-        if self._life is None:
-            self._life = Life()
-        return self._life
+    __slots__ = ()
 
     # -- waits -------------------------------------------------------------------------------------------------------
 
@@ -263,82 +247,6 @@ class Requests(Calls):
         self.stop_with(
             self.divergence(f"child run {key!r}, arguments {digest.hex()}, at {line}", held, at=self._cursor)
         )
-
-    # -- sending -----------------------------------------------------------------------------------------------------
-
-    def send_signal(self, run_id: str, name: str, payload: Any) -> None:
-        data = self._to_send(payload)
-        if data is not None:
-            self.life.signals.append(OutSignal(run_id, name, data))
-
-    def send_event(self, name: str, payload: Any) -> None:
-        data = self._to_send(payload)
-        if data is not None:
-            self.life.events.append(OutEvent(name, data))
-
-    def send_value(self, name: str, value: Any) -> None:
-        data = self._to_send(value)
-        if data is not None:
-            self.life.values.append((name, data))
-
-    def send_item(self, name: str, item: Any) -> None:
-        data = self._to_send(item)
-        if data is not None:
-            self.life.items.append((name, data))
-
-    def _to_send(self, payload: Any) -> bytes | None:
-        """The payload, encoded also on replay: what can't be sent is an error each time."""
-        if self.is_dead:
-            self.refuse()
-        data = self._codec.message(payload)
-        return None if self.is_replaying else data
-
-    def weigh(self, step: Step[Any, Any], item: Any) -> int:
-        return len(self._codec.arguments(step.fn).pack((item,), {}))
-
-    # -- changes -----------------------------------------------------------------------------------------------------
-
-    def patched(self, change_id: str) -> bool:
-        if self.is_dead:
-            self.refuse()
-        life = self.life
-        known = life.patches.get(change_id)
-        if known is None:
-            known = life.patches[change_id] = self._patch(change_id)
-        return known
-
-    def _patch(self, change_id: str) -> bool:
-        if not self.is_replaying:
-            self._entries.append(Patched(change_id))
-            return True
-        held = self._feed[self._cursor] if self._cursor < len(self._feed) else None
-        if isinstance(held, Patched) and held.change_id == change_id:
-            self._cursor += 1
-            return True
-        if held is None:
-            # Nothing is known beyond this point: the new way, to be recorded with the next turn.
-            self.life.marks.append(change_id)
-            return True
-        return False
-
-    def continue_as_new(
-        self, workflow: Workflow[Any, Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> NoReturn:
-        if self.is_dead:
-            self.refuse()
-        if asyncio.current_task(self.loop) is not self.main_task():
-            raise MisplacedCall("continue_as_new() was called in a task of the body; only the body itself may call it")
-        target = self.workflow if workflow is None else workflow
-        plain = self._codec.arguments(target.fn).check(args, kwargs)
-        raise Continued(target, plain)
-
-    def main_task(self) -> asyncio.Task[Any] | None:
-        """The task of the body itself."""
-        raise NotImplementedError
-
-    def cancel_main(self) -> None:
-        """Deliver a cancel to the body."""
-        raise NotImplementedError
 
     # -- cancelling and undoing --------------------------------------------------------------------------------------
 

@@ -150,6 +150,17 @@ class Patched(_Entry, frozen=True, gc=False, tag="patched"):
     change_id: str
 
 
+class Checkpoint(_Entry, frozen=True, gc=False, tag="checkpoint"):
+    """All that there is to know of a machine: replay starts here, and older rows may go."""
+
+    at: Instant
+    started: Started
+    state: bytes
+    counts: dict[str, int]
+    """How often each name was used for a key."""
+    timers: int
+
+
 class Claimed(_Entry, frozen=True, gc=False, tag="claimed"):
     """A worker took the run over from one that did not hand it back. This row is the fence."""
 
@@ -202,8 +213,8 @@ class Stopped(Ended, frozen=True, gc=False, tag="stopped"):
 Delivered: TypeAlias = Signal | EventTaken | HookResumed | SetAside | ChildEnded
 """What comes of a message from the inbox."""
 Input: TypeAlias = Started | StepRetrying | StepCompleted | StepFailed | TimerFired | Cancel | RunRetrying | Delivered
-Ask: TypeAlias = StepAsked | ChildAsked | Patched
-ASKS = (StepAsked, ChildAsked, Patched)
+Ask: TypeAlias = StepAsked | ChildAsked | Patched | Checkpoint
+ASKS = (StepAsked, ChildAsked, Patched, Checkpoint)
 Result: TypeAlias = StepCompleted | StepFailed | StepRetrying
 """What an attempt comes to."""
 Entry: TypeAlias = Input | Ask | Claimed | Blocked | Ended | Stopped
@@ -255,6 +266,9 @@ def history_of(entries: Iterable[Entry]) -> History:
                 carried[entry.key] = entry
             elif isinstance(entry, (TimerFired, Signal, EventTaken, HookResumed, ChildEnded)):
                 carried[_name(entry) or -1 - coming] = entry
+        elif isinstance(entry, Checkpoint):
+            # Whatever came before is in it.
+            kept, carried, lives, retrying = [entry.started, entry], {}, [], None
         elif not isinstance(entry, (RunRetrying, Blocked, Claimed, Ended)):
             kept.append(entry)
             retrying = None

@@ -200,6 +200,8 @@ class Out(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     values: tuple[tuple[str, bytes], ...] = ()
     items: tuple[tuple[str, bytes], ...] = ()
     """Of streams, in order."""
+    truncate: bool = False
+    """Older rows of the journal may go: this turn holds a checkpoint."""
     successor: NewRun | None = None
     """The run that goes on after this one, which ends as continued: it takes over key, parent, inbox and children."""
 

@@ -67,6 +67,9 @@ async def give_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, in
     ]
     joined: list[int] = []
     tx.has_news = tx.has_news or bool(given)
+    if cut := [(one.run, one.turn.seq) for one in given if one.out.truncate]:
+        params = {"runs": [run for run, _ in cut], "seqs": [seq for _, seq in cut]}
+        await tx.all("truncate_journal", params)
     if closed := [(one.run, number) for one in given for number in one.out.closed]:
         await waits.close_waits(tx, closed)
     if opened := [(one.run, wait, one.at) for one in given for wait in one.out.waits]:

@@ -179,3 +179,9 @@ SELECT asked.position
 FROM unnest(:ids::text[], :owners::text[], :epochs::integer[]) WITH ORDINALITY AS asked (id, owner, epoch, position)
 JOIN holdfast.runs ON runs.namespace_id = :namespace_id AND runs.id = asked.id
 WHERE runs.owner = asked.owner AND runs.epoch = asked.epoch AND runs.ended_at IS NULL;
+
+-- name: truncate_journal
+-- What came before a checkpoint.
+DELETE FROM holdfast.journal
+USING unnest(:runs::bigint[], :seqs::integer[]) AS cut (run, seq)
+WHERE journal.run = cut.run AND journal.seq < cut.seq;

@@ -17,6 +17,9 @@ from .waits import close_waits, register_waits
 def give_out(tx: Transaction, turns: Sequence[tuple[int, Turn]], at: Instant) -> None:
     """Each turn with its run's number. Their changes were made already."""
     outs = [(run, turn.out) for run, turn in turns if turn.out is not None]
+    for run, turn in turns:
+        if turn.out is not None and turn.out.truncate:
+            tx.run("truncate_journal", {"run": run, "seq": turn.seq})
     if closed := [(run, number) for run, out in outs for number in out.closed]:
         close_waits(tx, closed)
     if waits := [(run, wait) for run, out in outs for wait in out.waits]:

@@ -51,3 +51,7 @@ DELETE FROM inbox WHERE kind <> 'cancel' AND id IN (SELECT value FROM json_each(
 -- Cancels that accepted turns took in.
 UPDATE inbox SET taken = 1, fresh = 0
 WHERE kind = 'cancel' AND id IN (SELECT value FROM json_each(:ids));
+
+-- name: truncate_journal
+-- What came before a checkpoint.
+DELETE FROM journal WHERE run = :run AND seq < :seq;

@@ -1,0 +1,207 @@
+"""Machines: workflows as explicit continuations. Each state is real work, executed and recorded like a step.
+
+A machine needs no deterministic body: what it is about to do is the name of a state and a context, and both are in the
+journal. Now and then the whole context is written as a checkpoint, from which a replay starts; what came before may
+go, so that a machine may run for ever.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import Any, Generic, TypeVar
+
+from holdfast.errors import DefinitionError
+from holdfast.model import Duration, Retry, microseconds
+
+from .scope import body_for
+from .steps import AsyncStep, BlockingStep, Step, is_coroutine_callable
+from .workflows import AsyncWorkflow
+
+R = TypeVar("R")
+_START = "start"
+_CHECKPOINT_EVERY = 100
+
+
+class Next:
+    """What a state returns to go on with another: at once, or `after` a while."""
+
+    __slots__ = ("after", "state")
+
+    def __init__(self, state: str, *, after: Duration | None = None) -> None:
+        self.state = state
+        self.after = 0 if after is None else microseconds(after, what=f"Next({state!r}): after")
+
+    def __repr__(self) -> str:
+        return f"Next({self.state!r})"
+
+
+class Done(Generic[R]):
+    """What a state returns to end the machine, with its result."""
+
+    __slots__ = ("result",)
+
+    def __init__(self, result: R | None = None) -> None:
+        self.result = result
+
+    def __repr__(self) -> str:
+        return f"Done({self.result!r})"
+
+
+class Context(MutableMapping[str, Any]):
+    """What a state gets: the machine's `input`, and a scratchpad that reads what was committed.
+
+    What a state writes is committed with it: if it fails, or its process dies, nothing of it is there.
+    """
+
+    __slots__ = ("_pad", "input", "state")
+
+    def __init__(self, input: Any, state: str, pad: dict[str, Any]) -> None:
+        self.input = input
+        self.state = state
+        self._pad = pad
+
+    def __getitem__(self, name: str) -> Any:
+        return self._pad[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"{name!r} can't be a name in a machine's context; expected text")
+        self._pad[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._pad[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pad)
+
+    def __len__(self) -> int:
+        return len(self._pad)
+
+    def __repr__(self) -> str:
+        return f"<context of {self.state!r}: {self._pad!r}>"
+
+
+class Machine(AsyncWorkflow[[Any], Any]):
+    """A workflow made of states: `Machine("checkout", {"start": start, "charge": charge})`.
+
+        async def start(ctx):
+            ctx["order"] = await create(ctx.input)
+            return Next("charge", after="5m")
+
+        def charge(ctx):
+            return Done({"order": ctx["order"]})
+
+        checkout = Machine("checkout", {"start": start, "charge": charge}, retry=Retry(attempts=3), timeout="30s")
+
+    It begins with "start". `retry` and `timeout` hold for every state; one that is a @step brings its own. It is used
+    wherever a workflow is: started by clients, served by workers, called as a child.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        states: Mapping[str, Callable[..., Any]],
+        *,
+        version: str = "1",
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        deadline: Duration | None = None,
+        retention: Duration | None = "30d",
+        queue: str = "default",
+        max_crashes: int = 5,
+    ) -> None:
+        if not states:
+            raise DefinitionError(f"machine {name!r} has no states; expected at least {_START!r}")
+        if _START not in states:
+            raise DefinitionError(f"machine {name!r} has no state {_START!r} to begin with; it has: {_listed(states)}")
+        self.states: dict[str, Step[..., Any]] = {}
+        for state, fn in states.items():
+            if not callable(fn):
+                raise DefinitionError(f"machine {name!r}: the state {state!r} is {fn!r}; expected a function")
+            self.states[state] = _step_of(name, state, fn, retry, timeout)
+
+        async def body(input: Any = None) -> Any:
+            return await _run(self, input)
+
+        body.__name__ = body.__qualname__ = name
+        body.__module__ = getattr(states[_START], "__module__", __name__)
+        super().__init__(
+            body,
+            name=name,
+            version=version,
+            deadline=deadline,
+            retention=retention,
+            queue=queue,
+            max_crashes=max_crashes,
+        )
+
+    def next_of(self, state: str) -> Step[..., Any]:
+        """The step of a state; an unknown one is an error that names the known ones."""
+        found = self.states.get(state)
+        if found is None:
+            raise DefinitionError(f"machine {self.name!r} has no state {state!r}; it has: {_listed(self.states)}")
+        return found
+
+
+async def _run(machine: Machine, input: Any) -> Any:
+    body = body_for(f"the machine {machine.name!r}")
+    state, pad, count = body.restored() or (_START, {}, 0)
+    while True:
+        step = machine.next_of(state)
+        following, after, result, pad = await body.ask_step(step, (input, pad), {})
+        if following is None:
+            return result
+        machine.next_of(following)
+        state = following
+        count += 1
+        if after:
+            await body.ask_timer(after)
+        if count % _CHECKPOINT_EVERY == 0:
+            body.checkpoint((state, pad, count))
+
+
+def _step_of(
+    machine: str, state: str, fn: Callable[..., Any], retry: Retry | None, timeout: Duration | None
+) -> Step[..., Any]:
+    """The step that executes a state: it gets the input and the scratchpad, and gives back what follows and the pad."""
+    own = fn if isinstance(fn, Step) else None
+    target = own.fn if own is not None else fn
+    try:
+        inspect.signature(target).bind(None)
+    except TypeError as error:
+        raise DefinitionError(
+            f"machine {machine!r}: the state {state!r} must take one argument, the context"
+        ) from error
+
+    if is_coroutine_callable(target):
+
+        async def execute(input: Any, pad: dict[str, Any]) -> Any:
+            context = Context(input, state, pad)
+            return _outcome(machine, state, await target(context), pad)
+
+        made: Step[..., Any] = AsyncStep(execute, name=state, retry=retry, timeout=timeout)
+    else:
+
+        def execute_blocking(input: Any, pad: dict[str, Any]) -> Any:
+            context = Context(input, state, pad)
+            return _outcome(machine, state, target(context), pad)
+
+        made = BlockingStep(execute_blocking, name=state, retry=retry, timeout=timeout)
+    if own is not None:
+        made.retry, made.timeout = own.retry, own.timeout if own.timeout is not None else made.timeout
+    return made
+
+
+def _outcome(machine: str, state: str, returned: Any, pad: dict[str, Any]) -> tuple[Any, ...]:
+    if isinstance(returned, Next):
+        return returned.state, returned.after, None, pad
+    if isinstance(returned, Done):
+        return None, 0, returned.result, pad
+    raise DefinitionError(
+        f"machine {machine!r}: the state {state!r} returned {returned!r}; expected Next('state') or Done(result)"
+    )
+
+
+def _listed(states: Mapping[str, Any]) -> str:
+    return ", ".join(states)

@@ -1,0 +1,133 @@
+"""What a body sends with its turn, and how its code may change or begin afresh under it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NoReturn
+
+from holdfast.codec import Codec
+from holdfast.define import RunInfo, Step, Workflow
+from holdfast.errors import Continued, MisplacedCall
+from holdfast.model import Checkpoint, OutEvent, OutSignal, Patched, Started
+
+from .calls import Calls
+from .life import Life
+from .runners import Runners
+
+
+class Sends(Calls):
+    """Nothing of it gets out if the turn is refused, and a replay sends nothing."""
+
+    __slots__ = ("_life", "began_at")
+
+    began_at: int
+    """When the run began, or was tried again as a whole."""
+
+    def __init__(self, workflow: Workflow[Any, Any], run: RunInfo, seed: bytes, codec: Codec, runners: Runners) -> None:
+        super().__init__(workflow, run, seed, codec, runners)
+        self._life: Life | None = None
+
+    @property
+    def life(self) -> Life:
+        """Made when it is first needed."""
+        if self._life is None:
+            self._life = Life()
+        return self._life
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def send_signal(self, run_id: str, name: str, payload: Any) -> None:
+        data = self._to_send(payload)
+        if data is not None:
+            self.life.signals.append(OutSignal(run_id, name, data))
+
+    def send_event(self, name: str, payload: Any) -> None:
+        data = self._to_send(payload)
+        if data is not None:
+            self.life.events.append(OutEvent(name, data))
+
+    def send_value(self, name: str, value: Any) -> None:
+        data = self._to_send(value)
+        if data is not None:
+            self.life.values.append((name, data))
+
+    def send_item(self, name: str, item: Any) -> None:
+        data = self._to_send(item)
+        if data is not None:
+            self.life.items.append((name, data))
+
+    def _to_send(self, payload: Any) -> bytes | None:
+        """The payload, encoded also on replay: what can't be sent is an error each time."""
+        if self.is_dead:
+            self.refuse()
+        data = self._codec.message(payload)
+        return None if self.is_replaying else data
+
+    def weigh(self, step: Step[Any, Any], item: Any) -> int:
+        return len(self._codec.arguments(step.fn).pack((item,), {}))
+
+    def restored(self) -> Any:
+        held = self._feed[self._cursor] if self.is_replaying and self._cursor < len(self._feed) else None
+        if not isinstance(held, Checkpoint):
+            return None
+        self._cursor += 1
+        self._counts = dict(held.counts)
+        self.loop.count_timers_from(held.timers)
+        if held.at > self.time:
+            self.time = held.at
+        return self._codec.value(Any).decode(held.state)
+
+    def checkpoint(self, state: Any) -> None:
+        if self.is_dead:
+            self.refuse()
+        if self.is_replaying:
+            # Replays start at the last one, so this one was not reached.
+            self.stop_with(self.divergence("a checkpoint", self._next_held(), at=self._cursor))
+        data = self._codec.value(Any).encode(state)
+        started = Started(self.began_at, self._seed)
+        self._entries.append(Checkpoint(self.time, started, data, dict(self._counts), self.loop.timer_count))
+        self.life.truncate = True
+
+    # -- changes -----------------------------------------------------------------------------------------------------
+
+    def patched(self, change_id: str) -> bool:
+        if self.is_dead:
+            self.refuse()
+        life = self.life
+        known = life.patches.get(change_id)
+        if known is None:
+            known = life.patches[change_id] = self._patch(change_id)
+        return known
+
+    def _patch(self, change_id: str) -> bool:
+        if not self.is_replaying:
+            self._entries.append(Patched(change_id))
+            return True
+        held = self._feed[self._cursor] if self._cursor < len(self._feed) else None
+        if isinstance(held, Patched) and held.change_id == change_id:
+            self._cursor += 1
+            return True
+        if held is None:
+            # Nothing is known beyond this point: the new way, to be recorded with the next turn.
+            self.life.marks.append(change_id)
+            return True
+        return False
+
+    def continue_as_new(
+        self, workflow: Workflow[Any, Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> NoReturn:
+        if self.is_dead:
+            self.refuse()
+        if asyncio.current_task(self.loop) is not self.main_task():
+            raise MisplacedCall("continue_as_new() was called in a task of the body; only the body itself may call it")
+        target = self.workflow if workflow is None else workflow
+        plain = self._codec.arguments(target.fn).check(args, kwargs)
+        raise Continued(target, plain)
+
+    def main_task(self) -> asyncio.Task[Any] | None:
+        """The task of the body itself."""
+        raise NotImplementedError
+
+    def cancel_main(self) -> None:
+        """Deliver a cancel to the body."""
+        raise NotImplementedError
