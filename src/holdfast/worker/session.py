@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import itertools
 import logging
 import os
 import socket
@@ -30,16 +29,12 @@ from .events import Matchmaker
 from .held import Held
 from .lease import Lease, Pulse
 from .outbox import Outbox
+from .upkeep import Upkeep
 
 _log = logging.getLogger("holdfast.worker")
 _CLAIM = 200
 _STEPS = 1_000
-_REAP_EVERY = 1.0
-_POLL_EVERY = 5
-_SWEEP_EVERY = 60
-_SWEEP = 200
-_SWEEP_PAUSE = 0.1
-_KEEP_EVENTS = 7 * 24 * 3600 * 1_000_000
+_QUIET = 0.02
 _LOST_RACE = 50_000
 
 
@@ -132,8 +127,12 @@ class Session:
         )
         self.runs.attempts.resources = self._resources
 
-    def start(self, *, with_pulse: bool = True) -> None:
-        """Begin to serve: claim, take turns, renew, take over from the dead."""
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    def start(self, *, with_pulse: bool = True, is_serving: bool = True) -> None:
+        """Begin to serve: claim, take turns, renew, take over from the dead. Else only to renew: others say when."""
         plan, loop = self._plan, self._loop
         if with_pulse:
             self._pulse = Pulse(
@@ -149,7 +148,10 @@ class Session:
             )
             self._pulse.start()
         self._unsubscribe = self._store.subscribe(self._changed)
-        self.tasks = [loop.create_task(self._serve()), loop.create_task(self._reap())]
+        if not is_serving:
+            return
+        upkeep = Upkeep(self._store, self._clock, self.worker_id, found=self._wake.set, look=self._changed)
+        self.tasks = [loop.create_task(self._serve()), loop.create_task(upkeep.run())]
 
     def renewed(self) -> None:
         """The lease holds: what was held up because it did not, goes on."""
@@ -294,6 +296,29 @@ class Session:
             self._clock.observe(claimed[0].claimed_at, asked_at)
         return claimed
 
+    async def claim_only(self, run_id: str) -> int:
+        """Claim one run, if it is due, and take it on."""
+        self._has_strays = True
+        claimed = await self._store.claim_runs(
+            self.worker_id, self._plan.lanes, 1, run_id=run_id, now=self._clock.store_time()
+        )
+        self._has_strays = False
+        await self._admit(claimed)
+        return len(claimed)
+
+    async def quiet(self) -> None:
+        """Wait until none of the runs here has anything under way, passing on what comes for them meanwhile."""
+        while self.runs.busy or not (self._turns.is_idle and self._rows.is_idle):
+            self._wake.clear()
+            if self._is_changed:
+                self._is_changed = False
+                for message in await self._store.read_inbox(self.worker_id):
+                    self.runs.message(message)
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_QUIET):
+                    await self._wake.wait()
+
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is under way: no turn uncommitted, no step in flight."""
@@ -318,28 +343,6 @@ class Session:
             pause = 0.05
             if not self.runs.is_stopping:
                 await self._wake.wait()
-
-    async def _reap(self) -> None:
-        for count in itertools.count():
-            with suppress(StoreAway):
-                if await self._store.reap_workers(self.worker_id, now=self._clock.store_time()):
-                    self._wake.set()
-            if count % _SWEEP_EVERY == _SWEEP_EVERY - 1:
-                with suppress(StoreAway):
-                    await self._sweep()
-            if count % _POLL_EVERY == 0:
-                # Notifications are hints: a look now and then bounds the delay if one is lost.
-                self._changed()
-            await asyncio.sleep(_REAP_EVERY)
-
-    async def _sweep(self) -> None:
-        """Remove what has been kept long enough, a little at a time, so that nobody waits for it."""
-        before = self._clock.now() - _KEEP_EVENTS
-        is_all = False
-        while not is_all:
-            swept = await self._store.sweep(_SWEEP, events_before=before, now=self._clock.store_time())
-            is_all = swept.is_all
-            await asyncio.sleep(_SWEEP_PAUSE)
 
     def _may_begin(self) -> bool:
         return not self.runs.is_stopping and self.lease.holds()

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol, Self, cast
 
@@ -18,6 +19,7 @@ from holdfast.settings import Settings, resolve
 from holdfast.store import Store, open_store
 
 from .clock import Clock, SystemClock
+from .driving import Driven, drive
 from .given import (
     checked_count,
     checked_middleware,
@@ -30,6 +32,7 @@ from .given import (
 from .session import Plan, Session
 
 _log = logging.getLogger("holdfast.worker")
+_DRIVE_GRACE = 3 * SECOND
 _FIRST_PAUSE = 0.05
 
 
@@ -134,6 +137,30 @@ class Worker:
         finally:
             for number in handled:
                 loop.remove_signal_handler(number)
+
+    async def drive(self, run_id: str | None = None, budget: Duration = "50s") -> Driven:
+        """Take turns until the run waits, ends or the budget is spent; with None, of whatever is due.
+
+            record = await worker.drive(run_id, budget="25s")
+            return {"done": record.done}
+
+        For serverless functions and cron jobs: there is no worker before or after it. The record's `reason` says why it
+        stopped: "ended", "waiting" or "budget"; `due_at` says when to come again. A step in flight when the budget is
+        spent gets a few seconds to end, else it executes again with the next drive. Safe when called twice at once.
+        """
+        seconds = microseconds(budget, what="drive(budget=)") / SECOND
+        store = self._plan.store
+        await store.open()
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                opened = await open_resources(stack, self._resources)
+                plan = replace(self._plan, grace=min(self._plan.grace, _DRIVE_GRACE))
+                session = Session(plan, opened, lambda: None)
+                await session.register()
+                return await drive(session, run_id, seconds)
+        finally:
+            if self._owns_store:
+                await store.close()
 
     def stop(self) -> None:
         """Ask it to stop in good order; `run` returns when it has."""

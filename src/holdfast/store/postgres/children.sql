@@ -80,28 +80,32 @@ hung_up AS (
     ON CONFLICT (namespace_id, token) DO UPDATE SET run = excluded.run, became = excluded.became
 ),
 left_by AS (
-    DELETE FROM holdfast.followers USING finished WHERE followers.run = finished.number
+    DELETE FROM holdfast.followers WHERE followers.run = ANY (ARRAY(SELECT finished.number FROM finished))
     RETURNING followers.run, followers.follower, followers.parent_key
 ),
 unfollowed AS (
     DELETE FROM holdfast.followers USING finished
     WHERE followers.follower = finished.number AND followers.run <> ALL (:runs::bigint[])
 ),
+kin AS MATERIALIZED (
+    SELECT finished.number, finished.namespace_id, starts.parent_id, starts.parent_key
+    FROM finished
+    JOIN holdfast.starts ON starts.number = finished.number
+    WHERE starts.parent_key IS NOT NULL
+),
 told AS (
     INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
-    SELECT parents.number, parents.lane_id, 'child', heirs.parent_key,
+    SELECT parents.number, parents.lane_id, 'child', hearers.parent_key,
         holdfast.child_end(finished.id, finished.status, finished.output, finished.error), finished.ended_at
     FROM (
-        SELECT finished.number AS run, parent.number, starts.parent_key
-        FROM finished
-        JOIN holdfast.starts ON starts.number = finished.number
-        JOIN holdfast.runs AS parent ON parent.namespace_id = finished.namespace_id AND parent.id = starts.parent_id
-        WHERE starts.parent_key IS NOT NULL
+        SELECT kin.number AS run, parent.number, kin.parent_key
+        FROM kin
+        JOIN holdfast.runs AS parent ON parent.namespace_id = kin.namespace_id AND parent.id = kin.parent_id
         UNION ALL
         SELECT left_by.run, left_by.follower, left_by.parent_key FROM left_by
-    ) AS heirs
-    JOIN finished ON finished.number = heirs.run
-    JOIN holdfast.runs AS parents ON parents.number = heirs.number
+    ) AS hearers
+    JOIN finished ON finished.number = hearers.run
+    JOIN holdfast.runs AS parents ON parents.number = hearers.number
     WHERE parents.ended_at IS NULL
 )
 INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)

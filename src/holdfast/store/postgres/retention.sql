@@ -36,7 +36,8 @@ ORDER BY runs.namespace_id, runs.expires_at, runs.number LIMIT :limit::integer
 FOR UPDATE OF runs SKIP LOCKED;
 
 -- name: remove_runs
--- Ended runs, with what is theirs alone.
+-- Ended runs, with what is theirs alone. Only the places of `claimed` rows stay taken: an owner that was fenced out by
+-- one, and has been busy with a step ever since, must not find its next seq free. Its turns are checked by nothing else.
 WITH gone AS MATERIALIZED (
     SELECT asked.number FROM unnest(:runs::bigint[]) AS asked (number)
 ),
@@ -48,7 +49,13 @@ key AS (
         AND keys.run = gone.number
 ),
 turn AS (
-    DELETE FROM holdfast.journal USING gone WHERE journal.run = gone.number
+    DELETE FROM holdfast.journal USING gone
+    WHERE journal.run = gone.number AND substring(journal.data FROM 2 FOR 9) <> :claimed
+),
+fence AS (
+    UPDATE holdfast.journal SET data = ''
+    FROM gone
+    WHERE journal.run = gone.number AND substring(journal.data FROM 2 FOR 9) = :claimed
 ),
 message AS (
     DELETE FROM holdfast.inbox USING gone WHERE inbox.run = gone.number

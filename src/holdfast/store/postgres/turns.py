@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 async def commit_giving(tx: Transaction, items: Sequence[Turn], now: Instant | None, joined: list[int]) -> list[Answer]:
     """Turns that give something out, in a transaction; the numbers of runs that joined others by it are `joined`."""
+    await tx.all("hurry", {})
     return await commit_turns(tx, [ending(turn) for turn in items], now, joined)
 
 

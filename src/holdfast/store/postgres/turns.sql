@@ -10,6 +10,10 @@ FROM unnest(:runs::bigint[], :seqs::integer[], :epochs::integer[], :ats::bigint[
 ON CONFLICT (run, seq) DO NOTHING
 RETURNING run;
 
+-- name: hurry
+-- Wait for others' locks shortly: all turns of a process go over one connection.
+SELECT set_config('lock_timeout', '500ms', true) WHERE current_setting('lock_timeout')::interval > interval '500ms';
+
 -- name: find_turns
 -- Whose rows are at these places; no epoch where there is none.
 SELECT runs.number, journal.epoch
@@ -89,8 +93,9 @@ freed AS (
     DELETE FROM holdfast.inbox USING finished WHERE inbox.run = finished.number
 ),
 closed AS (
-    DELETE FROM holdfast.waits USING ended
-    WHERE waits.run = ended.number AND (waits.kind <> 'hook' OR ended.status <> 'continued')
+    DELETE FROM holdfast.waits
+    WHERE waits.run = ANY (ARRAY(SELECT ended.number FROM ended))
+        AND (waits.kind <> 'hook' OR waits.run = ANY (ARRAY(SELECT finished.number FROM finished)))
     RETURNING waits.run, waits.namespace_id, waits.token
 ),
 hung_up AS (
@@ -99,40 +104,49 @@ hung_up AS (
     ON CONFLICT (namespace_id, token) DO UPDATE SET run = excluded.run, became = excluded.became
 ),
 left_by AS (
-    DELETE FROM holdfast.followers USING finished WHERE followers.run = finished.number
+    DELETE FROM holdfast.followers WHERE followers.run = ANY (ARRAY(SELECT finished.number FROM finished))
     RETURNING followers.run, followers.follower, followers.parent_key
 ),
 unfollowed AS (
-    DELETE FROM holdfast.followers USING ended
-    WHERE followers.follower = ended.number AND followers.run NOT IN (SELECT finished.number FROM finished)
+    DELETE FROM holdfast.followers
+    WHERE followers.follower = ANY (ARRAY(SELECT ended.number FROM ended))
+        AND followers.run <> ALL (ARRAY(SELECT finished.number FROM finished))
+),
+kin AS MATERIALIZED (
+    SELECT finished.number, finished.namespace_id, starts.parent_id, starts.parent_key
+    FROM finished
+    JOIN holdfast.starts ON starts.number = finished.number
+    WHERE starts.parent_key IS NOT NULL
 ),
 told AS (
     INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
-    SELECT parents.number, parents.lane_id, 'child', heirs.parent_key,
+    SELECT parents.number, parents.lane_id, 'child', hearers.parent_key,
         holdfast.child_end(finished.id, finished.status, finished.output, finished.error), finished.ended_at
     FROM (
-        SELECT finished.number AS run, parent.number, starts.parent_key
-        FROM finished
-        JOIN holdfast.starts ON starts.number = finished.number
-        JOIN holdfast.runs AS parent ON parent.namespace_id = finished.namespace_id AND parent.id = starts.parent_id
-        WHERE starts.parent_key IS NOT NULL
+        SELECT kin.number AS run, parent.number, kin.parent_key
+        FROM kin
+        JOIN holdfast.runs AS parent ON parent.namespace_id = kin.namespace_id AND parent.id = kin.parent_id
         UNION ALL
         SELECT left_by.run, left_by.follower, left_by.parent_key FROM left_by
-    ) AS heirs
-    JOIN finished ON finished.number = heirs.run
-    JOIN holdfast.runs AS parents ON parents.number = heirs.number
+    ) AS hearers
+    JOIN finished ON finished.number = hearers.run
+    JOIN holdfast.runs AS parents ON parents.number = hearers.number
     WHERE parents.ended_at IS NULL AND parents.number NOT IN (SELECT ended.number FROM ended)
     ORDER BY finished.number
+),
+born AS MATERIALIZED (
+    SELECT starts.number, starts.parent_id FROM holdfast.starts
+    WHERE starts.parent_id = ANY (ARRAY(SELECT ended.id FROM ended)) AND starts.on_parent_end = 'cancel'
 ),
 orphaned AS (
     INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
     SELECT children.number, children.lane_id, 'cancel', convert_to('its parent ' || ended.id || ' has ended', 'UTF8'),
         ended.ended_at
     FROM ended
-    JOIN holdfast.starts ON starts.parent_id = ended.id
-    JOIN holdfast.runs AS children ON children.number = starts.number
-    WHERE starts.on_parent_end = 'cancel' AND children.namespace_id = ended.namespace_id
-        AND children.ended_at IS NULL AND children.number NOT IN (SELECT gone.number FROM ended AS gone)
+    JOIN born ON born.parent_id = ended.id
+    JOIN holdfast.runs AS children ON children.number = born.number
+    WHERE children.namespace_id = ended.namespace_id AND children.ended_at IS NULL
+        AND children.number NOT IN (SELECT gone.number FROM ended AS gone)
     ON CONFLICT DO NOTHING
 ),
 heirs AS MATERIALIZED (

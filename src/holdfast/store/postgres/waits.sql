@@ -3,7 +3,8 @@
 -- name: register_waits
 -- Waits of turns. A number registered anew is replaced. A token that this run's hook has used up stays so, and one that
 -- another live run has given out stays with that one. Waits for events are unmatched: the look for events that are there
--- already is another commit's, so that publishing and registering can't miss each other.
+-- already is another commit's, so that publishing and registering can't miss each other. Of a run that continues with
+-- the same turn only hooks are left to wait.
 WITH asked AS MATERIALIZED (
     SELECT given.run, given.number, given.kind, given.name, given.match, given.probe, given.schema, given.token,
         given.expires_at, given.at, coalesce(starts.chain_started_at, runs.created_at) AS since
@@ -12,7 +13,7 @@ WITH asked AS MATERIALIZED (
         AS given (run, number, kind, name, match, probe, schema, token, expires_at, at)
     JOIN holdfast.runs ON runs.number = given.run
     JOIN holdfast.starts ON starts.number = given.run
-    WHERE runs.ended_at IS NULL
+    WHERE runs.ended_at IS NULL OR runs.status = 'continued' AND given.kind = 'hook'
 ),
 renewed AS (
     UPDATE holdfast.waits

@@ -24,7 +24,7 @@ def publish_event(tx: Transaction, name: str, payload: bytes, message_id: str | 
 
 def insert_events(tx: Transaction, events: Sequence[OutEvent], at: Instant) -> None:
     """What turns publish."""
-    tx.rows("insert_events", [(tx.namespace_id, event.name, event.payload, at) for event in events])
+    tx.rows("publish_event", [(tx.namespace_id, event.name, event.payload, at) for event in events])
     tx.has_news = True
 
 
@@ -32,7 +32,7 @@ def read_unmatched(tx: Transaction, limit: int) -> Unmatched:
     """What nobody has looked at."""
     params = {"namespace_id": tx.namespace_id, "limit": limit}
     return Unmatched(
-        tuple(Event(*row) for row in tx.all("unmatched_events", params)),
+        tuple(Event(*row) for row in tx.all("read_unmatched", params)),
         tuple(EventWait(*row) for row in tx.all("unmatched_waits", params)),
     )
 
@@ -94,7 +94,7 @@ def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait]) -> 
 def mark_matched(tx: Transaction, events: Sequence[int], waits: Sequence[EventWait]) -> None:
     """They were looked at."""
     if events:
-        tx.run("match_events", {"ids": as_json(list(events))})
+        tx.run("mark_matched", {"ids": as_json(list(events))})
     if waits:
         tx.run("match_waits", {"waits": _places(waits)})
 

@@ -1,13 +1,13 @@
 -- Events: publishing, and how they and the waits for them find each other.
 
--- name: insert_events
+-- name: publish_event
 -- Published facts; a row of nulls is padding.
 INSERT INTO events (namespace_id, name, payload, published_at)
 SELECT column1, column2, column3, column4
 FROM (VALUES (?, ?, ?, ?))
 WHERE column1 IS NOT NULL;
 
--- name: unmatched_events
+-- name: read_unmatched
 -- Events that nobody has looked at.
 SELECT id, name, payload, published_at
 FROM events
@@ -80,7 +80,7 @@ CROSS JOIN runs ON runs.number = open.run;
 -- Waits that have got what they waited for.
 DELETE FROM waits WHERE id IN (SELECT value FROM json_each(:waits));
 
--- name: match_events
+-- name: mark_matched
 -- Events that were looked at.
 UPDATE events SET unmatched = 0 WHERE id IN (SELECT value FROM json_each(:ids));
 

@@ -12,7 +12,7 @@ from .transactions import Row, Transaction
 
 def insert_messages(tx: Transaction, rows: Sequence[Row]) -> None:
     """Rows of (run, kind, name, payload, sent_at, wait); those for runs that have ended are dropped."""
-    tx.rows("insert_messages", rows)
+    tx.rows("send_signal", rows)
     tx.has_news = True
 
 

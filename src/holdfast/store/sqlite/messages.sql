@@ -38,8 +38,8 @@ FROM json_each(:runs) AS asked
 CROSS JOIN runs ON runs.number = asked.value
 CROSS JOIN starts ON starts.number = runs.number;
 
--- name: insert_messages
--- Messages for live runs; a row of nulls is padding.
+-- name: send_signal
+-- Signals for live runs, and every other kind of message but a cancel; a row of nulls is padding.
 INSERT INTO inbox (run, lane_id, kind, name, payload, sent_at, wait)
 SELECT runs.number, runs.lane_id, column2, column3, column4, column5, column6
 FROM (VALUES (?, ?, ?, ?, ?, ?))

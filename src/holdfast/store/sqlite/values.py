@@ -15,7 +15,7 @@ def set_value(tx: Transaction, run_id: str, name: str, value: bytes, now: Instan
     """As a step sets it. Of a run that was deleted nothing is kept."""
     chain = find_chain(tx, run_id)
     if chain is not None:
-        tx.rows("set_values", [(tx.namespace_id, chain.id, name, value, tx.now(now))])
+        tx.rows("set_value", [(tx.namespace_id, chain.id, name, value, tx.now(now))])
         tx.has_news = True
 
 
@@ -23,7 +23,7 @@ def set_values(tx: Transaction, values: Sequence[tuple[int, str, bytes]], at: In
     """As turns set them: (run, name, value). The last one of a name counts."""
     chains = chains_of(tx, list({run for run, _, _ in values}))
     last = {(chains[run], name): value for run, name, value in values}
-    tx.rows("set_values", [(tx.namespace_id, chain_id, name, value, at) for (chain_id, name), value in last.items()])
+    tx.rows("set_value", [(tx.namespace_id, chain_id, name, value, at) for (chain_id, name), value in last.items()])
     tx.has_news = True
 
 

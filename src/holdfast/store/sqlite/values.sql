@@ -1,6 +1,6 @@
 -- Values and streams: live state of chains.
 
--- name: set_values
+-- name: set_value
 -- The last one that was set counts; a row of nulls is padding.
 INSERT INTO chain_values (namespace_id, chain_id, name, value, set_at)
 SELECT column1, column2, column3, column4, column5

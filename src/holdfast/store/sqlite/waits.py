@@ -72,7 +72,7 @@ def resume_hook(tx: Transaction, token: str, payload: bytes, message_id: str | N
     if hook.expires_at is not None and hook.expires_at <= at:
         return Sent.EXPIRED
     wait_id, run = row[-2:]
-    tx.run("use_hook", {"id": wait_id})
+    tx.run("resume_hook", {"id": wait_id})
     _bury(tx, [(token, run)], "used")
     remember(tx, scope, message_id, at)
     # A number below zero was given by an earlier run of the chain: this one has no wait of that number.

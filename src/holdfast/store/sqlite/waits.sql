@@ -60,7 +60,7 @@ WHERE waits.namespace_id = :namespace_id AND waits.token = :token;
 -- What became of a token that is open no more.
 SELECT became FROM used_hooks WHERE namespace_id = :namespace_id AND token = :token;
 
--- name: use_hook
+-- name: resume_hook
 -- The delete that decides who was first.
 DELETE FROM waits WHERE id = :id;
 

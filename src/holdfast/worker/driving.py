@@ -1,0 +1,67 @@
+"""Driving without a long-lived worker: take turns until a run waits, ends or the budget is spent.
+
+A drive is a worker's session of its own, registered, renewed and removed like any other: two drives of one run at once
+are as safe as two workers, and one that is cut off in the middle leaves what a killed worker leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from holdfast.model import RunStatus
+
+from .session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """What came of a drive."""
+
+    reason: Literal["ended", "waiting", "budget"]
+    """Why it stopped: the run ended, it waits for something, or there was no time left."""
+    run_id: str | None = None
+    status: RunStatus | None = None
+    """The run's status now."""
+    due_at: datetime | None = None
+    """When the run wants to go on; None: when a message comes, or never."""
+    taken: int = 0
+    """How many runs it took on."""
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to drive."""
+        return self.reason == "ended"
+
+
+async def drive(session: Session, run_id: str | None, seconds: float) -> Driven:
+    """Drive one run, or with None whatever is due. The session is registered, and left when this returns."""
+    taken = 0
+    is_late = False
+    session.start(is_serving=False)
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                found = await (session.look() if run_id is None else session.claim_only(run_id))
+                taken += found
+                await session.quiet()
+                if not found:
+                    break
+    except TimeoutError:
+        is_late = True
+    finally:
+        await session.stop()
+    store = session.store
+    if run_id is None:
+        return Driven("budget" if is_late else "waiting", taken=taken)
+    record = None
+    with suppress(asyncio.CancelledError):
+        record = await store.get_run(run_id)
+    if record is None:
+        return Driven("ended", run_id, None, taken=taken)
+    if record.status.is_final:
+        return Driven("ended", run_id, record.status, taken=taken)
+    return Driven("budget" if is_late else "waiting", run_id, record.status, record.due_at, taken)

@@ -1,0 +1,56 @@
+"""What every worker does for all: end the leases of the dead, remove what was kept long enough, look now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+
+from holdfast.errors import StoreAway
+from holdfast.store import Store
+
+from .clock import Clock
+
+_REAP_EVERY = 1.0
+_POLL_EVERY = 5
+_SWEEP_EVERY = 60
+_SWEEP = 200
+_SWEEP_PAUSE = 0.1
+_KEEP_EVENTS = 7 * 24 * 3600 * 1_000_000
+
+
+class Upkeep:
+    """A task beside a session. `found` is called when something has become due, `look` when it is time to."""
+
+    def __init__(
+        self, store: Store, clock: Clock, worker_id: str, *, found: Callable[[], None], look: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._worker_id = worker_id
+        self._found = found
+        self._look = look
+
+    async def run(self) -> None:
+        """Until it is cancelled. The store being away only makes it later."""
+        for count in itertools.count():
+            with suppress(StoreAway):
+                if await self._store.reap_workers(self._worker_id, now=self._clock.store_time()):
+                    self._found()
+            if count % _SWEEP_EVERY == _SWEEP_EVERY - 1:
+                with suppress(StoreAway):
+                    await self._sweep()
+            if count % _POLL_EVERY == 0:
+                # Notifications are hints: a look now and then bounds the delay if one is lost.
+                self._look()
+            await asyncio.sleep(_REAP_EVERY)
+
+    async def _sweep(self) -> None:
+        """A little at a time, so that nobody waits for it."""
+        before = self._clock.now() - _KEEP_EVENTS
+        is_all = False
+        while not is_all:
+            swept = await self._store.sweep(_SWEEP, events_before=before, now=self._clock.store_time())
+            is_all = swept.is_all
+            await asyncio.sleep(_SWEEP_PAUSE)
