@@ -11,7 +11,7 @@ from holdfast.testing.simulate import main
 from holdfast.testing.simulation import run_seed
 from holdfast.worker.admission import Admission
 from holdfast.worker.attempts import Attempts
-from holdfast.worker.session import Session
+from holdfast.worker.upkeep import Upkeep
 
 
 def assert_noticed(*laws: str, within: int = 400) -> None:
@@ -137,7 +137,7 @@ def test_a_parked_run_that_nobody_wakes_is_noticed(monkeypatch):
 
 
 def test_runs_of_a_dead_worker_that_nobody_takes_over_are_noticed(monkeypatch):
-    monkeypatch.setattr(Session, "_reap", lambda self: asyncio.sleep(10**6))
+    monkeypatch.setattr(Upkeep, "run", lambda self: asyncio.sleep(10**6))
     assert_noticed("P6", within=20)
 
 
@@ -233,6 +233,6 @@ def test_a_replacement_that_does_not_wait_for_the_run_before_it_is_noticed(monke
 
 
 def test_the_command_ends_with_1_when_a_promise_is_broken(monkeypatch, capsys):
-    monkeypatch.setattr(Session, "_reap", lambda self: asyncio.sleep(10**6))
+    monkeypatch.setattr(Upkeep, "run", lambda self: asyncio.sleep(10**6))
     assert main(["--seeds", "20"]) == 1
     assert "P6 was broken by" in capsys.readouterr().out
