@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple, cast, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple, cast, overload
 
 from holdfast.errors import DefinitionError
 from holdfast.model import Duration, Retry, is_name, microseconds
@@ -23,7 +23,8 @@ _DEFAULT_RETRY = Retry()
 class Step(Generic[P, R]):
     """What @step makes of a function.
 
-    `fn` is the function itself; outside any run, and inside another step, calling the step is calling it.
+    `fn` is the function itself; outside any run, and inside another step, calling the step is calling it. A
+    transactional one takes a connection first there: `step.fn(connection, ...)` says so to readers and type checkers.
     """
 
     is_async: bool
@@ -36,6 +37,7 @@ class Step(Generic[P, R]):
         retry: Retry | None = None,
         timeout: Duration | None = None,
         record_args: bool = False,
+        transaction: bool = False,
     ) -> None:
         if retry is not None and not isinstance(retry, Retry):
             raise DefinitionError(f"step {name_of(fn)!r}: retry={retry!r}: expected holdfast.Retry(...)")
@@ -44,6 +46,10 @@ class Step(Generic[P, R]):
         self.retry = retry if retry is not None else _DEFAULT_RETRY
         self.timeout = None if timeout is None else microseconds(timeout, what=f"step {self.name!r}: timeout")
         self.record_args = record_args
+        self.is_transactional = transaction
+        """Its first parameter is a connection to the store's own database, and its result is committed there."""
+        if transaction:
+            _check_takes_connection(fn, self.name)
         self.shapes: Any = None
         """Whoever executes the step may keep the codecs of its arguments and result here."""
         functools.update_wrapper(cast(Any, self), fn)
@@ -59,6 +65,7 @@ class Step(Generic[P, R]):
             retry=self.retry if retry is None else retry,
             timeout=timeout,
             record_args=self.record_args,
+            transaction=self.is_transactional,
         )
         if timeout is None:
             other.timeout = self.timeout
@@ -120,6 +127,15 @@ class _StepDecorator(Protocol):
     def __call__(self, fn: Callable[P, R], /) -> BlockingStep[P, R]: ...
 
 
+class _TransactionDecorator(Protocol):
+    """`@step(transaction=True)`: the step is called without the connection that its function takes first."""
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...  # type: ignore[overload-overlap]  # as above
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Any, P], R], /) -> BlockingStep[P, R]: ...
+
+
 @overload
 def step(fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...  # type: ignore[overload-overlap]  # as above
 @overload
@@ -131,7 +147,17 @@ def step(
     retry: Retry | None = None,
     timeout: Duration | None = None,
     record_args: bool = False,
+    transaction: Literal[False] = False,
 ) -> _StepDecorator: ...
+@overload
+def step(
+    *,
+    name: str | None = None,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+    record_args: bool = False,
+    transaction: Literal[True],
+) -> _TransactionDecorator: ...
 def step(
     fn: Callable[..., Any] | None = None,
     /,
@@ -140,6 +166,7 @@ def step(
     retry: Retry | None = None,
     timeout: Duration | None = None,
     record_args: bool = False,
+    transaction: bool = False,
 ) -> Any:
     """Make a function a step: real work inside a run, recorded once and reused ever after.
 
@@ -162,6 +189,15 @@ def step(
     as its own class. If the process dies while the step executes, it executes again: at least once.
     `current_step().idempotency_key` is the same each time; pass it on to services that must not do things twice.
 
+    With `transaction=True` the function takes a connection to the store's own database first: on Postgres an
+    asyncpg.Connection, for an `async def`; on SQLite a sqlite3.Connection, for a `def`, which holds the write lock and
+    has 5 seconds unless `timeout` says otherwise. The step is called without it. What the function writes there and its
+    recorded result are one commit: both happen, exactly once, or neither does. It must not commit or roll back itself.
+
+        @step(transaction=True)
+        async def book(db: asyncpg.Connection, order: Order) -> int:
+            return await db.fetchval("INSERT INTO bookings ... RETURNING id", order.id)
+
     `record_args=True` keeps the arguments in the journal, not only their digest. A step's name is its function's;
     `name=` keeps journals readable after a rename.
     """
@@ -175,7 +211,7 @@ def step(
             raise DefinitionError(
                 f"step {name_of(fn)!r} is a generator; a step returns one value: return a list instead"
             )
-        return make_step(fn, name=name, retry=retry, timeout=timeout, record_args=record_args)
+        return make_step(fn, name=name, retry=retry, timeout=timeout, record_args=record_args, transaction=transaction)
 
     return decorate if fn is None else decorate(fn)
 
@@ -187,10 +223,13 @@ def make_step(
     retry: Retry | None = None,
     timeout: Duration | None = None,
     record_args: bool = False,
+    transaction: bool = False,
 ) -> AsyncStep[..., Any] | BlockingStep[..., Any]:
     """The step of either colour for a callable."""
     cls: Any = AsyncStep if is_coroutine_callable(fn) else BlockingStep
-    return cls(fn, name=name, retry=retry, timeout=timeout, record_args=record_args)  # type: ignore[no-any-return]
+    return cls(  # type: ignore[no-any-return]
+        fn, name=name, retry=retry, timeout=timeout, record_args=record_args, transaction=transaction
+    )
 
 
 def is_coroutine_callable(fn: Callable[..., Any]) -> bool:
@@ -248,3 +287,12 @@ def checked_name(name: object) -> str:
             f"{name!r} can't be a name; expected text of 1 to 200 characters, without a NUL or a lone surrogate"
         )
     return str(name)
+
+
+def _check_takes_connection(fn: Callable[..., Any], name: str) -> None:
+    first = next(iter(inspect.signature(fn).parameters.values()), None)
+    if first is None or first.kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
+        raise DefinitionError(
+            f"step {name!r}: with transaction=True its function takes a connection first, by position:"
+            f" def {name}(connection, ...)"
+        )

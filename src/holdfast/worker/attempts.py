@@ -20,12 +20,14 @@ from typing import Any
 from holdfast.codec import Codec
 from holdfast.define import Step, StepInfo, current_scope
 from holdfast.engine import Command
-from holdfast.errors import CodecError, MisplacedCall, NotEncodable, StepFailed, StepTimeout
-from holdfast.model import Instant, StepCompleted, StepRetrying, moment_of, spoken
+from holdfast.errors import CodecError, DefinitionError, MisplacedCall, NotEncodable, StepFailed, StepTimeout
+from holdfast.model import Instant, StepCompleted, StepRetrying, Turn, moment_of, spoken
 from holdfast.model import StepFailed as StepFailedEntry
+from holdfast.store import Loan
 
 from .clock import Alarm, Clock
 from .held import Held
+from .inside import Inside, Told
 from .threads import Threads
 
 _log = logging.getLogger("holdfast.worker")
@@ -37,7 +39,8 @@ class Attempt(StepInfo):
     """One try of one step of one run. It is what the step itself sees of it, and what this worker knows beside that."""
 
     __slots__ = (
-        "_attempts", "alarm", "command", "details", "first_at", "held", "is_settled", "is_timed_out", "task",
+        "_attempts", "alarm", "command", "details", "first_at", "held", "is_holding", "is_settled", "is_timed_out",
+        "loan", "task", "timeout", "turn",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, attempts: Attempts, held: Held, command: Command, now: Instant) -> None:
@@ -52,6 +55,13 @@ class Attempt(StepInfo):
         self.alarm: Alarm | None = None
         self.is_settled = False
         self.is_timed_out = False
+        self.timeout = command.step.timeout
+        self.loan: Loan | None = None
+        """Of a transactional step: see inside.py."""
+        self.is_holding = False
+        """Its transaction keeps the run's other turns waiting."""
+        self.turn: tuple[Turn, Told] | None = None
+        """What its transaction is to commit."""
 
     def heartbeat(self, details: Any = None) -> None:
         self._attempts.beaten(self, details)
@@ -92,6 +102,7 @@ class Attempts:
         """In a test environment: what to await in place of a step's function, or None to execute that."""
         self.dice: Callable[[], float] = random.random
         """Spreads the delays of retries; in a test environment it always shows the middle."""
+        self.inside: Inside
         self.tasks: set[asyncio.Task[None]] = set()
         """Every attempt's task until it ends, also those that nobody waits for any more."""
 
@@ -120,12 +131,15 @@ class Attempts:
         context = self._context.copy()
         task = attempt.task = self._loop.create_task(self._run(attempt), name=attempt.key, context=context)
         self.tasks.add(task)
-        timeout = step.timeout
-        if timeout is not None:
-            # The time in line does not count.
+        if attempt.timeout is not None and not step.is_transactional:
+            self._limit(attempt)
+
+    def _limit(self, attempt: Attempt) -> None:
+        """Its time begins: that in line, for a thread or for a transaction, does not count."""
+        if attempt.timeout is not None:
             now = self._clock.now()
-            attempt.deadline = moment_of(now + timeout)
-            attempt.alarm = self._clock.call_at(now + timeout, partial(self._time_out, attempt))
+            attempt.deadline = moment_of(now + attempt.timeout)
+            attempt.alarm = self._clock.call_at(now + attempt.timeout, partial(self._time_out, attempt))
 
     def _landed(self, attempt: Attempt) -> None:
         """One less in flight: the next in line begins."""
@@ -163,6 +177,8 @@ class Attempts:
         attempt.cancelled = True
         if attempt.command.step.is_async and attempt.task is not None:
             self._cancel(attempt)
+        elif attempt.loan is not None:
+            attempt.loan.abort()
 
     def _cancel(self, attempt: Attempt) -> None:
         assert attempt.task is not None
@@ -175,6 +191,7 @@ class Attempts:
         for task in self.tasks:
             task.cancel()
         self._threads.close()
+        self.inside.lender.close()
 
     async def _run(self, attempt: Attempt) -> None:
         current_scope.set(attempt)
@@ -182,8 +199,10 @@ class Attempts:
         step = command.step
         try:
             args, kwargs = command.shapes.arguments.unpack(command.args)
-            if self._middleware or self.stand_in is not None:
+            if self._middleware or self.stand_in is not None or step.is_transactional:
                 value = await self._inside_middleware(attempt, args, kwargs)
+                if attempt.loan is not None:
+                    await self.inside.ready(attempt)
             elif step.is_async:
                 value = await step.fn(*args, **kwargs)
             else:
@@ -204,9 +223,17 @@ class Attempts:
         else:
             if attempt.is_timed_out:
                 self._fail(attempt, _timed_out(attempt))
+            elif attempt.loan is not None:
+                # From here to the turn that takes the result in, nothing else gets a chance to write.
+                attempt.held.inside = attempt
+                self._succeed(attempt, value)
+                attempt.held.inside = None
+                await self.inside.commit(attempt)
             else:
                 self._succeed(attempt, value)
         finally:
+            if attempt.loan is not None:
+                await attempt.loan.end()
             self._landed(attempt)
 
     async def _inside_middleware(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -220,9 +247,16 @@ class Attempts:
                     stack.enter_context(manager)
             if self.stand_in is not None and (double := self.stand_in(step, args, kwargs)) is not None:
                 return await double
+            if step.is_transactional:
+                return await self._in_transaction(attempt, args, kwargs)
             if step.is_async:
                 return await step.fn(*args, **kwargs)
             return await self._in_thread(step.fn, args, kwargs)
+
+    async def _in_transaction(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        await self.inside.begin(attempt)
+        self._limit(attempt)
+        return await self.inside.execute(attempt, args, kwargs, self._in_thread)
 
     async def _in_thread(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         loop = asyncio.get_running_loop()
@@ -270,7 +304,7 @@ class Attempts:
         if isinstance(error, StopIteration) or not isinstance(error, Exception):
             error = _as_step_failed(error)
             pause = None
-        elif isinstance(error, MisplacedCall):
+        elif isinstance(error, (MisplacedCall, DefinitionError)):
             # A resource that was not given, a durable wait in a step: no further try will find it otherwise.
             pause = None
         else:
@@ -297,6 +331,8 @@ class Attempts:
 
     def _settle(self, attempt: Attempt) -> None:
         attempt.is_settled = True
+        if attempt.is_holding:
+            attempt.is_holding = attempt.held.is_committing = False
         if attempt.alarm is not None:
             attempt.alarm.cancel()
             attempt.alarm = None
@@ -321,6 +357,8 @@ class Attempts:
         if not attempt.command.step.is_async:
             # Its thread is lost to it; others get one of their own.
             self._landed(attempt)
+            if attempt.loan is not None:
+                attempt.loan.abort()
         self._fail(attempt, _timed_out(attempt))
 
 
@@ -338,9 +376,8 @@ def _tell(ended: asyncio.Future[tuple[Any, BaseException | None]], outcome: tupl
 
 
 def _timed_out(attempt: Attempt, cause: BaseException | None = None) -> StepTimeout:
-    timeout = attempt.command.step.timeout
-    assert timeout is not None
-    error = StepTimeout(f"the step {attempt.key!r} did not end within its timeout of {spoken(timeout)}")
+    assert attempt.timeout is not None
+    error = StepTimeout(f"the step {attempt.key!r} did not end within its timeout of {spoken(attempt.timeout)}")
     error.__cause__ = cause
     return error
 

@@ -26,7 +26,9 @@ from .admission import Admission
 from .attempts import Attempts
 from .clock import Alarm, Clock
 from .commits import GroupWriter
+from .given import check_transactions
 from .held import Held
+from .inside import Inside
 from .lease import Lease, Pulse
 
 _log = logging.getLogger("holdfast.worker")
@@ -89,6 +91,8 @@ class Session:
     async def register(self) -> None:
         """Announce this worker and make it ready to take turns; nothing is claimed yet."""
         plan = self._plan
+        self._lender = self._store.lender(plan.lease)
+        check_transactions(plan.workflows.values(), self._lender)
         asked_at = self._clock.monotonic()
         declared = [Registration(*known, workflow.declared) for known, workflow in plan.workflows.items()]
         seen = await self._store.register_worker(
@@ -123,6 +127,12 @@ class Session:
             interrupted=self._interrupted,
         )
         self.runs.attempts.resources = self._resources
+        self.runs.attempts.inside = Inside(
+            self._lender,
+            store_time=self._clock.store_time,
+            may_commit=self.lease.holds,
+            undone=self.runs.undone,
+        )
 
     def start(self, *, with_pulse: bool = True) -> None:
         """Begin to serve: claim, take turns, renew, take over from the dead."""
@@ -206,6 +216,8 @@ class Session:
                     runs.hand_back_all()
                     await self._turns.idle()
                     await self._rows.idle()
+                    # A transactional step's turn is in neither: it may be on its way still.
+                    await asyncio.sleep(0)
                 await self._store.remove_worker(self.worker_id)
         self.leave()
         if self._pulse is not None:

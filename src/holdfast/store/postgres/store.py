@@ -36,6 +36,7 @@ from holdfast.model import (
 )
 from holdfast.store.callers import Guest
 from holdfast.store.contract import Answer
+from holdfast.store.loans import Lender
 from holdfast.store.locks import ProcessLocks
 from holdfast.store.stats import Stats
 
@@ -44,6 +45,7 @@ from .batches import Item, Write, write_batch
 from .connections import parse_target
 from .guests import Home, PostgresGuest
 from .links import Link, Pool
+from .loans import PostgresLender, find_epoch
 from .loops import LoopThread
 from .migrations import migrate
 from .starters import Starter
@@ -126,6 +128,13 @@ class PostgresStore:
     def guest(self, connection: Any) -> Guest:
         home = Home(self.url, self.namespace, self._watcher.channel, self._blocks, self._known)
         return PostgresGuest(home, connection)
+
+    def lender(self, lease: int) -> Lender:
+        news = partial(self._thread.post, self._watcher.news)
+        return PostgresLender(self._target, self._blocks, self._known, lease, look=self._find_epoch, news=news)
+
+    async def _find_epoch(self, turn: Turn) -> int | None:
+        return await self._read(partial(find_epoch, turn=turn))
 
     # -- runs ----------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -30,6 +31,7 @@ from holdfast.model import (
     WorkflowVersion,
 )
 from holdfast.store.callers import Guest
+from holdfast.store.loans import Lender
 from holdfast.store.locks import ProcessLocks
 from holdfast.store.stats import Stats
 
@@ -38,6 +40,7 @@ from .connections import MEMORY, explained, patiently
 from .guests import Home, SqliteGuest
 from .jobs import BatchDeed, BatchJob, Job, ShortCut
 from .links import Link, Role
+from .loans import SqliteLender
 from .readers import Readers
 from .transactions import Clock, Transaction, host_clock
 from .watcher import Watcher
@@ -68,6 +71,7 @@ class SqliteStore:
         self.stats = Stats()
         self._path = path
         self._clock = clock
+        self._lent: sqlite3.Connection | None = None
         self._is_open = False
         self._has_readers = path != MEMORY and not inline
         self._is_shared = path == MEMORY
@@ -107,7 +111,22 @@ class SqliteStore:
         return self._watcher.subscribe(changed)
 
     def guest(self, connection: Any) -> Guest:
-        return SqliteGuest(Home(self._path, self.namespace, self.stats, self._clock, lambda: None), connection)
+        home = Home(self._path, self.namespace, self.stats, self._clock, lambda: self._lent)
+        return SqliteGuest(home, connection)
+
+    def lender(self, lease: int) -> Lender:
+        return SqliteLender(
+            self._path,
+            self.namespace,
+            self.stats,
+            self._clock,
+            writer=self._writer if self._is_shared else None,
+            lent=self._lend,
+            news=self._watcher.signal,
+        )
+
+    def _lend(self, connection: sqlite3.Connection | None) -> None:
+        self._lent = connection
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
