@@ -36,7 +36,7 @@ from holdfast.store.locks import ProcessLocks
 from holdfast.store.stats import Stats
 
 from . import claims, ends, runs, starts, turns, workers, workflows
-from .connections import MEMORY, explained, patiently
+from .connections import MEMORY, explained
 from .guests import Home, SqliteGuest
 from .jobs import BatchDeed, BatchJob, Job, ShortCut
 from .links import Link, Role
@@ -226,7 +226,7 @@ class SqliteStore:
         with self._renewal_lock:
             try:
                 tx = self._renewal.use()
-                renewed = patiently(lambda: deed(tx), self._path)
+                renewed = self._renewal.turnstile.begin(lambda: deed(tx), self._path)
                 self._renewal.refuse_if_vanished()
                 return renewed
             except Exception as error:

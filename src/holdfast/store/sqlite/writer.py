@@ -114,7 +114,9 @@ class Writer:
             for one in found:
                 if isinstance(one, concurrent.futures.Future):
                     self._link.close()
-                    one.set_result(None)
+                    # Nobody may wait for it any more.
+                    if one.set_running_or_notify_cancel():
+                        one.set_result(None)
                     return
 
     def execute(self, jobs: Sequence[AnyJob]) -> None:
@@ -160,13 +162,14 @@ class Writer:
     def _short(self, tx: Transaction, unit: Unit, answers: Answers) -> bool:
         """One statement that is its own transaction. False: it has to be done the long way, nothing has happened."""
         try:
-            found = patiently(lambda: unit.run_short(tx), self._link.path)
+            found = self._link.turnstile.begin(lambda: unit.run_short(tx), self._link.path)
         except Exception as error:
             if is_away(error):
                 raise
             return False
         if found is None:
             return False
+        self._link.turnstile.done()
         self._stats.commits += 1
         for job, answer in zip(unit.jobs, found, strict=True):
             answers.add(job, answer)
@@ -226,10 +229,11 @@ class Writer:
                 answers.add(unit.jobs[0], None, error)
 
     def _begin_transaction(self, tx: Transaction) -> None:
-        patiently(lambda: self._execute(tx, "BEGIN IMMEDIATE"), self._link.path)
+        self._link.turnstile.begin(lambda: self._execute(tx, "BEGIN IMMEDIATE"), self._link.path)
 
     def _commit(self, tx: Transaction) -> None:
         patiently(lambda: self._execute(tx, "COMMIT"), self._link.path)
+        self._link.turnstile.done()
         self._stats.commits += 1
 
     def _rollback(self, tx: Transaction) -> None:
