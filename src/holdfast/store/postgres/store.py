@@ -262,7 +262,7 @@ class PostgresStore:
         deed = partial(workers.find_dead, locks=self._locks, worker_id=worker_id, now=now)
         dead = await self._pool.run(deed, is_one=True)
         try:
-            await self._pool.run(partial(workers.wake_missed, now=now))
+            await self._pool.run(partial(workers.wake_missed, now=now), is_one=True)
             if not dead.lapsed and not dead.strangers:
                 return []
             reaped = await self._pool.run(partial(workers.reap_workers, dead=dead, now=now))
