@@ -17,21 +17,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from holdfast.engine import Command
 from holdfast.errors import DefinitionError, FatalError, StoreAway
 from holdfast.model import Instant, Turn
-from holdfast.store import Lender, Undone
+from holdfast.store import Lender, Loan, Undone
 
 from .held import Held
-
-if TYPE_CHECKING:
-    from .attempts import Attempt
 
 _PAUSE = 0.001
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 Told = Callable[[Held, Turn, bool], None]
+
+
+class Insider(Protocol):
+    """What an attempt is in here."""
+
+    key: str
+    held: Held
+    command: Command
+    timeout: int | None
+    loan: Loan | None
+    is_settled: bool
+    is_holding: bool
+    turn: tuple[Turn, Told] | None
 
 
 class Inside:
@@ -50,7 +61,7 @@ class Inside:
         self._may_commit = may_commit
         self._undone = undone
 
-    async def begin(self, attempt: Attempt) -> None:
+    async def begin(self, attempt: Insider) -> None:
         """Lend the attempt a connection."""
         check_colour(attempt.command.step, self.lender)
         if attempt.timeout is None:
@@ -75,7 +86,7 @@ class Inside:
 
     async def execute(
         self,
-        attempt: Attempt,
+        attempt: Insider,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         in_thread: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Awaitable[Any]],
@@ -100,18 +111,18 @@ class Inside:
                 raise FatalError(f"the step {attempt.key!r} {why}") from error
             raise
 
-    async def ready(self, attempt: Attempt) -> None:
+    async def ready(self, attempt: Insider) -> None:
         """Wait until the run has no other write under way. What comes now must be done without giving way."""
         if not self.lender.is_exclusive:
             await self._gate(attempt)
 
-    async def _gate(self, attempt: Attempt) -> None:
+    async def _gate(self, attempt: Insider) -> None:
         while attempt.held.is_committing:
             _refuse_settled(attempt)
             await asyncio.sleep(_PAUSE)
         _refuse_settled(attempt)
 
-    async def commit(self, attempt: Attempt) -> None:
+    async def commit(self, attempt: Insider) -> None:
         """Commit the turn that took the result in, if one did."""
         if attempt.turn is None:
             return
@@ -138,7 +149,7 @@ def check_colour(step: Any, lender: Lender) -> None:
         )
 
 
-def _refuse_settled(attempt: Attempt) -> None:
+def _refuse_settled(attempt: Insider) -> None:
     """Nobody wants it any more."""
     if attempt.is_settled:
         raise asyncio.CancelledError
