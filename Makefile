@@ -4,6 +4,7 @@
 #   make test     all tests                       PYTEST_ARGS="-k sleep -x" is handed on
 #   make check    format, lint, types, layers
 #   make bench    the figures, into benchmarks/results/     BENCH_ARGS is handed on
+#   make bench-peers   the same work on other engines, side by side     BENCH_ARGS is handed on
 #   make format   put the code into the shape that make check asks for
 
 NEW_ENOUGH := 'import sys; sys.exit(sys.version_info < (3, 11))'
@@ -16,7 +17,7 @@ READY := .venv/.ready
 SERVERS := .venv/.servers
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench format clean
+.PHONY: help demo test check bench bench-peers format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -36,6 +37,9 @@ check: $(READY)
 bench: $(READY)
 	@mkdir -p benchmarks/results
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+bench-peers: $(READY)
+	$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -3,11 +3,14 @@
     figures      what a figure is, and how rounds become one
     scales       how much work each measurement does, in full and in a hurry
     subjects     the workflows that are measured
-    databases    files to measure in, and raw connections to them
+    databases    what a measurement asks of a database, whichever it is
+    sqlite_files  postgres_servers                                       the two, each with its raw writers
+    backlogs     databases full of parked and finished runs
     ceiling      bare group commit: what the database can do without Holdfast
-    throughput  steps  starts  replays  memory  claims  idle      one measurement each
-    listener  sleepers                                            their child processes
-    machine  tables                                               where it was measured / how it is shown
+    throughput  fleet  steps  starts  replays  memory  claims  idle      one measurement each
+    children  listener  member  sleepers                                 their child processes
+    machine  tables                                                      where it was measured / how it is shown
+    peers        the same work by other engines, side by side
 
 Nothing here asserts a time: a machine may be busy. `python -m benchmarks` prints one table and writes one JSON file.
 """

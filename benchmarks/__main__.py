@@ -3,50 +3,71 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import claims, idle, machine, memory, replays, starts, steps, tables, throughput
-from .figures import Figure
+from . import claims, fleet, idle, machine, memory, replays, starts, steps, tables, throughput
+from .databases import Engine
+from .figures import Figure, Group
+from .postgres_servers import PostgresDatabases
 from .scales import FULL, QUICK, Scale
+from .sqlite_files import SqliteFiles
 
 RESULTS = Path(__file__).parent / "results"
-MEASURES: dict[str, Callable[[Scale, Path], list[Figure]]] = {
+IN_A_STORE: dict[str, Callable[[Scale, Engine], list[Figure]]] = {
     "throughput": throughput.measure,
+    "fleet": fleet.measure,
     "steps": steps.measure,
     "starts": starts.measure,
-    "replays": replays.measure,
-    "memory": memory.measure,
+    "replays": replays.measure_claimed,
     "claims": claims.measure,
     "idle": idle.measure,
 }
+APART: dict[str, Callable[[Scale, Path], list[Figure]]] = {
+    "replays": lambda scale, _: replays.measure(scale),
+    "memory": memory.measure,
+}
+NAMES = [*IN_A_STORE, *(name for name in APART if name not in IN_A_STORE)]
+STORES = ("SQLite", "Postgres")
+ONLY_IN = {"fleet": "Postgres"}
+"""Several processes on one file are several on one machine: not what a fleet is for."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns 1 if a measurement broke; the others are shown all the same."""
     asked = _parser().parse_args(argv)
-    groups: dict[str, list[Figure]] = {}
+    groups: list[Group] = []
     broken: list[str] = []
     target: Path = asked.json or RESULTS / "bench.json"
     target.parent.mkdir(parents=True, exist_ok=True)
+    scale = QUICK if asked.quick else FULL
     # Beside the results and not in the system's folder for such things, which may be in memory, where a commit is free.
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="bench-", ignore_cleanup_errors=True) as folder:
-        for name in asked.only or MEASURES:
+    with (
+        tempfile.TemporaryDirectory(dir=target.parent, prefix="bench-", ignore_cleanup_errors=True) as home,
+        closing(PostgresDatabases(durable=not asked.quick)) as postgres,
+    ):
+        folder = Path(home).resolve()
+        engines: dict[str, Engine] = {"SQLite": SqliteFiles(folder), "Postgres": postgres}
+        chosen = [engines[name] for name in asked.store or STORES]
+        for name, store, measure in _measures(asked.only or NAMES, chosen, scale, folder):
             began = time.perf_counter()
-            print(f"{name} ...", end=" ", file=sys.stderr, flush=True)
+            print(f"{name}{f' on {store}' if store else ''} ...", end=" ", file=sys.stderr, flush=True)
             try:
-                groups[name] = MEASURES[name](QUICK if asked.quick else FULL, Path(folder).resolve())
+                groups.append(Group(name, store, measure()))
             except Exception:
                 traceback.print_exc()
                 broken.append(name)
             print(f"{time.perf_counter() - began:.1f} s", file=sys.stderr)
-    described = machine.described()
+        described = machine.described(asyncio.run(postgres.version()) if postgres in chosen else None)
     tables.show(groups, described)
     report = json.dumps(_report(groups, described, is_quick=asked.quick), indent=2, ensure_ascii=False)
     target.write_text(f"{report}\n", encoding="utf-8")
@@ -55,12 +76,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if broken else 0
 
 
-def _report(groups: dict[str, list[Figure]], described: dict[str, Any], *, is_quick: bool) -> dict[str, Any]:
-    return {
-        **described,
-        "quick": is_quick,
-        "figures": [figure.as_json(group) for group, figures in groups.items() for figure in figures],
-    }
+def _measures(
+    names: Sequence[str], engines: Sequence[Engine], scale: Scale, folder: Path
+) -> Iterator[tuple[str, str | None, Callable[[], list[Figure]]]]:
+    """A measurement's name, the store it is made in, and what makes it."""
+    for name in names:
+        if name in APART:
+            yield name, None, partial(APART[name], scale, folder)
+        for engine in engines:
+            if name in IN_A_STORE and ONLY_IN.get(name, engine.name) == engine.name:
+                yield name, engine.name, partial(IN_A_STORE[name], scale, engine)
+
+
+def _report(groups: Sequence[Group], described: dict[str, Any], *, is_quick: bool) -> dict[str, Any]:
+    return {**described, "quick": is_quick, "figures": [line for group in groups for line in group.as_json()]}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -68,7 +97,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick", action="store_true", help="take seconds: shows that it runs, the figures mean little"
     )
-    parser.add_argument("--only", action="append", choices=[*MEASURES], help="one measurement; may be repeated")
+    parser.add_argument("--only", action="append", choices=NAMES, help="one measurement; may be repeated")
+    parser.add_argument("--store", action="append", choices=STORES, help="one store; both unless told")
     parser.add_argument("--json", type=Path, metavar="PATH", help="where to write the figures")
     return parser
 

@@ -1,159 +1,107 @@
-"""Claims: what it costs to take runs from a database that also holds a great many parked and finished ones."""
+"""Claims: what it costs to take runs from a database that also holds a great many parked and finished ones.
+
+And what it costs there after many more were claimed and ended while another transaction held an old snapshot open:
+nothing of what they left behind can be cleared away then.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
 
-from holdfast import AsyncClient, Worker
-from holdfast.define import Workflow
-from holdfast.model import Lane, NewRun, new_id
-from holdfast.store import SqliteStore
+from holdfast.model import NewRun, RowChange, RunStatus, Turn, new_id
 
-from .databases import connect, forget, new_path, opened, until_parked
+from .backlogs import Backlog, backlog
+from .databases import Engine
 from .figures import Figure, compared, ratio_at_most
 from .scales import Scale
-from .subjects import four_steps, sleeper
 
-_LEASE = 3_600_000_000
-_PART = 100_000
 _WARM = 2
+_BATCH = 100
 SIZES = (1, 100)
-_CHANGED = {
-    "runs": {
-        "number": "numbers.number",
-        "id": "printf('00000000-0000-7000-8000-%012x', numbers.number)",
-        "due_at": "model.due_at + numbers.number",
-    },
-    "starts": {"number": "numbers.number"},
-    "journal": {"run": "numbers.number"},
-}
-"""The columns in which a copy of a run differs from its model; the others are the model's."""
-_NUMBER = {"runs": "number", "starts": "number", "journal": "run"}
 
 
-@dataclass(slots=True)
-class Backlog:
-    """One database, what it is full of, and what was measured in it, in milliseconds."""
-
-    count: int
-    path: Path
-    store: SqliteStore
-    lane: Lane
-    took: dict[str, list[float]] = field(default_factory=dict)
-
-    def note(self, what: str, seconds: float) -> None:
-        self.took.setdefault(what, []).append(seconds * 1_000)
+def measure(scale: Scale, engine: Engine) -> list[Figure]:
+    return asyncio.run(_measure(scale, engine))
 
 
-def measure(scale: Scale, folder: Path) -> list[Figure]:
-    return asyncio.run(_measure(scale, folder))
-
-
-async def _measure(scale: Scale, folder: Path) -> list[Figure]:
-    backlogs = [await _backlog(folder, count) for count in scale.backlogs]
-    for number in range(_WARM + scale.claims):
-        if number == _WARM:
-            for backlog in backlogs:
-                backlog.took.clear()
-        for backlog in backlogs:
-            await _claim(backlog)
-    for backlog in backlogs:
-        await backlog.store.close()
-        forget(backlog.path)
-    empty, *full = backlogs
-    return [
-        compared(
-            f"{what}, {backlog.count:,} parked, {backlog.count:,} finished",
-            "ms",
-            backlog.took[what],
-            "in an empty table",
-            empty.took[what],
-            ratio_at_most(2),
-        )
+async def _measure(scale: Scale, engine: Engine) -> list[Figure]:
+    empty, *full = [await backlog(engine, count) for count in scale.backlogs]
+    await _claim_in_turns(scale, [empty, *full])
+    figures = [
+        _figure(f"{what}, {one.count:,} parked, {one.count:,} finished", what, one, empty)
         for what in empty.took
-        for backlog in full
+        for one in full
     ]
+    churned = [await backlog(engine, 0), full[-1]]
+    held = [await one.place.hold() for one in churned]
+    for one in churned:
+        await _churn(one, scale.churned)
+    await _claim_in_turns(scale, [empty, *churned])
+    figures += [
+        _figure(f"{what}, {_full(one)}, {scale.churned:,} claimed under a held snapshot", what, one, empty)
+        for what in empty.took
+        for one in churned
+    ]
+    for snapshot in held:
+        await snapshot.close()
+    for one in [empty, churned[0], *full]:
+        await one.forget()
+    return figures
 
 
-async def _claim(backlog: Backlog) -> None:
-    store, lanes = backlog.store, [backlog.lane]
-    new = [
-        NewRun(id=new_id(), workflow=backlog.lane.workflow, version=backlog.lane.version, input=b"\x90", seed=bytes(16))
-        for _ in range(sum(SIZES))
-    ]
-    await store.start_runs(new)
+def _full(one: Backlog) -> str:
+    return f"{one.count:,} parked, {one.count:,} finished" if one.count else "none parked or finished"
+
+
+def _figure(name: str, what: str, ours: Backlog, empty: Backlog) -> Figure:
+    return compared(name, "ms", ours.took[what], "in an empty table", empty.took[what], ratio_at_most(2))
+
+
+async def _claim_in_turns(scale: Scale, backlogs: Sequence[Backlog]) -> None:
+    for number in range(_WARM + scale.claims):
+        for one in backlogs:
+            if number in (0, _WARM):
+                one.took.clear()
+            await _claim(one)
+
+
+async def _claim(one: Backlog) -> None:
+    store, lanes = one.store, [one.lane]
+    await store.start_runs(_new_runs(one, sum(SIZES)))
     for size in SIZES:
         began = time.perf_counter()
         claimed = await store.claim_runs("bench", lanes, size)
-        backlog.note(f"claim of {size}", time.perf_counter() - began)
+        one.note(f"claim of {size}", time.perf_counter() - began)
         assert len(claimed) == size
     began = time.perf_counter()
     await store.next_due(lanes)
-    backlog.note("when is the next due", time.perf_counter() - began)
+    one.note("when is the next due", time.perf_counter() - began)
 
 
-async def _backlog(folder: Path, count: int) -> Backlog:
-    """A database with so many parked and as many finished runs, copied from one of each that the product made."""
-    path = new_path(folder)
-    store = await opened(path)
-    parked = sleeper(is_async=True)
-    finished = four_steps(_nothing)
-    connection = connect(path)
-    await _make_models(store, parked, finished, connection)
-    for workflow in (parked, finished):
-        _multiply(connection, workflow.name, count)
-    # Both kinds stand in the lane that is claimed from.
-    connection.execute(
-        "UPDATE runs SET lane_id = (SELECT id FROM lanes WHERE workflow = ?) WHERE ended_at IS NOT NULL", (parked.name,)
-    )
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    connection.close()
-    lane = Lane(parked.name, parked.version, parked.queue)
-    await store.register_worker("bench", [lane], _LEASE)
-    return Backlog(count, path, store, lane)
+async def _churn(one: Backlog, count: int) -> None:
+    """Start, claim and end so many runs."""
+    for _ in range(0, count, _BATCH):
+        await one.store.start_runs(_new_runs(one, _BATCH))
+        claimed = await one.store.claim_runs("bench", [one.lane], _BATCH)
+        ends = [
+            Turn(
+                run_id=run.id,
+                seq=1,
+                epoch=run.epoch,
+                at=run.started_at,
+                data=b"\x90",
+                change=RowChange(status=RunStatus.COMPLETED),
+            )
+            for run in claimed
+        ]
+        assert all(await one.store.commit_turns(ends))
 
 
-async def _make_models(
-    store: SqliteStore, parked: Workflow[[int], int], finished: Workflow[[int], int], connection: sqlite3.Connection
-) -> None:
-    client = AsyncClient(store)
-    async with Worker(store, workflows=[parked, finished]):
-        for workflow in (parked, finished):
-            await client.start(workflow, 1)
-        await until_parked(connection)
-    await client.close()
-
-
-def _multiply(connection: sqlite3.Connection, workflow: str, count: int) -> None:
-    """Copy the workflow's only run, whatever columns the schema gives it, so many times."""
-    (model,) = connection.execute(
-        "SELECT runs.number FROM runs JOIN lanes ON lanes.id = runs.lane_id WHERE lanes.workflow = ?", (workflow,)
-    ).fetchone()
-    (last,) = connection.execute("SELECT max(number) FROM runs").fetchone()
-    connection.execute("PRAGMA synchronous = OFF")
-    for first in range(last + 1, last + 1 + count, _PART):
-        span = {"model": model, "first": first, "last": min(first + _PART - 1, last + count)}
-        connection.execute("BEGIN IMMEDIATE")
-        for table in _CHANGED:
-            connection.execute(_copy(connection, table), span)
-        connection.execute("COMMIT")
-    connection.execute("PRAGMA synchronous = FULL")
-
-
-def _copy(connection: sqlite3.Connection, table: str) -> str:
-    columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-    values = [_CHANGED[table].get(name, f"model.{name}") for name in columns]
-    return (
-        "WITH RECURSIVE numbers (number) AS "
-        "(SELECT :first UNION ALL SELECT number + 1 FROM numbers WHERE number < :last) "
-        f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(values)} "
-        f"FROM {table} AS model CROSS JOIN numbers WHERE model.{_NUMBER[table]} = :model"
-    )
-
-
-def _nothing() -> None:
-    pass
+def _new_runs(one: Backlog, count: int) -> list[NewRun]:
+    lane = one.lane
+    return [
+        NewRun(id=new_id(), workflow=lane.workflow, version=lane.version, input=b"\x90", seed=bytes(16))
+        for _ in range(count)
+    ]

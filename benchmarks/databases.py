@@ -1,102 +1,138 @@
-"""Files to measure in, with the product's own schema, and raw connections to them with the product's own settings."""
+"""Databases to measure in, with the product's own schema: what a measurement asks of SQLite and of Postgres alike.
+
+An engine makes places. A place is one database that nobody else uses: the product's store opens it, a raw connection
+looks at it from outside, and raw writers show what it can do without Holdfast. The same SQL asks both.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-import sqlite3
-from itertools import count
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
 from holdfast.model import JournalRow
-from holdfast.store import SqliteStore, open_store
-
-_numbers = count(1)
-SETTINGS = (
-    "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",
-    "PRAGMA temp_store = MEMORY",
-    "PRAGMA cache_size = -32000",
-    "PRAGMA wal_autocheckpoint = 4000",
-)
-"""What the SQLite store sets: the ceiling is that of the same database, not of one tuned otherwise."""
+from holdfast.store import Store
+from holdfast.store.stats import Stats
 
 PATIENCE = 300
 """Seconds after which a measurement that does not get on is broken."""
 
-
-def new_path(folder: Path) -> Path:
-    """A file that is not there yet, in a folder of its own."""
-    home = folder / str(next(_numbers))
-    home.mkdir()
-    return home / "bench.db"
+Row: TypeAlias = tuple[int, int, int, int, bytes]
+"""A row of the journal: run, seq, epoch, at, data."""
 
 
-def url_of(path: Path) -> str:
-    return f"sqlite:///{path}"
+class MeasuredStore(Store, Protocol):
+    """A store that counts what it does."""
+
+    stats: Stats
 
 
-async def opened(path: Path) -> SqliteStore:
-    """The product's store on the file; a new file gets its schema."""
-    store = open_store(url_of(path))
-    assert isinstance(store, SqliteStore)
-    await store.open()
-    return store
+class Writer(Protocol):
+    """Raw group commit: whatever is queued while a commit is under way is the next one."""
+
+    async def commit(self, row: Row) -> None:
+        """Returns when the row is durable."""
+
+    async def stop(self) -> None: ...
 
 
-async def prepared(folder: Path) -> Path:
-    """A new file with the schema in it, closed again."""
-    path = new_path(folder)
-    store = await opened(path)
-    await store.close()
-    return path
+class Snapshot(Protocol):
+    """A transaction that stays open and keeps the database as it was."""
+
+    async def close(self) -> None: ...
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """A raw connection in autocommit mode."""
-    connection = sqlite3.connect(path, isolation_level=None, timeout=30, check_same_thread=False)
-    for setting in SETTINGS:
-        connection.execute(setting).fetchall()
-    return connection
+class Place(Protocol):
+    """One database with the schema in it."""
+
+    url: str
+
+    async def opened(self) -> MeasuredStore: ...
+
+    async def ask(self, question: str) -> Sequence[object] | None:
+        """The first row of an answer, as somebody outside gets it."""
+
+    async def columns(self, table: str) -> list[str]: ...
+
+    async def load(self, statements: Sequence[str]) -> None:
+        """Execute them in one transaction that does not wait for the disk."""
+
+    async def settle(self) -> None:
+        """After a load: let the database do now what it would otherwise do while something is measured."""
+
+    async def hold(self) -> Snapshot: ...
+
+    async def writer(self, way: str) -> Writer: ...
+
+    async def bare(self, way: str, rows: Sequence[Row], batch: int) -> float:
+        """Seconds in which a plain loop commits these rows, so many at a time, with nobody waiting for any of them."""
+
+    async def forget(self) -> None:
+        """Give the disk back: a round leaves nothing to the next one."""
 
 
-def forget(path: Path) -> None:
-    """Give the disk back: a round leaves nothing to the next one."""
-    shutil.rmtree(path.parent)
+class Engine(Protocol):
+    """SQLite or Postgres."""
+
+    name: str
+    ways: tuple[str, ...]
+    """To insert a batch. All are tried; the fastest is the ceiling."""
+    handed: str
+    """The way in which an event loop hands a row to another thread, as the product's store does."""
+
+    async def place(self) -> Place: ...
 
 
-async def until_ended(connection: sqlite3.Connection) -> None:
+async def until_ended(place: Place, pause: float = 0.000_5) -> None:
     """Wait until every run has ended. The database is asked, as somebody outside would see it."""
-    await _until(connection, "SELECT NOT EXISTS (SELECT 1 FROM runs WHERE ended_at IS NULL)", 0.000_5)
-    refuse_failures(connection)
+    await _until(place, "SELECT NOT EXISTS (SELECT 1 FROM runs WHERE ended_at IS NULL)", pause)
+    await refuse_failures(place)
 
 
-async def until_parked(connection: sqlite3.Connection) -> None:
+async def until_parked(place: Place) -> None:
     """Wait until no run is under way: each has ended, or waits without an owner."""
     await _until(
-        connection,
+        place,
         "SELECT NOT EXISTS (SELECT 1 FROM runs WHERE ended_at IS NULL AND (status <> 'waiting' OR owner IS NOT NULL))",
         0.02,
     )
-    refuse_failures(connection)
+    await refuse_failures(place)
 
 
-def refuse_failures(connection: sqlite3.Connection) -> None:
+async def refuse_failures(place: Place) -> None:
     """A run that failed or is blocked is not what was to be measured."""
-    found = connection.execute(
+    found = await place.ask(
         "SELECT status, blocked FROM runs WHERE status IN ('failed', 'cancelled') OR blocked IS NOT NULL LIMIT 1"
-    ).fetchone()
+    )
     if found is not None:
         raise RuntimeError(f"a measured run is {found[0]}: {found[1]}")
 
 
-async def _until(connection: sqlite3.Connection, question: str, pause: float) -> None:
+async def _until(place: Place, question: str, pause: float) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not connection.execute(question).fetchone()[0]:  # noqa: ASYNC110  # a file wakes nobody up
+        while not await number_of(place, question):  # noqa: ASYNC110  # a database wakes nobody up
             await asyncio.sleep(pause)
 
 
-async def first_journal(store: SqliteStore, connection: sqlite3.Connection) -> list[JournalRow]:
-    """The journal of the first run in the file: what a row looks like."""
-    (run_id,) = connection.execute("SELECT id FROM runs ORDER BY number LIMIT 1").fetchone()
-    return await store.read_journal(run_id)
+async def number_of(place: Place, question: str) -> int:
+    """The answer to a question that has one number for an answer."""
+    row = await place.ask(question)
+    assert row is not None
+    assert isinstance(row[0], int)
+    return row[0]
+
+
+async def first_journal(store: Store, place: Place) -> list[JournalRow]:
+    """The journal of the first run in the database: what a row looks like."""
+    row = await place.ask("SELECT id FROM runs ORDER BY number LIMIT 1")
+    assert row is not None
+    return await store.read_journal(str(row[0]))
+
+
+def answer(futures: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
+    """Tell everybody whose row was in a batch how it ended."""
+    for future in futures:
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)

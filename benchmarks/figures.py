@@ -64,9 +64,8 @@ class Figure:
             return None
         return "met" if self.target.is_met(self) else "missed"
 
-    def as_json(self, group: str) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {
-            "group": group,
             "name": self.name,
             "value": self.value,
             "unit": self.unit,
@@ -78,6 +77,18 @@ class Figure:
             "rounds": list(self.rounds),
             "ratios": list(self.ratios),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The figures of one measurement, and the store it was made in, if it was made in one."""
+
+    name: str
+    store: str | None
+    figures: list[Figure]
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [{"group": self.name, "store": self.store, **figure.as_json()} for figure in self.figures]
 
 
 def compared(

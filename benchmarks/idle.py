@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 from holdfast import AsyncClient, Worker
 
-from .databases import connect, forget, new_path, opened, until_parked
-from .figures import Figure
+from .databases import Engine, until_parked
+from .figures import Figure, at_most
 from .scales import Scale
 from .subjects import sleeper
 
@@ -25,9 +24,9 @@ class Idleness(NamedTuple):
     """Percent of one core."""
 
 
-def measure(scale: Scale, folder: Path) -> list[Figure]:
-    nothing = asyncio.run(_watched(folder, 0, scale.idle))
-    parked = asyncio.run(_watched(folder, scale.parked, scale.idle))
+def measure(scale: Scale, engine: Engine) -> list[Figure]:
+    nothing = asyncio.run(_watched(engine, 0, scale.idle))
+    parked = asyncio.run(_watched(engine, scale.parked, scale.idle))
     title = f"an idle worker, {scale.parked:,} runs parked"
     return [
         Figure(
@@ -37,30 +36,29 @@ def measure(scale: Scale, folder: Path) -> list[Figure]:
             beside="nothing parked",
             beside_value=beside,
             ratio=value / beside if beside else None,
+            target=target,
         )
-        for name, unit, value, beside in (
-            (f"{title}: queries", "/s", parked.queries, nothing.queries),
-            (f"{title}: processor", "%", parked.processor, nothing.processor),
+        for name, unit, value, beside, target in (
+            (f"{title}: queries", "/s", parked.queries, nothing.queries, at_most(5, "/s")),
+            (f"{title}: processor", "%", parked.processor, nothing.processor, None),
         )
     ]
 
 
-async def _watched(folder: Path, count: int, seconds: float) -> Idleness:
-    path = new_path(folder)
-    store = await opened(path)
+async def _watched(engine: Engine, count: int, seconds: float) -> Idleness:
+    place = await engine.place()
+    store = await place.opened()
     client = AsyncClient(store)
     workflow = sleeper(is_async=True)
-    watch = connect(path)
     async with Worker(store, workflows=[workflow]):
         await client.start_many(workflow, [(number,) for number in range(count)])
-        await until_parked(watch)
+        await until_parked(place)
         await asyncio.sleep(_SETTLE)
         queries, processor, began = store.stats.statements, time.process_time(), time.perf_counter()
         await asyncio.sleep(seconds)
         took = time.perf_counter() - began
         found = Idleness((store.stats.statements - queries) / took, (time.process_time() - processor) / took * 100)
-    watch.close()
     await client.close()
     await store.close()
-    forget(path)
+    await place.forget()
     return found

@@ -6,19 +6,22 @@ import os
 import platform
 import sqlite3
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import holdfast
 
 
-def described() -> dict[str, Any]:
+def described(postgres: str | None) -> dict[str, Any]:
     """The versions and the machine."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "holdfast": holdfast.__version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "sqlite": sqlite3.sqlite_version,
+        "postgres": postgres,
+        "asyncpg": version("asyncpg"),
         "cores": cores(),
         "machine": ", ".join(filter(None, [platform.system(), platform.machine(), _processor(), _memory()])),
     }

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from .databases import forget, new_path
+from .children import ROOT
 from .figures import Figure, at_most
 from .scales import Scale
 from .sleepers import Growth
 
-ROOT = Path(__file__).parent.parent
 METERS = {"resident": "resident memory", "traced": "Python's own allocations"}
 
 
@@ -20,7 +20,7 @@ def measure(scale: Scale, folder: Path) -> list[Figure]:
     figures: list[Figure] = []
     for kind in ("async", "def"):
         for meter, title in METERS.items():
-            found = _grown(folder, kind, meter, scale.sleepers)
+            found = _grown(folder, kind, meter, scale)
             figures.append(
                 Figure(
                     name=f"a waiting run, {kind} body, {title}",
@@ -34,14 +34,14 @@ def measure(scale: Scale, folder: Path) -> list[Figure]:
     return figures
 
 
-def _grown(folder: Path, kind: str, meter: str, count: int) -> Growth:
-    path = new_path(folder)
-    child = subprocess.run(
-        [sys.executable, "-m", "benchmarks.sleepers", kind, meter, str(count), str(path)],
-        cwd=ROOT,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    forget(path)
+def _grown(folder: Path, kind: str, meter: str, scale: Scale) -> Growth:
+    amounts = [str(scale.sleepers), str(scale.settle)]
+    with tempfile.TemporaryDirectory(dir=folder) as home:
+        child = subprocess.run(
+            [sys.executable, "-m", "benchmarks.sleepers", kind, meter, *amounts, str(Path(home) / "bench.db")],
+            cwd=ROOT,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
     return Growth(**json.loads(child.stdout))

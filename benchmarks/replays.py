@@ -7,7 +7,6 @@ import gc
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
 from holdfast.codec import Codec
@@ -25,9 +24,9 @@ from holdfast.model import (
     history_of,
     new_id,
 )
-from holdfast.store import SqliteStore
+from holdfast.store import Store
 
-from .databases import forget, new_path, opened
+from .databases import Engine
 from .figures import Figure, at_most
 from .scales import Scale
 from .subjects import many_steps
@@ -38,6 +37,8 @@ _START = 1_700_000_000_000_000
 _MOST = 2_000
 """Replays of one length: more tell nothing new."""
 _LEASE = 3_600_000_000
+_REFERENCE = 100
+"""The length beside which the others stand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +54,26 @@ class Journal:
         return [entry for row in self.rows for entry in decode_entries(row)]
 
 
-def measure(scale: Scale, folder: Path) -> list[Figure]:
-    alone: dict[int, float] = {}
-    claimed: dict[int, float] = {}
-    for length in scale.replayed:
-        journal = _journal(length)
-        alone[length] = _replayed(journal, scale.replay_budget)
-        claimed[length] = asyncio.run(_claimed(folder, journal, scale.replay_budget))
-    reference = 100
-    figures: list[Figure] = []
-    for length in scale.replayed:
-        figures.append(_figure(f"replay, {length:,} steps", alone, length, reference, promised=True))
-    for length in scale.replayed:
-        figures.append(_figure(f"claim and replay, {length:,} steps", claimed, length, reference, promised=False))
-    return figures
+def measure(scale: Scale) -> list[Figure]:
+    """The engine alone: no store is asked."""
+    alone = {length: _replayed(_journal(length), scale.replay_budget) for length in scale.replayed}
+    return [_figure(f"replay, {length:,} steps", alone, length, promised=True) for length in scale.replayed]
 
 
-def _figure(name: str, costs: dict[int, float], length: int, reference: int, *, promised: bool) -> Figure:
+def measure_claimed(scale: Scale, engine: Engine) -> list[Figure]:
+    """The whole way, from the store on."""
+    found = {length: asyncio.run(_claimed(engine, _journal(length), scale.replay_budget)) for length in scale.replayed}
+    return [_figure(f"claim and replay, {length:,} steps", found, length, promised=False) for length in scale.replayed]
+
+
+def _figure(name: str, costs: dict[int, float], length: int, *, promised: bool) -> Figure:
     return Figure(
         name=name,
         value=costs[length],
         unit="µs/step",
-        beside=f"the same at {reference} steps",
-        beside_value=costs[reference],
-        ratio=costs[length] / costs[reference],
+        beside=f"the same at {_REFERENCE} steps",
+        beside_value=costs[_REFERENCE],
+        ratio=costs[length] / costs[_REFERENCE],
         target=at_most(15, "µs") if promised else None,
     )
 
@@ -133,10 +130,10 @@ def _replayed(journal: Journal, budget: float) -> float:
     return median(took) / journal.length * 1_000_000
 
 
-async def _claimed(folder: Path, journal: Journal, budget: float) -> float:
+async def _claimed(engine: Engine, journal: Journal, budget: float) -> float:
     """Microseconds a step for the whole way: claim the run, read its journal, decode it, replay it."""
-    path = new_path(folder)
-    store = await opened(path)
+    place = await engine.place()
+    store = await place.opened()
     lanes = [Lane(journal.workflow.name, journal.workflow.version)]
     await store.register_worker("bench", lanes, _LEASE)
     runners = Runners()
@@ -152,11 +149,11 @@ async def _claimed(folder: Path, journal: Journal, budget: float) -> float:
         took.append(time.perf_counter() - began)
         body.put_away()
     await store.close()
-    forget(path)
+    await place.forget()
     return median(took) / journal.length * 1_000_000
 
 
-async def _start(store: SqliteStore, journal: Journal) -> None:
+async def _start(store: Store, journal: Journal) -> None:
     new = NewRun(
         id=new_id(),
         workflow=journal.workflow.name,

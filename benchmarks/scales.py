@@ -15,15 +15,23 @@ class Scale:
     """How many runs to execute, by how many at once."""
     steps: int
     """In the run whose steps are timed one by one."""
+    alone: int
+    """Rounds of such runs: each takes a tenth of a second, so there can be more of them."""
     starts: int
     replayed: tuple[int, ...]
     """Lengths of journals."""
     replay_budget: float
     """Seconds to spend on one length."""
     sleepers: int
+    settle: float
+    """Seconds until what a run needs only at its beginning is gone."""
     backlogs: tuple[int, ...]
     """Parked runs in the database, and as many finished ones; the first is what the others are compared with."""
     claims: int
+    churned: int
+    """Runs claimed and ended under a snapshot that is held open."""
+    fleet: int
+    """Runs for all worker processes together."""
     parked: int
     idle: float
     """Seconds to watch an idle worker."""
@@ -33,12 +41,16 @@ FULL = Scale(
     rounds=5,
     runs={1: 300, 100: 4_000, 1000: 8_000},
     steps=200,
+    alone=15,
     starts=100,
     replayed=(10, 100, 1_000, 10_000),
     replay_budget=1.0,
     sleepers=5_000,
+    settle=1.5,
     backlogs=(0, 100_000, 1_000_000),
     claims=40,
+    churned=20_000,
+    fleet=8_000,
     parked=1_000,
     idle=5.0,
 )
@@ -47,12 +59,16 @@ QUICK = Scale(
     rounds=1,
     runs={1: 10, 100: 200, 1000: 1_000},
     steps=20,
-    starts=10,
+    alone=1,
+    starts=5,
     replayed=(10, 100, 1_000, 10_000),
     replay_budget=0.05,
-    sleepers=300,
-    backlogs=(0, 10_000),
+    sleepers=200,
+    settle=0.1,
+    backlogs=(0, 1_000),
     claims=3,
+    churned=300,
+    fleet=200,
     parked=100,
     idle=0.5,
 )

@@ -1,6 +1,6 @@
 """A process full of runs that wait: it prints how much it grew by each, and by each plain body suspended as long.
 
-python -m benchmarks.sleepers async|def resident|traced COUNT FILE
+python -m benchmarks.sleepers async|def resident|traced COUNT SETTLE FILE
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import asyncio
 import gc
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 import tracemalloc
@@ -21,12 +20,12 @@ from greenlet import getcurrent, greenlet
 
 from holdfast import AsyncClient, Worker
 
-from .databases import connect, opened, until_parked
+from .databases import Place, until_parked
+from .sqlite_files import SqliteFile
 from .subjects import sleeper
 
 _STATM = Path("/proc/self/statm")
 _PART = 100
-_SETTLE = 1.5
 _SQLITE_HEAP = 4 << 20
 """SQLite keeps pages of its file in memory, up to a fixed size: nothing of a run. Here that size is small."""
 
@@ -97,41 +96,40 @@ def _plain(kind: str, count: int, meter: Callable[[], int]) -> float:
     return grown
 
 
-async def _park(client: AsyncClient, workflow: Any, count: int, watch: sqlite3.Connection) -> None:
+async def _park(client: AsyncClient, workflow: Any, count: int, settle: float, place: Place) -> None:
     """Start so many runs and wait until all of them wait. Few at a time: the start's own garbage must not count."""
     for first in range(0, count, _PART):
         await client.start_many(workflow, [(number,) for number in range(first, min(first + _PART, count))])
-        await until_parked(watch)
+        await until_parked(place)
     # What a run needs only in its first second is gone then.
-    await asyncio.sleep(_SETTLE)
+    await asyncio.sleep(settle)
 
 
-async def _measure(kind: str, count: int, path: Path, meter: Callable[[], int]) -> Growth:
-    store = await opened(path)
-    watch = connect(path)
-    watch.execute(f"PRAGMA soft_heap_limit = {_SQLITE_HEAP}").fetchall()
+async def _measure(kind: str, count: int, settle: float, path: Path, meter: Callable[[], int]) -> Growth:
+    place = SqliteFile(path)
+    store = await place.opened()
+    await place.ask(f"PRAGMA soft_heap_limit = {_SQLITE_HEAP}")
     workflow = sleeper(is_async=kind == "async")
     client = AsyncClient(store)
     async with Worker(store, workflows=[workflow], concurrency=200, keep_parked=2 * count + 1_000):
         # What is there once for all runs is there before the first look.
-        await _park(client, workflow, 500, watch)
+        await _park(client, workflow, 500, settle, place)
         before = meter()
-        await _park(client, workflow, count, watch)
+        await _park(client, workflow, count, settle, place)
         waiting = (meter() - before) / count
         # While the runs are still there: what they leave behind would be used again, and nothing would seem to grow.
         plain = _plain(kind, count, meter)
-    watch.close()
     await client.close()
     await store.close()
     return Growth(waiting, plain)
 
 
-def main(kind: str, meter_name: str, count: int, path: Path) -> None:
+def main(kind: str, meter_name: str, count: int, settle: float, path: Path) -> None:
     meter = traced if meter_name == "traced" else resident
     if meter is traced:
         tracemalloc.start()
-    print(json.dumps(asyncio.run(_measure(kind, count, path, meter))._asdict()))
+    print(json.dumps(asyncio.run(_measure(kind, count, settle, path, meter))._asdict()))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), Path(sys.argv[5]))

@@ -5,30 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .figures import Figure
+from .figures import Figure, Group
 
-HEADS = ("figure", "measured", "beside", "", "ratio", "target", "verdict")
-_RIGHT = {1, 3, 4}
-_WIDTH = 170
+HEADS = ("figure", "store", "measured", "beside", "", "ratio", "target", "verdict")
+_RIGHT = {2, 4, 5}
+_WIDTH = 210
 _STYLES = {"met": "green", "missed": "bold red"}
 
 
-def show(groups: dict[str, list[Figure]], machine: dict[str, Any]) -> None:
+def show(groups: Sequence[Group], machine: dict[str, Any]) -> None:
     """Print all figures, a rule between one measurement and the next."""
-    title = (
-        f"Holdfast {machine['holdfast']}, {machine['python']}, SQLite {machine['sqlite']}, "
+    blocks = [[_cells(figure, group.store) for figure in group.figures] for group in groups]
+    try:
+        _show_rich(title_of(machine), blocks)
+    except ImportError:
+        _show_plain(title_of(machine), blocks)
+
+
+def title_of(machine: dict[str, Any]) -> str:
+    """What was measured, and where."""
+    postgres = f"Postgres {machine['postgres']} by asyncpg {machine['asyncpg']}, " if machine["postgres"] else ""
+    return (
+        f"Holdfast {machine['holdfast']}, {machine['python']}, SQLite {machine['sqlite']}, {postgres}"
         f"{machine['cores']} cores: {machine['machine']}"
     )
-    blocks = [[_cells(figure) for figure in figures] for figures in groups.values()]
-    try:
-        _show_rich(title, blocks)
-    except ImportError:
-        _show_plain(title, blocks)
 
 
-def _cells(figure: Figure) -> tuple[str, ...]:
+def _cells(figure: Figure, store: str | None) -> tuple[str, ...]:
     return (
         figure.name,
+        store or "",
         f"{number(figure.value)} {figure.unit}",
         figure.beside or "",
         "" if figure.beside_value is None else number(figure.beside_value),

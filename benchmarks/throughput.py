@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from pathlib import Path
 
 from holdfast import AsyncClient, Worker
 from holdfast.model import JournalRow
 
-from .ceiling import INSERTS, bare, group_commit
-from .databases import PATIENCE, connect, first_journal, forget, new_path, opened, prepared, until_ended
+from .ceiling import bare, ceiling
+from .databases import PATIENCE, Engine, first_journal, until_ended
 from .figures import Figure, compared, ratio_at_least
 from .scales import Scale
 from .subjects import four_steps
@@ -21,27 +20,27 @@ _PROMISED = 100
 """From so many runs at once on, the promise holds; below, a step's latency is what was promised."""
 
 
-def measure(scale: Scale, folder: Path) -> list[Figure]:
-    return asyncio.run(_measure(scale, folder))
+def measure(scale: Scale, engine: Engine) -> list[Figure]:
+    return asyncio.run(_measure(scale, engine))
 
 
-async def _measure(scale: Scale, folder: Path) -> list[Figure]:
+async def _measure(scale: Scale, engine: Engine) -> list[Figure]:
     figures: list[Figure] = []
-    _, journal = await _work(folder, 1, 1)
+    _, journal = await _work(engine, 1, 1)
     for at_once, runs in scale.runs.items():
-        figures += await _at_once(scale, folder, journal, at_once, runs)
+        figures += await _at_once(scale, engine, journal, at_once, runs)
     return figures
 
 
-async def _at_once(scale: Scale, folder: Path, journal: list[JournalRow], at_once: int, runs: int) -> list[Figure]:
+async def _at_once(scale: Scale, engine: Engine, journal: list[JournalRow], at_once: int, runs: int) -> list[Figure]:
     ours: list[float] = []
     ceilings: list[float] = []
     bares: list[float] = []
     for _ in range(scale.rounds):
-        ceilings.append(STEPS * runs / await _ceiling(folder, journal, at_once, runs))
-        took, _ = await _work(folder, at_once, runs)
+        ceilings.append(STEPS * runs / await ceiling(engine, journal, at_once, runs))
+        took, _ = await _work(engine, at_once, runs)
         ours.append(STEPS * runs / took)
-        bares.append(STEPS * runs / await _bare(folder, journal, at_once, runs))
+        bares.append(STEPS * runs / await bare(engine, journal, at_once, runs))
     title = f"{at_once} at once" if at_once > 1 else "1 at a time"
     target = ratio_at_least(1 / 3, "1/3") if at_once >= _PROMISED else None
     return [
@@ -57,25 +56,10 @@ async def _at_once(scale: Scale, folder: Path, journal: list[JournalRow], at_onc
     ]
 
 
-async def _ceiling(folder: Path, journal: list[JournalRow], at_once: int, runs: int) -> float:
-    """Seconds by whichever way of inserting is faster."""
-    gc.collect()
-    return min([await group_commit(folder, journal, at_once, runs, insert) for insert in INSERTS])
-
-
-async def _bare(folder: Path, journal: list[JournalRow], at_once: int, runs: int) -> float:
-    took: list[float] = []
-    for insert in INSERTS:
-        path = await prepared(folder)
-        took.append(bare(path, journal, at_once, runs, insert))
-        forget(path)
-    return min(took)
-
-
-async def _work(folder: Path, at_once: int, runs: int) -> tuple[float, list[JournalRow]]:
+async def _work(engine: Engine, at_once: int, runs: int) -> tuple[float, list[JournalRow]]:
     """Seconds from the worker's start to the last run's end, and the journal of one run."""
-    path = new_path(folder)
-    store = await opened(path)
+    place = await engine.place()
+    store = await place.opened()
     left = runs
     last_step = asyncio.Event()
 
@@ -88,18 +72,16 @@ async def _work(folder: Path, at_once: int, runs: int) -> tuple[float, list[Jour
     body = four_steps(done)
     client = AsyncClient(store)
     await client.start_many(body, [(number,) for number in range(runs)])
-    watch = connect(path)
     gc.collect()
     began = time.perf_counter()
     async with Worker(store, workflows=[body], concurrency=at_once):
         async with asyncio.timeout(PATIENCE):
             await last_step.wait()
         # The last steps have executed; what they returned is still on its way into the journal.
-        await until_ended(watch)
+        await until_ended(place)
         took = time.perf_counter() - began
-    journal = await first_journal(store, watch)
-    watch.close()
+    journal = await first_journal(store, place)
     await client.close()
     await store.close()
-    forget(path)
+    await place.forget()
     return took, journal

@@ -1,5 +1,6 @@
 """The command as a user types it."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -40,10 +41,68 @@ def test_a_database_that_cannot_be_opened_is_an_error_on_stderr(tmp_path, capsys
     assert seen.err.startswith("holdfast: ")
 
 
-def test_an_unknown_command_is_wrong_usage():
-    with pytest.raises(SystemExit) as refused:
-        main(["dance"])
-    assert refused.value.code == 2
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["dance"],
+        ["migrate", "--sideways"],
+        ["worker", "--lease", "soon"],
+        ["worker", "--processes", "0"],
+        ["worker", "--concurrency", "many"],
+        ["runs", "--since", "yesterday"],
+        ["runs", "--tag", "gift"],
+        ["start", "order", "--input", "{"],
+        ["start", "order", "--input", '{"key": 1}'],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_told_from_a_refusal_by_its_exit_code(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    seen = capsys.readouterr()
+    assert seen.out == ""
+    assert "Traceback" not in seen.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_traceback_is_shown_only_when_asked_for(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path / 'no' / 'such' / 'directory' / 'x.db'}"
+    assert main(["migrate", "--url", url]) == 1
+    assert "Traceback" not in capsys.readouterr().err
+    assert main(["migrate", "--url", url, "--traceback"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_without_its_extra_the_command_says_how_to_install_it(package):
+    ran = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.modules[{package!r}] = None; import holdfast.__main__"],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert f"needs the {package} package" in ran.stderr
+    assert ran.stderr.rstrip().endswith("pip install 'holdfast[cli]'")
+    assert "Traceback" not in ran.stderr
+
+
+def test_migrate_says_as_json_what_it_did(database_url, capsys):
+    assert main(["migrate", "--url", database_url, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"url": database_url, "migrated": True}
+
+
+def test_migrate_creates_the_schema_that_was_named(postgres, capsys):
+    url = postgres.create_database()
+    assert main(["migrate", "--url", url, "--schema", "shop"]) == 0
+    assert main(["runs", "--url", url, "--schema", "shop", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.partition("\n")[2]) == {"runs": [], "next": None}
+
+
+def test_migrate_sql_prints_the_statements_for_the_schema_that_was_named(capsys):
+    assert main(["migrate", "--url", "postgresql://nowhere/x", "--schema", "shop", "--sql"]) == 0
+    assert "shop" in capsys.readouterr().out
 
 
 def test_the_package_runs_as_a_module():

@@ -10,7 +10,7 @@ import holdfast
 from holdfast.errors import StoreAway, StoreError
 from holdfast.model import Lane, RowChange, RunStatus
 from holdfast.store import open_store
-from holdfast.testing.contract.stage import LEASE, T0, Stage, new_run, row_write, turn, until
+from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, after, new_run, row_write, turn, until
 
 ENDED = RowChange(status=RunStatus.COMPLETED)
 
@@ -115,6 +115,18 @@ async def test_a_follower_that_is_locked_when_its_turn_comes_is_woken_later(url)
             assert (await stage.run(new)).due_at is None
         await stage.store.reap_workers("one", now=T0)
         assert (await stage.claim_one(worker="two")).id == new
+
+
+async def test_a_run_that_is_locked_when_its_worker_is_reaped_holds_up_none_of_the_others(url):
+    async with staged(url) as stage:
+        await stage.store.register_worker("one", [LANE], LEASE, now=T0)
+        ids = await stage.start(3)
+        await stage.claim()
+        async with locked(url, ids[1]):
+            assert await stage.store.reap_workers("two", now=after(60)) == ["one"]
+            assert sorted(run.id for run in await stage.claim(worker="two", now=after(60))) == sorted([ids[0], ids[2]])
+        assert await stage.store.reap_workers("two", now=after(61)) == ["one"]
+        assert (await stage.claim_one(worker="two", now=after(61))).is_takeover
 
 
 async def test_a_claim_takes_what_nobody_has_locked(url):

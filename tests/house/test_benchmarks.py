@@ -11,9 +11,13 @@ import pytest
 
 from tests.house.sources import ROOT, SOURCE
 
-GROUPS = {"throughput", "steps", "starts", "replays", "memory", "claims", "idle"}
+IN_BOTH_STORES = {"throughput", "steps", "starts", "replays", "claims", "idle"}
+GROUPS = {
+    *((group, store) for group in IN_BOTH_STORES for store in ("SQLite", "Postgres")),
+    *(("fleet", "Postgres"), ("replays", None), ("memory", None)),
+}
 FIGURE = {
-    *("group", "name", "value", "unit", "beside", "beside_value", "ratio"),
+    *("group", "store", "name", "value", "unit", "beside", "beside_value", "ratio"),
     *("target", "verdict", "rounds", "ratios"),
 }
 
@@ -27,7 +31,7 @@ def report(tmp_path_factory):
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=110,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
@@ -36,7 +40,7 @@ def report(tmp_path_factory):
 
 
 def test_every_measurement_gives_figures_of_one_shape(report):
-    assert {figure["group"] for figure in report["figures"]} == GROUPS
+    assert {(figure["group"], figure["store"]) for figure in report["figures"]} == GROUPS
     assert {frozenset(figure) for figure in report["figures"]} == {frozenset(FIGURE)}
     for figure in report["figures"]:
         assert isinstance(figure["value"], float)
@@ -46,7 +50,10 @@ def test_every_measurement_gives_figures_of_one_shape(report):
 
 def test_the_report_says_what_was_measured_and_when(report):
     assert report["quick"] is True
-    assert set(report) == {"at", "holdfast", "python", "sqlite", "cores", "machine", "quick", "figures"}
+    assert set(report) == {
+        *("at", "holdfast", "python", "sqlite", "postgres", "asyncpg", "cores", "machine", "quick", "figures")
+    }
+    assert re.match(r"\d+", report["postgres"])
 
 
 def test_the_report_names_no_host_and_no_path(report):

@@ -46,7 +46,7 @@ def test_a_refused_turn_taken_for_an_accepted_one_is_noticed(monkeypatch):
     monkeypatch.setattr(
         Admission,
         "_committed",
-        lambda self, held, done, change, verdict: committed(self, held, done, change, verdict is False or verdict),
+        lambda self, held, turn, verdict: committed(self, held, turn, verdict is False or verdict),
     )
     assert_noticed("P1", "P2")
 
@@ -82,6 +82,11 @@ def test_a_recorded_result_that_is_overlooked_is_noticed(monkeypatch):
         return history_of(entries[:last] if last > 0 else entries)
 
     monkeypatch.setattr("holdfast.worker.admission.history_of", overlook)
+    assert_noticed("P3")
+
+
+def test_a_result_kept_for_a_blocked_body_that_it_never_gets_is_noticed(monkeypatch):
+    monkeypatch.setattr(Admission, "carry", lambda self, held, history: None)
     assert_noticed("P3")
 
 

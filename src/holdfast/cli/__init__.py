@@ -1,52 +1,41 @@
 """The command `holdfast`. It parses, calls one front door and prints; what things mean is decided elsewhere.
 
+    app                   the command and its subcommands
+    workers               worker: one process, or a fleet of them ──▶ fleet, restarts ──▶ child ──▶ serving
+    runs, journals        what the client offers, by noun
+    schema                migrate
+    options, output       how options are written, how answers are
+
 Exit codes: 0 done, 1 Holdfast refused (its error is on stderr), 2 wrong usage.
 """
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import importlib.metadata
 import sys
+import traceback
 from collections.abc import Sequence
 
 from holdfast.errors import HoldfastError
-from holdfast.settings import resolve
-from holdfast.store import migration_sql, open_store
+from holdfast.extras import load_extra
 
 __all__ = ["main"]
 
+_NEEDED_BY = "the command holdfast"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
-    given = _parser().parse_args(arguments)
+    """Run one command and return its exit code. `--traceback` may stand anywhere."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    wants_traceback = "--traceback" in given
+    if wants_traceback:
+        given.remove("--traceback")
     try:
-        if given.command == "version":
-            print(importlib.metadata.version("holdfast"))
-        elif given.sql:
-            print(migration_sql(resolve(url=given.url).url))
-        else:
-            print(asyncio.run(_migrate(resolve(url=given.url).url)))
+        for package in ("typer", "rich"):
+            load_extra(package, extra="cli", needed_by=_NEEDED_BY)
+        code: int = load_extra("holdfast.cli.app", extra="cli", needed_by=_NEEDED_BY).run(given)
+        return code
     except HoldfastError as error:
+        if wants_traceback:
+            traceback.print_exc()
         print(f"holdfast: {error}", file=sys.stderr)
         return 1
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="holdfast", description="Durable execution for Python.")
-    parser.add_argument("--version", action="version", version=importlib.metadata.version("holdfast"))
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    commands.add_parser("version", help="print the version")
-    migrate = commands.add_parser("migrate", help="bring a database to this version's schema")
-    migrate.add_argument("--url", help="the database; by default the one that the settings name")
-    migrate.add_argument("--sql", action="store_true", help="print the statements and touch no database")
-    return parser
-
-
-async def _migrate(url: str) -> str:
-    store = open_store(url)
-    await store.open()
-    await store.close()
-    return f"{store.url} has this version's schema"

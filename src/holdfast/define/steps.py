@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import (
     Any,
+    Concatenate,
     Generic,
+    Literal,
     Optional,
     ParamSpec,
     Protocol,
@@ -35,7 +37,8 @@ _DEFAULT_RETRY = Retry()
 class Step(Generic[P, R]):
     """What @step makes of a function.
 
-    `fn` is the function itself; outside any run, and inside another step, calling the step is calling it.
+    `fn` is the function itself; outside any run, and inside another step, calling the step is calling it. A
+    transactional one takes a connection first there: `step.fn(connection, ...)` says so to readers and type checkers.
     """
 
     is_async: bool
@@ -49,6 +52,7 @@ class Step(Generic[P, R]):
         timeout: Duration | None = None,
         record_args: bool = False,
         compensate: Callable[..., Any] | Step[..., Any] | None = None,
+        transaction: bool = False,
     ) -> None:
         if retry is not None and not isinstance(retry, Retry):
             raise DefinitionError(f"step {name_of(fn)!r}: retry={retry!r}: expected holdfast.Retry(...)")
@@ -61,6 +65,10 @@ class Step(Generic[P, R]):
         """The step that undoes this one, called with its result."""
         if compensate is not None:
             self.compensate = compensate if isinstance(compensate, Step) else make_step(compensate)
+        self.is_transactional = transaction
+        """Its first parameter is a connection to the store's own database, and its result is committed there."""
+        if transaction:
+            _check_takes_connection(fn, self.name)
         self.shapes: Any = None
         """Whoever executes the step may keep the codecs of its arguments and result here."""
         functools.update_wrapper(cast(Any, self), fn)
@@ -77,6 +85,7 @@ class Step(Generic[P, R]):
             timeout=timeout,
             record_args=self.record_args,
             compensate=self.compensate,
+            transaction=self.is_transactional,
         )
         if timeout is None:
             other.timeout = self.timeout
@@ -149,6 +158,15 @@ class _StepDecorator(Protocol):
     def __call__(self, fn: Callable[P, R], /) -> BlockingStep[P, R]: ...
 
 
+class _TransactionDecorator(Protocol):
+    """`@step(transaction=True)`: the step is called without the connection that its function takes first."""
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...  # type: ignore[overload-overlap]  # as above
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Any, P], R], /) -> BlockingStep[P, R]: ...
+
+
 @overload
 def step(fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...  # type: ignore[overload-overlap]  # as above
 @overload
@@ -161,7 +179,18 @@ def step(
     timeout: Duration | None = None,
     record_args: bool = False,
     compensate: Callable[..., Any] | Step[..., Any] | None = None,
+    transaction: Literal[False] = False,
 ) -> _StepDecorator: ...
+@overload
+def step(
+    *,
+    name: str | None = None,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+    record_args: bool = False,
+    compensate: Callable[..., Any] | Step[..., Any] | None = None,
+    transaction: Literal[True],
+) -> _TransactionDecorator: ...
 def step(
     fn: Callable[..., Any] | None = None,
     /,
@@ -171,6 +200,7 @@ def step(
     timeout: Duration | None = None,
     record_args: bool = False,
     compensate: Callable[..., Any] | Step[..., Any] | None = None,
+    transaction: bool = False,
 ) -> Any:
     """Make a function a step: real work inside a run, recorded once and reused ever after.
 
@@ -194,6 +224,16 @@ def step(
     `current_step().idempotency_key` is the same each time; pass it on to services that must not do things twice.
 
     `compensate=refund` undoes it if the run fails or is cancelled later: `refund` runs as a step and gets the result.
+
+    With `transaction=True` the function takes a connection to the store's own database first: on Postgres an
+    asyncpg.Connection, for an `async def`; on SQLite a sqlite3.Connection, for a `def`, which holds the write lock and
+    has 5 seconds unless `timeout` says otherwise. The step is called without it. What the function writes there and its
+    recorded result are one commit: both happen, exactly once, or neither does. It must not commit or roll back itself.
+
+        @step(transaction=True)
+        async def book(db: asyncpg.Connection, order: Order) -> int:
+            return await db.fetchval("INSERT INTO bookings ... RETURNING id", order.id)
+
     `record_args=True` keeps the arguments in the journal, not only their digest. A step's name is its function's;
     `name=` keeps journals readable after a rename.
     """
@@ -207,7 +247,10 @@ def step(
             raise DefinitionError(
                 f"step {name_of(fn)!r} is a generator; a step returns one value: return a list instead"
             )
-        return make_step(fn, name=name, retry=retry, timeout=timeout, record_args=record_args, compensate=compensate)
+        return make_step(
+            fn, name=name, retry=retry, timeout=timeout, record_args=record_args, compensate=compensate,
+            transaction=transaction,
+        )  # fmt: skip  # one line a group reads better here
 
     return decorate if fn is None else decorate(fn)
 
@@ -220,11 +263,18 @@ def make_step(
     timeout: Duration | None = None,
     record_args: bool = False,
     compensate: Callable[..., Any] | Step[..., Any] | None = None,
+    transaction: bool = False,
 ) -> AsyncStep[..., Any] | BlockingStep[..., Any]:
     """The step of either colour for a callable."""
     cls: Any = AsyncStep if is_coroutine_callable(fn) else BlockingStep
     return cls(  # type: ignore[no-any-return]
-        fn, name=name, retry=retry, timeout=timeout, record_args=record_args, compensate=compensate
+        fn,
+        name=name,
+        retry=retry,
+        timeout=timeout,
+        record_args=record_args,
+        compensate=compensate,
+        transaction=transaction,
     )
 
 
@@ -283,3 +333,12 @@ def checked_name(name: object) -> str:
             f"{name!r} can't be a name; expected text of 1 to 200 characters, without a NUL or a lone surrogate"
         )
     return str(name)
+
+
+def _check_takes_connection(fn: Callable[..., Any], name: str) -> None:
+    first = next(iter(inspect.signature(fn).parameters.values()), None)
+    if first is None or first.kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
+        raise DefinitionError(
+            f"step {name!r}: with transaction=True its function takes a connection first, by position:"
+            f" def {name}(connection, ...)"
+        )

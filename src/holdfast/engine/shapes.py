@@ -20,5 +20,7 @@ def shapes_of(step: Step[Any, Any], codec: Codec) -> Shapes:
     """The shapes of a step under a codec."""
     found: Shapes | None = step.shapes
     if found is None or found.codec is not codec:
-        found = step.shapes = Shapes(codec, codec.arguments(step.fn), codec.result(step.fn))
+        # A transactional step is asked for without the connection that it gets from its worker.
+        arguments = codec.arguments(step.fn, skip=1 if step.is_transactional else 0)
+        found = step.shapes = Shapes(codec, arguments, codec.result(step.fn))
     return found

@@ -228,7 +228,8 @@ class RowWrite(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     run_id: str
     worker_id: str
     epoch: int
-    next_seq: int
+    next_seq: int | None
+    """None: somebody may still write the next row, so that the next claim has to be a takeover."""
     change: RowChange
 
 

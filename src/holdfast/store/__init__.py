@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from .callers import Guest
 from .contract import Answer, Store
+from .loans import Lender, Loan, Undone
 from .sqlite import SqliteStore
 from .urls import migration_sql, open_store, parse_url, redact_url
 
-__all__ = ["Answer", "Guest", "SqliteStore", "Store", "migration_sql", "open_store", "parse_url", "redact_url"]
+__all__ = [
+    "Answer",
+    "Guest",
+    "Lender",
+    "Loan",
+    "SqliteStore",
+    "Store",
+    "Undone",
+    "migration_sql",
+    "open_store",
+    "parse_url",
+    "redact_url",
+]

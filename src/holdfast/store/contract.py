@@ -48,6 +48,7 @@ from holdfast.model import (
 )
 
 from .callers import Guest
+from .loans import Lender
 
 Answer: TypeAlias = bool | StoreError
 """What became of one item of a batch. True: accepted, or accepted earlier with the answer lost. False: refused, nothing
@@ -83,6 +84,9 @@ class Store(Protocol):
         What is no connection to a database of this kind raises DefinitionError at once, one to another database of
         this kind when it is first used.
         """
+
+    def lender(self, lease: int) -> Lender:
+        """What lends connections to the transactional steps of a worker with that lease, on the running loop."""
 
     # -- runs ----------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
-"""Locks that live as long as a process: how the others on this host see that a worker is dead before its lease ends.
+"""Locks between processes of one host: how others see that a worker is dead before its lease ends, and that they wait.
 
-One file a worker, in a folder that belongs to the database: beside a SQLite file, or among the temporary files for a
-server. A SQLite database's own files are never opened here: closing any descriptor of one would drop the locks that
-SQLite holds on it.
+A lock lives as long as whoever holds it. One file a worker, and one for those who wait, in a folder that belongs to the
+database: beside a SQLite file, or among the temporary files for a server. A SQLite database's own files are never
+opened here: closing any descriptor of one would drop the locks that SQLite holds on it.
 """
 
 from __future__ import annotations
@@ -89,3 +89,67 @@ class ProcessLocks:
     def _path(self, worker_id: str) -> str:
         assert self._folder is not None
         return os.path.join(self._folder, f"{quote(self._namespace, safe='')}.{quote(worker_id, safe='')}.lock")
+
+
+class WaitingRoom:
+    """Who waits for a lock that is polled, told to whoever has just had it and would be back before anybody looks.
+
+    Everybody in it holds a shared lock on one file; that nobody is in it shows by getting that lock alone. Nobody ever
+    waits for this lock itself: a process that was stopped in here makes the others give way for nothing, and no more.
+    The descriptor is opened when it is needed, once a process: it is the open file that holds a lock, so two users of
+    one would not see each other.
+    """
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder if fcntl is not None else None
+        self._descriptor: int | None = None
+        self._pid = 0
+
+    def enter(self) -> bool:
+        """Be seen to wait. False: not this time, somebody is just looking; or never, where there are no such locks."""
+        return self._lock(fcntl.LOCK_SH)
+
+    def leave(self) -> None:
+        """Wait no more."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def has_others(self) -> bool:
+        """Whether anybody is in it. Only from outside."""
+        if self._opened() is None:
+            return False
+        if self._lock(fcntl.LOCK_EX):
+            self.leave()
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let go of the file; the next use opens it again."""
+        descriptor, self._descriptor = self._descriptor, None
+        # After a fork the file is shared with the parent, and so is the lock: it is the parent's to give up.
+        if descriptor is not None and self._pid == os.getpid():
+            os.close(descriptor)
+
+    def _lock(self, kind: int) -> bool:
+        descriptor = self._opened()
+        if descriptor is None:
+            return False
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def _opened(self) -> int | None:
+        if self._folder is None:
+            return None
+        if self._descriptor is None or self._pid != os.getpid():
+            self.close()
+            self._pid = os.getpid()
+            try:
+                os.makedirs(self._folder, exist_ok=True)
+                self._descriptor = os.open(os.path.join(self._folder, "waiting"), os.O_RDWR | os.O_CREAT, 0o644)
+            except OSError:
+                self._folder = None
+        return self._descriptor

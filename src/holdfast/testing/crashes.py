@@ -29,6 +29,7 @@ from holdfast.model import (
     decode_entries,
     moment_of,
 )
+from holdfast.store import Lender, Loan, Undone
 
 from .clock import ManualClock
 from .driver import Driver
@@ -112,6 +113,17 @@ class CrashingStore(MemoryStore):
         point = await self._reach("; ".join(_write_told(write) for write in writes))
         return await self._pass(point, await super().write_rows(writes, now=now))
 
+    def lender(self, lease: int) -> Lender:
+        return _CrashingLender(self, super().lender(lease))
+
+    async def commit_inside(self, loan: Loan, turn: Turn, now: Instant | None) -> bool | Undone:
+        """The commit of a transactional step is a point like any other."""
+        point = await self._reach(_turn_told(turn))
+        answer = await loan.commit(turn, now=now)
+        if answer is True:
+            self._record(turn, point)
+        return await self._pass(point, answer)
+
     @property
     def is_down(self) -> bool:
         """The process has crashed, and no other one is up yet."""
@@ -170,6 +182,41 @@ class CrashingStore(MemoryStore):
             elif isinstance(entry, RunRetrying):
                 # The run goes back to its last failure, and what came after that may be executed again.
                 self.recorded = {held: at for held, at in self.recorded.items() if held[0] != turn.run_id}
+
+
+class _CrashingLender:
+    """Lends what its store lends, and has it told of commits."""
+
+    def __init__(self, store: CrashingStore, lender: Lender) -> None:
+        self._store = store
+        self._lender = lender
+        self.is_async = lender.is_async
+        self.is_exclusive = lender.is_exclusive
+        self.kind = lender.kind
+        self.timeout = lender.timeout
+
+    def lend(self) -> Loan:
+        return _CrashingLoan(self._store, self._lender.lend())
+
+    def close(self) -> None:
+        self._lender.close()
+
+
+class _CrashingLoan:
+    def __init__(self, store: CrashingStore, loan: Loan) -> None:
+        self._store = store
+        self._loan = loan
+        self.begin = loan.begin
+        self.check = loan.check
+        self.end = loan.end
+        self.abort = loan.abort
+
+    @property
+    def connection(self) -> Any:
+        return self._loan.connection
+
+    async def commit(self, turn: Turn, *, now: Instant | None) -> bool | Undone:
+        return await self._store.commit_inside(self._loan, turn, now)
 
 
 class CrashingDriver(Driver):

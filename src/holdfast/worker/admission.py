@@ -118,7 +118,8 @@ class Admission(Turns):
     def hand_back_all(self) -> None:
         """Give everything back that has no write under way."""
         for held in list(self.held.values()):
-            if not held.is_committing:
+            # A transaction that keeps the run's turns waiting ends with the attempt that it belongs to.
+            if not held.is_committing or any(attempt.is_holding for attempt in held.attempts.values()):
                 self.hand_back(held)
 
 

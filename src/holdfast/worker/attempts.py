@@ -20,12 +20,15 @@ from typing import Any
 from holdfast.codec import Codec
 from holdfast.define import Step, StepInfo, current_scope
 from holdfast.engine import Command
-from holdfast.errors import CodecError, MisplacedCall, NotEncodable, StepFailed, StepTimeout
-from holdfast.model import Instant, StepCompleted, StepRetrying, moment_of, spoken
+from holdfast.errors import CodecError, DefinitionError, MisplacedCall, NotEncodable
+from holdfast.model import Instant, StepCompleted, StepRetrying, Turn, moment_of
 from holdfast.model import StepFailed as StepFailedEntry
+from holdfast.store import Loan
 
 from .clock import Alarm, Clock
+from .failures import as_step_failed, notes_of, timed_out
 from .held import Held
+from .inside import Inside, Told
 from .outbox import Item, Outbox
 from .threads import Threads
 
@@ -38,8 +41,8 @@ class Attempt(StepInfo):
     """One try of one step of one run. It is what the step itself sees of it, and what this worker knows beside that."""
 
     __slots__ = (
-        "_attempts", "alarm", "command", "details", "first_at", "has_sent", "held", "is_settled", "is_timed_out",
-        "task",
+        "_attempts", "alarm", "command", "details", "first_at", "has_sent", "held", "is_holding", "is_settled",
+        "is_timed_out", "loan", "task", "timeout", "turn",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, attempts: Attempts, held: Held, command: Command, now: Instant) -> None:
@@ -55,6 +58,13 @@ class Attempt(StepInfo):
         self.is_settled = False
         self.is_timed_out = False
         self.has_sent = False
+        self.timeout = command.step.timeout
+        self.loan: Loan | None = None
+        """Of a transactional step: see inside.py."""
+        self.is_holding = False
+        """Its transaction keeps the run's other turns waiting."""
+        self.turn: tuple[Turn, Told] | None = None
+        """What its transaction is to commit."""
 
     def send_value(self, name: str, value: Any) -> None:
         self._attempts.send(self, name, value, is_value=True)
@@ -103,6 +113,7 @@ class Attempts:
         """In a test environment: what to await in place of a step's function, or None to execute that."""
         self.dice: Callable[[], float] = random.random
         """Spreads the delays of retries; in a test environment it always shows the middle."""
+        self.inside: Inside
         self.tasks: set[asyncio.Task[None]] = set()
         """Every attempt's task until it ends, also those that nobody waits for any more."""
 
@@ -138,12 +149,15 @@ class Attempts:
         context = self._context.copy()
         task = attempt.task = self._loop.create_task(self._run(attempt), name=attempt.key, context=context)
         self.tasks.add(task)
-        timeout = step.timeout
-        if timeout is not None:
-            # The time in line does not count.
+        if attempt.timeout is not None and not step.is_transactional:
+            self._limit(attempt)
+
+    def _limit(self, attempt: Attempt) -> None:
+        """Its time begins: that in line, for a thread or for a transaction, does not count."""
+        if attempt.timeout is not None:
             now = self._clock.now()
-            attempt.deadline = moment_of(now + timeout)
-            attempt.alarm = self._clock.call_at(now + timeout, partial(self._time_out, attempt))
+            attempt.deadline = moment_of(now + attempt.timeout)
+            attempt.alarm = self._clock.call_at(now + attempt.timeout, partial(self._time_out, attempt))
 
     def _landed(self, attempt: Attempt) -> None:
         """One less in flight: the next in line begins."""
@@ -181,6 +195,8 @@ class Attempts:
         attempt.cancelled = True
         if attempt.command.step.is_async and attempt.task is not None:
             self._cancel(attempt)
+        elif attempt.loan is not None:
+            attempt.loan.abort()
 
     def _cancel(self, attempt: Attempt) -> None:
         assert attempt.task is not None
@@ -194,6 +210,7 @@ class Attempts:
             task.cancel()
         self.outbox.close()
         self._threads.close()
+        self.inside.lender.close()
 
     async def _run(self, attempt: Attempt) -> None:
         current_scope.set(attempt)
@@ -201,8 +218,10 @@ class Attempts:
         step = command.step
         try:
             args, kwargs = command.shapes.arguments.unpack(command.args)
-            if self._middleware or self.stand_in is not None:
+            if self._middleware or self.stand_in is not None or step.is_transactional:
                 value = await self._inside_middleware(attempt, args, kwargs)
+                if attempt.loan is not None:
+                    await self.inside.ready(attempt)
             elif step.is_async:
                 value = await step.fn(*args, **kwargs)
             else:
@@ -211,7 +230,7 @@ class Attempts:
                 await self.outbox.flush()
         except asyncio.CancelledError as error:
             if attempt.is_timed_out:
-                self._fail(attempt, _timed_out(attempt))
+                self._fail(attempt, timed_out(attempt))
             elif not attempt.is_settled:
                 # Nobody cancelled it: the step raised it by itself.
                 self._fail(attempt, error)
@@ -221,13 +240,21 @@ class Attempts:
             attempt.held.attempts.pop(attempt.key, None)
             self._interrupted()
         except BaseException as error:
-            self._fail(attempt, _timed_out(attempt, error) if attempt.is_timed_out else error)
+            self._fail(attempt, timed_out(attempt, error) if attempt.is_timed_out else error)
         else:
             if attempt.is_timed_out:
-                self._fail(attempt, _timed_out(attempt))
+                self._fail(attempt, timed_out(attempt))
+            elif attempt.loan is not None:
+                # From here to the turn that takes the result in, nothing else gets a chance to write.
+                attempt.held.inside = attempt
+                self._succeed(attempt, value)
+                attempt.held.inside = None
+                await self.inside.commit(attempt)
             else:
                 self._succeed(attempt, value)
         finally:
+            if attempt.loan is not None:
+                await attempt.loan.end()
             self._landed(attempt)
 
     async def _inside_middleware(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -241,9 +268,16 @@ class Attempts:
                     stack.enter_context(manager)
             if self.stand_in is not None and (double := self.stand_in(step, args, kwargs)) is not None:
                 return await double
+            if step.is_transactional:
+                return await self._in_transaction(attempt, args, kwargs)
             if step.is_async:
                 return await step.fn(*args, **kwargs)
             return await self._in_thread(step.fn, args, kwargs)
+
+    async def _in_transaction(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        await self.inside.begin(attempt)
+        self._limit(attempt)
+        return await self.inside.execute(attempt, args, kwargs, self._in_thread)
 
     async def _in_thread(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         loop = asyncio.get_running_loop()
@@ -289,9 +323,9 @@ class Attempts:
             # What Python makes of a StopIteration that leaves a coroutine.
             error = error.__cause__
         if isinstance(error, StopIteration) or not isinstance(error, Exception):
-            error = _as_step_failed(error)
+            error = as_step_failed(error)
             pause = None
-        elif isinstance(error, MisplacedCall):
+        elif isinstance(error, (MisplacedCall, DefinitionError)):
             # A resource that was not given, a durable wait in a step: no further try will find it otherwise.
             pause = None
         else:
@@ -304,7 +338,7 @@ class Attempts:
             self._end_failed(attempt, error)
             return
         now = self._clock.now()
-        stored = self._codec.encode_exception(error, notes=_notes(attempt))
+        stored = self._codec.encode_exception(error, notes=notes_of(attempt))
         self._settle(attempt)
         self._done(
             attempt,
@@ -312,12 +346,14 @@ class Attempts:
         )
 
     def _end_failed(self, attempt: Attempt, error: BaseException) -> None:
-        stored = self._codec.encode_exception(error, notes=_notes(attempt))
+        stored = self._codec.encode_exception(error, notes=notes_of(attempt))
         self._settle(attempt)
         self._done(attempt, StepFailedEntry(self._clock.now(), attempt.key, attempt.attempt, stored))
 
     def _settle(self, attempt: Attempt) -> None:
         attempt.is_settled = True
+        if attempt.is_holding:
+            attempt.is_holding = attempt.held.is_committing = False
         if attempt.alarm is not None:
             attempt.alarm.cancel()
             attempt.alarm = None
@@ -342,7 +378,9 @@ class Attempts:
         if not attempt.command.step.is_async:
             # Its thread is lost to it; others get one of their own.
             self._landed(attempt)
-        self._fail(attempt, _timed_out(attempt))
+            if attempt.loan is not None:
+                attempt.loan.abort()
+        self._fail(attempt, timed_out(attempt))
 
 
 def _caught(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, BaseException | None]:
@@ -356,22 +394,3 @@ def _caught(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
 def _tell(ended: asyncio.Future[tuple[Any, BaseException | None]], outcome: tuple[Any, BaseException | None]) -> None:
     if not ended.done():
         ended.set_result(outcome)
-
-
-def _timed_out(attempt: Attempt, cause: BaseException | None = None) -> StepTimeout:
-    timeout = attempt.command.step.timeout
-    assert timeout is not None
-    error = StepTimeout(f"the step {attempt.key!r} did not end within its timeout of {spoken(timeout)}")
-    error.__cause__ = cause
-    return error
-
-
-def _as_step_failed(error: BaseException) -> StepFailed:
-    name = f"{type(error).__module__}.{type(error).__qualname__}"
-    failed = StepFailed(f"{name}: {error}", type=name)
-    failed.__cause__ = error
-    return failed
-
-
-def _notes(attempt: Attempt) -> list[str]:
-    return [f"in the step {attempt.key!r}, attempt {attempt.attempt}, of the run {attempt.held.id}"]

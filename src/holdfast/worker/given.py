@@ -7,12 +7,16 @@ is whom the words are about: "Worker", "Environment".
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from holdfast.define import Resource, StepInfo, Workflow
+from holdfast.define import Resource, Step, StepInfo, Workflow
 from holdfast.errors import DefinitionError, DuplicateWorkflow
 from holdfast.model import Lane
+from holdfast.store import Lender
+
+from .inside import check_colour
 
 AnyWorkflow = Workflow[Any, Any]
 T = TypeVar("T")
@@ -39,6 +43,27 @@ def known_workflows(
             f"{giver}(workflows=[]): expected at least one workflow, a function decorated with @workflow"
         )
     return known
+
+
+def check_transactions(workflows: Iterable[AnyWorkflow], lender: Lender) -> None:
+    """Refuse transactional steps that the store can't lend a connection to, as far as a workflow's names lead to them.
+
+    Others are refused when they are asked for.
+    """
+    for one in workflows:
+        for step in _steps_in(one.fn):
+            if step.is_transactional:
+                check_colour(step, lender)
+
+
+def _steps_in(fn: Callable[..., Any]) -> Iterator[Step[..., Any]]:
+    """Steps that a function refers to by name."""
+    fn = inspect.unwrap(fn)
+    if inspect.isfunction(fn):
+        found = inspect.getclosurevars(fn)
+        for value in (*found.globals.values(), *found.nonlocals.values()):
+            if isinstance(value, Step):
+                yield value
 
 
 def lanes_of(workflows: Iterable[AnyWorkflow], queues: Sequence[str] | None = None) -> tuple[Lane, ...]:

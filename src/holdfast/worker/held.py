@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.define import RunInfo, Workflow
 from holdfast.engine import Advance, Execution
-from holdfast.model import ClaimedRun, Entry, History, Input, Instant, Message
+from holdfast.model import ClaimedRun, Entry, History, Input, Instant, Message, StepCompleted
 
 from .clock import Alarm
 
@@ -45,7 +45,7 @@ class Held:
 
     __slots__ = (
         "alarm", "alarm_at", "arrivals", "attempts", "blocked", "crashes", "epoch", "execution", "held_up",
-        "history", "id", "info", "input", "is_busy", "is_committing", "is_deadline_told", "is_lost",
+        "history", "id", "info", "input", "inside", "is_busy", "is_committing", "is_deadline_told", "is_lost",
         "is_parked", "is_pausing", "is_row_waiting", "is_taken_over", "is_takeover", "journal", "last_at", "row_due",
         "seed", "sent", "seq", "started_at", "taking", "unwritten", "warn_at", "workflow",
     )  # fmt: skip  # a name a line would be a page
@@ -89,6 +89,8 @@ class Held:
         self.is_deadline_told = False
         self.alarm: Alarm | None = None
         self.alarm_at: Instant | None = None
+        self.inside: Any = None
+        """The attempt of a transactional step whose result is being taken in: the turn goes by its transaction."""
         self.hold(claimed)
 
     def hold(self, claimed: ClaimedRun) -> None:
@@ -117,6 +119,17 @@ class Held:
             self.arrivals.append(arrival)
         else:
             self.arrivals = [arrival]
+
+    def without_inside(self, arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
+        """Arrivals without the result that a transaction was to commit: it must not be recorded in any other way."""
+        inside, self.inside = self.inside, None
+        if inside is None:
+            return arrivals
+        return [one for one in arrivals if one.rank != RESULT or getattr(one.entry, "key", None) != inside.key]
+
+    def has_inside(self, entries: Sequence[Entry]) -> bool:
+        """Whether that result was taken in; else it failed, or nobody waits for it: its transaction is rolled back."""
+        return any(isinstance(entry, StepCompleted) and entry.key == self.inside.key for entry in entries)
 
     def quiet(self) -> bool:
         """Whether nothing of it is under way: it only waits."""

@@ -75,11 +75,15 @@ class Resting(ABC):
             times.append(held.info.deadline_instant)
         return min(times, default=None)
 
-    def write_row(self, held: Held, change: RowChange) -> None:
-        """A row-only write. No turn is taken before it is answered: it carries the next seq."""
+    def write_row(self, held: Held, change: RowChange, *, is_fenced: bool = True) -> None:
+        """A row-only write. No turn is taken before it is answered: it carries the next seq.
+
+        Without it, where a write of ours may still happen, the next claim is a takeover, which fences that out.
+        """
         held.is_committing = True
+        next_seq = held.seq if is_fenced else None
         self._rows.add(
-            RowWrite(run_id=held.id, worker_id=self.worker_id, epoch=held.epoch, next_seq=held.seq, change=change),
+            RowWrite(run_id=held.id, worker_id=self.worker_id, epoch=held.epoch, next_seq=next_seq, change=change),
             self._row_written,
             held,
         )

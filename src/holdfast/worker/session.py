@@ -26,7 +26,9 @@ from .attempts import Attempts
 from .clock import Alarm, Clock
 from .commits import GroupWriter
 from .events import Matchmaker
+from .given import check_transactions
 from .held import Held
+from .inside import Inside
 from .lease import Lease, Pulse
 from .outbox import Outbox
 from .upkeep import Upkeep
@@ -91,6 +93,8 @@ class Session:
     async def register(self) -> None:
         """Announce this worker and make it ready to take turns; nothing is claimed yet."""
         plan = self._plan
+        self._lender = self._store.lender(plan.lease)
+        check_transactions(plan.workflows.values(), self._lender)
         asked_at = self._clock.monotonic()
         declared = [Registration(*known, workflow.declared) for known, workflow in plan.workflows.items()]
         seen = await self._store.register_worker(
@@ -126,6 +130,12 @@ class Session:
             outbox=Outbox(self._store, self._clock),
         )
         self.runs.attempts.resources = self._resources
+        self.runs.attempts.inside = Inside(
+            self._lender,
+            store_time=self._clock.store_time,
+            may_commit=self.lease.holds,
+            undone=self.runs.undone,
+        )
 
     @property
     def store(self) -> Store:
@@ -216,6 +226,8 @@ class Session:
                     runs.hand_back_all()
                     await self._turns.idle()
                     await self._rows.idle()
+                    # A transactional step's turn is in neither: it may be on its way still.
+                    await asyncio.sleep(0)
                 await self._store.remove_worker(self.worker_id)
         self.leave()
         if self._pulse is not None:

@@ -178,10 +178,12 @@ class Turns(Arrivals):
         try:
             done = execution.advance(inputs, held.last_at)
         except Exception as error:
-            self.block(held, error, arrivals)
+            self.block(held, error, held.without_inside(arrivals))
             return
         finally:
             self.advancing = None
+        if held.inside is not None and not held.has_inside(done.entries):
+            arrivals = [*arrivals[: done.consumed], *held.without_inside(arrivals[done.consumed :])]
         if done.consumed < len(arrivals):
             # The body ended before it got to them.
             held.arrivals = [*arrivals[done.consumed :], *held.arrivals]
@@ -253,7 +255,10 @@ class Turns(Arrivals):
             taken=taken,
             out=out,
         )
-        self._turns.add(turn, told, held, is_alone=self.busy == 1)
+        if held.inside is not None:
+            held.inside.turn = (turn, told)
+        else:
+            self._turns.add(turn, told, held, is_alone=self.busy == 1)
 
     def _change(self, held: Held, done: Advance) -> RowChange | None:
         """What the run's row must say after this turn; None, on the hot path, if it says so already."""

@@ -15,6 +15,7 @@ from functools import partial
 from holdfast.engine import Command
 from holdfast.errors import StoreError
 from holdfast.model import Blocked, Entry, Instant, Message, Out, RowChange, RowWrite, Turn
+from holdfast.store import Undone
 
 from .clock import Clock
 from .commits import GroupWriter, Verdict
@@ -22,6 +23,7 @@ from .held import NO_KEYS, RESULT, Arrival, Held
 from .resting import Resting
 
 _log = logging.getLogger("holdfast.worker")
+_UNDONE_PAUSE = 100_000
 
 
 class Waits(Resting):
@@ -197,6 +199,23 @@ class Waits(Resting):
         _log.warning("%r was taken over by another worker; this one drops it", held.info)
         held.is_taken_over = True
         self.drop(held)
+
+    def undone(self, held: Held, undone: Undone) -> None:
+        """The turn of a transactional step did not happen, and nobody took the run over: it begins anew.
+
+        Its body has seen a result that there is not, so it is thrown away, as after a refused turn.
+        """
+        held.sent = None
+        held.is_committing = False
+        held.taking = ()
+        if held.is_lost:
+            return
+        _log.warning("a transactional step of %r was rolled back and executes again: %s", held.info, undone.why)
+        self.cancel_attempts(held)
+        self.discard(held)
+        held.arrivals = ()
+        change = self.waiting(self._clock.now() + _UNDONE_PAUSE, crashes=held.crashes, release=True)
+        self.write_row(held, change, is_fenced=undone.is_certain)
 
     def block(self, held: Held, error: Exception, taken: Sequence[Arrival] = ()) -> None:
         """Leave the run intact, say why it does not move, and try again later.

@@ -166,6 +166,18 @@ class Worker:
         """Ask it to stop in good order; `run` returns when it has."""
         self._stopping.set()
 
+    def leave(self) -> None:
+        """Stop at once, without grace and without writing anything: what is in flight executes again elsewhere."""
+        self._stopping.set()
+        if self._session is not None:
+            self._session.leave()
+
+    async def wait(self) -> None:
+        """Inside `async with`: wait until it has stopped, whoever told it to. An error that ended it is raised."""
+        if self._task is not None:
+            # Shielded: whoever stops waiting leaves the worker alone.
+            await asyncio.shield(self._task)
+
     async def __aenter__(self) -> Self:
         self._task = asyncio.get_running_loop().create_task(self._work())
         ready = asyncio.ensure_future(self._ready.wait())
@@ -191,8 +203,7 @@ class Worker:
     def _signalled(self) -> None:
         if self._stopping.is_set():
             _log.warning("a second signal: leaving without grace")
-            if self._session is not None:
-                self._session.leave()
+            self.leave()
             return
         _log.info("stopping: no more claims, steps in flight may end")
         self._stopping.set()

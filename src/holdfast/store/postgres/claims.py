@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from holdfast.errors import LeaseLost
 from holdfast.model import Claimed, ClaimedRun, Instant, JournalRow, Lane, Message, encode_entries
 
+from .floors import Floor
 from .lanes import find_lanes
 from .rows import claimed_run
 from .transactions import Row, Transaction
@@ -37,6 +38,7 @@ async def claim_runs(
     """Take, fence, read."""
     numbers = await find_lanes(tx, lanes)
     floor = tx.known.floor(numbers)
+    tx.known.is_clock_given = now is not None
     first = floor.begin() if now is None and run_id is None else 0
     begun = time.monotonic_ns()
     params = {
@@ -95,8 +97,16 @@ async def next_due(tx: Transaction, lanes: Sequence[Lane], now: Instant | None) 
 
 async def read_inbox(tx: Transaction, worker_id: str) -> list[Message]:
     """Fresh messages for runs held. They stay fresh until a turn takes them: reading again finds them again."""
-    params = {"namespace_id": tx.namespace_id, "owner": worker_id}
-    return [Message(*row) for row in await tx.all("read_inbox", params)]
+    lanes = tx.known.worker_lanes.get(worker_id)
+    floor = tx.known.inbox_floors.setdefault(worker_id, Floor())
+    first = 0 if tx.known.is_clock_given else floor.begin()
+    begun = time.monotonic_ns()
+    params = {"namespace_id": tx.namespace_id, "owner": worker_id, "lanes": lanes or None, "floor": first}
+    rows = await tx.all("read_inbox", params)
+    found = [Message(*row[:-1]) for row in rows if row[0] is not None]
+    earliest = min((message.sent_at for message in found), default=None)
+    floor.seen(first, earliest, rows[0][-1], time.monotonic_ns() - begun)
+    return found
 
 
 async def _refuse_the_reaped(tx: Transaction, worker_id: str) -> None:

@@ -1,4 +1,5 @@
 -- Claims: which runs a worker takes, what comes with them, and when the next one is due.
+-- OFFSET 0 keeps the planner from turning a probe a lane into one walk along all of them.
 -- A floor spares the walk over entries that are dead and can't be removed yet while somebody holds an old snapshot open.
 
 -- name: claim_runs
@@ -26,11 +27,15 @@ candidates AS (
         ORDER BY runs.due_at LIMIT :reach::integer
     ) AS due
     UNION ALL
-    SELECT runs.number, inbox.sent_at, runs.priority
+    SELECT runs.number, sent.sent_at, runs.priority
     FROM unnest(:lanes::integer[]) AS wanted (lane_id)
-    JOIN holdfast.inbox ON inbox.lane_id = wanted.lane_id AND inbox.fresh AND inbox.sent_at >= :floor::bigint
-    JOIN holdfast.runs ON runs.number = inbox.run
-    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND (NOT runs.paused OR inbox.kind = 'cancel')
+    CROSS JOIN LATERAL (
+        SELECT inbox.run, inbox.kind, inbox.sent_at FROM holdfast.inbox
+        WHERE inbox.lane_id = wanted.lane_id AND inbox.fresh AND inbox.sent_at >= :floor::bigint
+        OFFSET 0
+    ) AS sent
+    JOIN holdfast.runs ON runs.number = sent.run
+    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND (NOT runs.paused OR sent.kind = 'cancel')
 ),
 chosen AS MATERIALIZED (
     SELECT candidates.number, candidates.priority, min(candidates.due_at) AS due_at
@@ -123,12 +128,25 @@ WHERE inbox.run = ANY (:runs::bigint[]) AND NOT inbox.taken AND inbox.kind <> 'p
 ORDER BY inbox.id;
 
 -- name: read_inbox
--- Fresh messages for runs that a worker holds: few rows are fresh, so they are walked, not the runs.
-SELECT inbox.id, runs.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait
-FROM holdfast.inbox
-JOIN holdfast.runs ON runs.number = inbox.run
-WHERE inbox.fresh AND runs.namespace_id = :namespace_id AND runs.owner = :owner
-ORDER BY inbox.id;
+-- Fresh messages for runs that a worker holds: few rows are fresh, so they are walked, not the runs. All lanes are asked
+-- if it is not known which are the worker's. Unlike SQLite's it begins at a floor, and answers the time in any case.
+SELECT found.id, found.run_id, found.kind, found.name, found.payload, found.sent_at, found.wait,
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+FROM (SELECT 1) AS always
+LEFT JOIN (
+    SELECT sent.id, runs.id AS run_id, sent.kind, sent.name, sent.payload, sent.sent_at, sent.wait
+    FROM holdfast.lanes
+    CROSS JOIN LATERAL (
+        SELECT inbox.id, inbox.run, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait
+        FROM holdfast.inbox
+        WHERE inbox.lane_id = lanes.id AND inbox.fresh AND inbox.sent_at >= :floor::bigint
+        OFFSET 0
+    ) AS sent
+    JOIN holdfast.runs ON runs.number = sent.run
+    WHERE lanes.namespace_id = :namespace_id AND (:lanes::integer[] IS NULL OR lanes.id = ANY (:lanes::integer[]))
+        AND runs.owner = :owner
+) AS found ON true
+ORDER BY found.id;
 
 -- name: next_due
 -- The earliest due time of unowned runs in these lanes, and of fresh messages for them; and the time.
@@ -145,11 +163,15 @@ found AS (
     FROM unnest(:lanes::integer[]) AS wanted (lane_id)
     CROSS JOIN generate_series(9, 0, -1) AS level (priority)
     UNION ALL
-    SELECT least(inbox.sent_at, clock.now)
+    SELECT least(sent.sent_at, clock.now)
     FROM clock
     CROSS JOIN unnest(:lanes::integer[]) AS wanted (lane_id)
-    JOIN holdfast.inbox ON inbox.lane_id = wanted.lane_id AND inbox.fresh AND inbox.sent_at >= :floor::bigint
-    JOIN holdfast.runs ON runs.number = inbox.run
-    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND (NOT runs.paused OR inbox.kind = 'cancel')
+    CROSS JOIN LATERAL (
+        SELECT inbox.run, inbox.kind, inbox.sent_at FROM holdfast.inbox
+        WHERE inbox.lane_id = wanted.lane_id AND inbox.fresh AND inbox.sent_at >= :floor::bigint
+        OFFSET 0
+    ) AS sent
+    JOIN holdfast.runs ON runs.number = sent.run
+    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND (NOT runs.paused OR sent.kind = 'cancel')
 )
 SELECT (SELECT min(found.due_at) FROM found), clock.now FROM clock;

@@ -144,8 +144,8 @@ DELETE FROM holdfast.inbox WHERE run = ANY (:runs::bigint[]);
 -- Runs that waited for these to end begin, not before the time they were asked to, at the latest at their deadline.
 UPDATE holdfast.runs
 SET after_run_id = NULL, due_at = greatest(:now::bigint, least(starts.due_at, runs.deadline_at))
-FROM holdfast.starts
-WHERE runs.namespace_id = :namespace_id AND runs.after_run_id = ANY (:ids::text[])
+FROM unnest(:ids::text[]) AS ended (id), holdfast.starts
+WHERE runs.namespace_id = :namespace_id AND runs.after_run_id = ended.id
     AND runs.started_at IS NULL AND runs.ended_at IS NULL AND starts.number = runs.number;
 
 -- name: read_journal

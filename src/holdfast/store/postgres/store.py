@@ -36,6 +36,7 @@ from holdfast.model import (
 )
 from holdfast.store.callers import Guest
 from holdfast.store.contract import Answer
+from holdfast.store.loans import Lender
 from holdfast.store.locks import ProcessLocks
 from holdfast.store.stats import Stats
 
@@ -45,6 +46,7 @@ from .connections import parse_target
 from .exchange import Deed, Exchange
 from .guests import Home, PostgresGuest
 from .links import Link, Pool
+from .loans import PostgresLender, find_epoch
 from .loops import LoopThread
 from .migrations import migrate
 from .outs import split_turns
@@ -127,6 +129,13 @@ class PostgresStore(Exchange):
     def guest(self, connection: Any) -> Guest:
         home = Home(self.url, self.namespace, self._watcher.channel, self._blocks, self._known)
         return PostgresGuest(home, connection)
+
+    def lender(self, lease: int) -> Lender:
+        news = partial(self._thread.post, self._watcher.news)
+        return PostgresLender(self._target, self._blocks, self._known, lease, look=self._find_epoch, news=news)
+
+    async def _find_epoch(self, turn: Turn) -> int | None:
+        return await self._read(partial(find_epoch, turn=turn))
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
@@ -278,7 +287,7 @@ class PostgresStore(Exchange):
         deed = partial(workers.find_dead, locks=self._locks, worker_id=worker_id, now=now)
         dead = await self._pool.run(deed, is_one=True)
         try:
-            await self._pool.run(partial(workers.wake_missed, now=now))
+            await self._pool.run(partial(workers.wake_missed, now=now), is_one=True)
             if not dead.lapsed and not dead.strangers:
                 return []
             reaped = await self._pool.run(partial(workers.reap_workers, dead=dead, now=now))

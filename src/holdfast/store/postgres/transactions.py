@@ -41,7 +41,13 @@ class Known:
     """Ids of the runs that this process claimed, with their numbers: turns need no lookup."""
     generations: dict[str, int] = field(default_factory=dict)
     """Of this store's workers."""
+    worker_lanes: dict[str, list[int]] = field(default_factory=dict)
+    """Of this store's workers."""
     floors: dict[tuple[int, ...], Floor] = field(default_factory=dict)
+    inbox_floors: dict[str, Floor] = field(default_factory=dict)
+    """Of this store's workers."""
+    is_clock_given: bool = False
+    """Claims come with a time of their own, so that the database's clock says nothing about the messages here."""
 
     def floor(self, lanes: Sequence[int]) -> Floor:
         """Where claims along these lanes begin to look."""

@@ -81,13 +81,14 @@ dropped AS (
     DELETE FROM holdfast.inbox
     USING unnest(:taken_runs::bigint[], :taken_ids::bigint[]) AS taken (run, id)
     JOIN inserted ON inserted.run = taken.run
-    WHERE inbox.id = taken.id AND inbox.kind <> 'cancel'
+    WHERE inbox.id = taken.id AND inbox.run = taken.run AND inbox.kind <> 'cancel'
 ),
 cancels AS (
     UPDATE holdfast.inbox SET taken = true, fresh = false
     FROM unnest(:taken_runs::bigint[], :taken_ids::bigint[]) AS taken (run, id)
     JOIN inserted ON inserted.run = taken.run
-    WHERE inbox.id = taken.id AND inbox.kind = 'cancel' AND taken.run NOT IN (SELECT ended.number FROM ended)
+    WHERE inbox.id = taken.id AND inbox.run = taken.run AND inbox.kind = 'cancel'
+        AND taken.run NOT IN (SELECT ended.number FROM ended)
 ),
 freed AS (
     DELETE FROM holdfast.inbox USING finished WHERE inbox.run = finished.number
@@ -153,7 +154,7 @@ heirs AS MATERIALIZED (
     SELECT runs.number, greatest(finished.ended_at, least(starts.due_at, runs.deadline_at)) AS due_at
     FROM finished
     JOIN holdfast.runs ON runs.namespace_id = finished.namespace_id AND runs.after_run_id = finished.id
-        AND runs.after_run_id IS NOT NULL AND runs.started_at IS NULL AND runs.ended_at IS NULL
+        AND runs.started_at IS NULL AND runs.ended_at IS NULL
     JOIN holdfast.starts ON starts.number = runs.number
     FOR NO KEY UPDATE OF runs SKIP LOCKED
 ),

@@ -57,7 +57,8 @@ async def register_worker(
             "now": at,
         },
     )
-    await tx.all("wake_blocked", {"lanes": await find_lanes(tx, lanes), "now": at})
+    numbers = tx.known.worker_lanes[worker_id] = await find_lanes(tx, lanes)
+    await tx.all("wake_blocked", {"lanes": numbers, "now": at})
     tx.has_news = True
     return int(at)
 
@@ -118,7 +119,7 @@ async def wake_missed(tx: Transaction, now: Instant | None) -> None:
     for runs that had just ended or gone on."""
     await tell_missed(tx)
     await move_strays(tx)
-    if await tx.all("wake_missed", {"namespace_id": tx.namespace_id, "now": await tx.now(now)}):
+    if await tx.all("wake_missed", {"namespace_id": tx.namespace_id, "now": now}):
         tx.has_news = True
 
 
@@ -147,6 +148,8 @@ async def remove_worker(tx: Transaction, worker_id: str) -> None:
     """The worker leaves; what it still held is treated like a dead one's."""
     await _release(tx, [worker_id], await tx.now(None))
     tx.known.generations.pop(worker_id, None)
+    tx.known.worker_lanes.pop(worker_id, None)
+    tx.known.inbox_floors.pop(worker_id, None)
 
 
 async def list_workers(tx: Transaction) -> list[WorkerRecord]:

@@ -60,7 +60,7 @@ WITH RECURSIVE owners (owner) AS (
     UNION ALL
     SELECT (
         SELECT runs.owner FROM holdfast.runs
-        WHERE runs.namespace_id = :namespace_id AND runs.owner > owners.owner
+        WHERE runs.namespace_id = :namespace_id AND runs.owner > owners.owner AND runs.owner IS NOT NULL
         ORDER BY runs.owner LIMIT 1
     )
     FROM owners
@@ -69,11 +69,13 @@ WITH RECURSIVE owners (owner) AS (
 SELECT owners.owner FROM owners WHERE owners.owner IS NOT NULL;
 
 -- name: reap_workers
--- What the dead held becomes due at once. next_seq stays null, so that the next claim is a takeover.
+-- What the dead held becomes due at once. next_seq stays null, so that the next claim is a takeover. A run that somebody
+-- has locked holds up none of the others: its owner has no row then, and is found the next time.
 WITH dead AS MATERIALIZED (
-    SELECT runs.number FROM holdfast.runs
-    WHERE runs.namespace_id = :namespace_id AND runs.owner = ANY (:workers::text[])
-    ORDER BY runs.number FOR NO KEY UPDATE
+    SELECT runs.number
+    FROM unnest(:workers::text[]) AS worker (id)
+    JOIN holdfast.runs ON runs.namespace_id = :namespace_id AND runs.owner = worker.id AND runs.owner IS NOT NULL
+    ORDER BY runs.number FOR NO KEY UPDATE OF runs SKIP LOCKED
 )
 UPDATE holdfast.runs SET owner = NULL, due_at = :now
 FROM dead
@@ -111,11 +113,21 @@ RETURNING runs.id;
 DELETE FROM holdfast.workers WHERE workers.namespace_id = :namespace_id AND workers.id = ANY (:workers::text[]);
 
 -- name: wake_missed
--- Runs that waited for one that ended while they were being created: neither commit could see the other's.
+-- Runs that waited for one that ended while they were being created, or while they were locked: neither commit could see
+-- the other's.
+WITH missed AS MATERIALIZED (
+    SELECT runs.number, least(starts.due_at, runs.deadline_at) AS due_at
+    FROM holdfast.runs
+    JOIN holdfast.starts ON starts.number = runs.number
+    JOIN holdfast.runs AS before ON before.namespace_id = runs.namespace_id AND before.id = runs.after_run_id
+    WHERE runs.namespace_id = :namespace_id AND runs.after_run_id IS NOT NULL AND runs.started_at IS NULL
+        AND runs.ended_at IS NULL AND before.ended_at IS NOT NULL
+    ORDER BY runs.number FOR NO KEY UPDATE OF runs SKIP LOCKED
+)
 UPDATE holdfast.runs
-SET after_run_id = NULL, due_at = greatest(:now::bigint, least(starts.due_at, runs.deadline_at))
-FROM holdfast.starts, holdfast.runs AS before
-WHERE runs.namespace_id = :namespace_id AND runs.after_run_id IS NOT NULL AND runs.started_at IS NULL
-    AND runs.ended_at IS NULL AND starts.number = runs.number
-    AND before.namespace_id = runs.namespace_id AND before.id = runs.after_run_id AND before.ended_at IS NOT NULL
+SET after_run_id = NULL,
+    due_at = greatest(missed.due_at,
+        coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))
+FROM missed
+WHERE runs.number = missed.number
 RETURNING runs.number;

@@ -19,6 +19,6 @@ WHERE registered.namespace_id = :namespace_id
 -- Lanes of this namespace with their runs counted by status. Counts walk an index; this is not for hot paths.
 SELECT lanes.workflow, lanes.version, runs.status, count(runs.number)
 FROM holdfast.lanes
-LEFT JOIN holdfast.runs ON runs.lane_id = lanes.id
+JOIN holdfast.runs ON runs.lane_id = lanes.id
 WHERE lanes.namespace_id = :namespace_id
 GROUP BY lanes.id, runs.status;

@@ -1,7 +1,8 @@
 """Connections to one SQLite file: opening, pragmas, waiting for the write lock, and what an error means.
 
 SQLITE_BUSY never leaves this file: the lock is asked for again every millisecond, since SQLite's own waiting backs off
-to a tenth of a second and starves whoever came third. Errors of the disk become StoreAway.
+to a tenth of a second and starves whoever came third. Whoever has just had it gives way to those who wait: asking every
+millisecond is no match for somebody who asks again at once. Errors of the disk become StoreAway.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from holdfast.errors import LeaseLost, StoreAway, StoreError
+from holdfast.store.locks import WaitingRoom
 
 MEMORY = ":memory:"
 PATIENCE = 30.0
 _PAUSE = 0.001
+_GIVES_WAY = 0.002
+"""Seconds for which whoever had the write lock leaves it to those who wait: longer than they pause."""
 _BUSY = frozenset({5, 6})  # BUSY, LOCKED
 _AWAY = frozenset({3, 7, 8, 10, 13, 14, 15})  # PERM, NOMEM, READONLY, IOERR, FULL, CANTOPEN, PROTOCOL
 _BROKEN = frozenset({11, 26})  # CORRUPT, NOTADB
@@ -58,23 +62,52 @@ def explained(error: BaseException, path: str) -> BaseException:
     return error
 
 
-def patiently(deed: Callable[[], T], path: str) -> T:
+class Turnstile:
+    """How one connection gets at the write lock. Those who wait are seen in the folder; None: there is nobody else."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._room = WaitingRoom(folder)
+        self._had_it_at = 0.0
+
+    def begin(self, deed: Callable[[], T], path: str) -> T:
+        """Do what takes the write lock as soon as it is free, after those who waited while we had it."""
+        left = self._had_it_at + _GIVES_WAY - time.monotonic()
+        if left > 0 and self._room.has_others():
+            time.sleep(left)
+        return patiently(deed, path, self._room)
+
+    def done(self) -> None:
+        """The lock was given back."""
+        self._had_it_at = time.monotonic()
+
+    def close(self) -> None:
+        """Let go of what it has open."""
+        self._room.close()
+
+
+def patiently(deed: Callable[[], T], path: str, room: WaitingRoom | None = None) -> T:
     """Do it as soon as the lock is free. A lock that nobody gives back for long is StoreAway."""
     ends = 0.0
-    while True:
-        try:
-            return deed()
-        except sqlite3.OperationalError as error:
-            if not is_busy(error):
-                raise
-            if not ends:
-                ends = time.monotonic() + PATIENCE
-            elif time.monotonic() > ends:
-                raise StoreAway(
-                    f"{path}: another process has held the write lock for {PATIENCE:.0f} s. Nothing was changed;"
-                    " look for a transaction that was left open"
-                ) from error
-        time.sleep(_PAUSE)
+    is_seen = False
+    try:
+        while True:
+            try:
+                return deed()
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    raise
+                if not ends:
+                    ends = time.monotonic() + PATIENCE
+                elif time.monotonic() > ends:
+                    raise StoreAway(
+                        f"{path}: another process has held the write lock for {PATIENCE:.0f} s. Nothing was changed;"
+                        " look for a transaction that was left open"
+                    ) from error
+            is_seen = is_seen or (room is not None and room.enter())
+            time.sleep(_PAUSE)
+    finally:
+        if is_seen and room is not None:
+            room.leave()
 
 
 def connect(path: str, *, create: bool = False, read_only: bool = False) -> sqlite3.Connection:

@@ -10,7 +10,7 @@ from enum import Enum
 from holdfast.errors import StoreAway
 from holdfast.store.stats import Stats
 
-from .connections import MEMORY, connect, explained, identity, patiently, refuse_vanished, require_folder
+from .connections import MEMORY, Turnstile, connect, explained, identity, patiently, refuse_vanished, require_folder
 from .migrations import migrate
 from .statements import SQL
 from .transactions import Clock, Transaction
@@ -39,6 +39,7 @@ class Link:
         self._may_migrate = migrate
         self._role = role
         self._may_create = role is Role.LEADS and migrate
+        self.turnstile = Turnstile(None if path == MEMORY else f"{path}.holdfast")
         self._open: Transaction | None = None
         self._identity: tuple[int, int] | None = None
         self._looked_at = 0.0
@@ -111,6 +112,7 @@ class Link:
 
     def close(self) -> None:
         """Close the connection."""
+        self.turnstile.close()
         found, self._open = self._open, None
         if found is not None:
             with contextlib.suppress(sqlite3.Error):

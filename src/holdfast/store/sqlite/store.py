@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -31,15 +32,17 @@ from holdfast.model import (
     WorkflowVersion,
 )
 from holdfast.store.callers import Guest
+from holdfast.store.loans import Lender
 from holdfast.store.locks import ProcessLocks
 from holdfast.store.stats import Stats
 
 from . import claims, ends, runs, starts, turns, workers, workflows
-from .connections import MEMORY, explained, patiently
+from .connections import MEMORY, explained
 from .guests import Home, SqliteGuest
 from .jobs import BatchDeed, BatchJob, Job, ShortCut
 from .life import LifeStore
 from .links import Link, Role
+from .loans import SqliteLender
 from .readers import Readers
 from .transactions import Clock, Transaction, host_clock
 from .watcher import Watcher
@@ -70,6 +73,7 @@ class SqliteStore(LifeStore):
         self.stats = Stats()
         self._path = path
         self._clock = clock
+        self._lent: sqlite3.Connection | None = None
         self._is_open = False
         self._has_readers = path != MEMORY and not inline
         self._is_shared = path == MEMORY
@@ -109,7 +113,22 @@ class SqliteStore(LifeStore):
         return self._watcher.subscribe(changed)
 
     def guest(self, connection: Any) -> Guest:
-        return SqliteGuest(Home(self._path, self.namespace, self.stats, self._clock, lambda: None), connection)
+        home = Home(self._path, self.namespace, self.stats, self._clock, lambda: self._lent)
+        return SqliteGuest(home, connection)
+
+    def lender(self, lease: int) -> Lender:
+        return SqliteLender(
+            self._path,
+            self.namespace,
+            self.stats,
+            self._clock,
+            writer=self._writer if self._is_shared else None,
+            lent=self._lend,
+            news=self._watcher.signal,
+        )
+
+    def _lend(self, connection: sqlite3.Connection | None) -> None:
+        self._lent = connection
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
@@ -209,7 +228,7 @@ class SqliteStore(LifeStore):
         with self._renewal_lock:
             try:
                 tx = self._renewal.use()
-                renewed = patiently(lambda: deed(tx), self._path)
+                renewed = self._renewal.turnstile.begin(lambda: deed(tx), self._path)
                 self._renewal.refuse_if_vanished()
                 return renewed
             except Exception as error:

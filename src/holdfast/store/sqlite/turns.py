@@ -139,7 +139,7 @@ def write_rows(tx: Transaction, writes: Sequence[RowWrite], now: Instant | None)
 _RELEASED = 4
 
 
-def _change(number: int, change: RowChange, next_seq: int, at: Instant) -> Row:
+def _change(number: int, change: RowChange, next_seq: int | None, at: Instant) -> Row:
     """A row for change_runs."""
     is_final = change.status.is_final
     return (

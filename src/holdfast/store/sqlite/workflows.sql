@@ -17,6 +17,6 @@ WHERE registered.namespace_id = :namespace_id AND (:workflow IS NULL OR register
 -- Lanes of this namespace with their runs counted by status. Counts walk an index; this is not for hot paths.
 SELECT lanes.workflow, lanes.version, runs.status, count(runs.number)
 FROM lanes
-LEFT JOIN runs ON runs.lane_id = lanes.id
+JOIN runs ON runs.lane_id = lanes.id
 WHERE lanes.namespace_id = :namespace_id
 GROUP BY lanes.id, runs.status;

@@ -11,14 +11,17 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from holdfast.errors import StoreError
 from holdfast.store.stats import Stats
 
 from .connections import explained, is_away, patiently
-from .jobs import Answers, AnyJob, Unit, merged
+from .jobs import Answers, AnyJob, BatchJob, Job, Unit, merged
 from .links import Link
 from .transactions import Transaction
+
+Lent: TypeAlias = Callable[[Transaction], None]
 
 
 class Writer:
@@ -29,17 +32,24 @@ class Writer:
         self._stats = stats
         self._news = news
         self._is_inline = inline
-        self._queue: queue.SimpleQueue[AnyJob | concurrent.futures.Future[None]] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[AnyJob | concurrent.futures.Future[None] | Lent] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_stopped = False
         # Inline, a job may hold it and signal a subscriber that submits the next one.
         self._lock = threading.RLock()
+        self._is_back = threading.Semaphore(0)
+        self._lendings: list[Lent] = []
+        self._later: list[AnyJob] = []
+        """Inline: who waits for the connection while it is lent, and what."""
 
     def submit(self, job: AnyJob) -> None:
         """Have it done with the next commit. Raises StoreError once the writer was stopped."""
         with self._lock:
             if self._is_stopped:
                 raise StoreError(f"{self._link.path}: the store is not open; call `await store.open()` first")
+            if self._is_inline and self._lendings:
+                self._later.append(job)
+                return
             if self._is_inline:
                 self.execute([job])
                 return
@@ -47,6 +57,29 @@ class Writer:
                 self._thread = threading.Thread(target=self._work, name="holdfast-sqlite-writer", daemon=True)
                 self._thread.start()
             self._queue.put(job)
+
+    def lend(self, lent: Lent) -> None:
+        """Hand the connection out between two groups. Until `take_back` everything else waits."""
+        with self._lock:
+            if not self._is_inline:
+                self._queue.put(lent)
+                return
+            self._lendings.append(lent)
+            if len(self._lendings) == 1:
+                lent(self._link.use())
+
+    def take_back(self) -> None:
+        """What waited goes on."""
+        if not self._is_inline:
+            self._is_back.release()
+            return
+        with self._lock:
+            del self._lendings[0]
+            later, self._later = self._later, []
+            for job in later:
+                self.execute([job])
+            if self._lendings:
+                self._lendings[0](self._link.use())
 
     def resume(self) -> None:
         """Take jobs again after a stop."""
@@ -71,13 +104,19 @@ class Writer:
             found = [self._queue.get()]
             while not self._queue.empty():
                 found.append(self._queue.get())
-            jobs = [one for one in found if not isinstance(one, concurrent.futures.Future)]
+            jobs = [one for one in found if isinstance(one, (Job, BatchJob))]
             if jobs:
                 self.execute(jobs)
             for one in found:
+                if not isinstance(one, (Job, BatchJob, concurrent.futures.Future)):
+                    one(self._link.use())
+                    self._is_back.acquire()
+            for one in found:
                 if isinstance(one, concurrent.futures.Future):
                     self._link.close()
-                    one.set_result(None)
+                    # Nobody may wait for it any more.
+                    if one.set_running_or_notify_cancel():
+                        one.set_result(None)
                     return
 
     def execute(self, jobs: Sequence[AnyJob]) -> None:
@@ -123,13 +162,14 @@ class Writer:
     def _short(self, tx: Transaction, unit: Unit, answers: Answers) -> bool:
         """One statement that is its own transaction. False: it has to be done the long way, nothing has happened."""
         try:
-            found = patiently(lambda: unit.run_short(tx), self._link.path)
+            found = self._link.turnstile.begin(lambda: unit.run_short(tx), self._link.path)
         except Exception as error:
             if is_away(error):
                 raise
             return False
         if found is None:
             return False
+        self._link.turnstile.done()
         self._stats.commits += 1
         for job, answer in zip(unit.jobs, found, strict=True):
             answers.add(job, answer)
@@ -189,10 +229,11 @@ class Writer:
                 answers.add(unit.jobs[0], None, error)
 
     def _begin_transaction(self, tx: Transaction) -> None:
-        patiently(lambda: self._execute(tx, "BEGIN IMMEDIATE"), self._link.path)
+        self._link.turnstile.begin(lambda: self._execute(tx, "BEGIN IMMEDIATE"), self._link.path)
 
     def _commit(self, tx: Transaction) -> None:
         patiently(lambda: self._execute(tx, "COMMIT"), self._link.path)
+        self._link.turnstile.done()
         self._stats.commits += 1
 
     def _rollback(self, tx: Transaction) -> None:

@@ -32,7 +32,7 @@ from holdfast.model import (
     WorkflowCount,
     WorkflowVersion,
 )
-from holdfast.store import Answer, Guest, Store
+from holdfast.store import Answer, Guest, Lender, Store
 
 from .faults import Fate, Faults
 from .life import FaultyLife
@@ -168,6 +168,9 @@ class FaultyStore(FaultyLife):
 
     def guest(self, connection: Any) -> Guest:
         return self._inner.guest(connection)
+
+    def lender(self, lease: int) -> Lender:
+        return self._inner.lender(lease)
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         # The store calls from within somebody else's commit; the wake-up belongs to the one who is woken.

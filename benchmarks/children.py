@@ -1,0 +1,50 @@
+"""Workers in processes of their own: each says `ready`, prints what it was made for, and leaves when its input ends."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+
+from .databases import PATIENCE
+
+ROOT = Path(__file__).parent.parent
+
+
+class Child:
+    """One such process."""
+
+    def __init__(self, process: Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._input = process.stdin
+        self._output = process.stdout
+
+    async def line(self) -> str:
+        """What it prints next."""
+        async with asyncio.timeout(PATIENCE):
+            line = await self._output.readline()
+        if not line:
+            raise RuntimeError(f"a child process ended with {await self._process.wait()} before it was told to")
+        return line.decode().rstrip("\n")
+
+    def tell(self, line: str) -> None:
+        self._input.write(f"{line}\n".encode())
+
+    async def end(self) -> None:
+        self._input.close()
+        await self._process.wait()
+
+
+async def started(module: str, *arguments: str) -> Child:
+    """A child that is ready."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module, *arguments, cwd=ROOT, stdin=PIPE, stdout=PIPE
+    )
+    child = Child(process)
+    said = await child.line()
+    if said != "ready":
+        raise RuntimeError(f"{module} said {said!r}; expected ready")
+    return child

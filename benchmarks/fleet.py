@@ -1,0 +1,58 @@
+"""The fleet: what several worker processes do together on one database, beside half as many."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from itertools import pairwise
+
+from holdfast import AsyncClient
+
+from .children import started
+from .databases import Engine, until_ended
+from .figures import Figure, compared, ratio_at_least
+from .scales import Scale
+from .subjects import four_steps
+
+STEPS = 4
+SIZES = (1, 2, 4)
+_AT_ONCE = 100
+
+
+def measure(scale: Scale, engine: Engine) -> list[Figure]:
+    return asyncio.run(_measure(scale, engine))
+
+
+async def _measure(scale: Scale, engine: Engine) -> list[Figure]:
+    found: dict[int, list[float]] = {size: [] for size in SIZES}
+    for _ in range(scale.rounds):
+        for size in SIZES:
+            found[size].append(STEPS * scale.fleet / await _worked(engine, size, scale.fleet))
+    return [
+        compared(
+            f"steps, {size} worker processes",
+            "steps/s",
+            found[size],
+            "one process" if half == 1 else f"{half} processes",
+            found[half],
+            ratio_at_least(1, "1 ×"),
+        )
+        for half, size in pairwise(SIZES)
+    ]
+
+
+async def _worked(engine: Engine, size: int, runs: int) -> float:
+    """Seconds from the word "go" to the end of the last run. The processes are there by then, their workers are not."""
+    place = await engine.place()
+    body = four_steps(lambda: None)
+    async with AsyncClient(place.url) as client:
+        await client.start_many(body, [(number,) for number in range(runs)])
+    members = [await started("benchmarks.member", place.url, str(_AT_ONCE)) for _ in range(size)]
+    began = time.perf_counter()
+    for member in members:
+        member.tell("go")
+    await until_ended(place, pause=0.01)
+    took = time.perf_counter() - began
+    await asyncio.gather(*(member.end() for member in members))
+    await place.forget()
+    return took

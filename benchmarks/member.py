@@ -1,0 +1,26 @@
+"""One worker process of a fleet: it begins when it is told to, and leaves when its input is closed.
+
+python -m benchmarks.member URL CONCURRENCY
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from holdfast import Worker
+
+from .subjects import four_steps
+
+
+async def _work(url: str, concurrency: int) -> None:
+    worker = Worker(url, workflows=[four_steps(lambda: None)], concurrency=concurrency)
+    os.write(1, b"ready\n")
+    await asyncio.to_thread(sys.stdin.readline)
+    async with worker:
+        await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(_work(sys.argv[1], int(sys.argv[2])))

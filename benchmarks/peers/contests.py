@@ -1,0 +1,125 @@
+"""Rounds in turns: every engine does the same work, each time in a fresh database on the same server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.figures import Figure, compared, ratio_at_least
+from tests.servers import Databases
+
+from .environments import CONTESTANTS, Absent, Contestant, Environment
+
+STEPS = 4
+_PATIENCE = 600
+_PROMISED_AT = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """How much work."""
+
+    rounds: int
+    runs: dict[int, int]
+    """How many runs, by how many at once."""
+
+
+FULL = Amount(rounds=3, runs={100: 1_000, 1: 100})
+QUICK = Amount(rounds=1, runs={100: 100, 1: 5})
+
+
+@dataclass(slots=True)
+class Entrant:
+    """A contestant as it was found here, and its steps a second by round and by how many runs were at once."""
+
+    contestant: Contestant
+    environment: Environment | None = None
+    absence: str | None = None
+    speeds: dict[int, list[float]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.contestant.name
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.environment.version}" if self.environment else self.name
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "version": self.environment.version if self.environment else None,
+            "setup": self.contestant.setup,
+            "absent": self.absence,
+            "steps_a_second": {
+                str(at_once): {"median": median(speeds), "rounds": speeds} for at_once, speeds in self.speeds.items()
+            },
+        }
+
+
+def contest(amount: Amount, server: Databases, folder: Path, names: Sequence[str]) -> list[Entrant]:
+    """Install them, then let them take turns. Who can't take part, or breaks, stays on the list with the reason."""
+    entrants = [
+        _entered(contestant, folder / str(number))
+        for number, contestant in enumerate(CONTESTANTS)
+        if contestant.name in names
+    ]
+    for at_once, runs in amount.runs.items():
+        for _ in range(amount.rounds):
+            for entrant in entrants:
+                _take_turn(entrant, server, runs, at_once)
+    return entrants
+
+
+def figures(entrants: Sequence[Entrant]) -> list[Figure]:
+    """Ours beside each of theirs."""
+    ours, *theirs = entrants
+    return [
+        compared(
+            f"four steps a run, {f'{at_once} runs at once' if at_once > 1 else 'one run at a time'}",
+            "steps/s",
+            ours.speeds[at_once],
+            peer.label,
+            peer.speeds[at_once],
+            ratio_at_least(10, "10 ×") if at_once >= _PROMISED_AT else None,
+        )
+        for at_once in ours.speeds
+        for peer in theirs
+        if peer.absence is None
+    ]
+
+
+def _entered(contestant: Contestant, folder: Path) -> Entrant:
+    entrant = Entrant(contestant)
+    print(f"installing {contestant.name} ...", file=sys.stderr, flush=True)
+    try:
+        entrant.environment = contestant.install(folder)
+    except Absent as reason:
+        entrant.absence = str(reason)
+    return entrant
+
+
+def _take_turn(entrant: Entrant, server: Databases, runs: int, at_once: int) -> None:
+    if entrant.environment is None or entrant.absence is not None:
+        return
+    print(f"{entrant.name}, {runs} runs, {at_once} at once ...", end=" ", file=sys.stderr, flush=True)
+    command = [*entrant.environment.command, server.create_database(), str(runs), str(at_once)]
+    try:
+        done = subprocess.run(
+            command, cwd=entrant.environment.folder, capture_output=True, text=True, timeout=_PATIENCE, check=True
+        )
+        speed = STEPS * runs / json.loads(done.stdout.splitlines()[-1])["seconds"]
+    except subprocess.TimeoutExpired:
+        entrant.absence = f"{runs} runs, {at_once} at once, did not end within {_PATIENCE} s"
+    except subprocess.CalledProcessError as error:
+        print(error.stderr, file=sys.stderr)
+        entrant.absence = f"its program ended with {error.returncode}"
+    else:
+        entrant.speeds.setdefault(at_once, []).append(speed)
+        print(f"{speed:,.0f} steps/s", file=sys.stderr)

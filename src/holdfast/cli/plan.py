@@ -1,0 +1,55 @@
+"""What a worker process is told: everything that was resolved, in a form that can be sent to another process.
+
+It travels through a pipe and never on a command line, which everybody on the machine can read: the address of a
+database may hold a password.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.settings import Settings, settings_file
+
+
+class ServingPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker process. Durations are microseconds; None is the worker's own default."""
+
+    url: str
+    namespace: str
+    schema: str | None
+    max_payload: int | None
+    migrate: bool
+    queues: tuple[str, ...] | None
+    concurrency: int | None
+    threads: int | None
+    lease: int | None
+    grace: int | None
+    targets: tuple[str, ...]
+    ignore: tuple[str, ...]
+    directory: str
+    home: str | None
+    log_level: str
+
+
+def plan_of(settings: Settings, targets: Sequence[str], log_level: str) -> ServingPlan:
+    """The plan that follows from the settings and from what the command line names."""
+    file = settings_file()
+    taken = {name: getattr(settings, name) for name in ServingPlan.__struct_fields__ if hasattr(settings, name)}
+    return ServingPlan(
+        **taken,
+        targets=tuple(targets) or settings.workflows or (),
+        directory=os.getcwd(),
+        home=None if file is None else str(file.parent),
+        log_level=log_level,
+    )
+
+
+def set_up_logging(level: str) -> None:
+    """Log lines go to stderr, with the process that wrote them."""
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)-7s %(process)d %(name)s %(message)s", force=True
+    )

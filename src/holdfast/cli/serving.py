@@ -1,0 +1,69 @@
+"""A worker process from the inside: find the workflows, register, work until told to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.client import AsyncClient
+from holdfast.discovery import Found, discover
+from holdfast.worker import Worker
+
+from .plan import ServingPlan
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
+    """A worker has registered."""
+
+    worker_id: str
+    url: str
+    """Without a password."""
+    workflows: tuple[str, ...]
+
+
+def find(plan: ServingPlan) -> Found:
+    """Load what the plan names. It executes the user's modules, so it is not for an event loop."""
+    return discover(plan.targets, ignore=plan.ignore, directory=plan.directory, home=plan.home)
+
+
+async def serve(
+    plan: ServingPlan,
+    found: Found,
+    *,
+    ready: Callable[[Ready], None],
+    stopped_by: Callable[[Worker], AbstractContextManager[object]],
+) -> None:
+    """Work until the worker is stopped. `stopped_by` connects it with whatever may tell it to."""
+    client = AsyncClient(
+        plan.url,
+        namespace=plan.namespace,
+        schema=plan.schema,
+        codec=found.codec,
+        max_payload=plan.max_payload if found.codec is None else None,
+        migrate=plan.migrate,
+    )
+    async with client:
+        worker = Worker(
+            client,
+            workflows=found.workflows,
+            resources=found.resources,
+            middleware=found.middleware,
+            queues=plan.queues,
+            concurrency=plan.concurrency,
+            threads=plan.threads,
+            lease=_duration(plan.lease),
+            grace=_duration(plan.grace),
+        )
+        with stopped_by(worker):
+            async with worker:
+                if worker.id is not None:
+                    names = tuple(dict.fromkeys(one.name for one in found.workflows))
+                    ready(Ready(worker_id=worker.id, url=client.url, workflows=names))
+                await worker.wait()
+
+
+def _duration(given: int | None) -> timedelta | None:
+    return None if given is None else timedelta(microseconds=given)

@@ -1,0 +1,174 @@
+"""worker, workers, workflows: who executes runs, and what they know."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from holdfast.worker import Worker
+
+from .fleet import Fleet
+from .options import Json, Namespace, Schema, Url, client_of, settings_of
+from .output import print_json, print_line, print_table
+from .plan import ServingPlan, plan_of, set_up_logging
+from .serving import Ready, find, serve
+
+_log = logging.getLogger("holdfast.worker")
+
+
+class LogLevel(StrEnum):
+    """How much a worker says."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def worker(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Where the workflows are: module, module:attribute, a .py file or a folder. Else the setting "
+            "`workflows`, else `workflows` in the working directory.",
+            metavar="TARGET...",
+            show_default=False,
+        ),
+    ] = None,
+    url: Url = None,
+    namespace: Namespace = None,
+    schema: Schema = None,
+    queues: Annotated[str | None, typer.Option("--queues", help="Only runs on these.", metavar="A,B")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", help="Runs at work at once in a process. [default: 100]")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", help="Threads for `def` steps in a process. [default: 32]")
+    ] = None,
+    processes: Annotated[int | None, typer.Option("--processes", help="Worker processes. [default: 1]")] = None,
+    lease: Annotated[
+        str | None, typer.Option("--lease", help="How long a worker that says nothing is waited for. [default: 30s]")
+    ] = None,
+    grace: Annotated[
+        str | None, typer.Option("--grace", help="How long steps may go on after SIGTERM. [default: 20s]")
+    ] = None,
+    log_level: Annotated[LogLevel, typer.Option("--log-level", help="How much to log, to stderr.")] = LogLevel.INFO,
+) -> None:
+    """Claim runs and take their turns, until SIGTERM or Ctrl-C.
+
+    A worker that is told to stop lets steps end within the grace period and hands everything else back at once.
+    """
+    settings = settings_of(
+        url=url,
+        namespace=namespace,
+        schema=schema,
+        queues=queues,
+        concurrency=concurrency,
+        threads=threads,
+        processes=processes,
+        lease=lease,
+        grace=grace,
+    )
+    plan = plan_of(settings, targets or (), log_level)
+    set_up_logging(plan.log_level)
+    if settings.processes == 1:
+        _serve_here(plan)
+        return
+    if os.name != "posix":
+        raise typer.BadParameter(
+            "several processes are started only where there are POSIX signals; start `holdfast worker` several times",
+            param_hint="--processes",
+        )
+    raise typer.Exit(asyncio.run(_serve_by_many(plan, settings.processes)))
+
+
+def workers(url: Url = None, namespace: Namespace = None, schema: Schema = None, as_json: Json = False) -> None:
+    """List the workers that are alive."""
+    with client_of(url, namespace, schema) as client:
+        found = client.workers()
+    if as_json:
+        print_json(
+            [
+                {
+                    **{name: getattr(one, name) for name in ("id", "host", "pid", "started_at", "renewed_at")},
+                    "lease_until": one.lease_until,
+                    "lanes": [
+                        {"workflow": lane.workflow, "version": lane.version, "queue": lane.queue} for lane in one.lanes
+                    ],
+                }
+                for one in found
+            ]
+        )
+        return
+    if not found:
+        print_line("no worker is alive; start one: holdfast worker")
+        return
+    print_table(
+        ["ID", "HOST", "PID", "STARTED", "WORKFLOWS"],
+        [
+            [one.id, one.host, one.pid, one.started_at, ", ".join(sorted({lane.workflow for lane in one.lanes}))]
+            for one in found
+        ],
+    )
+
+
+def workflows(url: Url = None, namespace: Namespace = None, schema: Schema = None, as_json: Json = False) -> None:
+    """List the workflows that were ever registered or started, with their runs by status."""
+    with client_of(url, namespace, schema) as client:
+        found = client.workflows()
+    if as_json:
+        print_json([{"name": one.name, "versions": one.versions, "counts": one.counts} for one in found])
+        return
+    if not found:
+        print_line("no workflow is known; a worker registers those that it serves: holdfast worker")
+        return
+    statuses = list(Counter(status for one in found for status in one.counts))
+    print_table(
+        ["WORKFLOW", "VERSIONS", *(status.upper() for status in statuses)],
+        [[one.name, ", ".join(one.versions), *(one.counts.get(status, 0) for status in statuses)] for one in found],
+    )
+
+
+def _serve_here(plan: ServingPlan) -> None:
+    found = find(plan)
+    asyncio.run(serve(plan, found, ready=_announced("the worker is"), stopped_by=_signals))
+
+
+async def _serve_by_many(plan: ServingPlan, size: int) -> int:
+    return await Fleet(plan, size, ready=_announced(f"{size} worker processes are")).run()
+
+
+def _announced(who: str) -> Callable[[Ready], None]:
+    return lambda ready: print_line(f"{who} ready for {', '.join(ready.workflows)} on {ready.url}")
+
+
+@contextlib.contextmanager
+def _signals(worker: Worker) -> Iterator[None]:
+    """The first SIGTERM or SIGINT stops the worker in good order, the second at once."""
+    loop = asyncio.get_running_loop()
+    seen = 0
+
+    def signalled() -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 1:
+            _log.info("stopping: no more claims, steps in flight may end")
+            worker.stop()
+        else:
+            _log.warning("a second signal: leaving without grace")
+            worker.leave()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Windows has no such handlers: there Ctrl-C cancels what runs, which stops the worker, too.
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, signalled)
+    yield

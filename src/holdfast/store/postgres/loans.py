@@ -1,0 +1,259 @@
+"""Connections for transactional steps (see holdfast.store.loans): the user's own, on the worker's loop.
+
+They are not the store's: no planner settings of ours, no connection of the hot path. Kept for the next step, each reset
+first, as many as were ever needed at once. A step that sits in its transaction and does nothing is ended by the server
+when the lease would end; its locks are waited for no longer than a third of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import asyncpg
+
+from holdfast.errors import StoreAway
+from holdfast.model import Instant, Turn, new_id
+from holdfast.store.loans import Undone
+
+from .connections import CONNECT_TIMEOUT, Target, explained, is_away
+from .statements import PostgresBlocks
+from .transactions import Known, Row, Transaction
+from .turns import commit_turns
+
+_ENDED = (
+    "has committed or rolled back the transaction that it was given; leave that to Holdfast, which commits it together"
+    " with the step's result. A transaction() inside it is a savepoint, and may be used"
+)
+_MOST = 10
+"""Connections of one worker; steps beyond that wait in line."""
+_TIDY = 5.0
+_BUSY_PAUSE = 0.02
+_BUSY_TRIES = 100
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 5.0
+
+
+class PostgresLender:
+    """Lends asyncpg connections to the steps of one worker."""
+
+    is_async = True
+    is_exclusive = False
+    kind = "an asyncpg.Connection"
+    timeout: int | None = None
+
+    def __init__(
+        self,
+        target: Target,
+        blocks: PostgresBlocks,
+        known: Known,
+        lease: int,
+        *,
+        look: Callable[[Turn], Awaitable[int | None]],
+        news: Callable[[], None],
+    ) -> None:
+        self.target = target
+        self.blocks = blocks
+        self.known = known
+        self.look = look
+        """Whose epoch is at a turn's place, by a connection of the store's own."""
+        self.news = news
+        self.room = asyncio.Semaphore(_MOST)
+        milliseconds = max(lease // 1_000, 1)
+        self.lock_timeout = str(max(milliseconds // 3, 1))
+        self.idle_timeout = str(milliseconds)
+        self.free: list[asyncpg.Connection[Any]] = []
+        self._is_closed = False
+
+    def lend(self) -> PostgresLoan:
+        return PostgresLoan(self)
+
+    async def take(self) -> asyncpg.Connection[Any]:
+        """A connection that is free, or a new one."""
+        while self.free:
+            connection = self.free.pop()
+            if not connection.is_closed():
+                return connection
+        return await asyncpg.connect(
+            self.target.dsn, timeout=CONNECT_TIMEOUT, statement_cache_size=0 if self.target.is_pooled else 100
+        )
+
+    async def give_back(self, connection: asyncpg.Connection[Any]) -> None:
+        """Keep it for the next step, without anything that this one has set."""
+        try:
+            if self._is_closed or connection.is_closed():
+                raise ConnectionError
+            if not self.target.is_pooled:
+                await connection.reset(timeout=_TIDY)
+        except BaseException as error:
+            connection.terminate()
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self.free.append(connection)
+
+    def close(self) -> None:
+        self._is_closed = True
+        for connection in self.free:
+            connection.terminate()
+        self.free.clear()
+
+
+class PostgresLoan:
+    """One transaction of one step."""
+
+    def __init__(self, lender: PostgresLender) -> None:
+        self._lender = lender
+        self._connection: asyncpg.Connection[Any] | None = None
+        self._transaction: Any = None
+        self._mark = new_id()
+        self._is_committed = False
+
+    @property
+    def connection(self) -> Any:
+        return self._connection
+
+    async def begin(self) -> None:
+        lender = self._lender
+        await lender.room.acquire()
+        try:
+            connection = self._connection = await lender.take()
+            # asyncpg's own, so that the user's `transaction()` becomes a savepoint inside it.
+            self._transaction = connection.transaction()
+            await self._transaction.start()
+            timeouts = {"lock_timeout": lender.lock_timeout, "idle_timeout": lender.idle_timeout}
+            await self._tx(Transaction).one("mark_transaction", {"mark": self._mark, **timeouts})
+        except BaseException as error:
+            lender.room.release()
+            self._drop()
+            told = explained(error, lender.target)
+            if told is error:
+                raise
+            raise told from error
+
+    async def check(self, *, is_failed: bool) -> str | None:
+        assert self._connection is not None
+        if is_failed:
+            return None if self._connection.is_closed() or self._connection.is_in_transaction() else _ENDED
+        tx = self._tx(Transaction)
+        # Without a transaction the mark is gone with the one that was begun; so it is in one that came after it.
+        found = await tx.one("find_mark", {})
+        if not self._connection.is_in_transaction() or found is None or found[0] != self._mark:
+            return _ENDED
+        await tx.all("settle_constraints", {})
+        return None
+
+    async def commit(self, turn: Turn, *, now: Instant | None) -> bool | Undone:
+        tx = self._tx(_Strict)
+        try:
+            answer = await self._write(tx, turn, now)
+        except Exception as error:
+            # COMMIT was never sent.
+            return Undone(f"{type(error).__name__}: {error}")
+        if answer is not True:
+            return answer
+        try:
+            # crash here: nothing has happened, neither the user's writes nor the turn.
+            await self._transaction.commit()
+        except Exception as error:
+            if not is_away(error):
+                # The server has said no.
+                return Undone(f"{type(error).__name__}: {error}")
+            self._drop(keep_room=True)
+            return await self._settled(turn, error)
+        # crash here: both have happened, and whoever takes the run over finds the result.
+        self._is_committed = True
+        self._lender.known.stats.commits += 1
+        if tx.has_news:
+            self._lender.news()
+        return True
+
+    async def _write(self, tx: Transaction, turn: Turn, now: Instant | None) -> bool | Undone:
+        """Write the turn. A run that somebody has locked for a moment is waited for."""
+        for left in range(_BUSY_TRIES, -1, -1):
+            [answer] = await commit_turns(tx, [turn], now)
+            if isinstance(answer, bool):
+                return answer
+            if not isinstance(answer, StoreAway) or not left:
+                return Undone(str(answer))
+            await asyncio.sleep(_BUSY_PAUSE)
+        raise AssertionError("a turn that is tried ends")
+
+    async def _settled(self, turn: Turn, error: Exception) -> bool | Undone:
+        """The answer to COMMIT was lost: find out."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                epoch = await self._lender.look(turn)
+            except StoreAway:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            if epoch is None:
+                # The server may still be at it.
+                return Undone(f"the answer to COMMIT was lost: {error}", is_certain=False)
+            return epoch == turn.epoch
+
+    async def end(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            if connection.is_in_transaction():
+                async with asyncio.timeout(_TIDY):
+                    await self._transaction.rollback()
+            elif not self._is_committed:
+                # The user's function has ended it, and asyncpg does not know.
+                raise ConnectionError
+            await self._lender.give_back(connection)
+        except BaseException as error:
+            connection.terminate()
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._lender.room.release()
+
+    def abort(self) -> None:
+        self._drop(keep_room=True)
+
+    def _drop(self, *, keep_room: bool = False) -> None:
+        """Throw the connection away: the server rolls back."""
+        if self._connection is not None:
+            self._connection.terminate()
+            if not keep_room:
+                self._connection = None
+
+    def _tx(self, kind: type[Transaction]) -> Transaction:
+        assert self._connection is not None
+        return kind(_executing(self._connection), self._lender.blocks, self._lender.known)
+
+
+class _Strict(Transaction):
+    """Where a row that is in the turn's place is somebody else's, even with the same epoch.
+
+    It was not written by this transaction, so it can't be what this transaction's writes belong to.
+    """
+
+    async def all(self, name: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        rows = await self.joined((name,), params)
+        if name != "find_turns":
+            return rows
+        return [(row[0], None if row[1] is None else _NOBODYS) for row in rows]
+
+
+_NOBODYS = -1
+
+
+def _executing(connection: asyncpg.Connection[Any]) -> Callable[[str, Sequence[Any]], Awaitable[Sequence[Row]]]:
+    async def execute(text: str, values: Sequence[Any]) -> Sequence[Row]:
+        rows: Sequence[Row] = await connection.fetch(text, *values)
+        return rows
+
+    return execute
+
+
+async def find_epoch(tx: Transaction, turn: Turn) -> int | None:
+    """Whose epoch is at the turn's place."""
+    row = await tx.one("find_place_taken", {"namespace_id": tx.namespace_id, "id": turn.run_id, "seq": turn.seq})
+    return None if row is None else int(row[0])

@@ -1,0 +1,270 @@
+"""Connections for transactional steps (see holdfast.store.loans). A loan holds the write lock from its beginning.
+
+In a file each loan is a connection of its own. In memory there is only the writer's: it is lent out between two groups,
+and whatever else is asked for waits until it is back; a step that goes on after its timeout can't be kept off it there.
+
+SQLite itself is told to refuse COMMIT and ROLLBACK while the user's function has the connection, by whichever way they
+come. After an abort it refuses everything. The connection is closed by whoever knows that its thread is done with it:
+closing it under a statement that runs would take the process down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from holdfast.errors import StoreError
+from holdfast.model import SECOND, Instant, Turn
+from holdfast.store.loans import Undone
+from holdfast.store.stats import Stats
+
+from .connections import connect, explained, patiently, require_folder
+from .statements import SQL
+from .transactions import Clock, Transaction
+from .turns import commit_turns
+from .writer import Writer
+
+T = TypeVar("T")
+
+
+class SqliteLender:
+    """Lends sqlite3 connections to the steps of one worker."""
+
+    is_async = False
+    is_exclusive = True
+    kind = "a sqlite3.Connection"
+    timeout: int | None = 5 * SECOND
+
+    def __init__(
+        self,
+        path: str,
+        namespace: str,
+        stats: Stats,
+        clock: Clock,
+        *,
+        writer: Writer | None,
+        lent: Callable[[sqlite3.Connection | None], None],
+        news: Callable[[], None],
+    ) -> None:
+        self.path = path
+        self.namespace = namespace
+        self.stats = stats
+        self.clock = clock
+        self.writer = writer
+        """Of a database in memory."""
+        self.lent = lent
+        self.news = news
+
+    def lend(self) -> SqliteLoan:
+        return SqliteLoan(self) if self.writer is None else MemoryLoan(self, self.writer)
+
+    def close(self) -> None:
+        pass
+
+    def opened(self) -> Transaction:
+        """A connection of its own."""
+        require_folder(self.path)
+        connection = connect(self.path)
+        try:
+            found = patiently(
+                lambda: connection.execute(SQL["find_namespace"], {"name": self.namespace}).fetchone(), self.path
+            )
+        except BaseException:
+            connection.close()
+            raise
+        return Transaction(connection, self.stats, self.clock, int(found[0]))
+
+
+class SqliteLoan:
+    """One transaction of one step."""
+
+    def __init__(self, lender: SqliteLender) -> None:
+        self._lender = lender
+        self._tx: Transaction | None = None
+        self._refused: str | None = None
+        self._is_aborted = False
+        self._is_ended = False
+        self._lock = threading.Lock()
+
+    @property
+    def connection(self) -> Any:
+        return None if self._tx is None else self._tx.connection
+
+    async def begin(self) -> None:
+        self._tx = await self._take()
+        try:
+            await self._apart(self._begin)
+        except BaseException as error:
+            # Whoever gives up waiting leaves no lock behind: what is under way in a thread is told, and waited for.
+            self._is_aborted = True
+            await self._give_back()
+            self._is_aborted = False
+            told = self._told(error)
+            if told is error:
+                raise
+            raise told from error
+
+    async def check(self, *, is_failed: bool) -> str | None:
+        if self._refused is None and (is_failed or self.connection.in_transaction):
+            return None
+        return (
+            f"tried to {(self._refused or 'ROLLBACK').upper()} (as `with connection:`, commit() and executescript()"
+            " do); leave the transaction to Holdfast, which commits it together with the step's result. A SAVEPOINT may"
+            " be used"
+        )
+
+    async def commit(self, turn: Turn, *, now: Instant | None) -> bool | Undone:
+        try:
+            return await self._apart(partial(self._commit, turn, now))
+        except Exception as error:
+            # Whatever SQLite made of it, the next owner finds it decided.
+            return Undone(f"{type(error).__name__}: {error}", is_certain=False)
+
+    async def end(self) -> None:
+        if self._tx is not None and not self._is_ended:
+            self._is_ended = True
+            await self._apart(partial(self._rollback, self._tx.connection))
+            await self._give_back()
+
+    def abort(self) -> None:
+        if self._tx is None or self._is_aborted:
+            return
+        self._is_aborted = True
+        connection = self._tx.connection
+        connection.interrupt()
+        # It waits for the statement that was interrupted.
+        threading.Thread(target=self._cut_off, args=(connection,), name="holdfast-sqlite-abort", daemon=True).start()
+
+    # -- on other threads ----------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        assert self._tx is not None
+        connection = self._tx.connection
+        with self._lock:
+            patiently(partial(self._try_to_begin, connection), self._lender.path)
+            connection.set_authorizer(self._authorize)
+
+    def _try_to_begin(self, connection: sqlite3.Connection) -> None:
+        if self._is_aborted:
+            raise StoreError("given up")
+        connection.execute("BEGIN IMMEDIATE")
+
+    def _commit(self, turn: Turn, now: Instant | None) -> bool:
+        tx = self._tx
+        assert tx is not None
+        with self._lock:
+            tx.connection.set_authorizer(None)
+            tx.has_news = False
+            numbers = tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": f'["{turn.run_id}"]'})
+            found = tx.one("find_turn", {"run": numbers[0][1], "seq": turn.seq}) if numbers else (None,)
+            if found is not None:
+                # Somebody's row, whosever: it was not written by this transaction.
+                return False
+            if commit_turns(tx, [turn], now) != [True]:
+                return False
+            # crash here: nothing has happened, neither the user's writes nor the turn.
+            patiently(lambda: tx.connection.execute("COMMIT"), self._lender.path)
+        # crash here: both have happened, and whoever takes the run over finds the result.
+        self._lender.stats.commits += 1
+        if tx.has_news:
+            self._lender.news()
+        return True
+
+    def _rollback(self, connection: sqlite3.Connection) -> None:
+        with self._lock, contextlib.suppress(sqlite3.Error):
+            connection.set_authorizer(None)
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    def _cut_off(self, connection: sqlite3.Connection) -> None:
+        self._rollback(connection)
+        with self._lock:
+            if not self._is_ended:
+                connection.set_authorizer(lambda *_: sqlite3.SQLITE_DENY)
+
+    def _authorize(self, action: int, what: str | None, *_: str | None) -> int:
+        if action == sqlite3.SQLITE_TRANSACTION:
+            self._refused = what
+            return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK
+
+    # -- where the connection comes from -------------------------------------------------------------------------
+
+    async def _take(self) -> Transaction:
+        try:
+            return await self._apart(self._lender.opened)
+        except Exception as error:
+            raise self._told(error) from error
+
+    async def _give_back(self) -> None:
+        tx, self._tx = self._tx, None
+        if tx is not None:
+            await self._apart(partial(self._close, tx.connection))
+
+    def _close(self, connection: sqlite3.Connection) -> None:
+        with self._lock:
+            connection.close()
+
+    async def _apart(self, deed: Callable[[], T]) -> T:
+        """What may wait for the lock or the disk is done in a thread, and to its end whoever gives up waiting."""
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, deed))
+
+    def _told(self, error: BaseException) -> BaseException:
+        told = explained(error, self._lender.path)
+        if isinstance(told, sqlite3.Error):
+            return StoreError(f"{self._lender.path}: {told}")
+        return told
+
+
+class MemoryLoan(SqliteLoan):
+    """A loan of the only connection there is."""
+
+    def __init__(self, lender: SqliteLender, writer: Writer) -> None:
+        super().__init__(lender)
+        self._writer = writer
+
+    async def _take(self) -> Transaction:
+        loop = asyncio.get_running_loop()
+        taken: asyncio.Future[Transaction] = loop.create_future()
+
+        def lent(tx: Transaction) -> None:
+            loop.call_soon_threadsafe(_hand_over, taken, tx, self._writer)
+
+        self._writer.lend(lent)
+        tx = await taken
+        self._lender.lent(tx.connection)
+        return tx
+
+    async def _give_back(self) -> None:
+        self._return()
+
+    def _return(self) -> None:
+        tx, self._tx = self._tx, None
+        if tx is not None:
+            tx.connection.set_authorizer(None)
+            tx.numbers.clear()
+            self._lender.lent(None)
+            self._writer.take_back()
+
+    async def _apart(self, deed: Callable[[], T]) -> T:
+        return deed()
+
+    def abort(self) -> None:
+        # Everybody waits for this connection, so nobody waits for the thread that still has it.
+        if self._tx is not None:
+            self._is_ended = True
+            self._tx.connection.interrupt()
+            self._rollback(self._tx.connection)
+            self._return()
+
+
+def _hand_over(taken: asyncio.Future[Transaction], tx: Transaction, writer: Writer) -> None:
+    if taken.cancelled():
+        writer.take_back()
+    else:
+        taken.set_result(tx)

@@ -1,0 +1,37 @@
+"""What is told about an attempt that failed."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from holdfast.errors import StepFailed, StepTimeout
+from holdfast.model import spoken
+
+
+class Failed(Protocol):
+    """What there is to say about an attempt."""
+
+    key: str
+    attempt: int
+    timeout: int | None
+
+    @property
+    def run_id(self) -> str: ...
+
+
+def timed_out(attempt: Failed, cause: BaseException | None = None) -> StepTimeout:
+    assert attempt.timeout is not None
+    error = StepTimeout(f"the step {attempt.key!r} did not end within its timeout of {spoken(attempt.timeout)}")
+    error.__cause__ = cause
+    return error
+
+
+def as_step_failed(error: BaseException) -> StepFailed:
+    name = f"{type(error).__module__}.{type(error).__qualname__}"
+    failed = StepFailed(f"{name}: {error}", type=name)
+    failed.__cause__ = error
+    return failed
+
+
+def notes_of(attempt: Failed) -> list[str]:
+    return [f"in the step {attempt.key!r}, attempt {attempt.attempt}, of the run {attempt.run_id}"]

@@ -1,0 +1,155 @@
+"""Transactional steps, from the worker's side: executed in a transaction of the store, and committed with it.
+
+The result of such a step is taken in by a turn like any other, but that turn is written by the transaction that the
+step's function wrote in. It is the run's one uncommitted turn:
+
+- It is made only when no other write of the run is under way; what arrives while it is, waits for the next one.
+- On a store whose transactions exclude all others (SQLite), the run's other turns wait from the beginning of the
+  transaction: they could not be written anyway, and would wait for it while it waited for them.
+- Refused, it is rolled back, and the run dropped as after any refused turn. If it was not refused and did not happen
+  either, the body, which has got the result already, is thrown away, and the run begins anew from its journal.
+
+Crash before the COMMIT: neither the user's writes nor the turn are there, and the step executes again. Crash behind it:
+both are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from holdfast.engine import Command
+from holdfast.errors import DefinitionError, FatalError, StoreAway
+from holdfast.model import Instant, Turn
+from holdfast.store import Lender, Loan, Undone
+
+from .held import Held
+
+_PAUSE = 0.001
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 5.0
+Told = Callable[[Held, Turn, bool], None]
+
+
+class Insider(Protocol):
+    """What an attempt is in here."""
+
+    key: str
+    held: Held
+    command: Command
+    timeout: int | None
+    loan: Loan | None
+    is_settled: bool
+    is_holding: bool
+    turn: tuple[Turn, Told] | None
+
+
+class Inside:
+    """Begins, gates and commits the transactions of one worker's steps."""
+
+    def __init__(
+        self,
+        lender: Lender,
+        *,
+        store_time: Callable[[], Instant | None],
+        may_commit: Callable[[], bool],
+        undone: Callable[[Held, Undone], None],
+    ) -> None:
+        self.lender = lender
+        self._store_time = store_time
+        self._may_commit = may_commit
+        self._undone = undone
+
+    async def begin(self, attempt: Insider) -> None:
+        """Lend the attempt a connection."""
+        check_colour(attempt.command.step, self.lender)
+        if attempt.timeout is None:
+            attempt.timeout = self.lender.timeout
+        if self.lender.is_exclusive:
+            await self._gate(attempt)
+            attempt.held.is_committing = attempt.is_holding = True
+        pause = _FIRST_PAUSE
+        while True:
+            loan = self.lender.lend()
+            try:
+                await loan.begin()
+            except StoreAway:
+                # Not the step's fault, and no attempt of it.
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                _refuse_settled(attempt)
+                continue
+            attempt.loan = loan
+            _refuse_settled(attempt)
+            return
+
+    async def execute(
+        self,
+        attempt: Insider,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        in_thread: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Awaitable[Any]],
+    ) -> Any:
+        """Call the step's function with the connection first. On any error all is rolled back before it is heard of."""
+        loan = attempt.loan
+        assert loan is not None
+        try:
+            step = attempt.command.step
+            args = (loan.connection, *args)
+            value = await (step.fn(*args, **kwargs) if step.is_async else in_thread(step.fn, args, kwargs))
+            if not attempt.is_settled and (why := await loan.check(is_failed=False)):
+                raise FatalError(f"the step {attempt.key!r} {why}")
+            return value
+        except FatalError:
+            await loan.end()
+            raise
+        except BaseException as error:
+            why = None if attempt.is_settled else await loan.check(is_failed=True)
+            await loan.end()
+            if why:
+                raise FatalError(f"the step {attempt.key!r} {why}") from error
+            raise
+
+    async def ready(self, attempt: Insider) -> None:
+        """Wait until the run has no other write under way. What comes now must be done without giving way."""
+        if not self.lender.is_exclusive:
+            await self._gate(attempt)
+
+    async def _gate(self, attempt: Insider) -> None:
+        while attempt.held.is_committing:
+            _refuse_settled(attempt)
+            await asyncio.sleep(_PAUSE)
+        _refuse_settled(attempt)
+
+    async def commit(self, attempt: Insider) -> None:
+        """Commit the turn that took the result in, if one did."""
+        if attempt.turn is None:
+            return
+        turn, told = attempt.turn
+        attempt.turn = None
+        assert attempt.loan is not None
+        verdict: bool | Undone = Undone("the lease has lapsed")
+        if self._may_commit():
+            verdict = await attempt.loan.commit(turn, now=self._store_time())
+        if isinstance(verdict, Undone):
+            await attempt.loan.end()
+            self._undone(attempt.held, verdict)
+        else:
+            told(attempt.held, turn, verdict)
+
+
+def check_colour(step: Any, lender: Lender) -> None:
+    """Refuse a transactional step that this store can't lend to."""
+    if step.is_async is not lender.is_async:
+        expected, found = ("async def", "def") if lender.is_async else ("def", "async def")
+        raise DefinitionError(
+            f"step {step.name!r}: with transaction=True it gets {lender.kind} in this store, and must be `{expected}`,"
+            f" not `{found}`"
+        )
+
+
+def _refuse_settled(attempt: Insider) -> None:
+    """Nobody wants it any more."""
+    if attempt.is_settled:
+        raise asyncio.CancelledError

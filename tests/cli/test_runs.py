@@ -1,0 +1,207 @@
+"""The commands about runs, beside what the client says about the same ones."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Client, Retry, step, workflow
+from holdfast.cli import main
+
+
+@step(retry=Retry(attempts=1))
+async def divide(number: int) -> int:
+    return 100 // number
+
+
+@workflow
+async def halve(number: int) -> int:
+    return await divide(number)
+
+
+@pytest.fixture
+def client(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """A database in which `halve` has been executed once, and which the environment names."""
+    monkeypatch.setenv("HOLDFAST_URL", database_url)
+    holdfast.run(halve, 4, key="first")
+    with Client(database_url) as client:
+        yield client
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command that goes well; what it printed."""
+
+    def say(*arguments: str) -> str:
+        code = main(arguments)
+        seen = capsys.readouterr()
+        assert (code, seen.err) == (0, "")
+        return seen.out
+
+    return say
+
+
+def failed(client: Client) -> str:
+    with pytest.raises(holdfast.RunFailed) as raised:
+        holdfast.run(halve, 0, url=client.url)
+    return raised.value.run_id
+
+
+def test_runs_are_listed_newest_first(client, say):
+    second = client.start(halve, 2, key="[bold]second[/bold]")
+    lines = say("runs").splitlines()
+    assert [line.split()[:1] for line in lines[1:]] == [[second.id], [client.get_run(halve, key="first").id]]
+    # What a user wrote is not markup.
+    assert "[bold]second[/bold]" in lines[1]
+
+
+def test_runs_as_json_hold_all_that_is_known(client, say):
+    first = client.get_run(halve, key="first")
+    (told,) = json.loads(say("runs", "--json"))["runs"]
+    assert (told["id"], told["status"], told["key"]) == (first.id, "completed", "first")
+    assert datetime.fromisoformat(told["created_at"]) == first.record.created_at
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--status", "pending"], ["second"]),
+        (["--status", "pending", "--status", "completed"], ["second", "first"]),
+        (["--key", "first"], ["first"]),
+        (["--workflow", "other"], []),
+        (["--tag", "kind=gift"], ["second"]),
+        (["--since", "1h"], ["second", "first"]),
+        (["--until", "1h"], []),
+        (["--since", (datetime.now(UTC) + timedelta(days=1)).isoformat()], []),
+        (["--limit", "1"], ["second"]),
+    ],
+    ids=str,
+)
+def test_runs_are_filtered(client, say, options, expected):
+    client.start(halve, 2, key="second", tags={"kind": "gift"})
+    told = json.loads(say("runs", "--json", *options))
+    assert [run["key"] for run in told["runs"]] == expected
+
+
+def test_a_listing_goes_on_at_its_cursor(client, say):
+    client.start(halve, 2, key="second")
+    cursor = json.loads(say("runs", "--json", "--limit", "1"))["next"]
+    assert say("runs", "--limit", "1").splitlines()[-1] == f"there are more: --cursor {cursor}"
+    told = json.loads(say("runs", "--json", "--cursor", cursor))
+    assert ([run["key"] for run in told["runs"]], told["next"]) == (["first"], None)
+
+
+def test_a_status_that_is_none_is_refused(client, capsys):
+    assert main(["runs", "--status", "happy"]) == 1
+    assert "happy" in capsys.readouterr().err
+
+
+def test_a_run_is_shown_with_its_input_its_result_and_its_journal(client, say):
+    first = client.get_run(halve, key="first")
+    text = say("show", first.id)
+    for entry in client.journal(first.id):
+        assert str(entry) in text
+    told = json.loads(say("show", first.id, "--json"))
+    assert (told["input"], told["result"], told["error"]) == ({"args": [4], "kwargs": {}}, 25, None)
+    assert told["why"] == str(client.explain(first.id))
+
+
+def test_a_failed_run_is_shown_with_its_error(client, say):
+    told = json.loads(say("show", failed(client), "--json"))
+    assert told["result"] is None
+    assert "ZeroDivisionError" in told["error"]
+
+
+@pytest.mark.parametrize("command", ["show", "why", "journal", "cancel", "retry"])
+def test_a_run_that_is_not_there_is_an_error_in_one_line(client, capsys, command):
+    assert main([command, "nobody"]) == 1
+    seen = capsys.readouterr()
+    assert seen.out == ""
+    assert seen.err.startswith("holdfast: there is no run 'nobody'")
+    assert len(seen.err.splitlines()) == 1
+
+
+def test_why_says_what_explain_says(client, say):
+    run = client.start(halve, 2, delay="1h")
+    assert say("why", run.id).startswith(str(client.explain(run.id))[:20])
+    told = json.loads(say("why", run.id, "--json"))
+    assert (told["id"], told["reason"]) == (run.id, "not_due")
+
+
+def test_the_journal_is_printed_entry_by_entry(client, say):
+    first = client.get_run(halve, key="first")
+    assert say("journal", first.id).splitlines() == [str(entry) for entry in client.journal(first.id)]
+    told = json.loads(say("journal", first.id, "--json"))
+    assert [entry["kind"] for entry in told] == [entry.kind for entry in client.journal(first.id)]
+
+
+@pytest.mark.parametrize("given", ["7", "[7]", '{"number": 7}'])
+def test_a_run_is_started_with_arguments_as_json(client, say, given):
+    run_id = say("start", "halve", "--input", given).strip()
+    assert json.loads(say("show", run_id, "--json"))["input"] in (
+        {"args": [7], "kwargs": {}},
+        {"args": [], "kwargs": {"number": 7}},
+    )
+
+
+def test_a_run_is_started_with_what_stands_on_stdin(client, say, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("[9]"))
+    run_id = say("start", "halve", "--input", "-").strip()
+    assert json.loads(say("show", run_id, "--json"))["input"] == {"args": [9], "kwargs": {}}
+
+
+def test_options_of_a_start_reach_the_run(client, say):
+    run_id = say(
+        *("start", "halve", "--input", "7", "--key", "k", "--delay", "1h", "--priority", "3", "--tag", "kind=gift")
+    ).strip()
+    record: Any = client.get_run(run_id).record
+    assert (record.key, record.priority, record.tags) == ("k", 3, {"kind": "gift"})
+    assert record.due_at - record.created_at == timedelta(hours=1)
+
+
+def test_a_start_with_a_key_that_is_taken_says_so_in_json(client, say):
+    first = client.get_run(halve, key="first")
+    told = json.loads(say("start", "halve", "--input", "4", "--key", "first", "--json"))
+    assert (told["id"], told["created"]) == (first.id, False)
+
+
+def test_a_start_may_wait_for_the_result(client, say):
+    assert json.loads(say("start", "halve", "--input", "4", "--key", "first", "--wait")) == 25
+
+
+def test_a_workflow_that_nobody_knows_is_refused(client, capsys):
+    assert main(["start", "dance"]) == 1
+    assert "dance" in capsys.readouterr().err
+
+
+def test_runs_are_cancelled(client, say):
+    runs = [client.start(halve, 2), client.start(halve, 2)]
+    told = json.loads(say("cancel", *(run.id for run in runs), "--reason", "enough", "--json"))
+    assert [(one["id"], one["sent"]) for one in told] == [(run.id, True) for run in runs]
+    assert [run.refresh().status for run in runs] == ["cancelled", "cancelled"]
+    assert "had ended already" in say("cancel", runs[0].id)
+
+
+def test_a_failed_run_is_retried_as_a_new_one(client, say):
+    old = failed(client)
+    new = say("retry", old).strip()
+    record: Any = client.get_run(new).record
+    assert record.forked_from == old
+
+
+def test_workflows_are_counted(client, say):
+    (told,) = json.loads(say("workflows", "--json"))
+    assert (told["name"], told["counts"]["completed"]) == ("halve", 1)
+    assert say("workflows").splitlines()[1].split()[:2] == ["halve", "1"]
+
+
+def test_without_a_worker_the_list_says_how_to_start_one(client, say):
+    assert say("workers") == "no worker is alive; start one: holdfast worker\n"
+    assert json.loads(say("workers", "--json")) == []

@@ -1,0 +1,75 @@
+"""`holdfast worker` in one process: what it serves, how it stops, what it says when it can't begin."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.cli.stage import Stage, on_every_store
+
+
+@on_every_store
+def test_a_worker_serves_what_it_finds_until_it_is_told_to_stop(stage: Stage):
+    worker = stage.worker()
+    stage.ready(worker)
+    assert "the worker is ready for errand, gated, nap on " in worker.output
+    assert stage.client.start("errand", 1).result(timeout=60) == [worker.pid] * 3
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0, worker.output
+    assert stage.working() == set()
+
+
+def test_the_first_signal_lets_the_step_end_and_the_second_does_not(stage: Stage):
+    worker = stage.worker()
+    stage.ready(worker)
+    run = stage.client.start("gated")
+    stage.begun(run.id, "until_allowed")
+    worker.send(signal.SIGINT)
+    stage.until(lambda: "stopping" in worker.output, "the first signal has arrived")
+    assert worker.is_alive
+    worker.send(signal.SIGINT)
+    assert worker.wait() == 0, worker.output
+    assert stage.notes("end", run.id, "until_allowed") == []
+
+
+def test_options_reach_the_worker(stage: Stage):
+    worker = stage.worker("--queues", "parcels,letters", "--namespace", "shop", "workflows.errands:errand")
+    stage.until(lambda: "ready for errand on" in worker.output, "it is ready")
+    assert stage.working() == set()
+    with stage.client.__class__(stage.url, namespace="shop") as client:
+        (record,) = client.workers()
+    assert {(lane.workflow, lane.queue) for lane in record.lanes} == {("errand", "parcels"), ("errand", "letters")}
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_nothing_found_says_what_to_do(stage: Stage, processes: str):
+    worker = stage.worker("--processes", processes, cwd=stage.folder)
+    assert worker.wait() == 1
+    (line,) = worker.output.splitlines()
+    assert line.startswith(f"holdfast: there are no workflows to serve: {stage.folder} has no package or folder")
+    assert "holdfast worker shop.orders jobs/daily.py" in line
+    assert "holdfast.toml" in line
+
+
+def test_a_database_that_can_t_be_reached_is_an_error_in_one_line(stage: Stage):
+    worker = stage.worker("--url", "postgresql://127.0.0.1:9/x")
+    assert worker.wait() == 1
+    assert worker.output.splitlines()[-1].startswith("holdfast: ")
+    assert "Traceback" not in worker.output
+
+
+def test_the_settings_of_a_project_name_the_workflows_and_the_database(stage: Stage):
+    (stage.folder / "shop").mkdir()
+    (stage.folder / "deep").mkdir()
+    (stage.folder / "shop" / "orders.py").write_text(
+        "import os\nfrom holdfast import workflow, step\n"
+        "@step\ndef where() -> str: return os.getcwd()\n"
+        "@workflow\nasync def order() -> str: return where()\n"
+    )
+    (stage.folder / "holdfast.toml").write_text('workflows = ["shop.orders"]\nprocesses = 2\n')
+    fleet = stage.worker(cwd=stage.folder / "deep")
+    stage.ready(fleet)
+    assert "2 worker processes are ready for order on" in fleet.output
+    assert stage.client.start("order").result(timeout=60) == os.path.realpath(stage.folder / "deep")
