@@ -98,6 +98,7 @@ class _Scene:
     retrying: RunRetrying | None
     cancel: Cancel | None
     stopped: Stopped | None
+    set_aside: tuple[SetAside, ...]
     around: Surroundings
 
     @property
@@ -132,7 +133,8 @@ def explain(run: RunRecord, entries: Iterable[Entry], around: Surroundings) -> E
     cancel = next((entry for entry in history.entries if isinstance(entry, Cancel)), None)
     stopped = next((entry for entry in known if isinstance(entry, Stopped)), None)
     steps = tuple(_open_steps(history.entries, around.describe))
-    scene = _Scene(run, steps, history.retrying, cancel, stopped, around)
+    set_aside = tuple(entry for entry in history.entries if isinstance(entry, SetAside))
+    scene = _Scene(run, steps, history.retrying, cancel, stopped, set_aside, around)
     reason, text, details = _decide(scene)
     if reason is not Reason.ENDED:
         text = " ".join([text, *_asides(scene)])
@@ -255,6 +257,10 @@ def _asides(scene: _Scene) -> Iterable[str]:
         yield f"It has taken its worker down {_counted(run.crashes, 'time')} without progress."
     if run.deadline_at is not None and scene.cancel is None:
         yield f"Its deadline is {_told(run.deadline_at)}."
+    if scene.set_aside:
+        last = scene.set_aside[-1]
+        many = _counted(len(scene.set_aside), "message")
+        yield f"{many} did not fit and stand set aside in its journal; the last was {last.name!r}: {last.reason}"
 
 
 def _open_steps(entries: Iterable[Entry], describe: Callable[[bytes], str]) -> Iterable[OpenStep]:

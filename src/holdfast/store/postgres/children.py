@@ -61,11 +61,12 @@ async def look_again(tx: Transaction, followers: Sequence[int]) -> None:
     Each statement is a commit of its own. crash here: the next worker that looks for the dead tells them.
     """
     await tx.all("await_ends", {"followers": list(followers)})
-    await tell_missed(tx, followers)
+    await tell_missed(tx, list(followers))
 
 
-async def tell_missed(tx: Transaction, followers: Sequence[int] | None = None) -> None:
+async def tell_missed(tx: Transaction, followers: list[int] | None = None) -> None:
     """Ends that those who follow, or some of them, were not told of."""
-    params = {"namespace_id": tx.namespace_id, "followers": None if followers is None else list(followers)}
-    if await tx.all("tell_missed", params):
+    params = {"namespace_id": tx.namespace_id, "followers": followers}
+    some = [] if followers is None else ["of_followers"]
+    if await tx.joined(["find_missed", *some, "tell_missed"], params):
         tx.has_news = True

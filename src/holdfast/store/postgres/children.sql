@@ -45,21 +45,30 @@ JOIN holdfast.runs ON runs.number = followers.run
 WHERE followers.follower = ANY (:followers::bigint[])
 FOR SHARE OF runs;
 
--- name: tell_missed
+-- name: find_missed
 -- Followers of runs that had ended when they joined or ended while they did: neither commit could see the other's. The
--- delete decides who tells.
+-- delete decides who tells. See tell_missed.
 WITH missed AS (
     DELETE FROM holdfast.followers
-    USING holdfast.runs
-    WHERE runs.number = followers.run AND runs.ended_at IS NOT NULL AND runs.status <> 'continued'
-        AND runs.namespace_id = :namespace_id
-        AND (:followers::bigint[] IS NULL OR followers.follower = ANY (:followers::bigint[]))
-    RETURNING followers.follower, followers.parent_key, runs.id, runs.ended_at, runs.status, runs.output, runs.error
+    WHERE EXISTS (
+        SELECT 1 FROM holdfast.runs
+        WHERE runs.number = followers.run AND runs.ended_at IS NOT NULL AND runs.status <> 'continued'
+            AND runs.namespace_id = :namespace_id OFFSET 0
+    )
+
+-- name: of_followers
+-- Of some followers only.
+AND followers.follower = ANY (:followers::bigint[])
+
+-- name: tell_missed
+-- And tell them.
+    RETURNING followers.run, followers.follower, followers.parent_key
 )
 INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
 SELECT runs.number, runs.lane_id, 'child', missed.parent_key,
-    holdfast.child_end(missed.id, missed.status, missed.output, missed.error), missed.ended_at
+    holdfast.child_end(ended.id, ended.status, ended.output, ended.error), ended.ended_at
 FROM missed
+JOIN holdfast.runs AS ended ON ended.number = missed.run
 JOIN holdfast.runs ON runs.number = missed.follower
 WHERE runs.ended_at IS NULL
 RETURNING inbox.run;
@@ -71,7 +80,7 @@ WITH finished AS MATERIALIZED (
     FROM holdfast.runs WHERE runs.number = ANY (:runs::bigint[]) AND runs.ended_at IS NOT NULL
 ),
 closed AS (
-    DELETE FROM holdfast.waits USING finished WHERE waits.run = finished.number
+    DELETE FROM holdfast.waits WHERE waits.run = ANY (ARRAY(SELECT finished.number FROM finished))
     RETURNING waits.run, waits.namespace_id, waits.token
 ),
 hung_up AS (
@@ -84,8 +93,9 @@ left_by AS (
     RETURNING followers.run, followers.follower, followers.parent_key
 ),
 unfollowed AS (
-    DELETE FROM holdfast.followers USING finished
-    WHERE followers.follower = finished.number AND followers.run <> ALL (:runs::bigint[])
+    DELETE FROM holdfast.followers
+    WHERE followers.follower = ANY (ARRAY(SELECT finished.number FROM finished))
+        AND followers.run <> ALL (:runs::bigint[])
 ),
 kin AS MATERIALIZED (
     SELECT finished.number, finished.namespace_id, starts.parent_id, starts.parent_key

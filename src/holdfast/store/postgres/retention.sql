@@ -38,82 +38,78 @@ FOR UPDATE OF runs SKIP LOCKED;
 -- name: remove_runs
 -- Ended runs, with what is theirs alone. Only the places of `claimed` rows stay taken: an owner that was fenced out by
 -- one, and has been busy with a step ever since, must not find its next seq free. Its turns are checked by nothing else.
-WITH gone AS MATERIALIZED (
-    SELECT asked.number FROM unnest(:runs::bigint[]) AS asked (number)
-),
-key AS (
+WITH key AS (
     DELETE FROM holdfast.keys
-    USING gone, holdfast.starts, holdfast.runs, holdfast.lanes
-    WHERE starts.number = gone.number AND runs.number = gone.number AND lanes.id = runs.lane_id
-        AND keys.namespace_id = :namespace_id AND keys.workflow = lanes.workflow AND keys.key = starts.key
-        AND keys.run = gone.number
+    USING holdfast.starts
+    JOIN holdfast.runs ON runs.number = starts.number
+    JOIN holdfast.lanes ON lanes.id = runs.lane_id
+    WHERE starts.number = ANY (:runs::bigint[]) AND keys.namespace_id = :namespace_id
+        AND keys.workflow = lanes.workflow AND keys.key = starts.key AND keys.run = starts.number
 ),
 turn AS (
-    DELETE FROM holdfast.journal USING gone
-    WHERE journal.run = gone.number AND substring(journal.data FROM 2 FOR 9) <> :claimed
+    DELETE FROM holdfast.journal
+    WHERE journal.run = ANY (:runs::bigint[]) AND substring(journal.data FROM 3 FOR 9) <> :claimed
 ),
 fence AS (
     UPDATE holdfast.journal SET data = ''
-    FROM gone
-    WHERE journal.run = gone.number AND substring(journal.data FROM 2 FOR 9) = :claimed
+    WHERE journal.run = ANY (:runs::bigint[]) AND substring(journal.data FROM 3 FOR 9) = :claimed
 ),
 message AS (
-    DELETE FROM holdfast.inbox USING gone WHERE inbox.run = gone.number
+    DELETE FROM holdfast.inbox WHERE inbox.run = ANY (:runs::bigint[])
 ),
 wait AS (
-    DELETE FROM holdfast.waits USING gone WHERE waits.run = gone.number
+    DELETE FROM holdfast.waits WHERE waits.run = ANY (:runs::bigint[])
 ),
 followed AS (
-    DELETE FROM holdfast.followers USING gone WHERE followers.run = gone.number
+    DELETE FROM holdfast.followers WHERE followers.run = ANY (:runs::bigint[])
 ),
 following AS (
-    DELETE FROM holdfast.followers USING gone
-    WHERE followers.follower = gone.number AND NOT followers.run = ANY (:runs::bigint[])
+    DELETE FROM holdfast.followers
+    WHERE followers.follower = ANY (:runs::bigint[]) AND followers.run <> ALL (:runs::bigint[])
 ),
 hook AS (
-    DELETE FROM holdfast.used_hooks USING gone WHERE used_hooks.run = gone.number
+    DELETE FROM holdfast.used_hooks WHERE used_hooks.run = ANY (:runs::bigint[])
     RETURNING used_hooks.token
 ),
 hook_id AS (
-    DELETE FROM holdfast.message_ids USING hook
-    WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'hook/' || hook.token
+    DELETE FROM holdfast.message_ids
+    WHERE message_ids.namespace_id = :namespace_id
+        AND message_ids.scope = ANY (ARRAY(SELECT 'hook/' || hook.token FROM hook))
 ),
 start AS (
-    DELETE FROM holdfast.starts USING gone WHERE starts.number = gone.number
+    DELETE FROM holdfast.starts WHERE starts.number = ANY (:runs::bigint[])
 )
-DELETE FROM holdfast.runs USING gone WHERE runs.number = gone.number;
+DELETE FROM holdfast.runs WHERE runs.number = ANY (:runs::bigint[]);
 
 -- name: remove_chains
 -- What belongs to chains of which no run is left.
 WITH gone AS MATERIALIZED (
-    SELECT asked.chain_id FROM unnest(:chains::text[]) AS asked (chain_id)
-    WHERE NOT EXISTS (
-            SELECT 1 FROM holdfast.runs WHERE runs.namespace_id = :namespace_id AND runs.id = asked.chain_id
-        )
-        AND NOT EXISTS (
-            SELECT 1 FROM holdfast.starts
-            JOIN holdfast.runs ON runs.number = starts.number
-            WHERE starts.chain_id = asked.chain_id AND runs.namespace_id = :namespace_id
-        )
+    SELECT asked.chain_id
+    FROM unnest(:chains::text[]) AS asked (chain_id)
+    WHERE NOT EXISTS (SELECT 1 FROM holdfast.last_of_chain(:namespace_id, asked.chain_id) AS last)
 ),
 value AS (
-    DELETE FROM holdfast.chain_values USING gone
-    WHERE chain_values.namespace_id = :namespace_id AND chain_values.chain_id = gone.chain_id
+    DELETE FROM holdfast.chain_values
+    WHERE chain_values.namespace_id = :namespace_id
+        AND chain_values.chain_id = ANY (ARRAY(SELECT gone.chain_id FROM gone))
 ),
 stream AS (
-    DELETE FROM holdfast.streams USING gone
-    WHERE streams.namespace_id = :namespace_id AND streams.chain_id = gone.chain_id
+    DELETE FROM holdfast.streams
+    WHERE streams.namespace_id = :namespace_id AND streams.chain_id = ANY (ARRAY(SELECT gone.chain_id FROM gone))
 ),
 item AS (
-    DELETE FROM holdfast.stream_items USING gone
-    WHERE stream_items.namespace_id = :namespace_id AND stream_items.chain_id = gone.chain_id
+    DELETE FROM holdfast.stream_items
+    WHERE stream_items.namespace_id = :namespace_id
+        AND stream_items.chain_id = ANY (ARRAY(SELECT gone.chain_id FROM gone))
 ),
 event AS (
-    DELETE FROM holdfast.taken_events USING gone
-    WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = gone.chain_id
+    DELETE FROM holdfast.taken_events
+    WHERE taken_events.namespace_id = :namespace_id
+        AND taken_events.chain_id = ANY (ARRAY(SELECT gone.chain_id FROM gone))
 )
-DELETE FROM holdfast.message_ids USING gone
-WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'signal/' || gone.chain_id;
+DELETE FROM holdfast.message_ids
+WHERE message_ids.namespace_id = :namespace_id
+    AND message_ids.scope = ANY (ARRAY(SELECT 'signal/' || gone.chain_id FROM gone));
 
 -- name: remove_events
 -- Old events, with who took them.

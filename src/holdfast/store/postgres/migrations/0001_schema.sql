@@ -262,7 +262,8 @@ CREATE INDEX registered_by_event ON holdfast.registered (namespace_id, on_event)
 
 -- The newest run of a run's chain: the live one, if any is. A successor's number is larger than its predecessor's. A chain
 -- outlives its first run, and so does that run's id.
--- A function so that the rule stands in one place; the planner puts it into the statements that call it.
+-- A function so that the rule stands in one place; the planner puts it into the statements that call it. OFFSET 0 keeps
+-- it from asking the same several times, or from the wrong end.
 CREATE FUNCTION holdfast.last_of_chain(of_namespace integer, of_run text)
 RETURNS TABLE (number bigint, chain_id text) LANGUAGE sql STABLE AS $$
     SELECT last.number, last.chain_id
@@ -283,8 +284,8 @@ RETURNS TABLE (number bigint, chain_id text) LANGUAGE sql STABLE AS $$
                 SELECT given.chain_id FROM holdfast.runs AS asked
                 JOIN holdfast.starts AS given ON given.number = asked.number
                 WHERE asked.namespace_id = of_namespace AND asked.id = of_run
-            ), of_run) AS id
-        ) AS chain
+            ), of_run) AS id OFFSET 0
+        ) AS chain OFFSET 0
     ) AS last
     WHERE last.number IS NOT NULL
 $$;
