@@ -48,11 +48,11 @@ WITH key AS (
 ),
 turn AS (
     DELETE FROM holdfast.journal
-    WHERE journal.run = ANY (:runs::bigint[]) AND substring(journal.data FROM 3 FOR 9) <> :claimed
+    WHERE journal.run = ANY (:runs::bigint[]) AND substring(journal.data FROM 2 FOR 9) <> :claimed
 ),
 fence AS (
     UPDATE holdfast.journal SET data = ''
-    WHERE journal.run = ANY (:runs::bigint[]) AND substring(journal.data FROM 3 FOR 9) = :claimed
+    WHERE journal.run = ANY (:runs::bigint[]) AND substring(journal.data FROM 2 FOR 9) = :claimed
 ),
 message AS (
     DELETE FROM holdfast.inbox WHERE inbox.run = ANY (:runs::bigint[])

@@ -1,0 +1,141 @@
+"""What two commits on Postgres hide from each other is found later: strays, untold ends, owners long fenced out."""
+
+import asyncio
+from collections.abc import Callable
+
+import asyncpg
+import pytest
+
+from holdfast.model import NewWait, Out, RowChange, RunStatus
+from holdfast.store import Store, open_store
+from holdfast.testing.contract.chains import continued
+from holdfast.testing.contract.children import end_in
+from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, new_run, turn
+from tests.servers import Databases
+
+
+@pytest.fixture
+def url(postgres: Databases) -> str:
+    """An empty database."""
+    return postgres.create_database()
+
+
+@pytest.fixture
+def play(url: str) -> Callable[..., None]:
+    """Play an act on a stage on this database."""
+
+    def play(act: Callable[[Stage], object]) -> None:
+        async def run() -> None:
+            stage = Stage(lambda namespace="default": open_store(url, namespace=namespace))
+            await stage.store.open()
+            try:
+                await act(stage)  # type: ignore[misc]
+            finally:
+                await stage.close()
+
+        asyncio.run(run())
+
+    return play
+
+
+async def execute(url: str, statement: str) -> None:
+    """As a commit that somebody else made unseen would have left it."""
+    connection = await asyncpg.connect(url)
+    await connection.execute(statement)
+    await connection.close()
+
+
+async def look_for_the_dead(store: Store) -> None:
+    await store.register_worker("one", [LANE], LEASE, now=T0)
+    await store.reap_workers("reaper", now=T0)
+
+
+def test_a_message_for_a_run_that_had_just_gone_on_reaches_its_successor(url, play):
+    async def act(stage: Stage) -> None:
+        first = await stage.held()
+        second = await continued(stage, first)
+        insert = "INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)"
+        for kind in ("signal", "child", "cancel"):
+            await execute(
+                url, f"{insert} SELECT number, lane_id, '{kind}', 'n', '', 7 FROM holdfast.runs WHERE id = '{first.id}'"
+            )
+        assert await stage.store.read_inbox("one") == []
+        await look_for_the_dead(stage.store)
+        messages = await stage.store.read_inbox("one")
+        # The end of a child that the successor did not ask for is not for it.
+        assert [(one.run_id, one.kind) for one in messages] == [(second.id, "signal"), (second.id, "cancel")]
+        await stage.store.cancel_run(second.id, now=T0)
+        assert len(await stage.store.read_inbox("one")) == 2
+
+    play(act)
+
+
+def test_a_message_for_a_run_that_had_just_ended_goes_away(url, play):
+    async def act(stage: Stage) -> None:
+        run = await stage.held()
+        await stage.end(run)
+        await execute(
+            url,
+            "INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)"
+            " SELECT number, lane_id, 'signal', '', 7 FROM holdfast.runs",
+        )
+        await look_for_the_dead(stage.store)
+        connection = await asyncpg.connect(url)
+        assert await connection.fetchval("SELECT count(*) FROM holdfast.inbox") == 0
+        await connection.close()
+
+    play(act)
+
+
+def test_an_end_that_a_follower_missed_is_told(url, play):
+    async def act(stage: Stage) -> None:
+        follower, joined = await stage.held(), await stage.held(worker="two")
+        await stage.commit(turn(joined, change=RowChange(status=RunStatus.FAILED, error=b"why")))
+        await execute(
+            url,
+            "INSERT INTO holdfast.followers (run, follower, parent_key) SELECT joined.number, runs.number, 'pay'"
+            f" FROM holdfast.runs JOIN holdfast.runs AS joined ON joined.id = '{joined.id}'"
+            f" WHERE runs.id = '{follower.id}'",
+        )
+        for _ in range(2):
+            await look_for_the_dead(stage.store)
+        [message] = await stage.store.read_inbox("one")
+        assert (message.run_id, message.name) == (follower.id, "pay")
+        assert (end_in(message).run_id, end_in(message).error) == (joined.id, b"why")
+
+    play(act)
+
+
+@pytest.mark.parametrize("way", ["by force", "taken over"])
+def test_an_owner_that_was_fenced_out_stays_so_when_another_store_deletes_the_run(play, way):
+    async def act(stage: Stage) -> None:
+        other = await stage.open()
+        stale = await stage.held()
+        assert await stage.commit(turn(stale)) == [True]
+        if way == "by force":
+            await other.cancel_run(stale.id, force=True, now=T0)
+        else:
+            await other.register_worker("one", [], 1, now=T0 - 2)
+            await other.reap_workers("reaper", now=T0)
+            [run] = await other.claim_runs("two", [], 1, run_id=stale.id, now=T0)
+            ended = turn(run, change=RowChange(status=RunStatus.COMPLETED))
+            assert await other.commit_turns([ended], now=T0) == [True]
+        assert await other.delete_runs([stale.id]) == [stale.id]
+        assert await stage.commit(turn(stale, after=1)) == [False]
+        assert await stage.commit(turn(stale, after=1, out=Out(values=(("at", b"1"),)))) == [False]
+        assert await stage.store.read_journal(stale.id) == []
+
+    play(act)
+
+
+def test_a_hook_opened_by_the_turn_that_goes_on_goes_over(play):
+    async def act(stage: Stage) -> None:
+        run = await stage.held()
+        successor = new_run()
+        waits = (NewWait(number=1, kind="hook", name="ok", token="t"), NewWait(number=2, kind="event", name="paid"))
+        change = RowChange(status=RunStatus.CONTINUED)
+        await stage.commit(turn(run, change=change, out=Out(successor=successor, waits=waits)))
+        assert [(wait.run_id, wait.name) for wait in await stage.store.read_waits(run.id)] == [(successor.id, "ok")]
+        assert (await stage.store.read_unmatched(10)).waits == ()
+
+    play(act)
