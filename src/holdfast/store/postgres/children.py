@@ -61,12 +61,16 @@ async def look_again(tx: Transaction, followers: Sequence[int]) -> None:
     Each statement is a commit of its own. crash here: the next worker that looks for the dead tells them.
     """
     await tx.all("await_ends", {"followers": list(followers)})
-    await tell_missed(tx, list(followers))
+    await _tell_missed(tx, followers)
 
 
-async def tell_missed(tx: Transaction, followers: list[int] | None = None) -> None:
-    """Ends that those who follow, or some of them, were not told of."""
-    params = {"namespace_id": tx.namespace_id, "followers": followers}
-    some = [] if followers is None else ["of_followers"]
-    if await tx.joined(["find_missed", *some, "tell_missed"], params):
+async def tell_missed(tx: Transaction) -> None:
+    """Ends that those who follow were not told of."""
+    rows = await tx.all("find_missed", {"namespace_id": tx.namespace_id})
+    if rows:
+        await _tell_missed(tx, [follower for (follower,) in rows])
+
+
+async def _tell_missed(tx: Transaction, followers: Sequence[int]) -> None:
+    if await tx.all("tell_missed", {"followers": list(followers)}):
         tx.has_news = True

@@ -46,22 +46,23 @@ WHERE followers.follower = ANY (:followers::bigint[])
 FOR SHARE OF runs;
 
 -- name: find_missed
--- Followers of runs that had ended when they joined or ended while they did: neither commit could see the other's. The
--- delete decides who tells. See tell_missed.
-WITH missed AS (
-    DELETE FROM holdfast.followers
-    WHERE EXISTS (
-        SELECT 1 FROM holdfast.runs
-        WHERE runs.number = followers.run AND runs.ended_at IS NOT NULL AND runs.status <> 'continued'
-            AND runs.namespace_id = :namespace_id OFFSET 0
-    )
-
--- name: of_followers
--- Of some followers only.
-AND followers.follower = ANY (:followers::bigint[])
+-- Followers of runs that have ended: nobody told them.
+SELECT followers.follower
+FROM holdfast.followers
+WHERE EXISTS (
+    SELECT 1 FROM holdfast.runs
+    WHERE runs.number = followers.run AND runs.ended_at IS NOT NULL AND runs.namespace_id = :namespace_id OFFSET 0
+);
 
 -- name: tell_missed
--- And tell them.
+-- Tell those of some followers whose run had ended when they joined or ended while they did: neither commit could see
+-- the other's. The delete decides who tells.
+WITH missed AS (
+    DELETE FROM holdfast.followers
+    WHERE followers.follower = ANY (:followers::bigint[]) AND EXISTS (
+        SELECT 1 FROM holdfast.runs
+        WHERE runs.number = followers.run AND runs.ended_at IS NOT NULL AND runs.status <> 'continued' OFFSET 0
+    )
     RETURNING followers.run, followers.follower, followers.parent_key
 )
 INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)

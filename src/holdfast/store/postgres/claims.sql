@@ -35,7 +35,8 @@ candidates AS (
         OFFSET 0
     ) AS sent
     JOIN holdfast.runs ON runs.number = sent.run
-    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND (NOT runs.paused OR sent.kind = 'cancel')
+    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND sent.kind <> 'pause'
+        AND (NOT runs.paused OR sent.kind = 'cancel')
 ),
 chosen AS MATERIALIZED (
     SELECT candidates.number, candidates.priority, min(candidates.due_at) AS due_at
@@ -86,7 +87,8 @@ locked AS MATERIALIZED (
             runs.due_at <= clock.now AND NOT runs.paused
             OR EXISTS (
                 SELECT 1 FROM holdfast.inbox
-                WHERE inbox.run = runs.number AND inbox.fresh AND (NOT runs.paused OR inbox.kind = 'cancel')
+                WHERE inbox.run = runs.number AND inbox.fresh AND inbox.kind <> 'pause'
+                    AND (NOT runs.paused OR inbox.kind = 'cancel')
             )
         )
         AND (:of_any_lane::boolean OR runs.lane_id = ANY (:lanes::integer[]))
@@ -172,6 +174,7 @@ found AS (
         OFFSET 0
     ) AS sent
     JOIN holdfast.runs ON runs.number = sent.run
-    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND (NOT runs.paused OR sent.kind = 'cancel')
+    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND sent.kind <> 'pause'
+        AND (NOT runs.paused OR sent.kind = 'cancel')
 )
 SELECT (SELECT min(found.due_at) FROM found), clock.now FROM clock;

@@ -123,15 +123,17 @@ WHERE inbox.run = moved.run AND NOT inbox.taken AND inbox.kind IN ('signal', 'ev
 -- the chain if that is live, else nowhere; ends of children always go nowhere. A cancel that is there already is enough.
 -- They keep their ids, and so their order.
 WITH strays AS MATERIALIZED (
-    SELECT inbox.id, runs.namespace_id, runs.id AS run_id
-    FROM holdfast.inbox
-    JOIN holdfast.runs ON runs.number = inbox.run
-    WHERE inbox.fresh AND runs.ended_at IS NOT NULL AND runs.namespace_id = :namespace_id
-    ORDER BY inbox.id
-    FOR UPDATE OF inbox SKIP LOCKED
+    SELECT sent.id, runs.id AS run_id
+    FROM holdfast.lanes
+    CROSS JOIN LATERAL (
+        SELECT inbox.id, inbox.run FROM holdfast.inbox WHERE inbox.lane_id = lanes.id AND inbox.fresh OFFSET 0
+    ) AS sent
+    JOIN holdfast.runs ON runs.number = sent.run
+    WHERE lanes.namespace_id = :namespace_id AND runs.ended_at IS NOT NULL
 ),
 removed AS (
-    DELETE FROM holdfast.inbox USING strays WHERE inbox.id = strays.id
+    DELETE FROM holdfast.inbox USING strays
+    WHERE inbox.id = strays.id AND inbox.id = ANY (ARRAY(SELECT found.id FROM strays AS found)) AND inbox.fresh
     RETURNING inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, strays.run_id
 )
 INSERT INTO holdfast.inbox (id, run, lane_id, kind, name, payload, sent_at)

@@ -43,8 +43,8 @@ from holdfast.store.stats import Stats
 from . import children, claims, ends, runs, turns, workers, workflows
 from .batches import Item, Write, write_batch
 from .connections import parse_target
-from .exchange import Deed, Exchange
 from .guests import Home, PostgresGuest
+from .life import Deed, LifeStore
 from .links import Link, Pool
 from .loans import PostgresLender, find_epoch
 from .loops import LoopThread
@@ -61,7 +61,7 @@ T = TypeVar("T")
 ItemT = TypeVar("ItemT", bound=Item)
 
 
-class PostgresStore(Exchange):
+class PostgresStore(LifeStore):
     """Runs in one schema of a Postgres database."""
 
     def __init__(self, url: str, shown: str, namespace: str, schema: str, *, migrate: bool = True) -> None:

@@ -1,6 +1,6 @@
-"""What runs and the outside exchange: the store's methods for messages, events, hooks, values, streams and managing.
+"""The contract's methods about messages, events, values and managing: each is handed on, as in store.py.
 
-Split from the store by size alone. Reads and single statements are transactions by themselves.
+Reads and single statements are transactions by themselves.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ T = TypeVar("T")
 Deed = Callable[[Transaction], Awaitable[T]]
 
 
-class Exchange:
-    """One half of a store; the other does the deeds."""
+class LifeStore:
+    """A part of the Postgres store; the other part does the deeds."""
 
     async def _read(self, deed: Deed[T]) -> T:
         raise NotImplementedError
