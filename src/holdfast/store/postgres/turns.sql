@@ -31,6 +31,8 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]);
 -- Journal rows, and all that the accepted ones change beside: their runs, messages taken, what an end leaves behind.
 -- A run whose row somebody else has locked is left out, turn and all: it is sent again, and nobody here waits for it. A
 -- follower that is locked is left to wake_missed.
+-- Sets are tested by `IN (...) IS TRUE` and `= ANY (ARRAY(...))`: as joins, without knowing how many there are, the planner
+-- would compare each with each.
 -- A run whose worker was reaped stays due: its turn was accepted since nobody has taken it over yet, and somebody must.
 -- A continued run keeps its inbox and its open hooks for continue_runs to move; to parents and followers it goes on.
 -- Parents, followers and children are seen as they were when this statement began. A parent that ends or continues as new
@@ -60,12 +62,11 @@ changed AS (
         expires_at = CASE WHEN change.ended_at IS NOT NULL THEN change.ended_at + (
             SELECT starts.retention FROM holdfast.starts WHERE starts.number = runs.number
         ) END
-    FROM inserted
-    JOIN unnest(:changed::bigint[], :statuses::text[], :due_ats::bigint[], :ended_ats::bigint[], :released::boolean[],
+    FROM unnest(:changed::bigint[], :statuses::text[], :due_ats::bigint[], :ended_ats::bigint[], :released::boolean[],
             :next_seqs::integer[], :crashes::integer[], :blocked::text[], :outputs::bytea[], :errors::bytea[])
         AS change (run, status, due_at, ended_at, released, next_seq, crashes, blocked, output, error)
-        ON change.run = inserted.run
     WHERE runs.number = change.run AND runs.ended_at IS NULL
+        AND (change.run IN (SELECT inserted.run FROM inserted)) IS TRUE
     RETURNING runs.number, runs.namespace_id, runs.id, runs.ended_at, runs.status, runs.output, runs.error
 ),
 ended AS MATERIALIZED (
@@ -77,21 +78,23 @@ finished AS MATERIALIZED (
     SELECT ended.number, ended.namespace_id, ended.id, ended.ended_at, ended.status, ended.output, ended.error
     FROM ended WHERE ended.status <> 'continued'
 ),
+taking AS MATERIALIZED (
+    SELECT taken.id
+    FROM unnest(:taken_runs::bigint[], :taken_ids::bigint[]) AS taken (run, id)
+    WHERE (taken.run IN (SELECT inserted.run FROM inserted)) IS TRUE
+),
 dropped AS (
     DELETE FROM holdfast.inbox
-    USING unnest(:taken_runs::bigint[], :taken_ids::bigint[]) AS taken (run, id)
-    JOIN inserted ON inserted.run = taken.run
-    WHERE inbox.id = taken.id AND inbox.run = taken.run AND inbox.kind <> 'cancel'
+    WHERE inbox.id = ANY (ARRAY(SELECT taking.id FROM taking)) AND inbox.run = ANY (:taken_runs::bigint[])
+        AND inbox.kind <> 'cancel'
 ),
 cancels AS (
     UPDATE holdfast.inbox SET taken = true, fresh = false
-    FROM unnest(:taken_runs::bigint[], :taken_ids::bigint[]) AS taken (run, id)
-    JOIN inserted ON inserted.run = taken.run
-    WHERE inbox.id = taken.id AND inbox.run = taken.run AND inbox.kind = 'cancel'
-        AND taken.run NOT IN (SELECT ended.number FROM ended)
+    WHERE inbox.id = ANY (ARRAY(SELECT taking.id FROM taking)) AND inbox.run = ANY (:taken_runs::bigint[])
+        AND inbox.kind = 'cancel' AND inbox.run NOT IN (SELECT ended.number FROM ended)
 ),
 freed AS (
-    DELETE FROM holdfast.inbox USING finished WHERE inbox.run = finished.number
+    DELETE FROM holdfast.inbox WHERE inbox.run = ANY (ARRAY(SELECT finished.number FROM finished))
 ),
 closed AS (
     DELETE FROM holdfast.waits
@@ -114,7 +117,8 @@ unfollowed AS (
         AND followers.run <> ALL (ARRAY(SELECT finished.number FROM finished))
 ),
 kin AS MATERIALIZED (
-    SELECT finished.number, finished.namespace_id, starts.parent_id, starts.parent_key
+    SELECT finished.number, finished.namespace_id, starts.parent_id, starts.parent_key, finished.id, finished.status,
+        finished.output, finished.error, finished.ended_at
     FROM finished
     JOIN holdfast.starts ON starts.number = finished.number
     WHERE starts.parent_key IS NOT NULL
@@ -122,18 +126,20 @@ kin AS MATERIALIZED (
 told AS (
     INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
     SELECT parents.number, parents.lane_id, 'child', hearers.parent_key,
-        holdfast.child_end(finished.id, finished.status, finished.output, finished.error), finished.ended_at
+        holdfast.child_end(hearers.id, hearers.status, hearers.output, hearers.error), hearers.ended_at
     FROM (
-        SELECT kin.number AS run, parent.number, kin.parent_key
+        SELECT kin.number AS run, parent.number, kin.parent_key, kin.id, kin.status, kin.output, kin.error, kin.ended_at
         FROM kin
         JOIN holdfast.runs AS parent ON parent.namespace_id = kin.namespace_id AND parent.id = kin.parent_id
         UNION ALL
-        SELECT left_by.run, left_by.follower, left_by.parent_key FROM left_by
+        SELECT left_by.run, left_by.follower, left_by.parent_key, finished.id, finished.status, finished.output,
+            finished.error, finished.ended_at
+        FROM left_by
+        JOIN finished ON finished.number = left_by.run
     ) AS hearers
-    JOIN finished ON finished.number = hearers.run
     JOIN holdfast.runs AS parents ON parents.number = hearers.number
     WHERE parents.ended_at IS NULL AND parents.number NOT IN (SELECT ended.number FROM ended)
-    ORDER BY finished.number
+    ORDER BY hearers.run
 ),
 born AS MATERIALIZED (
     SELECT starts.number, starts.parent_id FROM holdfast.starts
@@ -151,11 +157,13 @@ orphaned AS (
     ON CONFLICT DO NOTHING
 ),
 heirs AS MATERIALIZED (
-    SELECT runs.number, greatest(finished.ended_at, least(starts.due_at, runs.deadline_at)) AS due_at
-    FROM finished
-    JOIN holdfast.runs ON runs.namespace_id = finished.namespace_id AND runs.after_run_id = finished.id
-        AND runs.started_at IS NULL AND runs.ended_at IS NULL
+    SELECT runs.number,
+        greatest((SELECT max(finished.ended_at) FROM finished), least(starts.due_at, runs.deadline_at)) AS due_at
+    FROM holdfast.runs
     JOIN holdfast.starts ON starts.number = runs.number
+    WHERE runs.namespace_id = (SELECT max(finished.namespace_id) FROM finished)
+        AND runs.after_run_id = ANY (ARRAY(SELECT finished.id FROM finished))
+        AND runs.started_at IS NULL AND runs.ended_at IS NULL
     FOR NO KEY UPDATE OF runs SKIP LOCKED
 ),
 woken AS (
