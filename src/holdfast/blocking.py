@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import datetime
-from typing import Any, TypeVar, TypeVarTuple, overload
+from typing import Any, Generic, Literal, TypeVar, TypeVarTuple, overload
 
+from holdfast import define
 from holdfast.define import Pending, Step, body_for, make_step
 from holdfast.errors import WaitTimeout
 from holdfast.model import NOT_GIVEN, Duration, Retry, instant_of, microseconds
 
 T = TypeVar("T")
 R = TypeVar("R")
+D = TypeVar("D")
 Ts = TypeVarTuple("Ts")
 
 
@@ -102,6 +104,10 @@ async def _gather(pendings: Iterable[Pending[T]]) -> list[T]:
 def wait_for_signal(name: str, *, match: Any = None, timeout: Duration | None = None, type: type[T]) -> T: ...
 @overload
 def wait_for_signal(
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: D, type: type[T]
+) -> T | D: ...
+@overload
+def wait_for_signal(
     name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: Any = Any
 ) -> Any: ...
 def wait_for_signal(
@@ -113,6 +119,10 @@ def wait_for_signal(
 
 @overload
 def wait_for_event(name: str, *, match: Any = None, timeout: Duration | None = None, type: type[T]) -> T: ...
+@overload
+def wait_for_event(
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: D, type: type[T]
+) -> T | D: ...
 @overload
 def wait_for_event(
     name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: Any = Any
@@ -128,6 +138,70 @@ def _wait(kind: str, name: str, match: Any, timeout: Duration | None, default: A
     body = body_for(f"blocking.wait_for_{kind}()")
     delay = None if timeout is None else microseconds(timeout, what=f"wait_for_{kind}({name!r}): timeout")
     return body.block(body.ask_wait(kind, name, match, type, delay, default))
+
+
+class Hook(Generic[T]):
+    """A hook whose `wait()` blocks this run; see `holdfast.Hook`."""
+
+    __slots__ = ("_hook",)
+
+    def __init__(self, hook: define.Hook[T]) -> None:
+        self._hook = hook
+
+    @property
+    def name(self) -> str:
+        return self._hook.name
+
+    @property
+    def token(self) -> str:
+        return self._hook.token
+
+    def wait(self) -> T:
+        """The payload. Raises WaitTimeout when the hook has expired."""
+        return self._hook.block()
+
+    def __repr__(self) -> str:
+        return repr(self._hook)
+
+
+@overload
+def hook(*, name: str = "hook", type: type[T], expires: Duration | None = "30d") -> Hook[T]: ...
+@overload
+def hook(*, name: str = "hook", type: Any = Any, expires: Duration | None = "30d") -> Hook[Any]: ...
+def hook(*, name: str = "hook", type: Any = Any, expires: Duration | None = "30d") -> Hook[Any]:
+    """A one-time token that resumes this run; see `holdfast.hook`."""
+    return Hook(define.hook(name=name, type=type, expires=expires))
+
+
+@overload
+def map(
+    target: define.AsyncStep[[T], R] | define.BlockingStep[[T], R] | define.Workflow[[T], R],
+    items: Iterable[T],
+    *,
+    concurrency: int = 10,
+    on_error: Literal["stop"] = "stop",
+    chunk: int | None = None,
+) -> list[R]: ...
+@overload
+def map(
+    target: define.AsyncStep[[T], R] | define.BlockingStep[[T], R] | define.Workflow[[T], R],
+    items: Iterable[T],
+    *,
+    concurrency: int = 10,
+    on_error: Literal["collect"],
+    chunk: int | None = None,
+) -> list[R | define.Failure]: ...
+def map(
+    target: Any,
+    items: Iterable[Any],
+    *,
+    concurrency: int = 10,
+    on_error: Literal["stop", "collect"] = "stop",
+    chunk: int | None = None,
+) -> list[Any]:
+    """A step or a child run for each item, the results in order; see `holdfast.map`."""
+    body = body_for("blocking.map()")
+    return body.run_inside(define.mapped(body, target, items, concurrency, on_error, chunk))
 
 
 def rollback() -> None:

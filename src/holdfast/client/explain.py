@@ -21,6 +21,7 @@ from holdfast.model import (
     RunRecord,
     RunRetrying,
     RunStatus,
+    SetAside,
     StepAsked,
     StepCompleted,
     StepFailed,

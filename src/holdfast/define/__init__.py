@@ -7,7 +7,7 @@ from .changes import continue_as_new, patched
 from .children import ChildRun
 from .logs import logger
 from .machines import Context, Done, Machine, Next
-from .maps import Failure, map
+from .maps import Failure, map, mapped
 from .messages import emit, publish, set_value, signal
 from .pending import Pending, Reply
 from .resources import Resource, resource
@@ -61,6 +61,7 @@ __all__ = [
     "logger",
     "make_step",
     "map",
+    "mapped",
     "now",
     "patched",
     "publish",

@@ -75,6 +75,22 @@ def map(
     `Failure` in its place.
     """
     body = body_for("holdfast.map()")
+    work = mapped(body, target, items, concurrency, on_error, chunk)
+    if body.is_blocking:
+        return cast("Coroutine[Any, Any, list[Any]]", body.run_inside(work))
+    ticket = body.new_ticket()
+    return body.track(_awaited(body, ticket, work), ticket, sys._getframe(1))
+
+
+def mapped(
+    body: Body,
+    target: Step[..., Any] | Workflow[..., Any],
+    items: Iterable[Any],
+    concurrency: int,
+    on_error: str,
+    chunk: int | None,
+) -> Coroutine[Any, Any, list[Any]]:
+    """What a map does, once its arguments are found to be right."""
     if not isinstance(target, (Step, Workflow)):
         raise DefinitionError(f"map({target!r}, ...): expected a step or a workflow; decorate it with @step")
     if on_error not in ("stop", "collect"):
@@ -83,11 +99,7 @@ def map(
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
             raise DefinitionError(f"map({what}={number!r}): expected a whole number from 1")
     given = list(items)
-    work = _map(body, target, given, concurrency, on_error == "collect", chunk)
-    if body.is_blocking:
-        return cast("Coroutine[Any, Any, list[Any]]", body.run_inside(work))
-    ticket = body.new_ticket()
-    return body.track(_awaited(body, ticket, work), ticket, sys._getframe(1))
+    return _map(body, target, given, concurrency, on_error == "collect", chunk)
 
 
 async def _awaited(body: Body, ticket: int, work: Coroutine[Any, Any, list[Any]]) -> list[Any]:

@@ -5,6 +5,7 @@ A wait takes one message and no more; a wait that timed out or was cancelled has
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Coroutine
 from types import FrameType
@@ -123,12 +124,16 @@ class Hook(Generic[T]):
         self.token = token
 
     def wait(self) -> Coroutine[Any, Any, T]:
-        """The payload. Raises WaitTimeout when the hook has expired."""
+        """The payload. Raises WaitTimeout when the hook has expired; a wait that is cancelled leaves the hook open."""
         body = self._body
         if body.is_blocking:
-            return cast("Coroutine[Any, Any, T]", body.block(self._reply))
+            return cast("Coroutine[Any, Any, T]", self.block())
         ticket = body.new_ticket()
         return body.track(_hooked(body, ticket, self._reply), ticket, sys._getframe(1))
+
+    def block(self) -> T:
+        """The payload, as a `def` body waits for it."""
+        return self._body.block(asyncio.shield(self._reply))
 
     def __repr__(self) -> str:
         return f"<hook {self.name}>"
@@ -136,7 +141,8 @@ class Hook(Generic[T]):
 
 async def _hooked(body: Body, ticket: int, reply: Pending[T]) -> T:
     body.redeem(ticket)
-    return await reply
+    # The token is out: a wait that times out or is cancelled leaves the hook open for the next one.
+    return await asyncio.shield(reply)
 
 
 @overload

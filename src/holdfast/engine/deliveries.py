@@ -93,6 +93,8 @@ class Deliveries(Requests):
         at = max(self.stamp, self.time)
         if isinstance(value, NotDecodable):
             self._take_in(SetAside(at, wait.number, wait.name, message.payload, str(value)))
+            # An event's delivery has taken the wait's row away: with this turn it is registered anew.
+            wait.is_registered = wait.is_registered and wait.kind != "event"
         else:
             self._take_in(_ENTRIES[wait.kind](at, wait.number, wait.name, message.payload))
             self._resolve(wait, value)

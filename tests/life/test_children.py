@@ -1,0 +1,427 @@
+"""Children: runs that a body starts, waits for, holds, and takes with it when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import (
+    AsyncClient,
+    RunCancelled,
+    RunFailed,
+    RunFilter,
+    RunStatus,
+    Worker,
+    blocking,
+    step,
+    workflow,
+)
+from holdfast.testing import Environment, assert_durable
+from tests.life.waiting import until, until_status, until_waiting
+
+
+class Broke(Exception):
+    """No money."""
+
+
+executed: dict[str, int] = {}
+
+
+@step
+async def double(n: int) -> int:
+    executed[holdfast.current_step().idempotency_key] = n
+    return 2 * n
+
+
+@workflow
+async def child(n: int) -> int:
+    await holdfast.sleep("1h")
+    return await double(n)
+
+
+@workflow
+def plain_child(n: int) -> int:
+    return n + 1
+
+
+@workflow
+async def failing() -> int:
+    raise Broke("no money")
+
+
+@workflow
+async def endless() -> None:
+    await holdfast.wait_for_signal("end")
+
+
+@workflow
+async def parent(n: int) -> int:
+    return await child(n) + 1
+
+
+@workflow
+def plain_parent(n: int) -> int:
+    return plain_child(n) + 1
+
+
+@workflow
+async def fanning() -> list[int]:
+    return await asyncio.gather(child(1), child(2), child(3))
+
+
+@workflow
+async def quick(n: int) -> int:
+    return await double(n)
+
+
+@workflow
+async def told_child() -> Any:
+    return await holdfast.wait_for_signal("go")
+
+
+@workflow
+async def telling() -> Any:
+    held = told_child.start()
+    held.signal("go", "from above")
+    return await held
+
+
+@workflow
+async def holding() -> str:
+    held = endless.start()
+    await holdfast.wait_for_signal("end")
+    held.cancel()
+    return held.id
+
+
+@workflow
+async def leaving(on_parent_end: str) -> str:
+    held = endless.options(on_parent_end="cancel" if on_parent_end == "cancel" else "abandon").start()
+    await asyncio.wait([held], timeout=60)
+    return held.id
+
+
+@workflow
+async def three_of_them() -> list[int]:
+    return list(await asyncio.gather(quick(1), quick(2), quick(3)))
+
+
+# -- waiting for a child -----------------------------------------------------------------------------------------------
+
+
+async def test_calling_a_workflow_in_a_body_waits_for_its_result():
+    async with Environment([parent, child]) as env:
+        assert await (await env.client.start(parent, 5)).result() == 11
+
+
+async def test_a_plain_body_waits_for_its_child():
+    async with Environment([plain_parent, plain_child]) as env:
+        assert await (await env.client.start(plain_parent, 5)).result() == 7
+
+
+async def test_children_run_side_by_side():
+    async with Environment([fanning, child]) as env:
+        begun = env.now
+        assert await (await env.client.start(fanning)).result() == [2, 4, 6]
+        assert (env.now - begun).total_seconds() == 3600
+
+
+async def test_a_child_knows_its_parent():
+    @workflow
+    async def who() -> str | None:
+        return holdfast.current_run().parent_id
+
+    @workflow
+    async def asks() -> str | None:
+        return await who()
+
+    async with Environment([asks, who]) as env:
+        run = await env.client.start(asks)
+        assert await run.result() == run.id
+
+
+async def test_children_are_listed_by_their_parent():
+    async with Environment([fanning, child]) as env:
+        run = await env.client.start(fanning)
+        await run.result()
+        found = [one async for one in env.client.runs(RunFilter(parent=run.id))]
+        assert [one.workflow for one in found] == ["child"] * 3
+
+
+async def test_a_failed_child_raises_its_own_exception_in_its_parent():
+    @workflow
+    async def careful() -> list[str]:
+        try:
+            await failing()
+        except Broke as error:
+            return [str(error), *error.__notes__]
+        return []
+
+    async with Environment([careful, failing]) as env:
+        run = await env.client.start(careful)
+        message, *notes = await run.result()
+        [one] = [one async for one in env.client.runs(RunFilter(parent=run.id))]
+        assert message == "no money"
+        assert any(one.id in text for text in notes)
+
+
+async def test_a_failed_child_fails_a_parent_that_does_not_catch_it():
+    @workflow
+    async def careless() -> int:
+        return await failing()
+
+    async with Environment([careless, failing]) as env:
+        with pytest.raises(RunFailed) as failed:
+            await (await env.client.start(careless)).result()
+        assert isinstance(failed.value.__cause__, Broke)
+
+
+async def test_a_cancelled_child_raises_run_cancelled_which_is_an_exception():
+    @workflow
+    async def careful() -> str:
+        held = endless.options(id="the-child").start()
+        try:
+            await held
+        except Exception as error:
+            return type(error).__name__
+        return "ended"
+
+    async with Environment([careful, endless]) as env:
+        run = await env.client.start(careful)
+        await env.until_waiting(run)
+        await env.client.cancel("the-child")
+        assert await run.result() == RunCancelled.__name__
+
+
+async def test_a_parent_that_catches_every_exception_does_not_catch_its_own_waiting():
+    caught: list[str] = []
+
+    @workflow
+    async def alarmed() -> int:
+        try:
+            return await child(1)
+        except Exception as error:
+            caught.append(repr(error))
+            return 0
+
+    async with Environment([alarmed, child]) as env:
+        assert await (await env.client.start(alarmed)).result() == 2
+        assert caught == []
+
+
+async def test_a_childs_arguments_are_checked_where_it_is_asked_for():
+    @workflow
+    async def wrong() -> str:
+        try:
+            await child("five")  # type: ignore[arg-type]
+        except holdfast.BadArguments:
+            return "refused"
+        return "taken"
+
+    async with Environment([wrong, child]) as env:
+        assert await (await env.client.start(wrong)).result() == "refused"
+
+
+# -- holding a child ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_held_child_is_signalled_through_its_handle():
+    async with Environment([telling, told_child]) as env:
+        assert await (await env.client.start(telling)).result() == "from above"
+
+
+async def test_a_held_child_is_cancelled_through_its_handle():
+    async with Environment([holding, endless]) as env:
+        run = await env.client.start(holding)
+        await env.until_waiting(run)
+        await run.signal("end")
+        held = await env.client.get_run(await run.result())
+        assert await held.wait() is RunStatus.CANCELLED
+
+
+async def test_a_child_is_named_by_its_options():
+    @workflow
+    async def naming() -> str:
+        held = plain_child.options(id="mine", key="once", tags={"colour": "red"}).start(1)
+        await held
+        return held.id
+
+    async with Environment([naming, plain_child]) as env:
+        assert await (await env.client.start(naming)).result() == "mine"
+        named = await env.client.get_run(plain_child, key="once")
+        assert named.record is not None
+        assert (named.id, named.record.tags) == ("mine", {"colour": "red"})
+
+
+async def test_a_child_with_a_delay_begins_later():
+    @workflow
+    async def delaying() -> float:
+        begun = holdfast.now()
+        await plain_child.options(delay="1h").start(1)
+        return (holdfast.now() - begun).total_seconds()
+
+    async with Environment([delaying, plain_child]) as env:
+        assert await (await env.client.start(delaying)).result() == 3600
+
+
+async def test_a_pending_child_is_waited_for_in_a_plain_body():
+    @workflow
+    def holding_two() -> list[int]:
+        pending = [plain_child.start(1), plain_child.start(2)]
+        return blocking.gather(*pending)
+
+    async with Environment([holding_two, plain_child]) as env:
+        assert await (await env.client.start(holding_two)).result() == [2, 3]
+
+
+# -- joining a run there is --------------------------------------------------------------------------------------------
+
+
+async def test_a_key_joins_the_run_there_is():
+    @workflow
+    async def joining() -> Any:
+        return await told_child.options(key="one")()
+
+    async with Environment([joining, told_child]) as env:
+        there = await env.client.start(told_child, key="one")
+        runs = await env.client.start_many(joining, [(), ()])
+        for run in runs:
+            await env.until_waiting(run)
+        await there.signal("go", "all of you")
+        assert [await run.result() for run in runs] == ["all of you", "all of you"]
+
+
+async def test_a_joined_run_that_has_ended_gives_its_result_at_once():
+    @workflow
+    async def joining() -> Any:
+        return plain_child.options(key="one")(100)
+
+    async with Environment([joining, plain_child]) as env:
+        await (await env.client.start(plain_child, 1, key="one")).result()
+        assert await (await env.client.start(joining)).result() == 2
+
+
+async def test_a_joined_run_is_not_cancelled_with_the_one_that_joined_it():
+    @workflow
+    async def joining() -> Any:
+        return await told_child.options(key="one")()
+
+    async with Environment([joining, told_child]) as env:
+        there = await env.client.start(told_child, key="one")
+        run = await env.client.start(joining)
+        await env.until_waiting(run)
+        await run.cancel()
+        await run.wait()
+        await env.skip("1m")
+        assert not (await there.refresh()).status.is_final
+
+
+# -- the end of a parent -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("on_parent_end", "status"), [("cancel", RunStatus.CANCELLED), ("abandon", RunStatus.WAITING)])
+async def test_on_parent_end_says_what_becomes_of_a_child(on_parent_end, status):
+    async with Environment([leaving, endless]) as env:
+        held = await env.client.get_run(await (await env.client.start(leaving, on_parent_end)).result())
+        await env.skip("1m")
+        assert (await held.refresh()).status is status
+
+
+async def test_a_cancelled_parent_cancels_the_child_it_waits_for():
+    @workflow
+    async def waits_for_it() -> None:
+        await endless.options(id="the-child")()
+
+    async with Environment([waits_for_it, endless]) as env:
+        run = await env.client.start(waits_for_it)
+        await env.until_waiting(run)
+        await run.cancel()
+        assert await run.wait() is RunStatus.CANCELLED
+        assert await (await env.client.get_run("the-child")).wait() is RunStatus.CANCELLED
+
+
+async def test_a_failed_parent_cancels_its_children():
+    @workflow
+    async def fails_soon() -> None:
+        endless.options(id="the-child").start()
+        await holdfast.sleep("1m")
+        raise Broke("no money")
+
+    async with Environment([fails_soon, endless]) as env:
+        run = await env.client.start(fails_soon)
+        assert await run.wait() is RunStatus.FAILED
+        assert await (await env.client.get_run("the-child")).wait() is RunStatus.CANCELLED
+
+
+async def test_grandchildren_go_with_their_grandparent():
+    @workflow
+    async def middle() -> None:
+        await endless.options(id="the-grandchild")()
+
+    @workflow
+    async def top() -> None:
+        await middle()
+
+    async with Environment([top, middle, endless]) as env:
+        run = await env.client.start(top)
+        await env.until_waiting(run)
+        await env.until_waiting(await env.client.get_run("the-grandchild"))
+        await run.cancel()
+        assert await (await env.client.get_run("the-grandchild")).wait() is RunStatus.CANCELLED
+
+
+# -- crashes and stores ------------------------------------------------------------------------------------------------
+
+
+def test_children_survive_a_crash_at_every_commit():
+    assert_durable(three_of_them, effects=executed)
+
+
+def test_a_held_child_survives_a_crash_at_every_commit():
+    assert_durable(telling)
+
+
+def test_a_child_that_fails_survives_a_crash_at_every_commit():
+    @workflow
+    async def careful() -> str:
+        try:
+            await failing()
+        except Broke as error:
+            return str(error)
+        return "no error"
+
+    assert_durable(careful)
+
+
+async def test_a_parent_is_woken_by_a_child_that_ends_under_another_worker(url):
+    async with AsyncClient(url) as client:
+        async with Worker(client, workflows=[telling]):
+            run = await client.start(telling)
+            await until_waiting(run)
+        async with Worker(client, workflows=[told_child]):
+
+            async def is_ended() -> bool:
+                return [one.status async for one in client.runs(RunFilter(parent=run.id))] == [RunStatus.COMPLETED]
+
+            await until(is_ended)
+        async with Worker(client, workflows=[telling]):
+            assert await run.result(timeout=30) == "from above"
+
+
+async def test_a_parent_and_its_children_share_one_place_without_a_deadlock(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[three_of_them, quick], concurrency=1):
+        assert await (await client.start(three_of_them)).result(timeout=30) == [2, 4, 6]
+
+
+async def test_a_cancelled_parent_cancels_its_children_on_every_store(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[holding, endless]):
+        run = await client.start(holding)
+        await until_waiting(run)
+        [held] = [one async for one in client.runs(RunFilter(parent=run.id))]
+        await until_waiting(held)
+        await run.cancel()
+        await until_status(held, RunStatus.CANCELLED)
+        assert await run.wait(timeout=30) is RunStatus.CANCELLED

@@ -1,0 +1,35 @@
+"""How these tests wait: until something is so, and never for a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from holdfast import AsyncClient, AsyncRun, RunStatus
+
+PATIENCE = 30
+
+
+async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    """Until it is so. How long that takes is nobody's promise."""
+    async with asyncio.timeout(PATIENCE):
+        while not await is_so():
+            await asyncio.sleep(0.005)
+
+
+async def until_status(run: AsyncRun[Any], *status: RunStatus) -> None:
+    async def is_there() -> bool:
+        return (await run.refresh()).status in status
+
+    await until(is_there)
+
+
+async def until_waiting(run: AsyncRun[Any]) -> None:
+    """Until the run waits, parked or in its worker's memory."""
+    await until_status(run, RunStatus.WAITING)
+
+
+async def kinds(client: AsyncClient, run_id: str) -> list[str]:
+    """The kinds of the entries in a run's journal."""
+    return [entry.kind async for entry in client.journal(run_id)]
