@@ -63,7 +63,8 @@ def peers(report: dict[str, Any]) -> str:
     for entrant in report["entrants"]:
         speeds = [_speed(entrant, at_once, ours) for at_once in ours]
         rows.append((f"{entrant['name']} {entrant['version'] or ''}".strip(), *speeds, entrant["setup"]))
-    return f"{report['at'][:10]}, {title_of(report)}.\n\n{_table(heads, rows)}"
+    picture = "![Steps a second of each engine](peers.svg)"
+    return f"{report['at'][:10]}, {title_of(report)}.\n\n{_table(heads, rows)}\n\n{picture}"
 
 
 def _speed(entrant: dict[str, Any], at_once: str, ours: dict[str, Any]) -> str:
