@@ -29,7 +29,7 @@ ONLY_POSTGRES = {
     "find_lanes": "see find_lane",
     "find_mark": "whether a transactional step has ended the transaction it was lent; SQLite can be asked directly",
     "find_place": "a database is known by its first migration; see list_files",
-    "find_place_taken": "whose turn is at a place, when the answer to a COMMIT was lost; SQLite answers in this process",
+    "find_place_taken": "whose turn is at a place, when the answer to a COMMIT was lost; SQLite's is never lost",
     "find_turns": "see find_turn",
     "insert_lanes": "see insert_lane",
     "last_seqs": "SQLite reads the last seq while it takes over",
