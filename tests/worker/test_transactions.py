@@ -301,6 +301,48 @@ class TestOnSqlite:
             assert await run.result() == [1, 2]
             assert (fates, booked(file)) == ([], ["a", "b"])
 
+    async def test_a_body_that_is_blocked_by_the_result_leaves_nothing_written(self, file):
+        executed = []
+
+        @step(transaction=True, retry=ONCE)
+        def booking(db: sqlite3.Connection) -> None:
+            executed.append(1)
+            db.execute("INSERT INTO bookings (id) VALUES ('a')")
+
+        @workflow
+        async def order() -> None:
+            booking()
+            await asyncio.to_thread(print)
+
+        async with stage(file, order) as s:
+            run = await s.client.start(order)
+            assert "IOInBody" in await s.until_blocked(run)
+            # Its result could not be taken in, so neither is there: the step will execute again.
+            assert (booked(file), "step_completed" in await s.kinds(run)) == ([], False)
+
+    async def test_a_worker_that_stops_rolls_back_what_is_not_done(self, file):
+        go_on = threading.Event()
+
+        @step(transaction=True, retry=ONCE)
+        def slow(db: sqlite3.Connection) -> str:
+            db.execute("INSERT INTO bookings (id) VALUES ('a')")
+            go_on.wait(20)
+            return "done"
+
+        @workflow
+        async def order() -> str:
+            return slow()
+
+        async with stage(file) as s:
+            run = await s.client.start(order)
+            async with s.worker(order, grace=0):
+                await until(lambda: _is_locked(file))
+            assert booked(file) == []
+            go_on.set()
+            async with s.worker(order):
+                assert await run.result(timeout=20) == "done"
+            assert (booked(file), (await s.record(run)).crashes) == (["a"], 0)
+
     async def test_an_async_def_is_refused_when_the_worker_starts(self, file):
         @step(transaction=True)
         async def wrong(db: sqlite3.Connection) -> None: ...
