@@ -79,6 +79,7 @@ class Attempts:
         in_flight: int,
         middleware: Sequence[Callable[[StepInfo], Any]],
         may_begin: Callable[[], bool],
+        holds: Callable[[], bool],
         done: Callable[[Attempt, Outcome], None],
         beat: Callable[[Held], None],
         interrupted: Callable[[], None],
@@ -87,6 +88,7 @@ class Attempts:
         self._clock = clock
         self._middleware = middleware
         self._may_begin = may_begin
+        self._holds = holds
         self._done = done
         self._beat = beat
         self._interrupted = interrupted
@@ -131,8 +133,6 @@ class Attempts:
         context = self._context.copy()
         task = attempt.task = self._loop.create_task(self._run(attempt), name=attempt.key, context=context)
         self.tasks.add(task)
-        if attempt.timeout is not None and not step.is_transactional:
-            self._limit(attempt)
 
     def _limit(self, attempt: Attempt) -> None:
         """Its time begins: that in line, for a thread or for a transaction, does not count."""
@@ -194,9 +194,15 @@ class Attempts:
         self.inside.lender.close()
 
     async def _run(self, attempt: Attempt) -> None:
-        current_scope.set(attempt)
         command = attempt.command
         step = command.step
+        if not self._holds():
+            # Many were launched at once, and the process was stopped before this one's turn came.
+            self._queues[step.is_async].append(attempt)
+            return self._landed(attempt)
+        if attempt.timeout is not None and not step.is_transactional:
+            self._limit(attempt)
+        current_scope.set(attempt)
         try:
             args, kwargs = command.shapes.arguments.unpack(command.args)
             if self._middleware or self.stand_in is not None or step.is_transactional:
