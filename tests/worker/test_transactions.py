@@ -18,7 +18,7 @@ from holdfast import AsyncClient, DefinitionError, FatalError, Retry, RunFailed,
 from holdfast.model import RunStatus, Turn
 from holdfast.store import Undone
 from holdfast.testing import Environment, assert_durable
-from tests.servers import Databases
+from tests.servers import Databases, PgBouncer
 from tests.worker.stage import stage, until
 
 ONCE = Retry(attempts=1)
@@ -504,8 +504,12 @@ class TestOnPostgres:
             assert len(await client.store.read_journal(run.id)) == 2
 
     async def test_it_works_where_sessions_cannot_be_relied_on(self, database):
-        async with served(f"{database}?pooler=transaction", inserting) as client:
-            assert await (await client.start(inserting, "a")).result(timeout=20) == [1, 2]
+        with PgBouncer(database, pool_size=3) as pooler:
+            async with served(f"{pooler.url_for(database)}?pooler=transaction", inserting) as client:
+                runs = await client.start_many(inserting, [(f"r{number}",) for number in range(10)])
+                for run in runs:
+                    await run.result(timeout=30)
+        assert len(await rows(database)) == 20
 
     async def test_many_runs_share_few_connections(self, database):
         async with served(database, inserting) as client:
