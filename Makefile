@@ -2,6 +2,7 @@
 #
 #   make demo     a worker is killed in the middle of an order, another one finishes it
 #   make test     all tests                       PYTEST_ARGS="-k sleep -x" is handed on
+#   make soak     kill, stop and restart everything for a while     MINUTES=20 STORE=postgres (or sqlite) WORKERS=3
 #   make check    format, lint, types, layers
 #   make bench    the figures, into benchmarks/results/     BENCH_ARGS is handed on
 #   make bench-peers   the same work on other engines, side by side     BENCH_ARGS is handed on
@@ -12,12 +13,15 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
     $$name -c $(NEW_ENOUGH) 2>/dev/null && echo $$name && break; done)
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+MINUTES ?= 1
+STORE ?= postgres
+WORKERS ?= 3
 BIN := .venv/bin
 READY := .venv/.ready
 SERVERS := .venv/.servers
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peers format clean
+.PHONY: help demo test soak check bench bench-peers format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -27,6 +31,9 @@ demo: $(READY)
 
 test: $(READY) $(SERVERS)
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+soak: $(READY) $(SERVERS)
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) --store $(STORE) --workers $(WORKERS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .

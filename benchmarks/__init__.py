@@ -9,7 +9,7 @@
     ceiling      bare group commit: what the database can do without Holdfast
     throughput  fleet  steps  starts  replays  memory  claims  idle      one measurement each
     children  listener  member  sleepers                                 their child processes
-    machine  tables                                                      where it was measured / how it is shown
+    machine  tables  pages                                               where it was measured / how it is shown
     peers        the same work by other engines, side by side
 
 Nothing here asserts a time: a machine may be busy. `python -m benchmarks` prints one table and writes one JSON file.

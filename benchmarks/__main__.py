@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from . import claims, fleet, idle, machine, memory, replays, starts, steps, tables, throughput
+from .children import leave_in_order
 from .databases import Engine
 from .figures import Figure, Group
 from .postgres_servers import PostgresDatabases
@@ -45,6 +46,7 @@ ONLY_IN = {"fleet": "Postgres"}
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns 1 if a measurement broke; the others are shown all the same."""
     asked = _parser().parse_args(argv)
+    leave_in_order()
     groups: list[Group] = []
     broken: list[str] = []
     target: Path = asked.json or RESULTS / "bench.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
@@ -36,6 +37,11 @@ class Child:
     async def end(self) -> None:
         self._input.close()
         await self._process.wait()
+
+
+def leave_in_order() -> None:
+    """Make a SIGTERM end this process as an exception does: servers are stopped, folders are deleted."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 async def started(module: str, *arguments: str) -> Child:

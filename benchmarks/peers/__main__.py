@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks import machine, tables
-from benchmarks.children import ROOT
+from benchmarks.children import ROOT, leave_in_order
 from benchmarks.figures import Group
 from benchmarks.postgres_servers import PostgresDatabases
 
@@ -27,6 +27,7 @@ PICTURE = ROOT / "docs" / "peers.svg"
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns 1 if Holdfast itself could not be measured; a peer that could not is shown with the reason."""
     asked = _parser().parse_args(argv)
+    leave_in_order()
     names = ["Holdfast", *(asked.only or [one.name for one in CONTESTANTS[1:]])]
     with tempfile.TemporaryDirectory(prefix="holdfast-peers-") as folder, closing(PostgresDatabases()) as postgres:
         entrants = contest(QUICK if asked.quick else FULL, postgres.server, Path(folder), names)

@@ -19,6 +19,7 @@ from .environments import CONTESTANTS, Absent, Contestant, Environment
 STEPS = 4
 _PATIENCE = 600
 _PROMISED_AT = 100
+_TUNED_AT = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,7 @@ class Entrant:
     contestant: Contestant
     environment: Environment | None = None
     absence: str | None = None
+    pool: int = 0
     speeds: dict[int, list[float]] = field(default_factory=dict)
 
     @property
@@ -51,11 +53,19 @@ class Entrant:
     def label(self) -> str:
         return f"{self.name} {self.environment.version}" if self.environment else self.name
 
+    @property
+    def setup(self) -> str:
+        pools = self.contestant.pools
+        if len(pools) == 1:
+            return self.contestant.setup
+        tried = ", ".join(map(str, pools))
+        return f"{self.contestant.setup}; a pool of {self.pool} connections, the fastest of {tried}"
+
     def as_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "version": self.environment.version if self.environment else None,
-            "setup": self.contestant.setup,
+            "setup": self.setup,
             "absent": self.absence,
             "steps_a_second": {
                 str(at_once): {"median": median(speeds), "rounds": speeds} for at_once, speeds in self.speeds.items()
@@ -70,10 +80,14 @@ def contest(amount: Amount, server: Databases, folder: Path, names: Sequence[str
         for number, contestant in enumerate(CONTESTANTS)
         if contestant.name in names
     ]
+    for entrant in entrants:
+        _tune(entrant, server, amount.runs[_TUNED_AT])
     for at_once, runs in amount.runs.items():
         for _ in range(amount.rounds):
             for entrant in entrants:
-                _take_turn(entrant, server, runs, at_once)
+                speed = _turn(entrant, server, runs, at_once)
+                if speed is not None:
+                    entrant.speeds.setdefault(at_once, []).append(speed)
     return entrants
 
 
@@ -105,21 +119,37 @@ def _entered(contestant: Contestant, folder: Path) -> Entrant:
     return entrant
 
 
-def _take_turn(entrant: Entrant, server: Databases, runs: int, at_once: int) -> None:
-    if entrant.environment is None or entrant.absence is not None:
+def _tune(entrant: Entrant, server: Databases, runs: int) -> None:
+    """Find the size of its pool with which it is fastest; these turns don't count."""
+    pools = entrant.contestant.pools
+    if len(pools) == 1:
         return
-    print(f"{entrant.name}, {runs} runs, {at_once} at once ...", end=" ", file=sys.stderr, flush=True)
-    command = [*entrant.environment.command, server.create_database(), str(runs), str(at_once)]
+    found: dict[int, float] = {}
+    for pool in pools:
+        entrant.pool = pool
+        found[pool] = _turn(entrant, server, runs, _TUNED_AT) or 0.0
+    entrant.pool = max(found, key=found.__getitem__)
+
+
+def _turn(entrant: Entrant, server: Databases, runs: int, at_once: int) -> float | None:
+    """Steps a second; None if it can't take part, or no longer."""
+    if entrant.environment is None or entrant.absence is not None:
+        return None
+    shown = f", a pool of {entrant.pool}" if entrant.pool else ""
+    print(f"{entrant.name}, {runs} runs, {at_once} at once{shown} ...", end=" ", file=sys.stderr, flush=True)
+    amounts = [str(runs), str(at_once), str(entrant.pool)]
+    command = [*entrant.environment.command, server.create_database(), *amounts]
     try:
         done = subprocess.run(
             command, cwd=entrant.environment.folder, capture_output=True, text=True, timeout=_PATIENCE, check=True
         )
-        speed = STEPS * runs / json.loads(done.stdout.splitlines()[-1])["seconds"]
     except subprocess.TimeoutExpired:
         entrant.absence = f"{runs} runs, {at_once} at once, did not end within {_PATIENCE} s"
+        return None
     except subprocess.CalledProcessError as error:
         print(error.stderr, file=sys.stderr)
         entrant.absence = f"its program ended with {error.returncode}"
-    else:
-        entrant.speeds.setdefault(at_once, []).append(speed)
-        print(f"{speed:,.0f} steps/s", file=sys.stderr)
+        return None
+    speed: float = STEPS * runs / json.loads(done.stdout.splitlines()[-1])["seconds"]
+    print(f"{speed:,.0f} steps/s", file=sys.stderr)
+    return speed

@@ -2,7 +2,8 @@
 
 One file a process, opened for appending; a line is written whole and synced before the step goes on, so that it stays
 whatever happens to the process. When a step begins it also looks into the journal, through a connection of its own: it
-must have been asked for by a turn that is durable, and its result must not be there yet.
+must have been asked for by a turn that is durable, and its result must not be there yet. While a server is away nobody
+can look, and nothing is said about that.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psycopg
 
 from holdfast import current_step
 from holdfast.model import Entry, StepAsked, StepCompleted, StepFailed, decode_entries
 
 FOLDER = "HOLDFAST_TEST_FOLDER"
+URL = "HOLDFAST_TEST_URL"
 _local = threading.local()
 
 
@@ -45,15 +50,17 @@ def database(where: Path) -> Path:
 
 
 def url() -> str:
-    """The address of this test's database."""
-    return f"sqlite:///{database(folder())}"
+    """The address of this test's database: a file in its folder, unless it has another."""
+    return os.environ.get(URL) or f"sqlite:///{database(folder())}"
 
 
 def begin(*, is_first: bool = False) -> None:
     """The first line of a step. What a first turn asks for follows from the start and need not be in the journal."""
     entries = journal()
     key = current_step().key
-    if any(isinstance(entry, (StepCompleted, StepFailed)) and entry.key == key for entry in entries):
+    if entries is None:
+        pass
+    elif any(isinstance(entry, (StepCompleted, StepFailed)) and entry.key == key for entry in entries):
         write("begun twice")
     elif not is_first and not any(isinstance(entry, StepAsked) and entry.key == key for entry in entries):
         write("begun early")
@@ -92,13 +99,33 @@ def _lines(where: Path) -> Iterator[Effect]:
             yield Effect(what, run_id, key, int(attempt), int(pid), float(at))
 
 
-def journal() -> list[Entry]:
-    """What is durable of the run that asks."""
+def journal() -> list[Entry] | None:
+    """What is durable of the run that asks; None: nobody can tell now."""
+    look = _look_into_server if url().startswith("postgresql") else _look_into_file
+    rows = look(current_step().run_id)
+    return None if rows is None else [entry for data in rows for entry in decode_entries(data)]
+
+
+def _look_into_file(run_id: str) -> list[bytes]:
     # Kept open: closing and opening for each step would cost more than the step.
     if not hasattr(_local, "connection"):
         _local.connection = sqlite3.connect(database(folder()), timeout=30)
-    rows = _local.connection.execute(
-        "SELECT journal.data FROM runs JOIN journal ON journal.run = runs.number WHERE runs.id = ?",
-        (current_step().run_id,),
-    ).fetchall()
-    return [entry for (data,) in rows for entry in decode_entries(data)]
+    query = "SELECT journal.data FROM runs JOIN journal ON journal.run = runs.number WHERE runs.id = ? ORDER BY seq"
+    return [data for (data,) in _local.connection.execute(query, (run_id,))]
+
+
+def _look_into_server(run_id: str) -> list[bytes] | None:
+    query = """
+        SELECT journal.data FROM holdfast.runs JOIN holdfast.journal ON journal.run = runs.number
+        WHERE runs.id = %s ORDER BY seq
+    """
+    try:
+        if not hasattr(_local, "connection"):
+            _local.connection = psycopg.connect(url(), autocommit=True, connect_timeout=5)
+        return [bytes(data) for (data,) in _local.connection.execute(query, (run_id,))]
+    except psycopg.OperationalError:
+        with suppress(AttributeError, psycopg.Error):
+            _local.connection.close()
+        with suppress(AttributeError):
+            del _local.connection
+        return None

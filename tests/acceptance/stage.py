@@ -1,4 +1,4 @@
-"""Real processes on one SQLite file, and ways to start, watch and kill them. Conditions are polled, with a deadline."""
+"""Real processes on one database, and ways to start, watch and kill them. Conditions are polled, with a deadline."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 from holdfast import Client
 from holdfast.client import JournalEntry
 from tests.acceptance import effects
@@ -20,12 +22,13 @@ from tests.acceptance.effects import Effect
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 T = TypeVar("T")
+on_every_store = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
 
 
 class Process:
     """A Python process whose output goes to a file."""
 
-    def __init__(self, name: str, arguments: list[str], folder: Path, cwd: Path = ROOT) -> None:
+    def __init__(self, name: str, arguments: list[str], folder: Path, url: str, cwd: Path = ROOT) -> None:
         self.name = name
         self.log = folder / f"{name}.out"
         paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
@@ -36,7 +39,13 @@ class Process:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 cwd=cwd,
-                env={**os.environ, "PYTHONPATH": paths, effects.FOLDER: str(folder), "PYTHONUNBUFFERED": "1"},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": paths,
+                    effects.FOLDER: str(folder),
+                    effects.URL: url,
+                    "PYTHONUNBUFFERED": "1",
+                },
             )
         self.pid = self._process.pid
 
@@ -61,13 +70,13 @@ class Process:
 
 
 class Stage:
-    """One folder, one database, its processes and a client to look with."""
+    """One folder, one database, its processes and a client to look with. Without a url the database is a file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str | None = None) -> None:
         self.folder = folder
         self.data = effects.database(folder).parent
         self.data.mkdir()
-        self.url = f"sqlite:///{effects.database(folder)}"
+        self.url = url or f"sqlite:///{effects.database(folder)}"
         self.client = Client(self.url)
         self.processes: list[Process] = []
 
@@ -76,7 +85,7 @@ class Stage:
         return self.start("-m", "tests.acceptance.serve", json.dumps(options))
 
     def start(self, *arguments: str, name: str = "", cwd: Path = ROOT) -> Process:
-        process = Process(name or f"process-{len(self.processes)}", list(arguments), self.folder, cwd)
+        process = Process(name or f"process-{len(self.processes)}", list(arguments), self.folder, self.url, cwd)
         self.processes.append(process)
         return process
 

@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.acceptance.stage import Stage
+from tests.acceptance.stage import Stage, on_every_store
 from tests.acceptance.workflows import errand, gated, gated_here, nap, side_by_side, thread_gated
+
+pytestmark = on_every_store
 
 
 def test_sigterm_lets_the_step_in_flight_end_and_hands_the_rest_back_at_once(stage: Stage):
@@ -162,3 +164,18 @@ def test_a_worker_that_is_stopped_within_its_lease_goes_on_as_if_nothing_had_bee
     assert run.result(timeout=30) == [10, "gate", 30]
     assert {effect.pid for effect in stage.effects("begin", run_id=run.id)} == {holder.pid}
     assert stage.journal(run.id, "claimed") == []
+
+
+def test_a_killed_workers_run_goes_on_at_once_on_the_same_host_however_long_its_lease(stage: Stage):
+    first = stage.worker(lease="1h")
+    stage.ready(first)
+    run = stage.client.start(gated)
+    stage.begun(run.id, "until_allowed")
+    second = stage.worker(lease="1h")
+    stage.ready(second)
+    first.kill()
+    assert stage.begun(run.id, "until_allowed", 2)[-1].pid == second.pid
+    stage.allow("gate")
+    assert run.result(timeout=30) == [10, "gate", 30]
+    assert len(stage.journal(run.id, "claimed")) == 1
+    assert stage.keys(run.id) == ["work", "until_allowed", "work:1"]

@@ -91,6 +91,25 @@ def plain(seed: int) -> list[int]:
     return [*blocking.gather(*pending), thread_work(seed + 3, 0.01)]
 
 
+@step(retry=Retry(attempts=1))
+async def tidy(number: int) -> int:
+    """What is left to do when a run was cancelled."""
+    effects.begin()
+    await asyncio.sleep(0.01)
+    effects.end()
+    return number
+
+
+@workflow
+async def patient(seed: int) -> None:
+    """Waits until it is cancelled, and tidies up."""
+    try:
+        await work(seed, 0.02)
+        await holdfast.sleep("1h")
+    finally:
+        await tidy(seed)
+
+
 MIXED = [sequence, branches, retries, timers, plain]
 STEPS = {"sequence": 5, "branches": 8, "retries": 3, "timers": 3, "plain": 4}
 
@@ -259,4 +278,4 @@ async def journey(seed: int) -> list[int]:
     return [first, *pair, thread_work(seed + 3, 0)]
 
 
-ALL = [*MIXED, errand, gated, gated_here, side_by_side, thread_gated, nap, deadly, rude, overdue, journey]
+ALL = [*MIXED, patient, errand, gated, gated_here, side_by_side, thread_gated, nap, deadly, rude, overdue, journey]

@@ -267,3 +267,34 @@ class TestRefusals:
 
         with Client(sqlite_url) as client, pytest.raises(TypeError, match="rename the parameter"):
             client.start(linked, "a", connection=sqlite3.connect(":memory:"))
+
+
+class TestOpenTransactions:
+    async def test_a_start_with_a_key_that_an_open_transaction_holds_waits_for_it_alone(self, postgres_url):
+        async with AsyncClient(postgres_url) as client:
+            connection = await asyncpg.connect(postgres_url)
+            holding = connection.transaction()
+            await holding.start()
+            first = await client.start(ship, 1, key="a", connection=connection)
+            waiting = [asyncio.create_task(client.start(ship, 2, key="a")) for _ in range(5)]
+            others = [client.start(ship, number, key=f"b{number}") for number in range(20)]
+            started = await asyncio.gather(*others, client.start(ship, 5), client.start_many(ship, [(6,), (7,)]))
+            assert all(run.created for run in started[:21])
+            # Not held up any more: the key is known to be stuck.
+            assert (await client.start(ship, 3, key="c")).created
+            assert [task.done() for task in waiting] == [False] * 5
+            await holding.commit()
+            assert [(run.id, run.created) for run in await asyncio.gather(*waiting)] == [(first.id, False)] * 5
+            await connection.close()
+
+    async def test_one_whose_transaction_is_rolled_back_leaves_the_key_to_the_next(self, postgres_url):
+        async with AsyncClient(postgres_url) as client:
+            connection = await asyncpg.connect(postgres_url)
+            holding = connection.transaction()
+            await holding.start()
+            await client.start(ship, 1, key="a", connection=connection)
+            waiting = asyncio.create_task(client.start(ship, 2, key="a", on_conflict="restart"))
+            await client.start(ship, 3)
+            await holding.rollback()
+            assert (await waiting).created
+            await connection.close()

@@ -185,6 +185,15 @@ def test_a_schema_from_the_future_is_left_as_it_is(path):
         open_now(path)
 
 
+def test_a_newer_schema_that_old_workers_can_live_with_is_worked_with(path):
+    open_now(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO migrations (number, applied_at) VALUES (999, 0)")
+    connection.close()
+    open_now(path)
+    open_now(path, migrate=False)
+
+
 def test_opening_that_failed_works_when_the_reason_is_gone(tmp_path):
     async def act():
         store = open_store(f"sqlite:///{tmp_path}/later/holdfast.db")

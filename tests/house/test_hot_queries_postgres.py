@@ -62,7 +62,8 @@ FROM (VALUES ('ended', 'completed', {many}), ('parked', 'waiting', {many}), ('ow
     ('asleep', 'waiting', 2000), ('after', 'pending', 1000), ('due', 'pending', 300)) AS kind (name, status, many)
 CROSS JOIN LATERAL generate_series(1, kind.many) AS n;
 INSERT INTO holdfast.starts (number, due_at, input, seed, key, tags, parent_id, on_parent_end)
-SELECT number, 0, '\\x', '\\x', 'key-' || number % 5000, '{{}}', 'parent-' || number % 5000, 'cancel' FROM holdfast.runs;
+SELECT number, 0, '\\x', '\\x', 'key-' || number % 5000, '{{}}', 'parent-' || number % 5000, 'cancel'
+FROM holdfast.runs;
 INSERT INTO holdfast.keys (run, namespace_id, workflow, key)
 SELECT number, 1, 'ship', 'key-' || number FROM holdfast.runs WHERE number < 20000;
 INSERT INTO holdfast.journal (run, at, seq, epoch, data)

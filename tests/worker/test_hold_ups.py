@@ -130,3 +130,33 @@ async def test_no_step_begins_while_the_lease_has_lapsed_and_it_begins_when_it_i
         assert begun == ["first", "second"]
         assert worker.id == first
     await store.close()
+
+
+async def test_of_steps_launched_together_none_begins_after_the_lease_has_lapsed_in_between(database_url, begun):
+    """As when the process is stopped while one of them begins."""
+    store, clock = Slow(database_url), JumpingClock()
+    store.rows.set()
+    store.turns.set()
+    await store.open()
+
+    @step
+    async def one(number: int) -> None:
+        begun.append(f"step {number}")
+        if number == 1:
+            store.is_away = True
+            clock.jumped = 2 * 3_600_000_000
+
+    @workflow
+    async def body() -> None:
+        await asyncio.gather(*(one(number) for number in (1, 2, 3)))
+
+    async with stage(database_url) as on, Worker(store, workflows=[body], clock=clock, lease="1h", stall="10d"):
+        run = await on.client.start(body)
+        await until(lambda: store.failed)
+        failed = store.failed
+        await until(lambda: store.failed > failed)
+        assert begun == ["step 1"]
+        store.is_away = False
+        await run.result(PATIENCE)
+        assert begun == ["step 1", "step 2", "step 3"]
+    await store.close()

@@ -18,7 +18,7 @@ from holdfast import AsyncClient, DefinitionError, FatalError, Retry, RunFailed,
 from holdfast.model import RunStatus, Turn
 from holdfast.store import Undone
 from holdfast.testing import Environment, assert_durable
-from tests.servers import Databases
+from tests.servers import Databases, PgBouncer
 from tests.worker.stage import stage, until
 
 ONCE = Retry(attempts=1)
@@ -301,6 +301,48 @@ class TestOnSqlite:
             assert await run.result() == [1, 2]
             assert (fates, booked(file)) == ([], ["a", "b"])
 
+    async def test_a_body_that_is_blocked_by_the_result_leaves_nothing_written(self, file):
+        executed = []
+
+        @step(transaction=True, retry=ONCE)
+        def booking(db: sqlite3.Connection) -> None:
+            executed.append(1)
+            db.execute("INSERT INTO bookings (id) VALUES ('a')")
+
+        @workflow
+        async def order() -> None:
+            booking()
+            await asyncio.to_thread(print)
+
+        async with stage(file, order) as s:
+            run = await s.client.start(order)
+            assert "IOInBody" in await s.until_blocked(run)
+            # Its result could not be taken in, so neither is there: the step will execute again.
+            assert (booked(file), "step_completed" in await s.kinds(run)) == ([], False)
+
+    async def test_a_worker_that_stops_rolls_back_what_is_not_done(self, file):
+        go_on = threading.Event()
+
+        @step(transaction=True, retry=ONCE)
+        def slow(db: sqlite3.Connection) -> str:
+            db.execute("INSERT INTO bookings (id) VALUES ('a')")
+            go_on.wait(20)
+            return "done"
+
+        @workflow
+        async def order() -> str:
+            return slow()
+
+        async with stage(file) as s:
+            run = await s.client.start(order)
+            async with s.worker(order, grace=0):
+                await until(lambda: _is_locked(file))
+            assert booked(file) == []
+            go_on.set()
+            async with s.worker(order):
+                assert await run.result(timeout=20) == "done"
+            assert (booked(file), (await s.record(run)).crashes) == (["a"], 0)
+
     async def test_an_async_def_is_refused_when_the_worker_starts(self, file):
         @step(transaction=True)
         async def wrong(db: sqlite3.Connection) -> None: ...
@@ -462,8 +504,12 @@ class TestOnPostgres:
             assert len(await client.store.read_journal(run.id)) == 2
 
     async def test_it_works_where_sessions_cannot_be_relied_on(self, database):
-        async with served(f"{database}?pooler=transaction", inserting) as client:
-            assert await (await client.start(inserting, "a")).result(timeout=20) == [1, 2]
+        with PgBouncer(database, pool_size=3) as pooler:
+            async with served(f"{pooler.url_for(database)}?pooler=transaction", inserting) as client:
+                runs = await client.start_many(inserting, [(f"r{number}",) for number in range(10)])
+                for run in runs:
+                    await run.result(timeout=30)
+        assert len(await rows(database)) == 20
 
     async def test_many_runs_share_few_connections(self, database):
         async with served(database, inserting) as client:

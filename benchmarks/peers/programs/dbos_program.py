@@ -1,21 +1,20 @@
 # mypy: ignore-errors
 """DBOS Transact.
 
-Workflows are called directly: its queues add a row and a poll to each. Coroutines and a larger pool than the default of
-20 were the fastest of what was tried (coroutines or threads, pools of 20, 50 and 100). Tracing and logging are off.
+Workflows are called directly: a queue would put a poll between the start and the run. Tracing and logging are off.
 """
 
 import asyncio
 from functools import partial
 
 from dbos import DBOS
-from work import URL, four_steps, in_lanes, timed
+from work import POOL, URL, four_steps, in_lanes, timed
 
 DBOS(
     config={
         "name": "bench",
         "system_database_url": URL,
-        "sys_db_pool_size": 50,
+        "sys_db_pool_size": POOL,
         "enable_otlp": False,
         "log_level": "ERROR",
     }

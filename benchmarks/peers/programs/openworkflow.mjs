@@ -1,11 +1,16 @@
-// OpenWorkflow: node openworkflow.mjs URL RUNS AT_ONCE. The same work and timing as in work.py.
+// OpenWorkflow: node openworkflow.mjs URL RUNS AT_ONCE POOL. The same work and timing as in work.py.
 // Postgres backend, one worker with as many slots as runs at once. Handles poll once a second, so they are not awaited:
 // the last step of each run counts, and then the backend is asked until it has recorded every end.
 import { OpenWorkflow } from "openworkflow";
 import { BackendPostgres } from "openworkflow/postgres";
+import postgres from "postgres";
 
-const [url, runs, atOnce] = [process.argv[2], Number(process.argv[3]), Number(process.argv[4])];
-const backend = await BackendPostgres.connect(url);
+const url = process.argv[2];
+const [runs, atOnce, max] = process.argv.slice(3).map(Number);
+// The first connection makes the tables. A pool of another size has to be brought along, with the names it expects.
+await (await BackendPostgres.connect(url)).stop();
+const pool = postgres(url, { max, transform: { column: { from: postgres.toCamel } } });
+const backend = BackendPostgres.fromPool(pool);
 const client = new OpenWorkflow({ backend });
 let executed = 0;
 

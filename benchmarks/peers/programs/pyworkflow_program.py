@@ -15,9 +15,8 @@ import asyncpg
 from loguru import logger
 from pyworkflow import configure, start, step, workflow
 from pyworkflow.storage.postgres import PostgresStorageBackend
-from work import URL, four_steps, in_lanes, timed
+from work import POOL, URL, four_steps, in_lanes, timed
 
-POOL = 20
 MISSING = "CREATE TABLE stream_subscriptions (stream_id TEXT, status TEXT)"
 
 

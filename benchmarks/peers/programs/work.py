@@ -1,12 +1,16 @@
 # mypy: ignore-errors
-"""The work, and how it is timed: the same for every engine in Python. Each program is run with URL RUNS AT_ONCE."""
+"""The work, and how it is timed: the same for every engine in Python.
+
+Each program is run with URL RUNS AT_ONCE POOL.
+"""
 
 import asyncio
 import json
 import sys
 import time
 
-URL, RUNS, AT_ONCE = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+URL = sys.argv[1]
+RUNS, AT_ONCE, POOL = map(int, sys.argv[2:])
 
 
 def four_steps(step, workflow):

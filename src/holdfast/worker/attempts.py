@@ -30,7 +30,7 @@ from .failures import as_step_failed, notes_of, timed_out
 from .held import Held
 from .inside import Inside, Told
 from .outbox import Item, Outbox
-from .threads import Threads
+from .threads import Threads, caught, tell
 
 _log = logging.getLogger("holdfast.worker")
 _LINGER = 5_000_000
@@ -88,6 +88,7 @@ class Attempts:
         in_flight: int,
         middleware: Sequence[Callable[[StepInfo], Any]],
         may_begin: Callable[[], bool],
+        holds: Callable[[], bool],
         done: Callable[[Attempt, Outcome], None],
         beat: Callable[[Held], None],
         interrupted: Callable[[], None],
@@ -97,6 +98,7 @@ class Attempts:
         self._clock = clock
         self._middleware = middleware
         self._may_begin = may_begin
+        self._holds = holds
         self._done = done
         self._beat = beat
         self._interrupted = interrupted
@@ -149,8 +151,6 @@ class Attempts:
         context = self._context.copy()
         task = attempt.task = self._loop.create_task(self._run(attempt), name=attempt.key, context=context)
         self.tasks.add(task)
-        if attempt.timeout is not None and not step.is_transactional:
-            self._limit(attempt)
 
     def _limit(self, attempt: Attempt) -> None:
         """Its time begins: that in line, for a thread or for a transaction, does not count."""
@@ -213,9 +213,15 @@ class Attempts:
         self.inside.lender.close()
 
     async def _run(self, attempt: Attempt) -> None:
-        current_scope.set(attempt)
         command = attempt.command
         step = command.step
+        if not self._holds():
+            # Many were launched at once, and the process was stopped before this one's turn came.
+            self._queues[step.is_async].append(attempt)
+            return self._landed(attempt)
+        if attempt.timeout is not None and not step.is_transactional:
+            self._limit(attempt)
+        current_scope.set(attempt)
         try:
             args, kwargs = command.shapes.arguments.unpack(command.args)
             if self._middleware or self.stand_in is not None or step.is_transactional:
@@ -285,10 +291,10 @@ class Attempts:
         context = contextvars.copy_context()
 
         def work() -> None:
-            outcome = context.run(_caught, fn, args, kwargs)
+            outcome = context.run(caught, fn, args, kwargs)
             # The loop may be gone when a step ends that outlasted its worker.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_tell, ended, outcome)
+                loop.call_soon_threadsafe(tell, ended, outcome)
 
         self._threads.submit(work)
         result, error = await ended
@@ -381,16 +387,3 @@ class Attempts:
             if attempt.loan is not None:
                 attempt.loan.abort()
         self._fail(attempt, timed_out(attempt))
-
-
-def _caught(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, BaseException | None]:
-    # A future can't carry StopIteration, so errors travel as values.
-    try:
-        return fn(*args, **kwargs), None
-    except BaseException as error:
-        return None, error
-
-
-def _tell(ended: asyncio.Future[tuple[Any, BaseException | None]], outcome: tuple[Any, BaseException | None]) -> None:
-    if not ended.done():
-        ended.set_result(outcome)

@@ -124,6 +124,7 @@ class Session:
             in_flight=max(plan.concurrency, _STEPS),
             middleware=plan.middleware,
             may_begin=self._may_begin,
+            holds=self.lease.holds,
             done=self.runs.step_ended,
             beat=self._beat,
             interrupted=self._interrupted,

@@ -6,9 +6,11 @@ keep a worker from stopping when its grace period is over. What such a step retu
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from typing import Any
 
 
 class Threads:
@@ -45,3 +47,16 @@ class Threads:
             call()
             with self._lock:
                 self._taken -= 1
+
+
+def caught(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, BaseException | None]:
+    # A future can't carry StopIteration, so errors travel as values.
+    try:
+        return fn(*args, **kwargs), None
+    except BaseException as error:
+        return None, error
+
+
+def tell(ended: asyncio.Future[tuple[Any, BaseException | None]], outcome: tuple[Any, BaseException | None]) -> None:
+    if not ended.done():
+        ended.set_result(outcome)

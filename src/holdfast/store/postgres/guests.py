@@ -1,7 +1,8 @@
 """The store inside a caller's own transaction, on the caller's own thread or task.
 
-Nothing learned there is remembered, for it may be undone: a lane that a rolled back start has made known is unknown
-again. NOTIFY goes out with the caller's commit; that is their commit and not on our hot path.
+Nothing learned there is remembered, for it may be undone. Lanes are made known beside it, by a connection of the
+store's own: in the caller's transaction a new one would keep everybody waiting who has to do with that workflow, until
+the caller ends it. NOTIFY goes out with the caller's commit; that is their commit and not on our hot path.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.errors import DefinitionError
-from holdfast.model import Instant, JournalRow, NewRun, RunRecord, StartedRun, WorkflowCount, WorkflowVersion
+from holdfast.model import Instant, JournalRow, Lane, NewRun, RunRecord, StartedRun, WorkflowCount, WorkflowVersion
 
 from . import runs, starts, workflows
 from .drivers import Driver, driver_of
 from .migrations import applied
 from .statements import PostgresBlocks
+from .texts import refuse_unstorable
 from .transactions import Known, Transaction
 
 T = TypeVar("T")
@@ -32,6 +34,9 @@ class Home(NamedTuple):
     channel: str
     blocks: PostgresBlocks
     known: Known
+    make_lanes: Callable[[Sequence[Lane]], Awaitable[None]]
+    make_lanes_now: Callable[[Sequence[Lane]], None]
+    """The same for a caller that blocks."""
 
 
 class PostgresGuest:
@@ -47,6 +52,16 @@ class PostgresGuest:
         self._is_checked = False
 
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
+        refuse_unstorable(runs)
+        asked = {Lane(run.workflow, run.version, run.queue) for run in runs}
+        missing = [lane for lane in asked if lane not in self._home.known.lanes]
+        if missing:
+            # Not before this is known to be the right database.
+            await self._do(_nothing)
+            if self.is_async:
+                await self._home.make_lanes(missing)
+            else:
+                self._home.make_lanes_now(missing)
         return await self._do(partial(starts.start_runs, runs=runs, now=now))
 
     async def get_run(self, run_id: str) -> RunRecord | None:
@@ -88,3 +103,7 @@ class PostgresGuest:
                 f"connection={self._connection!r} is not one to this client's database, {home.shown} (schema"
                 f" {home.blocks.schema!r}); connect to that one, or make a client for the other"
             )
+
+
+async def _nothing(tx: Transaction) -> None:
+    pass

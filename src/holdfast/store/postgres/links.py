@@ -134,14 +134,21 @@ class Pool:
         self._links: list[Link] = []
         self._free = asyncio.Semaphore(size)
 
-    async def run(self, deed: Callable[[Transaction], Awaitable[T]], *, is_one: bool = False) -> T:
+    async def run(
+        self,
+        deed: Callable[[Transaction], Awaitable[T]],
+        *,
+        is_one: bool = False,
+        tries: int = _TRIES,
+        is_hasty: bool = False,
+    ) -> T:
         """Do it on whichever link is free."""
         async with self._free:
             link = next((one for one in self._links if not one.is_busy), None)
             if link is None:
                 link = self._link()
                 self._links.append(link)
-            return await link.run(deed, is_one=is_one)
+            return await link.run(deed, is_one=is_one, tries=tries, is_hasty=is_hasty)
 
     async def close(self) -> None:
         """Finish what is under way, then disconnect."""

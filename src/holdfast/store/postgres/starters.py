@@ -1,4 +1,8 @@
-"""Group commit for starts: all that callers want started while a commit is under way goes out with the next one."""
+"""Group commit for starts: all that callers want started while a commit is under way goes out with the next one.
+
+A key may be held by a transaction of somebody's own that is still open. Whoever starts with that key has to wait for
+it; nobody else does: such a start leaves its group and asks again by itself, now and then, holding nothing meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from holdfast.errors import StoreAway
 from holdfast.model import Instant, NewRun, StartedRun
 
-from .connections import sqlstate
+from .connections import is_again, sqlstate
 from .links import Pool
 from .starts import is_takeover, start_runs
 from .transactions import Transaction
@@ -17,13 +21,25 @@ from .transactions import Transaction
 _UNIQUE = "23505"
 _TRIES = 5
 _MOST = 1_000
+_PATIENCE = 30.0
+_FIRST_PAUSE = 0.02
+_LONGEST_PAUSE = 0.5
 T = TypeVar("T")
+
+
+def _is_held_up(error: BaseException) -> bool:
+    """Whether another transaction holds what a start needs."""
+    return isinstance(error, StoreAway) and error.__cause__ is not None and is_again(error.__cause__)
 
 
 class _Call(NamedTuple):
     runs: Sequence[NewRun]
     now: Instant | None
     answer: asyncio.Future[list[StartedRun]]
+
+    def keys(self) -> set[tuple[str, str]]:
+        """What it needs that somebody else may hold."""
+        return {(run.workflow, run.key) for run in self.runs if run.key is not None}
 
 
 class Starter:
@@ -33,6 +49,9 @@ class Starter:
         self._pool = pool
         self._queue: list[_Call] = []
         self._is_sending = False
+        self._stuck: set[tuple[str, str]] = set()
+        """Keys that starts wait for, each by itself."""
+        self._waiting: set[asyncio.Task[None]] = set()
 
     async def start(self, runs: Sequence[NewRun], now: Instant | None) -> list[StartedRun]:
         """Start these with the next commit."""
@@ -53,11 +72,27 @@ class Starter:
         count = 0
         while self._queue and self._queue[0].now == first.now and (not group or count < _MOST):
             call = self._queue.pop(0)
+            if self._stuck and not self._stuck.isdisjoint(call.keys()):
+                self._wait(call)
+                continue
             group.append(call)
             count += len(call.runs)
+        if group:
+            await self._send_group(group, first.now)
+
+    async def _send_group(self, group: list[_Call], now: Instant | None) -> None:
         try:
-            answers = await self._started([run for call in group for run in call.runs], first.now)
+            answers = await self._started([run for call in group for run in call.runs], now)
         except Exception as error:
+            if _is_held_up(error):
+                free = [call for call in group if not call.keys()]
+                for call in group:
+                    if call.keys():
+                        self._wait(call)
+                if free and len(free) < len(group):
+                    await self._send_group(free, now)
+                    return
+                group = free
             if len(group) == 1 or isinstance(error, StoreAway):
                 for call in group:
                     if not call.answer.done():
@@ -78,12 +113,44 @@ class Starter:
         except Exception as error:
             call.answer.set_exception(error)
 
-    async def _started(self, runs: Sequence[NewRun], now: Instant | None) -> list[StartedRun]:
+    def _wait(self, call: _Call) -> None:
+        keys = call.keys() - self._stuck
+        self._stuck |= keys
+        task = asyncio.get_running_loop().create_task(self._wait_for_keys(call, keys))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _wait_for_keys(self, call: _Call, keys: set[tuple[str, str]]) -> None:
+        """Ask again until the keys are free or taken. How long is a matter of whoever holds them, up to a point."""
+        loop = asyncio.get_running_loop()
+        ends, pause = loop.time() + _PATIENCE, _FIRST_PAUSE
+        try:
+            while True:
+                try:
+                    answer = await self._started(call.runs, call.now, is_hasty=True)
+                except Exception as error:
+                    if not _is_held_up(error) or loop.time() > ends:
+                        if not call.answer.done():
+                            call.answer.set_exception(error)
+                        return
+                else:
+                    if not call.answer.done():
+                        call.answer.set_result(answer)
+                    return
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        finally:
+            self._stuck -= keys
+
+    async def _started(
+        self, runs: Sequence[NewRun], now: Instant | None, *, is_hasty: bool = False
+    ) -> list[StartedRun]:
         async def deed(tx: Transaction) -> list[StartedRun]:
             return await start_runs(tx, runs, now)
 
         is_one = not any(is_takeover(run) for run in runs)
-        return await again_if_taken(lambda: self._pool.run(deed, is_one=is_one))
+        tries = 1 if any(run.key is not None for run in runs) else _TRIES
+        return await again_if_taken(lambda: self._pool.run(deed, is_one=is_one, tries=tries, is_hasty=is_hasty))
 
 
 async def again_if_taken(start: Callable[[], Awaitable[T]]) -> T:

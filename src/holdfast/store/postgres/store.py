@@ -42,8 +42,9 @@ from holdfast.store.stats import Stats
 
 from . import children, claims, ends, runs, turns, workers, workflows
 from .batches import Item, Write, write_batch
-from .connections import parse_target
+from .connections import COMMAND_TIMEOUT, parse_target
 from .guests import Home, PostgresGuest
+from .lanes import add_lanes, find_lanes
 from .life import Deed, LifeStore
 from .links import Link, Pool
 from .loans import PostgresLender, find_epoch
@@ -127,8 +128,21 @@ class PostgresStore(LifeStore):
         return self._watcher.subscribe(changed)
 
     def guest(self, connection: Any) -> Guest:
-        home = Home(self.url, self.namespace, self._watcher.channel, self._blocks, self._known)
+        home = Home(
+            self.url,
+            self.namespace,
+            self._watcher.channel,
+            self._blocks,
+            self._known,
+            make_lanes=lambda lanes: self._call(partial(self._make_lanes, lanes)),
+            make_lanes_now=lambda lanes: self._thread.wait(partial(self._make_lanes, lanes), COMMAND_TIMEOUT),
+        )
         return PostgresGuest(home, connection)
+
+    async def _make_lanes(self, lanes: Sequence[Lane]) -> None:
+        # Two transactions: lanes are remembered when they are found, so they must be there to stay.
+        await self._pool.run(partial(add_lanes, lanes=lanes), is_one=True)
+        await self._pool.run(partial(find_lanes, lanes=lanes), is_one=True)
 
     def lender(self, lease: int) -> Lender:
         news = partial(self._thread.post, self._watcher.news)

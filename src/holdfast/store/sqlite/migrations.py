@@ -11,6 +11,7 @@ from holdfast.errors import StoreError, StoreTooNew
 from .connections import patiently
 from .statements import SQL
 
+BREAKING = 1000
 _NOW = "CAST(strftime('%s', 'now') AS INTEGER) * 1000000"
 
 
@@ -45,12 +46,17 @@ def split_statements(text: str) -> list[str]:
 
 
 def migrate(connection: sqlite3.Connection, path: str, *, may_change: bool) -> None:
-    """Bring the schema up to date, if that is allowed. One from the future raises StoreTooNew and is left alone."""
+    """Bring the schema up to date, if that is allowed and needed.
+
+    A newer schema than this version's is left alone and worked with: migrations only add what old workers can do
+    without, so that they go on while a newer version is rolled out. One that they could not live with says so by a
+    number a thousand higher, and raises StoreTooNew.
+    """
     known = migrations()
     newest = known[-1][0]
     applied = patiently(lambda: _applied(connection), path)
     _refuse_newer(applied, newest, path)
-    if applied == newest:
+    if applied >= newest:
         return
     if not may_change:
         raise StoreError(
@@ -75,7 +81,7 @@ def migrate(connection: sqlite3.Connection, path: str, *, may_change: bool) -> N
 
 
 def _refuse_newer(applied: int, newest: int, path: str) -> None:
-    if applied > newest:
+    if applied // BREAKING > newest // BREAKING:
         raise StoreTooNew(
             f"{path}: its schema is number {applied}, and this Holdfast knows up to {newest}; upgrade Holdfast"
         )

@@ -1,0 +1,120 @@
+"""Migrations on Postgres: by a role that may do little, by hand with psql, and into a schema of another name."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from holdfast.errors import StoreError
+from holdfast.model import RowChange, RunFilter, RunStatus
+from holdfast.store import migration_sql, open_store
+from holdfast.testing.contract.stage import LANE, LEASE, new_run, turn
+from tests.servers import installations
+
+ROLE = "holdfast_worker"
+GRANTS = """
+GRANT USAGE ON SCHEMA holdfast TO {role};
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA holdfast TO {role};
+GRANT USAGE ON ALL SEQUENCES IN SCHEMA holdfast TO {role};
+"""
+
+
+@pytest.fixture
+def url(postgres):
+    return postgres.create_database()
+
+
+@pytest.fixture
+def worker_url(url):
+    """The same database, as a role without rights to its schema."""
+    create = f"""
+    DO $$ BEGIN CREATE ROLE {ROLE} LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+    REVOKE CREATE ON SCHEMA public FROM PUBLIC
+    """
+    asyncio.run(execute(url, create))
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"{ROLE}@{parts.hostname}:{parts.port}"))
+
+
+async def execute(url, text):
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.execute(text)
+    finally:
+        await connection.close()
+
+
+async def use(url, **options):
+    """Everything that a worker and a client do."""
+    store = open_store(url, **options)
+    await store.open()
+    try:
+        unsubscribe = store.subscribe(lambda: None)
+        await store.register_worker("one", [LANE], LEASE)
+        await store.start_runs([new_run(key="k"), new_run(), new_run(key="r", on_conflict="replace")])
+        runs = await store.claim_runs("one", [LANE], 10)
+        assert len(runs) == 3
+        await store.cancel_run(runs[0].id)
+        assert len(await store.read_inbox("one")) == 1
+        assert await store.commit_turns([turn(run) for run in runs]) == [True] * 3
+        ended = RowChange(status=RunStatus.COMPLETED)
+        assert await store.commit_turns([turn(run, after=1, change=ended) for run in runs]) == [True] * 3
+        store.renew_lease("one", LEASE)
+        await store.reap_workers("one")
+        await store.release_strays("one", [])
+        assert len((await store.list_runs(RunFilter())).items) == 3
+        await store.list_workflows()
+        await store.remove_worker("one")
+        unsubscribe()
+    finally:
+        await store.close()
+
+
+async def opened(url, **options):
+    store = open_store(url, **options)
+    await store.open()
+    await store.close()
+
+
+@pytest.mark.parametrize("migrate", [True, False])
+async def test_a_role_that_may_only_read_and_write_rows_is_enough_once_the_schema_is_there(url, worker_url, migrate):
+    await opened(url)
+    await execute(url, GRANTS.format(role=ROLE))
+    await use(worker_url, migrate=migrate)
+    await use(worker_url, migrate=migrate, namespace="another")
+
+
+async def test_a_role_that_may_not_migrate_is_told_who_should(url, worker_url):
+    with pytest.raises(StoreError, match="holdfast migrate"):
+        await opened(worker_url)
+
+
+async def test_a_role_without_grants_is_told_what_is_missing(url, worker_url):
+    await opened(url)
+    with pytest.raises(StoreError, match="Grant the role"):
+        await opened(worker_url)
+
+
+@pytest.mark.parametrize("schema", [None, "tenant_7"])
+async def test_what_is_printed_can_be_executed_by_hand_and_is_all_there_is_to_it(url, schema):
+    await execute(url, migration_sql(url, schema=schema))
+    await use(url, schema=schema, migrate=False)
+
+
+def test_what_the_command_prints_is_what_psql_executes(url):
+    command = [sys.executable, "-m", "holdfast", "migrate", "--sql", "--url", url]
+    printed = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": "src"}
+    )
+    psql = installations()[0].bin / "psql"
+    subprocess.run([psql, "-v", "ON_ERROR_STOP=1", "-q", url], input=printed.stdout, text=True, check=True)
+    asyncio.run(use(url, migrate=False))
+
+
+async def test_two_schemas_of_one_database_know_nothing_of_each_other(url):
+    await use(url)
+    await use(url, schema="other")
