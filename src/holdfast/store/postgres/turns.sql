@@ -157,13 +157,11 @@ orphaned AS (
     ON CONFLICT DO NOTHING
 ),
 heirs AS MATERIALIZED (
-    SELECT runs.number,
-        greatest((SELECT max(finished.ended_at) FROM finished), least(starts.due_at, runs.deadline_at)) AS due_at
-    FROM holdfast.runs
-    JOIN holdfast.starts ON starts.number = runs.number
-    WHERE runs.namespace_id = (SELECT max(finished.namespace_id) FROM finished)
-        AND runs.after_run_id = ANY (ARRAY(SELECT finished.id FROM finished))
+    SELECT runs.number, greatest(finished.ended_at, least(starts.due_at, runs.deadline_at)) AS due_at
+    FROM finished
+    JOIN holdfast.runs ON runs.namespace_id = finished.namespace_id AND runs.after_run_id = finished.id
         AND runs.started_at IS NULL AND runs.ended_at IS NULL
+    JOIN holdfast.starts ON starts.number = runs.number
     FOR NO KEY UPDATE OF runs SKIP LOCKED
 ),
 woken AS (
