@@ -20,6 +20,42 @@ ONLY_SQLITE = {
     "see_messages": "Postgres marks and reads messages in read_inboxes",
     "take_cancels": "Postgres takes cancels in change_runs",
     "take_runs": "Postgres takes what it found in claim_runs itself, where rows are locked as they are found",
+    **dict.fromkeys(
+        [
+            *(
+                "delete_event_ids",
+                "delete_events",
+                "delete_hook_ids",
+                "delete_hooks",
+                "delete_items",
+                "delete_journals",
+            ),
+            *("delete_keys", "delete_runs", "delete_signal_ids", "delete_starts", "delete_taken", "delete_values"),
+            *("drop_pauses", "find_empty_chains", "forget_events", "sweep"),
+        ],
+        "Postgres removes runs, chains and events with all they own in a statement each: remove_runs and its like",
+    ),
+    **dict.fromkeys(
+        ["bury_hooks", "cancel_children", "drop_followers", "drop_waits", "find_ties", "find_told", "read_ends"],
+        "Postgres does what an end brings with it in change_runs",
+    ),
+    **dict.fromkeys(
+        [
+            *("find_inherited", "inherit_pause", "move_followers", "move_hooks", "move_messages", "move_waiting"),
+            *("name_successor", "insert_followers"),
+        ],
+        "Postgres continues runs, and joins them, in continue_runs and join_runs",
+    ),
+    **dict.fromkeys(
+        ["cancel_runs", "chains_of", "find_chain_start", "find_chains", "find_message_id", "insert_message_id"],
+        "Postgres finds the chain, the message id and the inbox of a message in the statement that sends it",
+    ),
+    **dict.fromkeys(
+        ["end_waits", "find_open", "mark_matched", "match_waits", "read_unmatched", "take_event", "unmatched_waits"],
+        "Postgres delivers an event, and marks what was looked at, by statements over arrays",
+    ),
+    **dict.fromkeys(["find_used_hook", "resume_hook"], "Postgres takes a hook and tells what became of it: take_hook"),
+    **dict.fromkeys(["last_attempt", "last_place"], "Postgres counts the items of a stream in a row: count_items"),
 }
 ONLY_POSTGRES = {
     "clock": "the time is the database's; SQLite's is its host's",
@@ -41,6 +77,26 @@ ONLY_POSTGRES = {
     "notify": "other processes are told by the server; SQLite watches the file",
     "settle_constraints": "SQLite has no constraints that can be told to settle early",
     "wake_missed": "two commits may not see each other; SQLite has one writer",
+    "find_newest": "a chain's last run, which SQLite finds by find_chains",
+    "hurry": "a transaction on the connection of all turns waits for no lock for long",
+    **dict.fromkeys(
+        ["find_expired", "lock_removals", "remove_chains", "remove_event_ids", "remove_events", "remove_runs"],
+        "see delete_runs",
+    ),
+    **dict.fromkeys(["cancel_orphans", "continue_runs", "join_runs", "lock_continued", "tell_ends"], "see move_hooks"),
+    **dict.fromkeys(
+        ["await_ends", "find_missed", "move_strays", "tell_missed"],
+        "two commits may not see each other; SQLite has one writer",
+    ),
+    **dict.fromkeys(
+        ["mark_events", "mark_waits", "publish_events", "read_unmatched_events", "read_unmatched_waits"],
+        "see match_waits",
+    ),
+    **dict.fromkeys(
+        ["move_inbox", "send_cancels", "send_hook", "send_pauses", "send_signals", "settle_hook", "take_hook"],
+        "see find_message_id and resume_hook",
+    ),
+    **dict.fromkeys(["append_given", "count_items", "set_values"], "many of a batch at once; see last_place"),
 }
 
 

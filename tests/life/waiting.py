@@ -32,4 +32,4 @@ async def until_waiting(run: AsyncRun[Any]) -> None:
 
 async def kinds(client: AsyncClient, run_id: str) -> list[str]:
     """The kinds of the entries in a run's journal."""
-    return [entry.kind async for entry in client.journal(run_id)]
+    return [entry.kind for entry in await client.journal(run_id)]

@@ -49,6 +49,13 @@ INSERT INTO holdfast.used_hooks (namespace_id, token, run, became)
 SELECT :namespace_id, closed.token, closed.run, 'expired' FROM closed WHERE closed.token IS NOT NULL
 ON CONFLICT (namespace_id, token) DO UPDATE SET run = excluded.run, became = excluded.became;
 
+-- name: find_hook
+-- The open hook with this digest of a token.
+SELECT runs.id, waits.number, waits.kind, waits.name, waits.match, waits.schema, waits.expires_at, waits.registered_at
+FROM holdfast.waits
+JOIN holdfast.runs ON runs.number = waits.run
+WHERE waits.namespace_id = :namespace_id AND waits.token = :token;
+
 -- name: read_waits
 -- What the newest run of a chain has registered.
 SELECT runs.id, waits.number, waits.kind, waits.name, waits.match, waits.schema, waits.expires_at, waits.registered_at
@@ -56,13 +63,6 @@ FROM holdfast.last_of_chain(:namespace_id, :id) AS last
 JOIN holdfast.runs ON runs.number = last.number
 JOIN holdfast.waits ON waits.run = last.number
 ORDER BY waits.number;
-
--- name: find_hook
--- The open hook with this digest of a token.
-SELECT runs.id, waits.number, waits.kind, waits.name, waits.match, waits.schema, waits.expires_at, waits.registered_at
-FROM holdfast.waits
-JOIN holdfast.runs ON runs.number = waits.run
-WHERE waits.namespace_id = :namespace_id AND waits.token = :token;
 
 -- name: take_hook
 -- Close a hook for whoever resumes it. A run that continues as new meanwhile moves the row: this waits, and then its run
