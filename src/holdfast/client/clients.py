@@ -259,7 +259,8 @@ class AsyncClient(Messaging, Managing):
 
         Steps with a recorded result are not executed again. The old run stays as it was. Retrying a run with a key
         once more returns the run that the first retry made. Raises NotRetryable for a run that is live or
-        completed, KeyTaken if the key has gone to another run, RunNotFound.
+        completed, AlreadyCompensated for one that has undone what it did, KeyTaken if the key has gone to another
+        run, RunNotFound.
         """
         refuse_in_body("client.retry()", "do it in a step")
         return await self._starter.retry(await self._record(run_id))

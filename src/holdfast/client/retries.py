@@ -10,9 +10,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from holdfast.errors import NotRetryable
+from holdfast.errors import AlreadyCompensated, NotRetryable
 from holdfast.model import (
     Claimed,
+    Compensated,
     Ended,
     Entry,
     Instant,
@@ -47,6 +48,11 @@ def check_retryable(record: RunRecord) -> None:
 def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, version: str, at: Instant) -> NewRun:
     """The run that goes on where `record` stopped, with its journal's `rows`, from `at` on."""
     entries = [entry for row in rows for entry in decode_entries(row.data)]
+    if any(isinstance(entry, Compensated) for entry in entries):
+        raise AlreadyCompensated(
+            f"run {record.id} of {record.workflow!r} has undone what it had done, so it can't go on where it stopped; "
+            'start a new run (on_conflict="restart" gives it the key), or fork this one at a step'
+        )
     history = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
     has_begun = any(isinstance(entry, Started) for entry in history)
     deadline = None

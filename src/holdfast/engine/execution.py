@@ -203,7 +203,7 @@ class Execution(Deliveries):
                 if self.is_dead:
                     return None
             if self.main is not None and self.main.done():
-                if self._life is not None and self.begins_compensation(would_retry(self, self._seed)):
+                if self._life is not None and self.begins_compensation(self._would_retry()):
                     continue
                 return None
             if self._life is not None and self._life.mailbox and self.hand_out_mail():
@@ -229,6 +229,16 @@ class Execution(Deliveries):
             _, retrying = self._lives.pop()
             self.run.attempt = retrying.attempt + 1
             self.began_at = self._retried_at = retrying.first_at
+
+    def _would_retry(self) -> bool:
+        """Whether the run is tried again: its policy says so, and no cancel came with what made the body fail.
+
+        Such a cancel is not in the journal. But then the journal goes on behind the failure, with what was undone.
+        """
+        if not would_retry(self, self._seed):
+            return False
+        rest = self._feed[self._cursor :]
+        return not rest if self.is_replaying else not any(isinstance(entry, Cancel) for entry in rest)
 
     def _failed(self, error: BaseException) -> None:
         """A callback raised."""

@@ -57,7 +57,8 @@ class Life:
     """One body's share of the outside."""
 
     __slots__ = (
-        "cancels", "child_numbers", "children", "closed", "compensations", "events", "hooks", "is_cancel_held",
+        "cancels", "child_numbers", "children", "closed", "compensations", "events", "has_undone", "hooks",
+        "is_cancel_held",
         "is_compensating", "items", "mailbox", "marks", "new_children", "numbers", "patches", "shields", "signals",
         "successor", "taken", "truncate", "uncompensated", "values", "waits",
     )  # fmt: skip  # a name a line would be a page
@@ -85,6 +86,7 @@ class Life:
         self.is_cancel_held = False
         self.compensations: list[Compensation] = []
         self.is_compensating = False
+        self.has_undone = False
         self.uncompensated: list[str] = []
         self.patches: dict[str, bool] = {}
         self.marks: list[str] = []

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from holdfast.codec import Codec
 from holdfast.define import RunInfo, Workflow
 from holdfast.errors import CodecError, Continued, DeadlineExceeded, JournalLimitReached, NotCompensated
-from holdfast.model import Cancel, Ended, Instant, NewRun, RunRetrying, RunStatus
+from holdfast.model import Cancel, Compensated, Ended, Instant, NewRun, RunRetrying, RunStatus
 
 from .commands import Advance, Command
 from .life import Life
@@ -36,7 +36,8 @@ class Finished(Protocol):
 def settle(
     body: Finished, codec: Codec, seed: bytes, done: Advance, *, may_retry: bool, missed: Cancel | None = None
 ) -> None:
-    """Add the end to the turn. `missed` is a cancel that came with it, too late for the body to see: it is noted.
+    """Add the end to the turn. `missed` is a cancel that came with it, too late for the body to see: it is noted, and
+    a failure past the deadline is the deadline's.
 
     Steps still open lost their race: they are withdrawn, and what was only just asked is not begun.
     """
@@ -44,7 +45,9 @@ def settle(
     done.withdrawn = [*done.withdrawn] + [command for command in body.commands.values() if id(command) not in begun]
     output, error = _result(body, codec)
     cancel = body.cancel
-    if cancel is not None and cancel.deadline:
+    if (cancel is not None and cancel.deadline) or (
+        missed is not None and missed.deadline and isinstance(error, Exception)
+    ):
         late = DeadlineExceeded(f"{body.run!r} did not end before its deadline, {body.run.deadline}")
         late.__cause__ = error
         output, error, is_cancelled = None, late, False
@@ -53,7 +56,7 @@ def settle(
         is_cancelled = body.verdict is None and main is not None and main.cancelled()
     undone = _undone(body)
     if is_cancelled:
-        done.ended = Ended(
+        done.ended = _end(body)(
             body.time, RunStatus.CANCELLED, None, None if undone is None else codec.encode_exception(undone)
         )
     elif isinstance(error, Continued):
@@ -63,11 +66,11 @@ def settle(
     elif error is None:
         done.ended = Ended(body.time, RunStatus.COMPLETED, output)
     else:
-        notes = [] if missed is None else [_missed(missed)]
+        notes = [] if missed is None or missed.deadline else [_missed(missed)]
         stored = codec.encode_exception(error, notes=[*notes, str(undone)] if undone else notes)
         done.retrying = _retrying(body, error, stored, seed) if may_retry and cancel is None else None
         if done.retrying is None:
-            done.ended = Ended(body.time, RunStatus.FAILED, None, stored)
+            done.ended = _end(body)(body.time, RunStatus.FAILED, None, stored)
     done.entries.append(done.ended or done.retrying)  # type: ignore[arg-type]  # one of the two is set
 
 
@@ -94,6 +97,11 @@ def _result(body: Finished, codec: Codec) -> tuple[bytes | None, BaseException |
 def _main(body: Finished) -> BodyTask[Any] | None:
     """The body's own task, whatever was undone after it."""
     return body.main if body.ended_main is None else body.ended_main
+
+
+def _end(body: Finished) -> type[Ended]:
+    """How an end that may be retried is recorded: not so if something was undone."""
+    return Compensated if body._life is not None and body._life.has_undone else Ended
 
 
 def _undone(body: Finished) -> NotCompensated | None:
@@ -136,8 +144,6 @@ def would_retry(body: Finished, seed: bytes) -> bool:
 
 
 def _missed(cancel: Cancel) -> str:
-    if cancel.deadline:
-        return "its deadline passed as it failed, too late for the body to notice"
     why = f" ({cancel.reason})" if cancel.reason else ""
     return f"it was cancelled{why} as it failed, too late for the body to notice; so it is not tried again"
 

@@ -279,6 +279,7 @@ class Requests(Sends):
         first: Exception | None = None
         while life.compensations:
             step, args, kwargs = life.compensations.pop()
+            life.has_undone = True
             try:
                 await self.ask_step(step, args, kwargs)
             except Exception as error:

@@ -210,6 +210,15 @@ class Stopped(Ended, frozen=True, gc=False, tag="stopped"):
         return "ended"
 
 
+class Compensated(Ended, frozen=True, gc=False, tag="compensated"):
+    """An end before which the run undid something that it had done."""
+
+    @property
+    def kind(self) -> str:
+        """To readers it is an end like any other."""
+        return "ended"
+
+
 Delivered: TypeAlias = Signal | EventTaken | HookResumed | SetAside | ChildEnded
 """What comes of a message from the inbox."""
 Input: TypeAlias = Started | StepRetrying | StepCompleted | StepFailed | TimerFired | Cancel | RunRetrying | Delivered
@@ -217,7 +226,7 @@ Ask: TypeAlias = StepAsked | ChildAsked | Patched | Checkpoint
 ASKS = (StepAsked, ChildAsked, Patched, Checkpoint)
 Result: TypeAlias = StepCompleted | StepFailed | StepRetrying
 """What an attempt comes to."""
-Entry: TypeAlias = Input | Ask | Claimed | Blocked | Ended | Stopped
+Entry: TypeAlias = Input | Ask | Claimed | Blocked | Ended | Stopped | Compensated
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[Entry]] = msgspec.msgpack.Decoder(list[Entry])

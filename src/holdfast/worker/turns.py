@@ -90,17 +90,23 @@ class Turns(Arrivals):
         now = self._clock.now()
         deadline = held.info.deadline_instant
         is_late = deadline is not None and deadline <= now and not held.is_deadline_told
+        started_at = held.started_at
         if held.history is not None and held.history.retrying is not None:
-            if held.history.retrying.retry_at > now and not held.arrivals and not is_late:
+            retry_at = held.history.retrying.retry_at
+            is_cancelled = any(isinstance(one.entry, Cancel) for one in held.arrivals)
+            if retry_at > now and not is_cancelled and not is_late:
+                # Messages don't shorten the pause: they wait with the run, here or in its inbox.
                 self._wait(held)
                 return
+            # A body that begins again does so when it was to be tried again: its next pause counts from there.
+            started_at = max(started_at, min(retry_at, now))
             if not self._begin_retry(held):
                 return
         execution = held.execution
         assert execution is not None
         if execution.main is None:
             # Stamped by the first claim and kept, so that a crash in the first turn changes nothing that the body sees.
-            held.arrive(Arrival(0, MESSAGE, Started(held.started_at, held.seed)))
+            held.arrive(Arrival(0, MESSAGE, Started(started_at, held.seed)))
         if deadline is not None and deadline <= now and not held.is_deadline_told:
             held.is_deadline_told = True
             held.arrive(Arrival(deadline, MESSAGE, Cancel(now, "deadline", True)))
@@ -267,7 +273,9 @@ class Turns(Arrivals):
             return RowChange(status=RunStatus(ended.status), output=ended.output, error=ended.error)
         if done.retrying is not None:
             # Its next try is rebuilt from the journal, which comes with the claim.
-            return self.waiting(done.retrying.retry_at, release=True)
+            deadline = held.info.deadline_instant
+            retry_at = done.retrying.retry_at
+            return self.waiting(retry_at if deadline is None else min(retry_at, deadline), release=True)
         if done.begin or held.arrivals or self._has_steps(held, done):
             if held.is_row_waiting or held.crashes or held.blocked:
                 return RowChange(status=RunStatus.RUNNING)

@@ -1,0 +1,131 @@
+"""A workflow that is tried again as a whole: how long it pauses, and what may happen meanwhile."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import holdfast
+from holdfast import AsyncClient, Retry, RunStatus, Worker, step, workflow
+from holdfast.testing import Environment, assert_durable
+from tests.life.waiting import until_status
+
+HOURLY = Retry(attempts=3, initial="1h", max="1h", factor=1, jitter=0)
+
+
+@step
+async def double(n: int) -> int:
+    return 2 * n
+
+
+@workflow(retry=HOURLY)
+async def failing_at_once() -> None:
+    raise ConnectionError
+
+
+@workflow(retry=HOURLY)
+async def failing_behind_a_step() -> None:
+    await double(1)
+    raise ConnectionError
+
+
+@workflow(retry=HOURLY)
+async def listening() -> Any:
+    await double(1)
+    if holdfast.current_run().attempt == 1:
+        raise ConnectionError
+    return await holdfast.wait_for_signal("go")
+
+
+async def test_every_pause_is_as_long_as_the_policy_says():
+    async with Environment([failing_at_once, failing_behind_a_step]) as env:
+        for workflow_ in (failing_at_once, failing_behind_a_step):
+            begun = env.now
+            assert await (await env.client.start(workflow_)).wait() is RunStatus.FAILED
+            assert env.now - begun == timedelta(hours=2)
+
+
+async def test_the_body_sees_the_time_of_its_own_attempt():
+    seen: list[float] = []
+
+    @step
+    async def look(seconds: float) -> None:
+        seen.append(seconds)
+
+    @workflow(retry=HOURLY)
+    async def looking() -> None:
+        await look((holdfast.now() - holdfast.current_run().created_at).total_seconds())
+        raise ConnectionError
+
+    async with Environment(looking) as env:
+        run = await env.client.start(looking)
+        await run.wait()
+        assert seen == [0.0]
+
+
+async def test_steps_that_were_recorded_are_not_executed_again():
+    async with Environment(failing_behind_a_step) as env:
+        await (await env.client.start(failing_behind_a_step)).wait()
+        assert len(env.calls(double)) == 1
+
+
+async def test_a_signal_does_not_shorten_the_pause():
+    async with Environment(listening) as env:
+        begun = env.now
+        run = await env.client.start(listening)
+        await env.until_waiting(run)
+        await run.signal("go", "early")
+        assert await run.result() == "early"
+        assert env.now - begun == timedelta(hours=1)
+
+
+async def test_signals_sent_during_the_pause_are_all_kept_in_order():
+    @workflow(retry=HOURLY)
+    async def two() -> list[Any]:
+        if holdfast.current_run().attempt == 1:
+            raise ConnectionError
+        return [await holdfast.wait_for_signal("go"), await holdfast.wait_for_signal("go")]
+
+    async with Environment(two) as env:
+        run = await env.client.start(two)
+        await env.until_waiting(run)
+        await run.signal("go", 1)
+        await env.skip("10m")
+        await run.signal("go", 2)
+        assert await run.result() == [1, 2]
+
+
+async def test_a_cancel_ends_the_pause():
+    async with Environment(listening) as env:
+        begun = env.now
+        run = await env.client.start(listening)
+        await env.until_waiting(run)
+        await run.cancel()
+        assert await run.wait() is RunStatus.CANCELLED
+        assert env.now == begun
+
+
+def test_a_pause_survives_a_crash_at_every_commit():
+    async def drive(env: Any, run: Any) -> None:
+        await env.until_waiting(run)
+        await run.signal("go", "early")
+
+    assert_durable(listening, drive=drive)
+
+
+def test_a_body_that_fails_at_once_survives_a_crash_at_every_commit():
+    assert_durable(failing_at_once)
+
+
+async def test_a_signal_during_a_short_pause_is_not_lost(url):
+    @workflow(retry=Retry(attempts=2, initial=1, jitter=0))
+    async def brief() -> Any:
+        if holdfast.current_run().attempt == 1:
+            raise ConnectionError
+        return await holdfast.wait_for_signal("go")
+
+    async with AsyncClient(url) as client, Worker(client, workflows=[brief]):
+        run = await client.start(brief)
+        await until_status(run, RunStatus.WAITING)
+        await run.signal("go", 1)
+        assert await run.result(timeout=30) == 1
