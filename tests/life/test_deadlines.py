@@ -127,9 +127,13 @@ async def test_a_deadline_is_not_moved_by_the_retries_of_a_step():
 
 
 async def test_a_deadline_is_not_moved_by_the_retries_of_a_workflow():
+    @step(retry=Retry(attempts=1))
+    async def failing() -> None:
+        raise ConnectionError
+
     @workflow(deadline="1h", retry=Retry(attempts=None, initial="25m", max="25m", factor=1, jitter=0))
     async def trying() -> None:
-        raise ConnectionError
+        await failing()
 
     async with Environment(trying) as env:
         begun = env.now

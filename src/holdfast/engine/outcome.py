@@ -36,8 +36,7 @@ class Finished(Protocol):
 def settle(
     body: Finished, codec: Codec, seed: bytes, done: Advance, *, may_retry: bool, missed: Cancel | None = None
 ) -> None:
-    """Add the end to the turn. `missed` is a cancel that came with it, too late for the body to see: it is noted, and
-    a failure past the deadline is the deadline's.
+    """Add the end to the turn. `missed` is a cancel that came with it, too late for the body to see: it is noted.
 
     Steps still open lost their race: they are withdrawn, and what was only just asked is not begun.
     """
@@ -45,9 +44,7 @@ def settle(
     done.withdrawn = [*done.withdrawn] + [command for command in body.commands.values() if id(command) not in begun]
     output, error = _result(body, codec)
     cancel = body.cancel
-    if (cancel is not None and cancel.deadline) or (
-        missed is not None and missed.deadline and isinstance(error, Exception)
-    ):
+    if cancel is not None and cancel.deadline:
         late = DeadlineExceeded(f"{body.run!r} did not end before its deadline, {body.run.deadline}")
         late.__cause__ = error
         output, error, is_cancelled = None, late, False
@@ -66,7 +63,7 @@ def settle(
     elif error is None:
         done.ended = Ended(body.time, RunStatus.COMPLETED, output)
     else:
-        notes = [] if missed is None or missed.deadline else [_missed(missed)]
+        notes = [] if missed is None else [_missed(missed)]
         stored = codec.encode_exception(error, notes=[*notes, str(undone)] if undone else notes)
         done.retrying = _retrying(body, error, stored, seed) if may_retry and cancel is None else None
         if done.retrying is None:
@@ -144,6 +141,8 @@ def would_retry(body: Finished, seed: bytes) -> bool:
 
 
 def _missed(cancel: Cancel) -> str:
+    if cancel.deadline:
+        return "its deadline passed as it failed, too late for the body to notice"
     why = f" ({cancel.reason})" if cancel.reason else ""
     return f"it was cancelled{why} as it failed, too late for the body to notice; so it is not tried again"
 

@@ -246,7 +246,9 @@ class Waits(Resting):
         if held.attempts or held.is_committing or held.is_lost:
             return
         arrivals, held.arrivals = held.arrivals, ()
-        due_at = self._clock.now() if arrivals else self.wake_at(held)
+        # A step that was asked for and has not begun does so on resume, which only finds runs that are due.
+        is_due = arrivals or any(command.retry_at is None for command in open_commands(held))
+        due_at = self._clock.now() if is_due else self.wake_at(held)
         self.discard(held)
         self._keep(held, _results(arrivals), self.waiting(due_at, crashes=held.crashes, release=True))
 

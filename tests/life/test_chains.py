@@ -1,0 +1,340 @@
+"""Chains: continue_as_new ends a run and begins a fresh one, with the same key, messages and place."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import AsyncClient, RunStatus, Worker, step, workflow
+from holdfast.testing import Environment, assert_durable
+from tests.life.waiting import until, until_waiting
+
+executed: dict[str, int] = {}
+tokens: dict[str, str] = {}
+
+
+@step
+async def count(n: int) -> int:
+    executed[holdfast.current_step().idempotency_key] = n
+    return n + 1
+
+
+@step
+async def send(token: str) -> None:
+    tokens["hook"] = token
+
+
+@workflow
+async def counting(n: int, end: int) -> int:
+    n = await count(n)
+    if n < end:
+        counting.continue_as_new(n, end)
+    return n
+
+
+@workflow
+def counting_in_a_plain_body(n: int) -> int:
+    if n < 3:
+        holdfast.continue_as_new(n + 1)
+    return n
+
+
+@workflow
+async def summing(total: int, left: int) -> int:
+    if left == 0:
+        return total
+    total += await holdfast.wait_for_signal("add", type=int)
+    summing.continue_as_new(total, left - 1)
+
+
+@workflow
+async def endless() -> None:
+    await holdfast.wait_for_signal("end")
+
+
+# -- going on ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_chain_goes_on_with_new_arguments():
+    async with Environment(counting) as env:
+        assert await (await env.client.start(counting, 0, 4)).result() == 4
+        assert len(env.calls(count)) == 4
+
+
+async def test_a_plain_body_continues_too():
+    async with Environment(counting_in_a_plain_body) as env:
+        assert await (await env.client.start(counting_in_a_plain_body, 0)).result() == 3
+
+
+async def test_a_run_that_continued_says_so():
+    async with Environment(counting) as env:
+        run = await env.client.start(counting, 0, 2)
+        await run.result()
+        first = await env.client.get_run(run.id)
+        assert first.status is RunStatus.CONTINUED
+
+
+async def test_each_run_of_a_chain_begins_with_an_empty_journal():
+    lengths: list[int] = []
+
+    @step
+    async def look(length: int) -> None:
+        lengths.append(length)
+
+    @workflow
+    async def looking(n: int) -> None:
+        await look(holdfast.current_run().journal_length)
+        if n:
+            looking.continue_as_new(n - 1)
+
+    async with Environment(looking) as env:
+        await (await env.client.start(looking, 3)).result()
+        assert len(set(lengths)) == 1
+
+
+async def test_the_runs_of_a_chain_have_one_chain_id_and_ids_of_their_own():
+    seen: list[tuple[str, str]] = []
+
+    @step
+    async def look(run_id: str, chain_id: str) -> None:
+        seen.append((run_id, chain_id))
+
+    @workflow
+    async def looking(n: int) -> None:
+        run = holdfast.current_run()
+        await look(run.id, run.chain_id)
+        if n:
+            looking.continue_as_new(n - 1)
+
+    async with Environment(looking) as env:
+        run = await env.client.start(looking, 2)
+        await run.result()
+        assert len({one for one, _ in seen}) == 3
+        assert {chain for _, chain in seen} == {run.id}
+
+
+async def test_the_key_goes_with_the_chain():
+    async with Environment(summing) as env:
+        run = await env.client.start(summing, 0, 2, key="one")
+        await run.signal("add", 1)
+        await env.skip("1m")
+        again = await env.client.start(summing, 0, 2, key="one")
+        assert not again.created
+        await again.signal("add", 2)
+        assert await again.result() == 3
+
+
+async def test_tags_and_priority_go_with_the_chain():
+    @workflow
+    async def tagged(n: int) -> list[Any]:
+        if n:
+            tagged.continue_as_new(n - 1)
+        run = holdfast.current_run()
+        return [dict(run.tags), run.priority]
+
+    async with Environment(tagged) as env:
+        run = await env.client.start(tagged, 1, tags={"colour": "red"}, priority=5)
+        assert await run.result() == [{"colour": "red"}, 5]
+
+
+async def test_another_workflow_may_go_on():
+    @workflow
+    async def second(n: int) -> str:
+        return f"second {n}"
+
+    @workflow
+    async def first() -> str:
+        second.continue_as_new(7)
+
+    async with Environment([first, second]) as env:
+        assert await (await env.client.start(first)).result() == "second 7"
+
+
+async def test_arguments_that_do_not_fit_fail_the_run_where_it_asked():
+    @workflow
+    async def careless() -> str:
+        try:
+            counting.continue_as_new("many", 5)  # type: ignore[arg-type]
+        except holdfast.BadArguments:
+            return "refused"
+
+    async with Environment([careless, counting]) as env:
+        assert await (await env.client.start(careless)).result() == "refused"
+
+
+async def test_catching_every_exception_does_not_catch_the_continuation():
+    @workflow
+    async def catching(n: int) -> int:
+        if n < 2:
+            try:
+                catching.continue_as_new(n + 1)
+            except Exception:
+                return -1
+        return n
+
+    async with Environment(catching) as env:
+        assert await (await env.client.start(catching, 0)).result() == 2
+
+
+async def test_only_the_main_task_may_continue():
+    @workflow
+    async def sideways() -> str:
+        async def turn() -> None:
+            holdfast.continue_as_new()
+
+        try:
+            await asyncio.create_task(turn())
+        except holdfast.HoldfastError as error:
+            return type(error).__name__
+        return "continued"
+
+    async with Environment(sideways) as env:
+        assert await (await env.client.start(sideways)).result() != "continued"
+
+
+# -- what goes along ---------------------------------------------------------------------------------------------------
+
+
+async def test_unread_signals_go_along():
+    async with Environment(summing) as env:
+        run = await env.client.start(summing, 0, 3)
+        for number in (1, 2, 3):
+            await run.signal("add", number)
+        assert await run.result() == 6
+
+
+async def test_a_signal_to_the_first_run_reaches_the_live_one():
+    async with Environment(summing) as env:
+        run = await env.client.start(summing, 0, 2)
+        await env.until_waiting(run)
+        await env.client.signal(run.id, "add", 1)
+        await env.skip("1m")
+        await env.client.signal(run.id, "add", 2)
+        assert await run.result() == 3
+
+
+async def test_a_cancel_of_the_first_run_reaches_the_live_one():
+    async with Environment(summing) as env:
+        run = await env.client.start(summing, 0, 2)
+        await run.signal("add", 1)
+        await env.skip("1m")
+        await env.client.cancel(run.id)
+        assert await run.wait() is RunStatus.CANCELLED
+
+
+async def test_an_event_goes_to_one_wait_of_a_chain():
+    @workflow
+    async def watching(found: list[Any]) -> list[Any]:
+        event = await holdfast.wait_for_event("paid", timeout="1h", default=None)
+        if event is None:
+            return found
+        watching.continue_as_new([*found, event])
+
+    async with Environment(watching) as env:
+        run = await env.client.start(watching, [])
+        await env.until_waiting(run)
+        await env.client.publish("paid", 1)
+        await env.client.publish("paid", 2)
+        assert await run.result() == [1, 2]
+
+
+async def test_an_open_hook_goes_along():
+    @workflow
+    async def asking(n: int) -> Any:
+        hook = holdfast.hook(name="answer")
+        if n == 0:
+            await send(hook.token)
+            asking.continue_as_new(1)
+        return await hook.wait()
+
+    async with Environment(asking) as env:
+        run = await env.client.start(asking, 0)
+        await env.skip("1m")
+        await env.client.resume_hook(tokens["hook"], "yes")
+        assert await run.result() == "yes"
+
+
+async def test_values_and_streams_belong_to_the_chain():
+    @workflow
+    async def telling(n: int) -> None:
+        holdfast.set_value("n", n)
+        holdfast.emit("numbers", n)
+        if n < 2:
+            telling.continue_as_new(n + 1)
+
+    async with Environment(telling) as env:
+        run = await env.client.start(telling, 0)
+        await run.wait()
+        assert await run.value("n") == 2
+        assert [item.value async for item in run.stream("numbers")] == [0, 1, 2]
+
+
+async def test_a_child_is_cancelled_when_its_parent_continues():
+    @workflow
+    async def parent(n: int) -> str:
+        if n == 0:
+            endless.options(id="the-child").start()
+            await holdfast.sleep("1m")
+            parent.continue_as_new(1)
+        return "done"
+
+    async with Environment([parent, endless]) as env:
+        assert await (await env.client.start(parent, 0)).result() == "done"
+        assert await (await env.client.get_run("the-child")).wait() is RunStatus.CANCELLED
+
+
+async def test_a_parent_waits_for_the_end_of_its_childs_chain():
+    @workflow
+    async def parent() -> int:
+        return await counting(0, 3)
+
+    async with Environment([parent, counting]) as env:
+        assert await (await env.client.start(parent)).result() == 3
+
+
+# -- crashes and stores ------------------------------------------------------------------------------------------------
+
+
+def test_a_chain_survives_a_crash_at_every_commit():
+    assert_durable(counting, 0, 3, effects=executed)
+
+
+def test_the_messages_of_a_chain_survive_a_crash_at_every_commit():
+    async def drive(env: Any, run: Any) -> None:
+        for number in (1, 2):
+            await run.signal("add", number, message_id=str(number))
+
+    assert_durable(summing, 0, 2, drive=drive)
+
+
+def test_a_plain_chain_survives_a_crash_at_every_commit():
+    assert_durable(counting_in_a_plain_body, 1)
+
+
+async def test_a_chain_goes_on_under_another_worker(url):
+    async with AsyncClient(url) as client:
+        run = await client.start(summing, 0, 3, key="one")
+        async with Worker(client, workflows=[summing]):
+            await until_waiting(run)
+            await run.signal("add", 1)
+
+            async def is_continued() -> bool:
+                return (await (await client.get_run(run.id)).refresh()).status is RunStatus.CONTINUED
+
+            await until(is_continued)
+        await run.signal("add", 2)
+        await client.signal(run.id, "add", 3)
+        async with Worker(client, workflows=[summing]):
+            assert await run.result(timeout=30) == 6
+            assert await (await client.get_run(summing, key="one")).result(timeout=30) == 6
+
+
+async def test_a_signal_to_an_ended_chain_is_refused(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[counting]):
+        run = await client.start(counting, 0, 2)
+        assert await run.result(timeout=30) == 2
+        with pytest.raises(holdfast.RunEnded):
+            await client.signal(run.id, "add", 3)
