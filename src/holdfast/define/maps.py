@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar, cast, overload
 
 from holdfast.errors import DefinitionError
@@ -77,7 +78,7 @@ def map(
     body = body_for("holdfast.map()")
     work = mapped(body, target, items, concurrency, on_error, chunk)
     if body.is_blocking:
-        return cast("Coroutine[Any, Any, list[Any]]", body.run_inside(work))
+        return cast("Coroutine[Any, Any, list[Any]]", body.run_inside(work()))
     ticket = body.new_ticket()
     return body.track(_awaited(body, ticket, work), ticket, sys._getframe(1))
 
@@ -89,8 +90,8 @@ def mapped(
     concurrency: int,
     on_error: str,
     chunk: int | None,
-) -> Coroutine[Any, Any, list[Any]]:
-    """What a map does, once its arguments are found to be right."""
+) -> Callable[[], Coroutine[Any, Any, list[Any]]]:
+    """What a map does, once its arguments are found to be right. It is a coroutine only when it is awaited."""
     if not isinstance(target, (Step, Workflow)):
         raise DefinitionError(f"map({target!r}, ...): expected a step or a workflow; decorate it with @step")
     if on_error not in ("stop", "collect"):
@@ -99,12 +100,12 @@ def mapped(
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
             raise DefinitionError(f"map({what}={number!r}): expected a whole number from 1")
     given = list(items)
-    return _map(body, target, given, concurrency, on_error == "collect", chunk)
+    return partial(_map, body, target, given, concurrency, on_error == "collect", chunk)
 
 
-async def _awaited(body: Body, ticket: int, work: Coroutine[Any, Any, list[Any]]) -> list[Any]:
+async def _awaited(body: Body, ticket: int, work: Callable[[], Coroutine[Any, Any, list[Any]]]) -> list[Any]:
     body.redeem(ticket)
-    return await work
+    return await work()
 
 
 async def _map(

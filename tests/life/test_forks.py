@@ -1,0 +1,263 @@
+"""Retry and fork: new runs that go on from another one's history, which stays as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import AsyncClient, NotRetryable, Retry, RunFilter, RunStatus, Worker, step, workflow
+from holdfast.testing import Environment
+from tests.life.waiting import kinds
+
+is_open = {"door": False}
+
+
+@step
+async def prepare(n: int) -> int:
+    return n + 1
+
+
+@step(retry=Retry(attempts=1))
+async def enter(n: int) -> str:
+    if not is_open["door"]:
+        raise ConnectionError("the door is shut")
+    return f"in {n}"
+
+
+@step
+async def leave(what: str) -> str:
+    return f"{what}, out"
+
+
+@workflow
+async def visiting(n: int) -> str:
+    number = await prepare(n)
+    await holdfast.sleep("1h")
+    return await leave(await enter(number))
+
+
+@workflow
+async def knocking(n: int) -> str:
+    return await leave(await enter(await prepare(n)))
+
+
+@workflow
+async def told() -> Any:
+    return await holdfast.wait_for_signal("go")
+
+
+@workflow
+async def drawing() -> list[Any]:
+    first = str(holdfast.uuid4())
+    await prepare(1)
+    return [first, str(holdfast.uuid4()), holdfast.rng().random()]
+
+
+@workflow
+async def keyed() -> list[str]:
+    return [await key_of(1), await key_of(2)]
+
+
+@step
+async def key_of(n: int) -> str:
+    return holdfast.current_step().idempotency_key
+
+
+@pytest.fixture(autouse=True)
+def shut():
+    is_open["door"] = False
+
+
+# -- retry -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_retry_goes_on_from_the_failed_step():
+    async with Environment(visiting) as env:
+        run = await env.client.start(visiting, 1)
+        assert await run.wait() is RunStatus.FAILED
+        is_open["door"] = True
+        begun = env.now
+        again = await env.client.retry(run.id)
+        assert await again.result() == "in 2, out"
+        assert (len(env.calls(prepare)), len(env.calls(enter)), env.now) == (1, 2, begun)
+
+
+async def test_the_old_run_stays_as_it_was():
+    async with Environment(visiting) as env:
+        run = await env.client.start(visiting, 1)
+        await run.wait()
+        before = await kinds(env.client, run.id)
+        is_open["door"] = True
+        again = await env.client.retry(run.id)
+        await again.result()
+        assert await kinds(env.client, run.id) == before
+        assert (await run.refresh()).status is RunStatus.FAILED
+        assert again.record is None or again.record.forked_from == run.id
+
+
+async def test_a_retry_takes_the_key_over():
+    async with Environment(visiting) as env:
+        run = await env.client.start(visiting, 1, key="one")
+        await run.wait()
+        is_open["door"] = True
+        again = await env.client.retry(run.id)
+        assert (await env.client.get_run(visiting, key="one")).id == again.id
+
+
+async def test_a_second_retry_of_a_run_with_a_key_returns_the_first():
+    async with Environment(visiting) as env:
+        run = await env.client.start(visiting, 1, key="one")
+        await run.wait()
+        is_open["door"] = True
+        assert (await env.client.retry(run.id)).id == (await env.client.retry(run.id)).id
+
+
+async def test_a_cancelled_run_goes_on_where_it_was():
+    async with Environment(told) as env:
+        run = await env.client.start(told)
+        await env.until_waiting(run)
+        await run.cancel()
+        await run.wait()
+        again = await env.client.retry(run.id)
+        await again.signal("go", 1)
+        assert await again.result() == 1
+
+
+async def test_a_live_run_cannot_be_retried():
+    async with Environment(told) as env:
+        run = await env.client.start(told)
+        with pytest.raises(NotRetryable):
+            await env.client.retry(run.id)
+
+
+async def test_a_completed_run_cannot_be_retried():
+    async with Environment(told) as env:
+        run = await env.client.start(told)
+        await run.signal("go")
+        await run.result()
+        with pytest.raises(NotRetryable):
+            await env.client.retry(run.id)
+
+
+async def test_a_retry_keeps_the_idempotency_keys_of_steps():
+    keys: list[str] = []
+
+    @step(retry=Retry(attempts=1))
+    async def failing() -> None:
+        keys.append(holdfast.current_step().idempotency_key)
+        if len(keys) == 1:
+            raise ConnectionError
+
+    @workflow
+    async def trying() -> None:
+        await failing()
+
+    async with Environment(trying) as env:
+        run = await env.client.start(trying)
+        await run.wait()
+        await (await env.client.retry(run.id)).result()
+        assert len(set(keys)) == 1
+
+
+async def test_a_run_that_failed_at_its_deadline_is_retried_with_as_much_time():
+    async with Environment(told) as env:
+        run = await env.client.start(told, deadline="1h")
+        assert await run.wait() is RunStatus.FAILED
+        again = await env.client.retry(run.id)
+        await env.until_waiting(again)
+        await again.signal("go", 1)
+        assert await again.result() == 1
+
+
+# -- fork --------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_fork_asks_for_its_step_anew():
+    async with Environment(knocking) as env:
+        is_open["door"] = True
+        run = await env.client.start(knocking, 1)
+        assert await run.result() == "in 2, out"
+        fork = await env.client.fork(run.id, at="enter")
+        assert await fork.result() == "in 2, out"
+        assert (len(env.calls(prepare)), len(env.calls(enter)), len(env.calls(leave))) == (1, 2, 2)
+
+
+async def test_a_fork_with_a_result_goes_on_as_if_the_step_had_come_to_it():
+    async with Environment(knocking) as env:
+        run = await env.client.start(knocking, 1)
+        await run.wait()
+        fork = await env.client.fork(run.id, at="enter", result="through the window")
+        assert await fork.result() == "through the window, out"
+
+
+async def test_a_fork_with_other_input_begins_at_the_start():
+    async with Environment(knocking) as env:
+        is_open["door"] = True
+        run = await env.client.start(knocking, 1)
+        await run.result()
+        fork = await env.client.fork(run.id, input=(7,))
+        assert await fork.result() == "in 8, out"
+
+
+async def test_a_live_run_may_be_forked_and_goes_on():
+    @workflow
+    async def waits() -> list[Any]:
+        first = await prepare(1)
+        return [first, await holdfast.wait_for_signal("go")]
+
+    async with Environment(waits) as env:
+        run = await env.client.start(waits)
+        await env.until_waiting(run)
+        fork = await env.client.fork(run.id, at="prepare", result=50)
+        await run.signal("go", "old")
+        await fork.signal("go", "new")
+        assert [await run.result(), await fork.result()] == [[2, "old"], [50, "new"]]
+
+
+async def test_a_fork_at_a_step_that_is_not_there_is_refused():
+    async with Environment(knocking) as env:
+        run = await env.client.start(knocking, 1)
+        await run.wait()
+        with pytest.raises(holdfast.HoldfastError, match="nonsense"):
+            await env.client.fork(run.id, at="nonsense")
+
+
+async def test_a_fork_changes_the_idempotency_keys_of_steps():
+    async with Environment(keyed) as env:
+        run = await env.client.start(keyed)
+        first, second = await run.result()
+        fork = await env.client.fork(run.id, at="key_of:1")
+        same, other = await fork.result()
+        assert same == first
+        assert other != second
+
+
+async def test_a_fork_draws_the_same_before_its_cut():
+    async with Environment(drawing) as env:
+        run = await env.client.start(drawing)
+        before, *_ = await run.result()
+        fork = await env.client.fork(run.id, at="prepare")
+        assert (await fork.result())[0] == before
+
+
+async def test_a_fork_has_no_key():
+    async with Environment(knocking) as env:
+        run = await env.client.start(knocking, 1, key="one")
+        await run.wait()
+        fork = await env.client.fork(run.id, input=(1,))
+        assert fork.key is None
+        assert (await env.client.get_run(knocking, key="one")).id == run.id
+
+
+async def test_retry_and_fork_work_on_every_store(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[knocking]):
+        run = await client.start(knocking, 1, key="one")
+        assert await run.wait(timeout=30) is RunStatus.FAILED
+        fork = await client.fork(run.id, at="enter", result="by the window")
+        assert await fork.result(timeout=30) == "by the window, out"
+        is_open["door"] = True
+        again = await client.retry(run.id)
+        assert await again.result(timeout=30) == "in 2, out"
+        assert await client.count(RunFilter(workflow="knocking")) == 3

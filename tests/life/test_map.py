@@ -1,0 +1,178 @@
+"""map: a step or a child for each of many items, in chunks, with results in order."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import holdfast
+from holdfast import AsyncClient, Failure, Retry, RunFailed, Worker, blocking, step, workflow
+from holdfast.testing import Environment, assert_durable
+from tests.life.waiting import kinds
+
+executed: dict[int, int] = {}
+
+
+@step
+async def double(n: int) -> int:
+    executed[n] = 2 * n
+    return 2 * n
+
+
+@step
+def triple(n: int) -> int:
+    return 3 * n
+
+
+@step(retry=Retry(attempts=1))
+async def picky(n: int) -> int:
+    if n == 3:
+        raise ValueError("not three")
+    return n
+
+
+@workflow
+async def child(n: int) -> int:
+    return await double(n)
+
+
+@workflow
+async def picky_child(n: int) -> int:
+    return await picky(n)
+
+
+@workflow
+async def doubling(count: int, chunk: int | None = None) -> list[int]:
+    return await holdfast.map(double, range(count), chunk=chunk)
+
+
+@workflow
+def tripling(count: int) -> list[int]:
+    return blocking.map(triple, range(count))
+
+
+@workflow
+async def with_children(count: int) -> list[int]:
+    return await holdfast.map(child, range(count), concurrency=2)
+
+
+async def test_results_come_in_the_order_of_the_items():
+    async with Environment(doubling) as env:
+        assert await (await env.client.start(doubling, 25)).result() == [2 * n for n in range(25)]
+
+
+async def test_a_plain_body_maps_plain_steps():
+    async with Environment(tripling) as env:
+        assert await (await env.client.start(tripling, 5)).result() == [0, 3, 6, 9, 12]
+
+
+async def test_map_blocks_a_plain_body_without_being_told():
+    @workflow
+    def plain() -> list[int]:
+        return list(holdfast.map(triple, [1, 2]))  # type: ignore[call-overload]
+
+    async with Environment(plain) as env:
+        assert await (await env.client.start(plain)).result() == [3, 6]
+
+
+async def test_no_items_are_no_results():
+    async with Environment(doubling) as env:
+        assert await (await env.client.start(doubling, 0)).result() == []
+
+
+async def test_a_chunk_is_one_step_of_the_journal():
+    async with Environment(doubling) as env:
+        run = await env.client.start(doubling, 100, 25)
+        await run.result()
+        assert (await kinds(env.client, run.id)).count("step_completed") == 4
+
+
+async def test_a_workflow_is_mapped_too():
+    async with Environment([with_children, child]) as env:
+        assert await (await env.client.start(with_children, 5)).result() == [0, 2, 4, 6, 8]
+
+
+@pytest.mark.parametrize("target", [picky, picky_child])
+async def test_the_first_failure_stops_everything_and_is_raised(target):
+    @workflow
+    async def stopping() -> list[int]:
+        return await holdfast.map(target, range(6))
+
+    async with Environment([stopping, picky_child]) as env:
+        with pytest.raises(RunFailed) as failed:
+            await (await env.client.start(stopping)).result()
+        assert isinstance(failed.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("target", [picky, picky_child])
+async def test_collect_gives_a_failure_in_the_place_of_its_item(target):
+    @workflow
+    async def collecting() -> list[str]:
+        found = await holdfast.map(target, range(5), on_error="collect")
+        return [one.message if isinstance(one, Failure) else str(one) for one in found]
+
+    async with Environment([collecting, picky_child]) as env:
+        assert await (await env.client.start(collecting)).result() == ["0", "1", "2", "not three", "4"]
+
+
+async def test_a_failure_is_false():
+    assert not Failure("ValueError", "no")
+
+
+async def test_no_more_chunks_than_asked_for_are_under_way_at_once():
+    most = {"now": 0, "ever": 0}
+
+    @step
+    async def counted(n: int) -> int:
+        most["now"] += 1
+        most["ever"] = max(most["ever"], most["now"])
+        await asyncio.sleep(0)
+        most["now"] -= 1
+        return n
+
+    @workflow
+    async def counting() -> list[int]:
+        return await holdfast.map(counted, range(20), concurrency=3, chunk=1)
+
+    async with Environment(counting) as env:
+        assert await (await env.client.start(counting)).result() == list(range(20))
+        assert most["ever"] <= 3
+
+
+@pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"chunk": -1}, {"on_error": "shrug"}])
+async def test_nonsense_is_refused_where_it_is_written(wrong):
+    @workflow
+    async def odd() -> str:
+        try:
+            await holdfast.map(double, [1], **wrong)
+        except holdfast.DefinitionError:
+            return "refused"
+        return "taken"
+
+    async with Environment(odd) as env:
+        assert await (await env.client.start(odd)).result() == "refused"
+
+
+async def test_a_map_that_was_forgotten_is_never_awaited():
+    @workflow
+    async def forgetful() -> None:
+        holdfast.map(double, [1])  # type: ignore[unused-coroutine]
+
+    async with Environment(forgetful) as env:
+        with pytest.raises(holdfast.NeverAwaited):
+            await (await env.client.start(forgetful)).result()
+
+
+def test_map_survives_a_crash_at_every_commit():
+    assert_durable(doubling, 4, 2, effects=executed)
+
+
+def test_a_map_over_children_survives_a_crash_at_every_commit():
+    assert_durable(with_children, 2, effects=executed)
+
+
+async def test_a_thousand_items_are_mapped_on_every_store(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[doubling]):
+        run = await client.start(doubling, 1000)
+        assert await run.result(timeout=60) == [2 * n for n in range(1000)]

@@ -1,0 +1,166 @@
+"""The end of runs' rows: delete, prune and archive."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import AsyncClient, RunFilter, RunNotFound, RunStatus, Worker, step, workflow
+from holdfast.testing import Environment
+from tests.life.waiting import until_waiting
+
+
+@step
+async def double(n: int) -> int:
+    holdfast.emit("log", n)
+    holdfast.set_value("n", n)
+    return 2 * n
+
+
+@workflow
+async def quick(n: int) -> int:
+    return await double(n)
+
+
+@workflow
+async def told() -> Any:
+    return await holdfast.wait_for_signal("go")
+
+
+@workflow
+async def parent() -> int:
+    return await quick(1)
+
+
+async def test_a_deleted_run_is_gone_with_all_it_owned():
+    async with Environment(quick) as env:
+        run = await env.client.start(quick, 1)
+        await run.result()
+        assert await env.client.delete(run.id) == 1
+        with pytest.raises(RunNotFound):
+            await env.client.get_run(run.id)
+        with pytest.raises(RunNotFound):
+            await env.client.journal(run.id)
+
+
+async def test_a_live_run_is_not_deleted():
+    async with Environment(told) as env:
+        run = await env.client.start(told)
+        await env.until_waiting(run)
+        with pytest.raises(holdfast.HoldfastError):
+            await env.client.delete(run.id)
+        await run.signal("go", 1)
+        assert await run.result() == 1
+
+
+async def test_a_deleted_run_gives_up_its_key():
+    async with Environment(quick) as env:
+        run = await env.client.start(quick, 1, key="one")
+        await run.result()
+        await env.client.delete(run.id)
+        again = await env.client.start(quick, 2, key="one")
+        assert again.created
+        assert await again.result() == 4
+
+
+async def test_a_filter_deletes_the_ended_ones_only():
+    async with Environment([quick, told]) as env:
+        runs = await env.client.start_many(quick, [(1,), (2,)])
+        for run in runs:
+            await run.result()
+        live = await env.client.start(told)
+        assert await env.client.delete(RunFilter()) == 2
+        assert [run.id async for run in env.client.runs()] == [live.id]
+
+
+async def test_no_run_cannot_be_deleted():
+    async with Environment(quick) as env:
+        with pytest.raises(RunNotFound):
+            await env.client.delete("nobody")
+
+
+async def test_prune_takes_what_ended_long_enough_ago():
+    async with Environment(quick) as env:
+        old = await env.client.start(quick, 1)
+        await old.result()
+        await env.skip("2d")
+        young = await env.client.start(quick, 2)
+        await young.result()
+        assert (await env.client.prune(older_than="1d")).runs == 1
+        assert [run.id async for run in env.client.runs()] == [young.id]
+
+
+async def test_prune_takes_no_live_run():
+    async with Environment(told) as env:
+        run = await env.client.start(told)
+        await env.until_waiting(run)
+        await env.skip("90d")
+        assert (await env.client.prune(older_than="1d")).runs == 0
+        await run.signal("go", 1)
+        assert await run.result() == 1
+
+
+async def test_prune_goes_by_a_filter():
+    async with Environment([quick, told]) as env:
+        for number, colour in enumerate(["red", "blue"]):
+            await (await env.client.start(quick, number, tags={"colour": colour})).result()
+        await env.skip("2d")
+        assert (await env.client.prune(older_than="1d", where=RunFilter(tags={"colour": "red"}))).runs == 1
+        [left] = [run async for run in env.client.runs()]
+        assert left.record is not None
+        assert left.record.tags == {"colour": "blue"}
+
+
+async def test_an_archive_has_a_line_for_each_run_that_was_pruned(tmp_path):
+    async with Environment(quick) as env:
+        runs = await env.client.start_many(quick, [(1,), (2,)])
+        for run in runs:
+            await run.result()
+        await env.skip("2d")
+        file = tmp_path / "runs.jsonl"
+        pruned = await env.client.prune(older_than="1d", archive=file)
+        lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        assert (pruned.runs, pruned.archived) == (2, file)
+        text = file.read_text("utf-8")
+        assert len(lines) == 2
+        assert all(run.id in text for run in runs)
+
+
+async def test_an_archive_is_only_ever_added_to(tmp_path):
+    file = tmp_path / "runs.jsonl"
+    async with Environment(quick) as env:
+        for number in range(2):
+            await (await env.client.start(quick, number)).result()
+            await env.skip("2d")
+            await env.client.prune(older_than="1d", archive=file)
+    assert len(file.read_text("utf-8").splitlines()) == 2
+
+
+async def test_nothing_is_deleted_that_could_not_be_written(tmp_path):
+    async with Environment(quick) as env:
+        run = await env.client.start(quick, 1)
+        await run.result()
+        await env.skip("2d")
+        with pytest.raises(OSError, match="nowhere"):
+            await env.client.prune(older_than="1d", archive=tmp_path / "nowhere" / "runs.jsonl")
+        assert await (await env.client.get_run(quick, id=run.id)).result() == 2
+
+
+async def test_delete_and_prune_work_on_every_store(url, tmp_path):
+    async with AsyncClient(url) as client, Worker(client, workflows=[quick, told, parent]):
+        assert await (await client.start(parent)).result(timeout=30) == 2
+        for number in range(5):
+            await (await client.start(quick, number, key=str(number))).result(timeout=30)
+        live = await client.start(told)
+        await until_waiting(live)
+        first = await client.get_run(quick, key="0")
+        assert await client.delete(first.id) == 1
+        pruned = await client.prune(older_than=0, archive=tmp_path / "runs.jsonl")
+        assert pruned.runs == 6
+        assert [run.id async for run in client.runs()] == [live.id]
+        await live.signal("go", 1)
+        assert await live.result(timeout=30) == 1
+        assert live.status is RunStatus.COMPLETED

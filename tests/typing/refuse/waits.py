@@ -1,0 +1,50 @@
+"""Waits, hooks, children, maps and continuations that must not type-check."""
+
+from __future__ import annotations
+
+import holdfast
+from holdfast import step, workflow
+
+
+@step
+async def fetch(url: str) -> bytes:
+    return b""
+
+
+@workflow
+async def child(number: int) -> str:
+    return ""
+
+
+@workflow
+def plain_child(number: int) -> float:
+    return 0.5
+
+
+@workflow
+async def waiting() -> None:
+    (await holdfast.wait_for_signal("go", type=int)).upper()  # refused: "int" has no attribute "upper"
+    number: int = await holdfast.wait_for_event(
+        "e", type=int, default=None
+    )  # refused: Incompatible types in assignment
+    holdfast.wait_for_signal("go")  # refused: must be used
+    await holdfast.wait_for_signal("go", colour=5)  # refused: No overload variant of "wait_for_signal"
+    (await holdfast.hook(type=int).wait()).upper()  # refused: "int" has no attribute "upper"
+    holdfast.hook("confirm")  # refused: No overload variant of "hook"
+
+
+@workflow
+async def parent() -> None:
+    await child("one")  # refused: incompatible type "str"; expected "int"
+    child(1)  # refused: must be used
+    await plain_child(1)  # refused: Incompatible types in "await"
+    child.start("one")  # refused: incompatible type "str"; expected "int"
+    number: int = await child.start(1)  # refused: Incompatible types in assignment
+    child.options(on_parent_end="keep")  # refused: incompatible type "Literal['keep']"
+    await holdfast.map(fetch, [1, 2])  # refused: Argument 1 to "map" has incompatible type
+    names: list[str] = await holdfast.map(fetch, ["a"])  # refused: Argument 1 to "map" has incompatible type
+    holdfast.map(fetch, ["a"])  # refused: must be used
+
+
+def ends() -> None:
+    child.continue_as_new("one")  # refused: incompatible type "str"; expected "int"
