@@ -156,7 +156,7 @@ class Worker:
             plan = replace(self._plan, grace=min(self._plan.grace, _DRIVE_GRACE))
             session = Session(plan, opened, lambda: None)
             await session.register()
-            return await drive(session, run_id, seconds)
+            return await drive(session, plan, run_id, seconds)
 
     def stop(self) -> None:
         """Ask it to stop in good order; `run` returns when it has."""
