@@ -31,7 +31,8 @@ demo: $(READY)
 	@$(BIN)/python examples/demo.py
 
 test: $(READY) $(SERVERS)
-	$(BIN)/python -m pytest -q -n $(WORKERS) $(PYTEST_ARGS)
+	@# One seed for all workers, another one each time: they must find the same tests.
+	PYTHONHASHSEED=$${PYTHONHASHSEED:-$$(date +%N | cut -c1-6 | sed 's/^0*//')} $(BIN)/python -m pytest -q -n $(WORKERS) $(PYTEST_ARGS)
 
 soak: $(READY) $(SERVERS)
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) --store $(STORE) --workers $(WORKERS)
