@@ -201,7 +201,7 @@ def map(
 ) -> list[Any]:
     """A step or a child run for each item, the results in order; see `holdfast.map`."""
     body = body_for("blocking.map()")
-    return body.run_inside(define.mapped(body, target, items, concurrency, on_error, chunk))
+    return body.run_inside(define.mapped(body, target, items, concurrency, on_error, chunk)())
 
 
 def rollback() -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from holdfast.errors import NotRetryable
+from holdfast.errors import AlreadyCompensated, NotRetryable
 from holdfast.model import (
+    Checkpoint,
     Claimed,
     Ended,
     Entry,
@@ -22,6 +23,7 @@ from holdfast.model import (
     RunRetrying,
     RunStatus,
     Started,
+    Undoing,
     decode_entries,
     encode_entries,
     instant_of,
@@ -48,7 +50,12 @@ def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, version: str, at:
     """The run that goes on where `record` stopped, with its journal's `rows`, from `at` on."""
     entries = [entry for row in rows for entry in decode_entries(row.data)]
     history = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
-    has_begun = any(isinstance(entry, Started) for entry in history)
+    if any(isinstance(entry, Undoing) for entry in history):
+        raise AlreadyCompensated(
+            f"run {record.id} of {record.workflow!r} was compensated: what its steps did is undone, so it can not "
+            "go on from there; start a new run instead"
+        )
+    has_begun = any(isinstance(entry, (Started, Checkpoint)) for entry in history)
     deadline = None
     if record.deadline_at is not None:
         deadline = max(instant_of(record.deadline_at) - instant_of(record.created_at), 0)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar, cast, overload
 
 from holdfast.errors import DefinitionError
@@ -77,7 +78,7 @@ def map(
     body = body_for("holdfast.map()")
     work = mapped(body, target, items, concurrency, on_error, chunk)
     if body.is_blocking:
-        return cast("Coroutine[Any, Any, list[Any]]", body.run_inside(work))
+        return cast("Coroutine[Any, Any, list[Any]]", body.run_inside(work()))
     ticket = body.new_ticket()
     return body.track(_awaited(body, ticket, work), ticket, sys._getframe(1))
 
@@ -89,7 +90,7 @@ def mapped(
     concurrency: int,
     on_error: str,
     chunk: int | None,
-) -> Coroutine[Any, Any, list[Any]]:
+) -> Callable[[], Coroutine[Any, Any, list[Any]]]:
     """What a map does, once its arguments are found to be right."""
     if not isinstance(target, (Step, Workflow)):
         raise DefinitionError(f"map({target!r}, ...): expected a step or a workflow; decorate it with @step")
@@ -99,12 +100,12 @@ def mapped(
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
             raise DefinitionError(f"map({what}={number!r}): expected a whole number from 1")
     given = list(items)
-    return _map(body, target, given, concurrency, on_error == "collect", chunk)
+    return partial(_map, body, target, given, concurrency, on_error == "collect", chunk)
 
 
-async def _awaited(body: Body, ticket: int, work: Coroutine[Any, Any, list[Any]]) -> list[Any]:
+async def _awaited(body: Body, ticket: int, work: Callable[[], Coroutine[Any, Any, list[Any]]]) -> list[Any]:
     body.redeem(ticket)
-    return await work
+    return await work()
 
 
 async def _map(
@@ -138,9 +139,22 @@ def _told(result: Any, failure: Sequence[str] | None) -> Any:
 async def _in_order(
     begins: Sequence[Callable[[], list[asyncio.Future[Any]]]], concurrency: int, collects: bool
 ) -> list[Any]:
-    """Begin each in turn, so many at a time; what each came to, in order."""
-    results: list[Any] = [None] * len(begins)
+    """Begin each in turn, so many at a time; what each came to, in order. Whatever ends it calls off the others."""
     open_places: dict[asyncio.Future[Any], int] = {}
+    try:
+        return await _each(begins, concurrency, collects, open_places)
+    finally:
+        for one in open_places:
+            one.cancel()
+
+
+async def _each(
+    begins: Sequence[Callable[[], list[asyncio.Future[Any]]]],
+    concurrency: int,
+    collects: bool,
+    open_places: dict[asyncio.Future[Any], int],
+) -> list[Any]:
+    results: list[Any] = [None] * len(begins)
     place = 0
     while place < len(begins) or open_places:
         while place < len(begins) and len(open_places) < concurrency:
@@ -156,8 +170,6 @@ async def _in_order(
             elif collects and isinstance(error, Exception):
                 results[index] = Failure(type(error).__name__, str(error))
             else:
-                for other in open_places:
-                    other.cancel()
                 raise error
     return results
 

@@ -11,6 +11,7 @@ from holdfast.errors import CodecError, Continued, DeadlineExceeded, JournalLimi
 from holdfast.model import Cancel, Ended, Instant, NewRun, RunRetrying, RunStatus
 
 from .commands import Advance, Command
+from .deliveries import is_cancelled as ended_cancelled
 from .life import Life
 from .loop import BodyTask
 
@@ -44,13 +45,13 @@ def settle(
     done.withdrawn = [*done.withdrawn] + [command for command in body.commands.values() if id(command) not in begun]
     output, error = _result(body, codec)
     cancel = body.cancel
-    if cancel is not None and cancel.deadline:
+    if cancel is not None and cancel.deadline and not (body._life is not None and body._life.is_exempt):
         late = DeadlineExceeded(f"{body.run!r} did not end before its deadline, {body.run.deadline}")
         late.__cause__ = error
         output, error, is_cancelled = None, late, False
     else:
         main = _main(body)
-        is_cancelled = body.verdict is None and main is not None and main.cancelled()
+        is_cancelled = body.verdict is None and main is not None and ended_cancelled(main)
     undone = _undone(body)
     if is_cancelled:
         done.ended = Ended(
@@ -79,6 +80,9 @@ def _result(body: Finished, codec: Codec) -> tuple[bytes | None, BaseException |
     if main.cancelled():
         return None, None
     error = main.exception()
+    if error is None and body._life is not None:
+        # It was caught, and the body went on to its end: but that was decided.
+        error = body._life.continued
     if error is not None:
         return None, error
     try:
@@ -145,6 +149,9 @@ def _missed(cancel: Cancel) -> str:
 def _retrying(body: Finished, error: BaseException, stored: bytes, seed: bytes) -> RunRetrying | None:
     policy = body.workflow.retry
     if policy is None or isinstance(error, JournalLimitReached):
+        return None
+    if body._life is not None and body._life.has_undone:
+        # What it did before is undone: a next try would build upon it.
         return None
     attempt = body.run.attempt
     drawn = blake2b(attempt.to_bytes(8, "big"), key=seed, person=b"holdfast retry", digest_size=4).digest()
