@@ -1,7 +1,7 @@
 # Every target sets up .venv by itself. All it needs is make, Python 3.11 or newer, and a package registry.
 #
 #   make demo     a worker is killed in the middle of an order, another one finishes it
-#   make test     all tests                       PYTEST_ARGS="-k sleep -x" is handed on
+#   make test     all tests                       PYTEST_ARGS="-k sleep -x" is handed on; WORKERS=2 at once
 #   make soak     kill, stop and restart everything for a while     MINUTES=20 STORE=postgres (or sqlite) WORKERS=3
 #   make check    format, lint, types, layers
 #   make bench    the figures, into benchmarks/results/     BENCH_ARGS is handed on
@@ -12,6 +12,7 @@ NEW_ENOUGH := 'import sys; sys.exit(sys.version_info < (3, 11))'
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
     $$name -c $(NEW_ENOUGH) 2>/dev/null && echo $$name && break; done)
 PYTEST_ARGS ?=
+WORKERS ?= 2
 BENCH_ARGS ?=
 MINUTES ?= 1
 STORE ?= postgres
@@ -30,7 +31,8 @@ demo: $(READY)
 	@$(BIN)/python examples/demo.py
 
 test: $(READY) $(SERVERS)
-	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+	@# One seed for all workers, another one each time: they must find the same tests.
+	PYTHONHASHSEED=$${PYTHONHASHSEED:-$$(date +%N | cut -c1-6 | sed 's/^0*//')} $(BIN)/python -m pytest -q -n $(WORKERS) $(PYTEST_ARGS)
 
 soak: $(READY) $(SERVERS)
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) --store $(STORE) --workers $(WORKERS)

@@ -3,10 +3,10 @@
 The house, from the street to the cellar; imports point down only:
 
     cli  testing        what people run
-    script              holdfast.run: client and worker in one call
+    web  script         runs over HTTP, as plain ASGI / holdfast.run: client and worker in one call
     worker  client      take turns / start, watch and manage runs; they meet only in the store
     engine              one run, one turn: sans-IO
-    store               where runs live: one contract, SQLite behind it
+    store               where runs live: one contract, SQLite and Postgres behind it
     blocking  discovery the durable functions, typed for `def` bodies / finding workflows in modules and folders
     define              @workflow, @step, and what a body may call
     codec  settings     values and exceptions as stored bytes / where settings come from

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.errors import DefinitionError
 
-__all__ = ["load_extra"]
+__all__ = ["find_extra", "load_extra"]
 
 
 def load_extra(module: str, *, extra: str, needed_by: str) -> Any:
@@ -22,3 +22,11 @@ def load_extra(module: str, *, extra: str, needed_by: str) -> Any:
         raise DefinitionError(
             f"{needed_by} needs the {package} package ({error}); install it: pip install 'holdfast[{extra}]'"
         ) from error
+
+
+def find_extra(module: str) -> Any | None:
+    """A module that makes things better where it is installed, else None."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        return None

@@ -11,6 +11,8 @@ import holdfast
 from holdfast import Retry, blocking, current_step, step, workflow
 from tests.acceptance import effects
 
+KILLED = 1_000
+"""Crashes that runs survive here: they are innocent, however often they are met by a kill before they get anywhere."""
 FIRST = {
     "branches": {"work", "work:1", "work:2", "work:3"},
     "retries": {"flaky", "flaky:1", "work"},
@@ -54,12 +56,12 @@ async def flaky(number: int) -> int:
     return number * 10
 
 
-@workflow
+@workflow(max_crashes=KILLED)
 async def sequence(seed: int) -> list[int]:
     return [await work(seed + place, 0.02) for place in range(5)]
 
 
-@workflow
+@workflow(max_crashes=KILLED)
 async def branches(seed: int) -> list[int]:
     async def branch(place: int) -> int:
         return await work(seed + place, 0.01 * place) + await work(place, 0.02)
@@ -69,12 +71,12 @@ async def branches(seed: int) -> list[int]:
     return [task.result() for task in tasks]
 
 
-@workflow
+@workflow(max_crashes=KILLED)
 async def retries(seed: int) -> list[int]:
     return list(await asyncio.gather(flaky(seed), flaky(seed + 1), work(seed + 2, 0.05)))
 
 
-@workflow
+@workflow(max_crashes=KILLED)
 async def timers(seed: int) -> list[int]:
     first = await work(seed, 0.01)
     await holdfast.sleep("0.2s")
@@ -83,7 +85,7 @@ async def timers(seed: int) -> list[int]:
     return [first, second, await work(seed + 2, 0.01)]
 
 
-@workflow
+@workflow(max_crashes=KILLED)
 def plain(seed: int) -> list[int]:
     """A `def` body with steps in threads."""
     pending = [thread_work.start(seed + place, 0.02) for place in range(3)]
@@ -100,7 +102,7 @@ async def tidy(number: int) -> int:
     return number
 
 
-@workflow
+@workflow(max_crashes=KILLED)
 async def patient(seed: int) -> None:
     """Waits until it is cancelled, and tidies up."""
     try:

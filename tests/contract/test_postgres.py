@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from holdfast.model import new_id
 from holdfast.store import Store, open_store
 from holdfast.testing.contract import (
     TestCancelRun,
@@ -95,7 +96,18 @@ def url(postgres: Databases) -> str:
     return postgres.create_database()
 
 
+@pytest.fixture(scope="module")
+def shared(postgres: Databases) -> str:
+    """A database that tests share: each keeps to namespaces of its own, which is what they are for."""
+    return postgres.create_database()
+
+
 @pytest.fixture
-def make_store(url: str) -> Callable[..., Store]:
-    """Stores on one database."""
-    return lambda namespace="default": open_store(url, namespace=namespace)
+def make_store(request: pytest.FixtureRequest) -> Callable[..., Store]:
+    """Stores on one database; on one of the test's own if it asks for the url."""
+    if "url" in request.fixturenames:
+        own: str = request.getfixturevalue("url")
+        return lambda namespace="default": open_store(own, namespace=namespace)
+    shared: str = request.getfixturevalue("shared")
+    tenant = new_id()
+    return lambda namespace="default": open_store(shared, namespace=f"{tenant} {namespace}")

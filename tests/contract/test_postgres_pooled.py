@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import asyncpg
 import pytest
 
+from holdfast.model import new_id
 from holdfast.store import Store, open_store
 from holdfast.testing import contract
 from holdfast.testing.contract import (
@@ -105,9 +106,14 @@ def url(database: str, pooler: PgBouncer) -> str:
 
 
 @pytest.fixture
-def make_store(url: str) -> Callable[..., Store]:
-    """Stores on one database."""
-    return lambda namespace="default": open_store(url, namespace=namespace)
+def make_store(request: pytest.FixtureRequest, database: str, pooler: PgBouncer) -> Callable[..., Store]:
+    """Stores on one database, each test in namespaces of its own; on an empty one if the test asks for the url."""
+    if "url" in request.fixturenames:
+        own: str = request.getfixturevalue("url")
+        return lambda namespace="default": open_store(own, namespace=namespace)
+    tenant = new_id()
+    shared = f"{pooler.url_for(database)}?pooler=transaction"
+    return lambda namespace="default": open_store(shared, namespace=f"{tenant} {namespace}")
 
 
 async def _emptied(database: str) -> None:

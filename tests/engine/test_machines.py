@@ -75,3 +75,13 @@ def test_a_long_machine_replays_from_its_last_checkpoint(begin):
     assert again.next_timer() == drive.execution.next_timer()
     drive.execution = again
     assert drive.finish().result == 250
+
+
+def test_what_came_before_a_checkpoint_does_not_count_against_the_limit(begin):
+    drive = begin(Machine("counting", {"start": lambda ctx: Next("start")}), None)
+    for number in range(250):
+        drive.complete("start" if not number else f"start:{number}")
+    assert drive.execution.run.journal_length == 50
+    again = drive.live()
+    again.replay(history_of(drive.entries).entries)
+    assert again.run.journal_length == 50

@@ -1,15 +1,42 @@
-"""README stays short, names its two commands, and shows code that is Python."""
+"""README stays short and names its two commands. On every page links lead somewhere, and code is Python."""
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 
+import holdfast
+import holdfast.testing
+import holdfast.web
 from tests.house.sources import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-LINKS = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", README)
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+# Where a name with "holdfast." in front of it is no name of the package's: files, and the database's own.
+FILES = {"db", "toml", "sql"}
+
+
+def blocks_of(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def links_of(page: Path) -> list[str]:
+    return re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text("utf-8"))
+
+
+def parse(block: str) -> ast.AST:
+    """A page may show what stands inside an `async def`."""
+    tree = compile(block, "page", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    assert isinstance(tree, ast.AST)
+    return tree
+
+
+def unknown_names(text: str) -> list[str]:
+    """Names such as holdfast.sleep that there are not."""
+    return [
+        name for name in re.findall(r"\bholdfast\.(\w+)", text) if name not in FILES and not hasattr(holdfast, name)
+    ]
 
 
 def test_the_readme_is_short():
@@ -22,14 +49,29 @@ def test_the_readme_names_its_two_commands(command):
 
 
 def test_the_readme_has_an_example():
-    assert BLOCKS
+    assert blocks_of(ROOT / "README.md")
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_the_code_in_the_readme_is_python(block):
-    ast.parse(block)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_code_on_a_page_is_python(page):
+    for block in blocks_of(page):
+        parse(block)
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_a_link_in_the_readme_leads_somewhere(link):
-    assert (ROOT / link).exists()
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_link_on_a_page_leads_somewhere(page):
+    assert [link for link in links_of(page) if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_names_nothing_that_there_is_not(page):
+    assert unknown_names(page.read_text("utf-8")) == []
+
+
+def test_a_name_that_there_is_not_is_found():
+    assert unknown_names("call holdfast.slep() or holdfast.sleep(), see holdfast.toml") == ["slep"]
+
+
+def test_every_page_is_in_the_index():
+    index = set(links_of(ROOT / "docs" / "README.md"))
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - index == {"README.md"}

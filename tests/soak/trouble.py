@@ -233,7 +233,7 @@ class Trouble:
             elif has_begun and "tidy" not in keys:
                 yield "did not tidy up"
         elif run.status is not RunStatus.COMPLETED:
-            yield f"is {run.status}"
+            yield f"is {run.status}: {str(self.stage.client.explain(run.id))[:300]}"
         else:
             result = run.result(timeout=10)
             if result != expected(run.workflow, int(str(run.key).removeprefix("run-"))):

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
 
 import holdfast
-from holdfast import AsyncClient, Worker, step, workflow
+from holdfast import AsyncClient, RunNotFound, Worker, step, workflow
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
 
 
 @step
@@ -41,8 +49,33 @@ async def nap() -> None:
     await asyncio.sleep(0.05)
 
 
+@workflow
+async def noticed() -> str:
+    return str(await holdfast.wait_for_event("news"))
+
+
+@step
+async def survive() -> str:
+    if "DEADLY" in os.environ:
+        os._exit(9)
+    return "alive"
+
+
+@workflow
+async def deadly() -> str:
+    return await survive()
+
+
+async def killed_in_the_middle(url: str) -> None:
+    """What a process does that a platform kills while it drives a run."""
+    async with AsyncClient(url) as client:
+        run = await client.start(deadly, key="d")
+        os.environ["DEADLY"] = "yes"
+        await Worker(client, workflows=[deadly]).drive(run.id)
+
+
 def worker(client: AsyncClient) -> Worker:
-    return Worker(client, workflows=[once, resting, told, slow])
+    return Worker(client, workflows=[once, resting, told, slow, noticed])
 
 
 async def test_a_run_is_driven_to_its_end(database_url):
@@ -85,6 +118,36 @@ async def test_without_a_run_everything_due_is_driven(database_url):
         record = await worker(client).drive()
         assert (record.reason, record.taken) == ("waiting", 5)
         assert [await run.result(timeout=0) for run in runs] == [3] * 5
+
+
+async def test_an_event_that_was_published_in_between_is_taken_by_the_next_drive(database_url):
+    async with AsyncClient(database_url) as client:
+        run = await client.start(noticed)
+        assert (await worker(client).drive(run.id)).reason == "waiting"
+        await client.publish("news", "good")
+        assert (await worker(client).drive(run.id)).done
+        assert await run.result(timeout=0) == "good"
+
+
+async def test_a_drive_takes_over_from_one_that_was_killed(database_url):
+    killed = (
+        "import asyncio, sys; from tests.worker.test_driving import *; asyncio.run(killed_in_the_middle(sys.argv[1]))"
+    )
+    died = await asyncio.create_subprocess_exec(sys.executable, "-c", killed, database_url, cwd=ROOT, env=ENVIRONMENT)
+    assert await died.wait() == 9
+    async with AsyncClient(database_url) as client:
+        run = await client.get_run(deadly, key="d")
+        assert (await Worker(client, workflows=[deadly]).drive(run.id)).done
+        assert await run.result(timeout=0) == "alive"
+
+
+async def test_a_drive_of_whatever_is_due_sweeps_what_was_kept_long_enough(database_url):
+    async with AsyncClient(database_url) as client:
+        run = await client.start(once, retention=0)
+        await worker(client).drive(run.id)
+        await worker(client).drive()
+        with pytest.raises(RunNotFound):
+            await client.get_run(run.id)
 
 
 async def test_two_drives_at_once_execute_each_step_once(database_url):

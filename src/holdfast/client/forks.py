@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from itertools import takewhile
 
 from holdfast.errors import DefinitionError
 from holdfast.model import (
     ASKS,
     Blocked,
+    Checkpoint,
     ChildAsked,
     Claimed,
     Ended,
@@ -21,6 +23,7 @@ from holdfast.model import (
     Instant,
     JournalRow,
     NewRun,
+    Reopened,
     RunRecord,
     StepAsked,
     StepCompleted,
@@ -73,19 +76,25 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
     coming: list[Entry]
     if result is None:
         # What the body asks for after its last input follows from that input: it is delivered anew.
-        before, coming = history[:cause], history[cause : cause + 1] if cause else []
+        before, coming = history[:cause], history[cause : cause + 1]
         if not cause:
-            return []
+            # A machine's checkpoint holds all that was before it, and what it asked for there is still to be done.
+            asks = sum(1 for _ in takewhile(lambda entry: isinstance(entry, ASKS), history[1:]))
+            before, coming = history[: 1 + asks] if isinstance(history[1], Checkpoint) else [], []
     else:
         after = next((i for i in range(place, len(history)) if not isinstance(history[i], ASKS)), len(history))
         before = history[:after]
         coming = [StepCompleted(now, at, 1, result)]
     asked = {entry.key for entry in before if isinstance(entry, (StepAsked, ChildAsked))}
-    ended = {entry.key for entry in (*before, *coming) if isinstance(entry, (StepCompleted, StepFailed))}
+    ended = {entry.key for entry in (*before, *coming) if isinstance(entry, (StepCompleted, StepFailed))} | {at}
     kept = [
         entry
         for entry in history[len(before) :]
         if isinstance(entry, StepCompleted) and entry.key in asked and entry.key not in ended
     ]
     carried: list[Entry] = [*coming, *kept]
+    if not before:
+        return []
+    # What was open at the cut is open in the new run, too: it has children, hooks and waits of its own.
+    before.append(Reopened(now))
     return [*before, Blocked(now, len(carried)), *carried] if carried else before

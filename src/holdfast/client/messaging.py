@@ -10,7 +10,7 @@ import msgspec
 from holdfast.codec import Codec, misfit
 from holdfast.define import refuse_in_body
 from holdfast.errors import BadPayload, DefinitionError, HookExpired, HookNotFound, HookUsed, RunEnded
-from holdfast.model import Sent, WaitRecord, is_name
+from holdfast.model import Sent, WaitRecord, holds, is_name
 
 from .connections import Connection
 from .ids import check_id, not_found
@@ -85,7 +85,11 @@ async def send_signal(
     store = await connection.opened()
     waits = [wait for wait in await store.read_waits(run_id) if wait.kind == "signal" and wait.name == name]
     if waits:
-        _refuse_misfit(waits[0], data, codec)
+        # One that matches on something else waits for other signals of that name.
+        plain = _json.decode(codec.open(data))
+        asking = [wait for wait in waits if wait.match is None or holds(plain, _json.decode(wait.match))]
+        for wait in asking[:1]:
+            _refuse_misfit(wait, data, codec)
     sent = await store.send_signal(run_id, name, data, message_id=message_id)
     if sent is Sent.MISSING:
         raise not_found(run_id, store.namespace)

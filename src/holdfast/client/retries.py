@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from holdfast.errors import AlreadyCompensated, NotRetryable
 from holdfast.model import (
+    Checkpoint,
     Claimed,
-    Compensated,
     Ended,
     Entry,
     Instant,
@@ -23,6 +23,7 @@ from holdfast.model import (
     RunRetrying,
     RunStatus,
     Started,
+    Undoing,
     decode_entries,
     encode_entries,
     instant_of,
@@ -48,13 +49,13 @@ def check_retryable(record: RunRecord) -> None:
 def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, version: str, at: Instant) -> NewRun:
     """The run that goes on where `record` stopped, with its journal's `rows`, from `at` on."""
     entries = [entry for row in rows for entry in decode_entries(row.data)]
-    if any(isinstance(entry, Compensated) for entry in entries):
+    history = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
+    if any(isinstance(entry, Undoing) for entry in history):
         raise AlreadyCompensated(
             f"run {record.id} of {record.workflow!r} has undone what it had done, so it can't go on where it stopped; "
             'start a new run (on_conflict="restart" gives it the key), or fork this one at a step'
         )
-    history = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
-    has_begun = any(isinstance(entry, Started) for entry in history)
+    has_begun = any(isinstance(entry, (Started, Checkpoint)) for entry in history)
     deadline = None
     if record.deadline_at is not None:
         deadline = max(instant_of(record.deadline_at) - instant_of(record.created_at), 0)

@@ -139,9 +139,22 @@ def _told(result: Any, failure: Sequence[str] | None) -> Any:
 async def _in_order(
     begins: Sequence[Callable[[], list[asyncio.Future[Any]]]], concurrency: int, collects: bool
 ) -> list[Any]:
-    """Begin each in turn, so many at a time; what each came to, in order."""
-    results: list[Any] = [None] * len(begins)
+    """Begin each in turn, so many at a time; what each came to, in order. Whatever ends it calls off the others."""
     open_places: dict[asyncio.Future[Any], int] = {}
+    try:
+        return await _each(begins, concurrency, collects, open_places)
+    finally:
+        for one in open_places:
+            one.cancel()
+
+
+async def _each(
+    begins: Sequence[Callable[[], list[asyncio.Future[Any]]]],
+    concurrency: int,
+    collects: bool,
+    open_places: dict[asyncio.Future[Any], int],
+) -> list[Any]:
+    results: list[Any] = [None] * len(begins)
     place = 0
     while place < len(begins) or open_places:
         while place < len(begins) and len(open_places) < concurrency:
@@ -157,8 +170,6 @@ async def _in_order(
             elif collects and isinstance(error, Exception):
                 results[index] = Failure(type(error).__name__, str(error))
             else:
-                for other in open_places:
-                    other.cancel()
                 raise error
     return results
 

@@ -24,7 +24,7 @@ from greenlet import getcurrent, greenlet
 from holdfast.codec import Codec
 from holdfast.define import Pending, Reply, RunInfo, Step, Workflow
 from holdfast.errors import IOInBody, JournalDiverged, JournalLimitReached, Suspended
-from holdfast.model import Entry, Instant, Patched, StepAsked
+from holdfast.model import Entry, Instant, Patched, StepAsked, Undoing
 
 from .commands import Command
 from .divergence import calling_line, diverged, line_of
@@ -84,6 +84,10 @@ class Calls:
     def ask_step(self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reply[Any]:
         return self._ask(step, args, kwargs, Reply)
 
+    def ask_undoing(self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reply[Any]:
+        """A compensation."""
+        return self._ask(step, args, kwargs, Reply, Undoing)
+
     def ask_pending(self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pending[Any]:
         pending = self._ask(step, args, kwargs, Pending)
         assert isinstance(pending, Pending)
@@ -96,7 +100,12 @@ class Calls:
         self._open_pendings[hash(pending)] = (pending, current_task(self.loop), frame.f_code, frame.f_lineno)
 
     def _ask(
-        self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any], cls: type[Reply[Any]]
+        self,
+        step: Step[Any, Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        cls: type[Reply[Any]],
+        asked: type[StepAsked] = StepAsked,
     ) -> Reply[Any]:
         if self.is_dead:
             self.refuse()
@@ -110,7 +119,7 @@ class Calls:
         if self.is_replaying:
             self._match(key, digest)
         else:
-            self._entries.append(StepAsked(key, digest, self._codec.seal(plain) if step.record_args else None))
+            self._entries.append(asked(key, digest, self._codec.seal(plain) if step.record_args else None))
         reply = cls(self, self.loop, key)
         command = self.commands[key] = Command(key, step, shapes, plain, reply)
         self._begun.append(command)

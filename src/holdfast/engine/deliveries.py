@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from holdfast.model import (
     Cancel,
     ChildEnd,
     ChildEnded,
+    Entry,
     EventTaken,
     HookResumed,
     Instant,
@@ -24,6 +26,7 @@ from holdfast.model import (
     Signal,
 )
 
+from .commands import Advance
 from .divergence import line_of
 from .life import Child, Wait
 from .loop import BodyTask
@@ -55,7 +58,7 @@ class Deliveries(Requests):
             life.taken.append(message.id)
             end = _child_end.decode(message.payload)
             child = life.children.get(message.name or "")
-            if child is not None and not child.reply.done():
+            if child is not None and not child.reply.done() and not child.is_former(end.run_id):
                 at = max(self.stamp, self.time)
                 self.deliver(ChildEnded(at, child.key, end.run_id, end.status, end.output, end.error))
         elif message.kind in _ENTRIES:
@@ -78,10 +81,15 @@ class Deliveries(Requests):
         if messages:
             self.life.mailbox = messages
 
-    def ask_anew(self) -> None:
-        """The run is tried again: see Life.ask_anew."""
+    def ask_anew(self, carried: Sequence[Entry] = ()) -> None:
+        """The run goes on from a cut: see Life.ask_anew. `carried` is what will be delivered first."""
         if self._life is not None:
-            self._life.ask_anew(self.run.attempt)
+            self._life.ask_anew({entry.key for entry in carried if isinstance(entry, ChildEnded)})
+
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether the body, when it was rebuilt, asked for something that is to be written before anything begins."""
+        return self._life is not None and (self._life.is_reopened or bool(self._life.marks))
 
     def hand_out_mail(self) -> bool:
         """Give the oldest message that a wait takes to that wait."""
@@ -89,7 +97,9 @@ class Deliveries(Requests):
         if found is None:
             return False
         message, wait, value = found
-        self.life.taken.append(message.id)
+        if message.id > 0:
+            # Else it came out of the journal.
+            self.life.taken.append(message.id)
         at = max(self.stamp, self.time)
         if isinstance(value, NotDecodable):
             self._take_in(SetAside(at, wait.number, wait.name, message.payload, str(value)))
@@ -183,7 +193,7 @@ class Deliveries(Requests):
         if life is None or main is None or life.is_compensating or not life.compensations or would_retry:
             return False
         is_late = self.cancel is not None and self.cancel.deadline
-        if not is_late and not main.cancelled():
+        if not is_late and not is_cancelled(main):
             error = main.exception()
             if error is None or isinstance(error, Continued):
                 return False
@@ -196,6 +206,29 @@ class Deliveries(Requests):
             command.reply.cancel()
         self.main = self.loop.create_task(self._undo(), name="compensation", context=self.context)
         return True
+
+    def give_out(self, done: Advance) -> None:
+        """Add to an advance what it sends and registers."""
+        life = self.life
+        done.taken, life.taken = tuple(life.taken), []
+        if done.retrying is not None:
+            # Its next try asks for what is open anew.
+            # A hook's token is out: whoever resumes it meanwhile is heard.
+            life.closed += [wait.number for wait in life.waits.values() if wait.is_registered and wait.kind != "hook"]
+            life.waits.clear()
+        done.out = life.out()
+
+    def _what_it_does(self) -> str:
+        if self.main is None:
+            return "nothing yet: the run has not begun"
+        if self.main.done():
+            return "nothing: the body has ended"
+        waits = [f"step {key!r}" for key in self.commands]
+        waits += [f"timer {number}" for number in self.loop.timers]
+        if self._life is not None:
+            waits += [f"{wait.kind} {wait.name!r}" for wait in self._life.waits.values()]
+            waits += [f"child run {child.new.id}" for child in self._life.children.values()]
+        return "nothing; it waits for " + (", ".join(waits) or "something that will not come")
 
     def _check_everything_was_awaited(self) -> None:
         # A coroutine that was handed to a task is closed or running: it was looked at. A task that was cancelled,
@@ -217,6 +250,13 @@ class Deliveries(Requests):
         )
         assert self.fault is not None
         raise self.fault
+
+
+def is_cancelled(main: asyncio.Task[Any]) -> bool:
+    """Whether the body ended by a cancel, also by one that a shield has kept back until it was about to go on anew."""
+    if main.cancelled():
+        return True
+    return isinstance(main.exception(), Continued) and bool(getattr(main, "_must_cancel", False))
 
 
 def _came_to_its_end(task: asyncio.Task[Any] | None) -> bool:

@@ -27,11 +27,13 @@ from holdfast.errors import CodecError, NotDecodable, Suspended
 from holdfast.model import (
     ASKS,
     Cancel,
+    ChildEnded,
     Entry,
     Input,
     Instant,
     Message,
     Patched,
+    Reopened,
     RunRetrying,
     Started,
     StepCompleted,
@@ -80,10 +82,16 @@ class Execution(Deliveries):
 
     # -- for the worker --------------------------------------------------------------------------------------------
 
-    def replay(self, history: Sequence[Entry], lives: Sequence[tuple[int, RunRetrying]] = ()) -> None:
+    def replay(
+        self,
+        history: Sequence[Entry],
+        lives: Sequence[tuple[int, RunRetrying]] = (),
+        carried: Sequence[Entry] = (),
+    ) -> None:
         """Rebuild the body from its history. Open commands are in `commands` afterwards.
 
-        `lives` says where in the history the run was tried again as a whole (see model.History).
+        `lives` says where in the history the run was tried again as a whole, `carried` what will be delivered behind it
+        (see model.History).
         """
         self._lives = [*reversed(lives)] if lives else ()
         self._feed, self._cursor, self.is_replaying = history, 0, True
@@ -92,13 +100,14 @@ class Execution(Deliveries):
             self._run()
         if self._cursor < len(history):
             self._diverge(self._what_it_does())
+        is_beyond = not self.is_replaying
+        self._next_life(carried)
         self._feed, self.is_replaying = (), False
-        self._next_life()
-        if self.main is not None and self.main.done():
+        if self.main is not None and self.main.done() and not is_beyond:
             self._diverge("the end of the run", history)
         self._entries = self._begun = _NOTHING
         self._withdrawn = ()
-        if self._life is not None:
+        if self._life is not None and not is_beyond:
             self._life.forget_out()
             self._life.registered()
 
@@ -109,8 +118,11 @@ class Execution(Deliveries):
         """
         entries: list[Entry] = []
         self.stamp = stamp
-        if self._life is not None and self._life.marks:
-            entries += map(Patched, self._life.marks)
+        if self._life is not None:
+            if self._life.is_reopened:
+                self._life.is_reopened = False
+                entries.append(Reopened(self.time, True))
+            entries += self._life.marks
             self._life.marks = []
         begun: list[Command] = []
         self._entries, self._begun = entries, begun
@@ -134,17 +146,8 @@ class Execution(Deliveries):
             # What was asked and withdrawn in one advance is not begun at all.
             done.begin = [command for command in done.begin if self.commands.get(command.key) is command]
         if self._life is not None:
-            self._give_out(done)
+            self.give_out(done)
         return done
-
-    def _give_out(self, done: Advance) -> None:
-        life = self.life
-        done.taken, life.taken = tuple(life.taken), []
-        if done.retrying is not None:
-            # Its next try asks for what is open anew.
-            life.closed += [wait.number for wait in life.waits.values() if wait.is_registered]
-            life.waits.clear()
-        done.out = life.out()
 
     def next_timer(self) -> Instant | None:
         """When the next timer is due."""
@@ -223,11 +226,14 @@ class Execution(Deliveries):
             if self.is_dead:
                 return None
 
-    def _next_life(self) -> None:
+    def _next_life(self, carried: Sequence[Entry] = ()) -> None:
         """Tell the body its attempt as it was when it lived through what comes next."""
         while self._lives and self._lives[-1][0] <= self._cursor:
             _, retrying = self._lives.pop()
             self.run.attempt = retrying.attempt + 1
+            if self._life is not None and self._life.children:
+                coming = (*self._feed[self._cursor :], *carried)
+                self._life.begins_anew(self.run.attempt, [one for one in coming if isinstance(one, ChildEnded)])
             self.began_at = self._retried_at = retrying.first_at
 
     def _would_retry(self) -> bool:
@@ -261,8 +267,9 @@ class Execution(Deliveries):
                 except NotDecodable as error:
                     self.fail_with(error)
                 else:
-                    if command.step.compensate is not None:
-                        self.compensate(command.step.compensate, (value,), {})
+                    undo = command.step.compensate
+                    if undo is not None and (self._life is None or command.key not in self._life.undoing):
+                        self.compensate(undo, (value,), {})
                     command.reply.set_result(value)
         elif kind is TimerFired:
             if entry.timer in self.loop.timers:
@@ -293,6 +300,8 @@ class Execution(Deliveries):
             if self.cancel is None and self.main is not None:
                 self._take_in(entry)
                 self.cancel = entry
+                if self._life is not None and self._life.is_compensating:
+                    self._life.is_exempt = True
                 self.cancel_main()
         elif kind is Started:
             self._take_in(entry)
@@ -325,18 +334,6 @@ class Execution(Deliveries):
         self.fail_with(self.divergence(what, held, at=self._cursor))
         assert self.fault is not None
         raise self.fault
-
-    def _what_it_does(self) -> str:
-        if self.main is None:
-            return "nothing yet: the run has not begun"
-        if self.main.done():
-            return "nothing: the body has ended"
-        waits = [f"step {key!r}" for key in self.commands]
-        waits += [f"timer {number}" for number in self.loop.timers]
-        if self._life is not None:
-            waits += [f"{wait.kind} {wait.name!r}" for wait in self._life.waits.values()]
-            waits += [f"child run {child.new.id}" for child in self._life.children.values()]
-        return "nothing; it waits for " + (", ".join(waits) or "something that will not come")
 
     # -- departure (see departure.py) --------------------------------------------------------------------------------
 

@@ -5,13 +5,15 @@ Made when it is first needed, so that a run that only calls steps and sleeps car
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast.codec import ValueCodec
-from holdfast.define import Reply, Step, Workflow
-from holdfast.model import Message, NewRun, NewWait, Out, OutEvent, OutSignal
+from holdfast.define import ChildRun, Reply, Step, Workflow
+from holdfast.errors import Continued
+from holdfast.model import ChildEnded, Entry, Message, NewRun, NewWait, Out, OutEvent, OutSignal
 
 
 class Wait:
@@ -36,13 +38,30 @@ class Wait:
 class Child:
     """A child run that was asked for and has not ended."""
 
-    __slots__ = ("key", "new", "reply", "workflow")
+    __slots__ = ("former", "key", "new", "reply", "workflow")
 
     def __init__(self, key: str, workflow: Workflow[Any, Any], new: NewRun, reply: Reply[Any]) -> None:
         self.key = key
         self.workflow = workflow
         self.new = new
         self.reply = reply
+        self.former: tuple[str, ...] = ()
+        """Ids of runs that it had before the run was tried again: they were called off, and their ends mean nothing."""
+
+    def is_former(self, run_id: str) -> bool:
+        """Whether a run, or the one that it goes on from, is one that was called off."""
+        return any(is_of(run_id, one) for one in self.former)
+
+    def rename(self, attempt: int) -> None:
+        """The run is tried again: from here on another run is meant."""
+        old = self.new.id
+        first = self.former[0] if self.former else old
+        self.former += (old,)
+        # Whoever holds its key by then is joined while it lives.
+        conflict = self.new.on_conflict if self.new.key is None else "restart"
+        self.new = msgspec.structs.replace(self.new, id=f"{first}~{attempt}", on_conflict=conflict)
+        if isinstance(self.reply, ChildRun):
+            self.reply.id = self.new.id
 
 
 class Compensation(NamedTuple):
@@ -57,10 +76,10 @@ class Life:
     """One body's share of the outside."""
 
     __slots__ = (
-        "cancels", "child_numbers", "children", "closed", "compensations", "events", "has_undone", "hooks",
-        "is_cancel_held",
-        "is_compensating", "items", "mailbox", "marks", "new_children", "numbers", "patches", "shields", "signals",
-        "successor", "taken", "truncate", "uncompensated", "values", "waits",
+        "cancels", "child_numbers", "children", "closed", "compensations", "continued", "events", "has_undone", "hooks",
+        "is_cancel_held", "is_compensating", "is_exempt", "is_reopened", "items", "mailbox", "markers", "marks",
+        "new_children", "numbers", "patches", "shields", "signals", "successor", "taken", "truncate", "uncompensated",
+        "undoing", "values", "waits",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self) -> None:
@@ -87,10 +106,21 @@ class Life:
         self.compensations: list[Compensation] = []
         self.is_compensating = False
         self.has_undone = False
+        """A compensation has begun, so the run can't be tried again as if nothing had been undone."""
+        self.undoing: set[str] = set()
+        """Keys of compensations under way."""
+        self.is_exempt = False
+        """The cancel came when the body had ended and was being compensated: it changes nothing any more."""
+        self.continued: Continued | None = None
+        """What continue_as_new has thrown: it holds, whatever the body catches."""
+        self.is_reopened = False
+        """What was open at a cut was asked for anew."""
         self.uncompensated: list[str] = []
         self.patches: dict[str, bool] = {}
-        self.marks: list[str] = []
-        """Changes decided on while nothing could be recorded: written with the next turn."""
+        self.markers: frozenset[str] | None = None
+        """All changes that the journal knows of."""
+        self.marks: list[Entry] = []
+        """Entries of a body that went beyond its journal while it was rebuilt: written with the next turn."""
 
     def is_over(self, wait: Wait) -> None:
         """The wait has taken something, timed out or was cancelled."""
@@ -131,15 +161,29 @@ class Life:
         for wait in self.waits.values():
             wait.is_registered = True
 
-    def ask_anew(self, attempt: int) -> None:
-        """The run is tried again: what is open is asked for anew, and what was there before is called off."""
-        for wait in self.waits.values():
-            wait.is_registered = False
+    def begins_anew(self, attempt: int, ends: Sequence[ChildEnded]) -> None:
+        """The run is tried again from here: open children will be other runs, but those whose end is known."""
         for child in self.children.values():
-            if child.new.on_parent_end == "cancel":
-                self.cancels.append(child.new.id)
-            child.new = msgspec.structs.replace(child.new, id=f"{child.new.id.partition('~')[0]}~{attempt}")
+            if not any(end.key == child.key and is_of(end.run_id, child.new.id) for end in ends):
+                child.rename(attempt)
+
+    def ask_anew(self, ended: set[str]) -> None:
+        """What is open is asked for anew, and what was there before is called off."""
+        for wait in self.waits.values():
+            if wait.row is not None:
+                wait.is_registered, self.is_reopened = False, True
+        for child in self.children.values():
+            if child.key in ended or child.new in self.new_children:
+                continue
+            if child.former and child.new.on_parent_end == "cancel" and child.new.key is None:
+                self.cancels.append(child.former[-1])
             self.new_children.append(child.new)
+            self.is_reopened = True
+
+
+def is_of(run_id: str, first_id: str) -> bool:
+    """Whether a run is that one, or goes on from it."""
+    return run_id == first_id or run_id.startswith(f"{first_id}+")
 
 
 _NOTHING = Out()

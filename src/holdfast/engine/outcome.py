@@ -8,9 +8,10 @@ from typing import Any, Protocol
 from holdfast.codec import Codec
 from holdfast.define import RunInfo, Workflow
 from holdfast.errors import CodecError, Continued, DeadlineExceeded, JournalLimitReached, NotCompensated
-from holdfast.model import Cancel, Compensated, Ended, Instant, NewRun, RunRetrying, RunStatus
+from holdfast.model import Cancel, Ended, Instant, NewRun, RunRetrying, RunStatus
 
 from .commands import Advance, Command
+from .deliveries import is_cancelled as ended_cancelled
 from .life import Life
 from .loop import BodyTask
 
@@ -44,16 +45,16 @@ def settle(
     done.withdrawn = [*done.withdrawn] + [command for command in body.commands.values() if id(command) not in begun]
     output, error = _result(body, codec)
     cancel = body.cancel
-    if cancel is not None and cancel.deadline:
+    if cancel is not None and cancel.deadline and not (body._life is not None and body._life.is_exempt):
         late = DeadlineExceeded(f"{body.run!r} did not end before its deadline, {body.run.deadline}")
         late.__cause__ = error
         output, error, is_cancelled = None, late, False
     else:
         main = _main(body)
-        is_cancelled = body.verdict is None and main is not None and main.cancelled()
+        is_cancelled = body.verdict is None and main is not None and ended_cancelled(main)
     undone = _undone(body)
     if is_cancelled:
-        done.ended = _end(body)(
+        done.ended = Ended(
             body.time, RunStatus.CANCELLED, None, None if undone is None else codec.encode_exception(undone)
         )
     elif isinstance(error, Continued):
@@ -67,7 +68,7 @@ def settle(
         stored = codec.encode_exception(error, notes=[*notes, str(undone)] if undone else notes)
         done.retrying = _retrying(body, error, stored, seed) if may_retry and cancel is None else None
         if done.retrying is None:
-            done.ended = _end(body)(body.time, RunStatus.FAILED, None, stored)
+            done.ended = Ended(body.time, RunStatus.FAILED, None, stored)
     done.entries.append(done.ended or done.retrying)  # type: ignore[arg-type]  # one of the two is set
 
 
@@ -79,6 +80,9 @@ def _result(body: Finished, codec: Codec) -> tuple[bytes | None, BaseException |
     if main.cancelled():
         return None, None
     error = main.exception()
+    if error is None and body._life is not None:
+        # It was caught, and the body went on to its end: but that was decided.
+        error = body._life.continued
     if error is not None:
         return None, error
     try:
@@ -94,11 +98,6 @@ def _result(body: Finished, codec: Codec) -> tuple[bytes | None, BaseException |
 def _main(body: Finished) -> BodyTask[Any] | None:
     """The body's own task, whatever was undone after it."""
     return body.main if body.ended_main is None else body.ended_main
-
-
-def _end(body: Finished) -> type[Ended]:
-    """How an end that may be retried is recorded: not so if something was undone."""
-    return Compensated if body._life is not None and body._life.has_undone else Ended
 
 
 def _undone(body: Finished) -> NotCompensated | None:
@@ -150,6 +149,9 @@ def _missed(cancel: Cancel) -> str:
 def _retrying(body: Finished, error: BaseException, stored: bytes, seed: bytes) -> RunRetrying | None:
     policy = body.workflow.retry
     if policy is None or isinstance(error, JournalLimitReached):
+        return None
+    if body._life is not None and body._life.has_undone:
+        # What it did before is undone: a next try would build upon it.
         return None
     attempt = body.run.attempt
     drawn = blake2b(attempt.to_bytes(8, "big"), key=seed, person=b"holdfast retry", digest_size=4).digest()

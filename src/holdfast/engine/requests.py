@@ -141,8 +141,8 @@ class Requests(Sends):
         if message.kind != wait.kind:
             return False
         if wait.kind == "hook":
-            # One that an earlier run of the chain has made is known by its name.
-            return message.wait == wait.number or (message.wait is None and message.name == wait.name)
+            # One that an earlier run of the chain has made is known by its name alone.
+            return message.name == wait.name and message.wait in (wait.number, None)
         if message.name != wait.name:
             return False
         if wait.match is None:
@@ -278,10 +278,17 @@ class Requests(Sends):
         life = self.life
         first: Exception | None = None
         while life.compensations:
-            step, args, kwargs = life.compensations.pop()
+            found = life.compensations.pop()
+            step, args, kwargs = found
             life.has_undone = True
             try:
-                await self.ask_step(step, args, kwargs)
+                reply = self.ask_undoing(step, args, kwargs)
+                life.undoing.add(reply.key)
+                await reply
+            except asyncio.CancelledError:
+                # A cancel of the body that rolls back: this was not undone, so it is still to be.
+                life.compensations.append(found)
+                raise
             except Exception as error:
                 life.uncompensated.append(f"{step.name}: {type(error).__name__}: {error}")
                 first = first or error

@@ -71,6 +71,7 @@ class Sends(Calls):
         if not isinstance(held, Checkpoint):
             return None
         self._cursor += 1
+        self.run.journal_length = 0
         self._counts = dict(held.counts)
         self.loop.count_timers_from(held.timers)
         if held.at > self.time:
@@ -86,6 +87,8 @@ class Sends(Calls):
         data = self._codec.value(Any).encode(state)
         started = Started(self.began_at, self._seed)
         self._entries.append(Checkpoint(self.time, started, data, dict(self._counts), self.loop.timer_count))
+        # What came before it need not be read again, so it does not count any more.
+        self.run.journal_length = 0
         self.life.truncate = True
 
     # -- changes -----------------------------------------------------------------------------------------------------
@@ -96,22 +99,30 @@ class Sends(Calls):
         life = self.life
         known = life.patches.get(change_id)
         if known is None:
-            known = life.patches[change_id] = self._patch(change_id)
+            known = life.patches[change_id] = self._patch(life, change_id)
         return known
 
-    def _patch(self, change_id: str) -> bool:
-        if not self.is_replaying:
-            self._entries.append(Patched(change_id))
-            return True
-        held = self._feed[self._cursor] if self._cursor < len(self._feed) else None
-        if isinstance(held, Patched) and held.change_id == change_id:
-            self._cursor += 1
-            return True
-        if held is None:
-            # Nothing is known beyond this point: the new way, to be recorded with the next turn.
-            self.life.marks.append(change_id)
-            return True
-        return False
+    def _patch(self, life: Life, change_id: str) -> bool:
+        if self.is_replaying:
+            if life.markers is None:
+                life.markers = frozenset(entry.change_id for entry in self._feed if isinstance(entry, Patched))
+            if change_id in life.markers:
+                return True
+            if self._next_held() is not None:
+                return False
+            self._go_beyond(life)
+        self._entries.append(Patched(change_id))
+        return True
+
+    def _go_beyond(self, life: Life) -> None:
+        """The journal holds nothing beyond this point: what the body asks for from here on is new.
+
+        It is written with the next turn, and nothing of it begins before that.
+        """
+        life.forget_out()
+        life.registered()
+        self.is_replaying = False
+        self._entries = life.marks = []
 
     def continue_as_new(
         self, workflow: Workflow[Any, Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -122,7 +133,8 @@ class Sends(Calls):
             raise MisplacedCall("continue_as_new() was called in a task of the body; only the body itself may call it")
         target = self.workflow if workflow is None else workflow
         plain = self._codec.arguments(target.fn).check(args, kwargs)
-        raise Continued(target, plain)
+        self.life.continued = Continued(target, plain)
+        raise self.life.continued
 
     def main_task(self) -> asyncio.Task[Any] | None:
         """The task of the body itself."""

@@ -39,6 +39,15 @@ class StepAsked(_Entry, frozen=True, gc=False, tag="step_asked"):
     args: bytes | None = None
 
 
+class Undoing(StepAsked, frozen=True, gc=False, tag="undoing"):
+    """A compensation that runs as a step. From here on the run can't be tried again: what it did is being undone."""
+
+    @property
+    def kind(self) -> str:
+        """To readers it is a step like any other."""
+        return "step_asked"
+
+
 class StepRetrying(_Entry, frozen=True, gc=False, tag="step_retrying"):
     """An attempt failed and another one follows at `retry_at`. The body does not see it.
 
@@ -188,6 +197,13 @@ class RunRetrying(_Entry, frozen=True, gc=False, tag="run_retrying"):
     first_at: Instant
 
 
+class Reopened(_Entry, frozen=True, gc=False, tag="reopened"):
+    """The run goes on from a cut. What was open there, children and waits, is asked for anew; `done`: it was."""
+
+    at: Instant
+    done: bool = False
+
+
 class Ended(_Entry, frozen=True, gc=False, tag="ended"):
     """The run's end: completed, failed or cancelled."""
 
@@ -210,23 +226,15 @@ class Stopped(Ended, frozen=True, gc=False, tag="stopped"):
         return "ended"
 
 
-class Compensated(Ended, frozen=True, gc=False, tag="compensated"):
-    """An end before which the run undid something that it had done."""
-
-    @property
-    def kind(self) -> str:
-        """To readers it is an end like any other."""
-        return "ended"
-
-
 Delivered: TypeAlias = Signal | EventTaken | HookResumed | SetAside | ChildEnded
 """What comes of a message from the inbox."""
 Input: TypeAlias = Started | StepRetrying | StepCompleted | StepFailed | TimerFired | Cancel | RunRetrying | Delivered
 Ask: TypeAlias = StepAsked | ChildAsked | Patched | Checkpoint
-ASKS = (StepAsked, ChildAsked, Patched, Checkpoint)
+MESSAGES = (Signal, EventTaken, HookResumed)
+ASKS = (StepAsked, Undoing, ChildAsked, Patched, Checkpoint)
 Result: TypeAlias = StepCompleted | StepFailed | StepRetrying
 """What an attempt comes to."""
-Entry: TypeAlias = Input | Ask | Claimed | Blocked | Ended | Stopped | Compensated
+Entry: TypeAlias = Input | Ask | Undoing | Claimed | Blocked | Reopened | Ended | Stopped
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[Entry]] = msgspec.msgpack.Decoder(list[Entry])
@@ -259,6 +267,8 @@ class History(NamedTuple):
     retrying: RunRetrying | None
     lives: tuple[tuple[int, RunRetrying], ...] = ()
     """Where in `entries` each new try of the run begins: a body is told its attempt as it was when it lived there."""
+    is_cut: bool = False
+    """The run goes on from a cut, and what was open there has not been asked for anew yet."""
 
 
 def history_of(entries: Iterable[Entry]) -> History:
@@ -268,37 +278,55 @@ def history_of(entries: Iterable[Entry]) -> History:
     coming = 0
     retrying: RunRetrying | None = None
     lives: list[tuple[int, RunRetrying]] = []
+    is_cut = False
     for entry in entries:
         if coming:
             coming -= 1
-            if isinstance(entry, (StepCompleted, StepFailed, StepRetrying)):
-                carried[entry.key] = entry
-            elif isinstance(entry, (TimerFired, Signal, EventTaken, HookResumed, ChildEnded)):
-                carried[_name(entry) or -1 - coming] = entry
+            if isinstance(entry, MESSAGES):
+                carried[_place(carried)] = entry
+            elif isinstance(entry, (StepCompleted, StepFailed, StepRetrying, TimerFired, ChildEnded)):
+                carried[_name(entry)] = entry
         elif isinstance(entry, Checkpoint):
             # Whatever came before is in it.
-            kept, carried, lives, retrying = [entry.started, entry], {}, [], None
-        elif not isinstance(entry, (RunRetrying, Blocked, Claimed, Ended)):
+            kept, carried, lives, retrying, is_cut = [entry.started, entry], {}, [], None, False
+        elif not isinstance(entry, (RunRetrying, Blocked, Claimed, Reopened, Ended)):
             kept.append(entry)
-            retrying = None
-            if carried and (name := _name(entry)) is not None:
-                carried.pop(name, None)
+            retrying, is_cut = None, False
+            if carried:
+                _delivered(carried, entry)
         elif isinstance(entry, RunRetrying):
             kept, carried = _cut(kept, carried)
-            retrying = entry
+            retrying, is_cut = entry, True
             # What was cut off takes the lives that began in it along.
             lives = [life for life in lives if life[0] < len(kept)]
             lives.append((len(kept), entry))
         elif isinstance(entry, Blocked):
             coming = entry.results
-    return History(kept, [*carried.values()], retrying, tuple(lives))
+        elif isinstance(entry, Reopened):
+            retrying, is_cut = None if entry.done else retrying, not entry.done
+    return History(kept, [*carried.values()], retrying, tuple(lives), is_cut)
 
 
-def _name(entry: Entry) -> str | int | None:
+def _name(entry: StepCompleted | StepFailed | StepRetrying | ChildEnded | TimerFired) -> str | int:
     """Of the step, child or timer whose end this is."""
-    if isinstance(entry, (StepCompleted, StepFailed, StepRetrying, ChildEnded)):
-        return entry.key
-    return entry.timer if isinstance(entry, TimerFired) else None
+    return entry.timer if isinstance(entry, TimerFired) else entry.key
+
+
+def _place(carried: dict[str | int, Carried]) -> int:
+    """A name for a message among those carried: messages have none of their own, and timers count up from one."""
+    return min((name for name in carried if isinstance(name, int)), default=0) - 1
+
+
+def _delivered(carried: dict[str | int, Carried], entry: Entry) -> None:
+    """The body has got one of those carried: a result by its name, a message by what it holds."""
+    if isinstance(entry, (*MESSAGES, SetAside)):
+        for name, one in carried.items():
+            is_same = entry.__class__ is SetAside or entry.__class__ is one.__class__
+            if is_same and isinstance(one, MESSAGES) and (one.name, one.payload) == (entry.name, entry.payload):
+                del carried[name]
+                return
+    elif isinstance(entry, (StepCompleted, StepFailed, StepRetrying, TimerFired, ChildEnded)):
+        carried.pop(_name(entry), None)
 
 
 def _is_failure(entry: Entry) -> bool:
@@ -309,7 +337,8 @@ def _cut(entries: list[Entry], undelivered: dict[str | int, Carried]) -> tuple[l
     """Cut at the cancel, else at the last failure delivered, else before the last input, which is then taken in anew.
 
     The failed step is open again and its attempts are counted from one; a failed child is asked for anew. A result that
-    the body never got is as good as one that came after the cut.
+    the body never got is as good as one that came after the cut. Messages that were taken after it are there for the
+    next try: nobody sends them twice. A machine is cut behind its checkpoint at most.
     """
     at = next((i for i, entry in enumerate(entries) if isinstance(entry, Cancel)), None)
     if at is None:
@@ -317,17 +346,15 @@ def _cut(entries: list[Entry], undelivered: dict[str | int, Carried]) -> tuple[l
     carried: dict[str | int, Carried] = {}
     if at is None:
         # The body failed by itself: what it does after its last input is open again.
-        at = max((i for i, entry in enumerate(entries) if not isinstance(entry, ASKS)), default=0)
+        first = len(entries) if any(isinstance(entry, Checkpoint) for entry in entries[1:2]) else 0
+        inputs = (i for i, entry in enumerate(entries) if not isinstance(entry, ASKS) and (i or not first))
+        at = max(inputs, default=first)
         before = entries[:at]
-        for number, entry in enumerate(entries[at : at + 1]):
-            if isinstance(entry, StepCompleted):
-                carried[entry.key] = entry
-            elif isinstance(entry, TimerFired):
-                carried[entry.timer] = entry
-            elif isinstance(entry, (Signal, EventTaken, HookResumed, ChildEnded)):
-                carried[-1 - number] = entry
+        after: list[Entry] = entries[at : at + 1]
+        for entry in after:
+            if isinstance(entry, (StepCompleted, TimerFired, ChildEnded)):
+                carried[_name(entry)] = entry
         asked = {entry.key for entry in before if isinstance(entry, (StepAsked, ChildAsked))}
-        after: list[Entry] = []
     else:
         before, cause, after = entries[:at], entries[at], entries[at + 1 :]
         asked = {entry.key for entry in before if isinstance(entry, (StepAsked, ChildAsked))}
@@ -337,4 +364,7 @@ def _cut(entries: list[Entry], undelivered: dict[str | int, Carried]) -> tuple[l
     for entry in (*after, *undelivered.values()):
         if isinstance(entry, (StepCompleted, ChildEnded)) and entry.key in asked and not _is_failure(entry):
             carried[entry.key] = entry
+    messages = [entry for entry in (*undelivered.values(), *after) if isinstance(entry, MESSAGES)]
+    for message in sorted(messages, key=lambda message: message.at):
+        carried[_place(carried)] = message
     return before, carried

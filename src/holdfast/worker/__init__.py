@@ -1,6 +1,7 @@
 """Claim runs, take their turns, execute steps, keep the lease, stop in good order."""
 
 from .clock import Alarm, Clock, SystemClock
+from .driving import Driven
 from .given import checked_resources, known_workflows, lanes_of, open_resources
 from .session import Plan, Session
 from .workers import Worker
@@ -8,6 +9,7 @@ from .workers import Worker
 __all__ = [
     "Alarm",
     "Clock",
+    "Driven",
     "Plan",
     "Session",
     "SystemClock",

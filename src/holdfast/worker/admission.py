@@ -94,7 +94,7 @@ class Admission(Turns):
             return True
         if not self.replay(held, history):
             return False
-        self.carry(held, history)
+        held.carry(history, self._clock.now())
         return True
 
     def _stop_crashing(self, held: Held) -> None:

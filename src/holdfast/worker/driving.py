@@ -1,7 +1,8 @@
 """Driving without a long-lived worker: take turns until a run waits, ends or the budget is spent.
 
 A drive is a worker's session of its own, registered, renewed and removed like any other: two drives of one run at once
-are as safe as two workers, and one that is cut off in the middle leaves what a killed worker leaves.
+are as safe as two workers, and one that is cut off in the middle leaves what a killed worker leaves. There may be no
+other worker: so each drive also ends the leases of the dead and matches events, and one of whatever is due sweeps.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Literal
 
 from holdfast.model import RunStatus
 
-from .session import Session
+from .events import Matchmaker
+from .session import Plan, Session
+from .upkeep import sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +40,26 @@ class Driven:
         return self.reason == "ended"
 
 
-async def drive(session: Session, run_id: str | None, seconds: float) -> Driven:
+async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float) -> Driven:
     """Drive one run, or with None whatever is due. The session is registered, and left when this returns."""
     taken = 0
     is_late = False
+    matchmaker = Matchmaker(plan.store, plan.codec, plan.clock)
     session.start(is_serving=False)
     try:
         async with asyncio.timeout(seconds):
+            # A drive that was killed has left its runs to whoever comes next, and that may be us.
+            await plan.store.reap_workers(session.worker_id, now=plan.clock.store_time())
             while True:
+                while await matchmaker.look():
+                    pass
                 found = await (session.look() if run_id is None else session.claim_only(run_id))
                 taken += found
                 await session.quiet()
                 if not found:
                     break
+            if run_id is None:
+                await sweep(plan.store, plan.clock)
     except TimeoutError:
         is_late = True
     finally:

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.define import RunInfo, Workflow
 from holdfast.engine import Advance, Execution
-from holdfast.model import ClaimedRun, Entry, History, Input, Instant, Message, StepCompleted
+from holdfast.model import MESSAGES, ClaimedRun, Entry, History, Input, Instant, Message, StepCompleted
 
 from .clock import Alarm
 
@@ -119,6 +119,17 @@ class Held:
             self.arrivals.append(arrival)
         else:
             self.arrivals = [arrival]
+
+    def carry(self, history: History, now: Instant) -> None:
+        """Let arrive anew what is in the journal but not in the body, in the order in which it came."""
+        for number, entry in enumerate(history.carried, 1):
+            if isinstance(entry, MESSAGES):
+                # No row of the inbox any more, so its id is none that a row has.
+                message = Message(-number, self.id, entry.kind, entry.name, entry.payload, entry.at, entry.wait)
+                self.arrive(Arrival(entry.at, MESSAGE, message, is_recorded=True))
+            else:
+                again = msgspec.structs.replace(entry, at=now)
+                self.arrive(Arrival(entry.at, RESULT, again, is_recorded=True))
 
     def without_inside(self, arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
         """Arrivals without the result that a transaction was to commit: it must not be recorded in any other way."""

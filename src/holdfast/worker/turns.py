@@ -45,7 +45,7 @@ from holdfast.model import (
 from .arrivals import Arrivals
 from .clock import Clock
 from .commits import GroupWriter, Verdict
-from .held import MESSAGE, RESULT, TIMER, Arrival, Held
+from .held import MESSAGE, TIMER, Arrival, Held
 from .waits import open_commands
 
 _log = logging.getLogger("holdfast.worker")
@@ -112,7 +112,7 @@ class Turns(Arrivals):
             held.arrive(Arrival(deadline, MESSAGE, Cancel(now, "deadline", True)))
         for due_at, number in execution.due_timers(now):
             held.arrive(Arrival(due_at, TIMER, TimerFired(now, number)))
-        if held.arrivals:
+        if held.arrivals or execution.is_unwritten:
             self._take(held)
         else:
             self._settle(held)
@@ -122,16 +122,8 @@ class Turns(Arrivals):
         assert history is not None
         if not self.replay(held, history):
             return False
-        assert held.execution is not None
-        held.execution.ask_anew()
-        self.carry(held, history)
+        held.carry(history, self._clock.now())
         return True
-
-    def carry(self, held: Held, history: History) -> None:
-        """Take results in anew that are in the journal but not in the body, in the order in which they came."""
-        now = self._clock.now()
-        for entry in history.carried:
-            held.arrive(Arrival(entry.at, RESULT, msgspec.structs.replace(entry, at=now), is_recorded=True))
 
     def replay(self, held: Held, history: History) -> bool:
         """Rebuild the body; False if that is not possible and the run is blocked."""
@@ -140,7 +132,9 @@ class Turns(Arrivals):
         held.execution = Execution(held.workflow, held.info, held.input, held.seed, self._codec, self._runners)
         self.advancing = (held.info, self._clock.monotonic())
         try:
-            held.execution.replay(history.entries, history.lives)
+            held.execution.replay(history.entries, history.lives, history.carried)
+            if history.is_cut:
+                held.execution.ask_anew(history.carried)
         except Exception as error:
             self.block(held, error)
             return False

@@ -40,17 +40,18 @@ class Upkeep:
                     self._found()
             if count % _SWEEP_EVERY == _SWEEP_EVERY - 1:
                 with suppress(StoreAway):
-                    await self._sweep()
+                    await sweep(self._store, self._clock)
             if count % _POLL_EVERY == 0:
                 # Notifications are hints: a look now and then bounds the delay if one is lost.
                 self._look()
             await asyncio.sleep(_REAP_EVERY)
 
-    async def _sweep(self) -> None:
-        """A little at a time, so that nobody waits for it."""
-        before = self._clock.now() - _KEEP_EVENTS
-        is_all = False
-        while not is_all:
-            swept = await self._store.sweep(_SWEEP, events_before=before, now=self._clock.store_time())
-            is_all = swept.is_all
-            await asyncio.sleep(_SWEEP_PAUSE)
+
+async def sweep(store: Store, clock: Clock) -> None:
+    """Remove what was kept long enough: a little at a time, so that nobody waits for it."""
+    before = clock.now() - _KEEP_EVENTS
+    while True:
+        swept = await store.sweep(_SWEEP, events_before=before, now=clock.store_time())
+        if swept.is_all:
+            return
+        await asyncio.sleep(_SWEEP_PAUSE)

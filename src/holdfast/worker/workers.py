@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol, Self, cast
@@ -117,6 +117,8 @@ class Worker:
         self._session: Session | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
+        self._opening = asyncio.Lock()
+        self._users = 0
 
     @property
     def id(self) -> str | None:
@@ -149,18 +151,12 @@ class Worker:
         spent gets a few seconds to end, else it executes again with the next drive. Safe when called twice at once.
         """
         seconds = microseconds(budget, what="drive(budget=)") / SECOND
-        store = self._plan.store
-        await store.open()
-        try:
-            async with contextlib.AsyncExitStack() as stack:
-                opened = await open_resources(stack, self._resources)
-                plan = replace(self._plan, grace=min(self._plan.grace, _DRIVE_GRACE))
-                session = Session(plan, opened, lambda: None)
-                await session.register()
-                return await drive(session, run_id, seconds)
-        finally:
-            if self._owns_store:
-                await store.close()
+        async with self._open_store(), contextlib.AsyncExitStack() as stack:
+            opened = await open_resources(stack, self._resources)
+            plan = replace(self._plan, grace=min(self._plan.grace, _DRIVE_GRACE))
+            session = Session(plan, opened, lambda: None)
+            await session.register()
+            return await drive(session, plan, run_id, seconds)
 
     def stop(self) -> None:
         """Ask it to stop in good order; `run` returns when it has."""
@@ -209,19 +205,31 @@ class Worker:
         self._stopping.set()
 
     async def _work(self) -> None:
+        async with self._open_store():
+            try:
+                async with contextlib.AsyncExitStack() as stack:
+                    opened = await open_resources(stack, self._resources)
+                    while not self._stopping.is_set():
+                        await self._serve(opened)
+            finally:
+                self._session = None
+                self._ready.clear()
+                self._stopping.clear()
+
+    @contextlib.asynccontextmanager
+    async def _open_store(self) -> AsyncIterator[None]:
+        """The store, open as long as anybody here needs it: one drive that ends must not close it under another."""
         store = self._plan.store
-        await store.open()
+        async with self._opening:
+            await store.open()
+            self._users += 1
         try:
-            async with contextlib.AsyncExitStack() as stack:
-                opened = await open_resources(stack, self._resources)
-                while not self._stopping.is_set():
-                    await self._serve(opened)
+            yield
         finally:
-            self._session = None
-            self._ready.clear()
-            self._stopping.clear()
-            if self._owns_store:
-                await store.close()
+            async with self._opening:
+                self._users -= 1
+                if self._owns_store and not self._users:
+                    await store.close()
 
     async def _serve(self, resources: dict[object, Any]) -> None:
         session = await self._registered(resources)

@@ -24,9 +24,7 @@ def plain_child(number: int) -> float:
 @workflow
 async def waiting() -> None:
     (await holdfast.wait_for_signal("go", type=int)).upper()  # refused: "int" has no attribute "upper"
-    number: int = await holdfast.wait_for_event(
-        "e", type=int, default=None
-    )  # refused: Incompatible types in assignment
+    (await holdfast.wait_for_event("e", type=int, default=None)).bit_count()  # refused: has no attribute "bit_count"
     holdfast.wait_for_signal("go")  # refused: must be used
     await holdfast.wait_for_signal("go", colour=5)  # refused: No overload variant of "wait_for_signal"
     (await holdfast.hook(type=int).wait()).upper()  # refused: "int" has no attribute "upper"

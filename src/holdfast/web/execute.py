@@ -1,0 +1,119 @@
+"""Driving runs by HTTP: `POST …/{run_id}/execute` takes turns of one run and says whether it is done.
+
+Nothing is kept between two requests: each is a drive of its own, with a lease of its own, so that requests for one run
+that come at once are as safe as two workers. Who may call it is for the application around it to decide.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote
+
+from holdfast.errors import HoldfastError, StoreAway
+from holdfast.model import Duration, is_name, microseconds
+from holdfast.worker import Driven, Worker
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_RETRY_AFTER = "5"
+
+
+def execute_app(worker: Worker, *, budget: Duration = "25s") -> App:
+    """An ASGI application that drives runs: mount it wherever a platform calls you.
+
+        app = execute_app(Worker("postgresql://…", workflows=[checkout]), budget="25s")
+
+        POST /{run_id}/execute    200 {"done": false, "reason": "waiting", "status": "waiting", "due_at": "2026-…"}
+
+    It may stand under any prefix. `done` is true when the run has ended; else call again: at once if the reason is
+    "budget", at `due_at` or after the next message if it is "waiting". Keep `budget` some seconds below the platform's
+    limit: a step in flight when it is spent gets a few seconds to end. A request that is cut off leaves what a killed
+    worker leaves, and the next one goes on from there.
+
+    Errors are problem+json: 404 for a run that there is not or a path that is none, 405 for any method but POST, 503
+    with Retry-After while the database can't be reached, 500 for what else Holdfast refuses.
+    """
+    microseconds(budget, what="execute_app(budget=)")
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+        elif scope["type"] == "http":
+            await _answer(worker, budget, scope, send)
+        else:
+            # A websocket that is closed before it was accepted is refused.
+            await send({"type": "websocket.close", "code": 1000})
+
+    return app
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """A server asks whether it may begin, and says when it ends; there is nothing to prepare."""
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+async def _answer(worker: Worker, budget: Duration, scope: Scope, send: Send) -> None:
+    run_id = _run_id_in(scope)
+    if run_id is None:
+        await _refuse(send, HTTPStatus.NOT_FOUND, "expected a path that ends in {run_id}/execute")
+        return
+    if scope["method"] != "POST":
+        reason = f"{scope['method']} would change nothing here; expected POST"
+        await _refuse(send, HTTPStatus.METHOD_NOT_ALLOWED, reason, (b"allow", b"POST"))
+        return
+    try:
+        driven = await worker.drive(run_id, budget)
+    except StoreAway as error:
+        header = b"retry-after", _RETRY_AFTER.encode()
+        await _refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, f"{error}; the run is as it was, call again", header)
+    except HoldfastError as error:
+        await _refuse(send, HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
+    else:
+        if driven.status is None:
+            reason = f"there is no run {run_id!r}; it was never started, or deleted after its retention"
+            await _refuse(send, HTTPStatus.NOT_FOUND, reason)
+        else:
+            await _send(send, HTTPStatus.OK, b"application/json", _told(driven))
+
+
+def _run_id_in(scope: Scope) -> str | None:
+    """The run that a path names; None if it names none. An id with a slash comes quoted, so the raw path counts."""
+    raw = scope.get("raw_path")
+    parts = [unquote(part) for part in raw.decode("ascii").split("/")] if raw else scope["path"].split("/")
+    if len(parts) < 2 or parts[-1] != "execute" or not is_name(parts[-2], 500):
+        return None
+    return str(parts[-2])
+
+
+def _told(driven: Driven) -> dict[str, Any]:
+    return {
+        "done": driven.done,
+        "reason": driven.reason,
+        "status": driven.status,
+        "due_at": None if driven.due_at is None else driven.due_at.isoformat(),
+    }
+
+
+async def _refuse(send: Send, status: HTTPStatus, detail: str, *headers: tuple[bytes, bytes]) -> None:
+    problem = {"type": "about:blank", "title": status.phrase, "status": status.value, "detail": detail}
+    await _send(send, status, b"application/problem+json", problem, *headers)
+
+
+async def _send(
+    send: Send, status: HTTPStatus, kind: bytes, content: dict[str, Any], *headers: tuple[bytes, bytes]
+) -> None:
+    body = json.dumps(content).encode()
+    length = str(len(body)).encode()
+    own = [(b"content-type", kind), (b"content-length", length), (b"cache-control", b"no-store")]
+    await send({"type": "http.response.start", "status": status.value, "headers": [*own, *headers]})
+    await send({"type": "http.response.body", "body": body})

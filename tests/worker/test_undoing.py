@@ -1,0 +1,121 @@
+"""Compensations beside everything else that may come: cancels, deadlines, retries."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast
+from holdfast import AlreadyCompensated, Retry, RunCancelled, RunFailed, step, workflow
+from holdfast.testing import Environment, takes
+
+done: list[str] = []
+
+
+@step
+async def undo_one() -> None:
+    done.append("one")
+
+
+@step
+async def undo_other() -> None:
+    done.append("other")
+
+
+@step
+async def do_again(receipt: str) -> None:
+    done.append("again")
+
+
+@step(compensate=do_again)
+async def undo_with_undo() -> str:
+    done.append("undone")
+    return "receipt"
+
+
+@step
+async def refund(receipt: str) -> None:
+    done.append("refund")
+
+
+@step(compensate=refund)
+async def charge() -> str:
+    return "receipt"
+
+
+@step(retry=Retry(attempts=1))
+async def breaks() -> None:
+    raise ValueError("broken")
+
+
+@workflow(deadline="1h")
+async def fails_in_time() -> None:
+    holdfast.compensate(undo_one)
+    raise ValueError("broken")
+
+
+@workflow
+async def rolls_back() -> None:
+    holdfast.compensate(undo_one)
+    holdfast.compensate(undo_other)
+    await holdfast.rollback()
+
+
+@workflow
+async def undoes_with_undo() -> None:
+    holdfast.compensate(undo_with_undo)
+    raise ValueError("broken")
+
+
+@workflow(retry=Retry(attempts=3, initial="1s"))
+async def rolls_back_and_fails() -> None:
+    await charge()
+    try:
+        await breaks()
+    except ValueError:
+        await holdfast.rollback()
+        raise
+
+
+async def test_a_deadline_that_passes_while_a_failure_is_undone_changes_nothing() -> None:
+    async with Environment([fails_in_time], stubs={undo_one: takes("2h", None)}) as env:
+        run = await env.client.start(fails_in_time)
+        with pytest.raises(RunFailed) as failed:
+            await run.result(timeout="10h")
+        assert isinstance(failed.value.__cause__, ValueError)
+
+
+async def test_a_compensation_that_a_cancel_interrupts_is_run_again() -> None:
+    done.clear()
+    async with Environment([rolls_back], stubs={undo_other: takes("1h", lambda: done.append("other"))}) as env:
+        run = await env.client.start(rolls_back)
+        await env.skip("5m")
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result(timeout="10h")
+        assert done == ["other", "one"]
+
+
+async def test_a_compensation_is_not_undone_itself() -> None:
+    done.clear()
+    async with Environment([undoes_with_undo]) as env:
+        run = await env.client.start(undoes_with_undo)
+        with pytest.raises(RunFailed):
+            await run.result()
+        assert done == ["undone"]
+
+
+async def test_a_run_that_rolled_back_is_not_tried_again() -> None:
+    done.clear()
+    async with Environment([rolls_back_and_fails]) as env:
+        run = await env.client.start(rolls_back_and_fails)
+        with pytest.raises(RunFailed):
+            await run.result(timeout="1h")
+        assert (done, len(env.calls(breaks))) == (["refund"], 1)
+
+
+async def test_a_compensated_run_can_not_be_retried() -> None:
+    async with Environment([undoes_with_undo]) as env:
+        run = await env.client.start(undoes_with_undo)
+        await run.wait()
+        with pytest.raises(AlreadyCompensated, match="start a new run"):
+            await env.client.retry(run.id)
