@@ -6,7 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -79,7 +79,7 @@ def test_runs_as_json_hold_all_that_is_known(client, say):
         (["--tag", "kind=gift"], ["second"]),
         (["--since", "1h"], ["second", "first"]),
         (["--until", "1h"], []),
-        (["--since", (datetime.now(UTC) + timedelta(days=1)).isoformat()], []),
+        (["--since", "2100-01-01T00:00:00+00:00"], []),
         (["--limit", "1"], ["second"]),
     ],
     ids=str,
