@@ -28,7 +28,7 @@ on_every_store = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirec
 class Process:
     """A Python process whose output goes to a file."""
 
-    def __init__(self, name: str, arguments: list[str], folder: Path, url: str, cwd: Path = ROOT) -> None:
+    def __init__(self, name: str, arguments: list[str], folder: Path, server: str, cwd: Path = ROOT) -> None:
         self.name = name
         self.log = folder / f"{name}.out"
         paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
@@ -43,7 +43,7 @@ class Process:
                     **os.environ,
                     "PYTHONPATH": paths,
                     effects.FOLDER: str(folder),
-                    effects.URL: url,
+                    effects.URL: server,
                     "PYTHONUNBUFFERED": "1",
                 },
             )
@@ -77,6 +77,8 @@ class Stage:
         self.data = effects.database(folder).parent
         self.data.mkdir()
         self.url = url or f"sqlite:///{effects.database(folder)}"
+        # A file is found by its folder, and a process may give its children another one.
+        self._server = url or ""
         self.client = Client(self.url)
         self.processes: list[Process] = []
 
@@ -85,7 +87,7 @@ class Stage:
         return self.start("-m", "tests.acceptance.serve", json.dumps(options))
 
     def start(self, *arguments: str, name: str = "", cwd: Path = ROOT) -> Process:
-        process = Process(name or f"process-{len(self.processes)}", list(arguments), self.folder, self.url, cwd)
+        process = Process(name or f"process-{len(self.processes)}", list(arguments), self.folder, self._server, cwd)
         self.processes.append(process)
         return process
 

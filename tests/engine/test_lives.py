@@ -144,13 +144,13 @@ def test_compensations_run_last_first_after_the_body_failed(begin):
     @workflow
     async def body() -> None:
         compensate(echo, "first")
-        compensate(echo, "second")
+        compensate(clean_up)
         raise ValueError("broken")
 
     drive = begin(body)
-    assert drive.open == ["echo"]
+    assert drive.open == ["clean_up"]
     drive.finish()
-    assert drive.asked == ["echo", "echo:1"]
+    assert drive.asked == ["clean_up", "echo"]
     assert drive.check().status == "failed"
     assert isinstance(drive.error, ValueError)
 

@@ -23,6 +23,7 @@ from holdfast.model import (
     RunRecord,
     RunStatus,
     Stopped,
+    Undoing,
     decode_entries,
     is_text,
     microseconds,
@@ -133,9 +134,10 @@ class AsyncRun(Generic[R_co]):
     async def result(self, timeout: Duration | None = None) -> R_co:
         """Wait until the run has ended and return what its body returned.
 
-        Raises RunFailed, whose `__cause__` is the body's own exception, RunCancelled, or after `timeout`
-        TimeoutError, which leaves the run alone. A value comes back by the annotation of the workflow's return if
-        the handle was got with the workflow itself, and as plain data if it was got by a name or an id.
+        Raises RunFailed, whose `__cause__` is the body's own exception, RunCancelled, whose `__cause__` says what could
+        not be compensated, or after `timeout` TimeoutError, which leaves the run alone. A value comes back by the
+        annotation of the workflow's return if the handle was got with the workflow itself, and as plain data if it was
+        got by a name or an id.
         """
         refuse_in_body("run.result()", "do it in a step")
         record = await self._ended(timeout)
@@ -143,7 +145,8 @@ class AsyncRun(Generic[R_co]):
         if record.status is RunStatus.COMPLETED:
             return cast(R_co, _value(codec, self._workflow, record.output))
         if record.status is RunStatus.CANCELLED:
-            raise RunCancelled(await self._cancelled_text(record), record.id)
+            # Its error, if it has one, says what could not be undone.
+            raise RunCancelled(await self._cancelled_text(record), record.id) from error_of(codec, record.error)
         _raise_failed(codec, self._workflow, record)
 
     async def cancel(self, *, reason: str | None = None, force: bool = False) -> Cancellation:
@@ -160,12 +163,18 @@ class AsyncRun(Generic[R_co]):
         return await read_value(self._connection, self.id, name, default)
 
     def stream(self, name: str, *, after: int = 0, type: Any = Any) -> AsyncIterator[StreamItem[Any]]:
-        """The items of a stream behind an offset, and those that come, until the run has ended."""
+        """The items of a stream behind an offset, and those that come, until the run has ended.
+
+        If it continues as new, its stream goes on with the run that goes on.
+        """
         refuse_in_body("run.stream()", "do it in a step")
         return follow(self._connection, self.id, name, after, type, lambda record: record.status.is_final)
 
     async def changes(self) -> AsyncIterator[RunStatus]:
-        """The run's status, each time it is another one, until it has ended."""
+        """The run's status, each time it is another one, until it has ended.
+
+        If it continues as new, those of the runs that go on follow.
+        """
         refuse_in_body("run.changes()", "do it in a step")
         async for record in changes(self._connection, self.id, None):
             self._record = record
@@ -214,6 +223,8 @@ class AsyncRun(Generic[R_co]):
         undone = skipped_in(entries)
         what = f" (skipped: {', '.join(undone)})" if undone else ""
         advice = f"client.retry({record.id!r}) would go on from there"
+        if any(isinstance(entry, Undoing) for entry in entries):
+            advice = "it was compensated, so only a new run can go on"
         return f"run {record.id} of {record.workflow!r} was cancelled{why}{what}; {advice}"
 
     def __repr__(self) -> str:

@@ -42,7 +42,7 @@ async def read_value(connection: Connection, run_id: str, name: str, default: An
 async def follow(
     connection: Connection, run_id: str, name: str, after: int, type: Any, is_over: Callable[[RunRecord], bool]
 ) -> AsyncIterator[StreamItem[Any]]:
-    """Items behind `after`, and those that come, until the run has ended and all were seen."""
+    """Items behind `after`, and those that come, until the run, or the last that goes on after it, has ended."""
     store = await connection.opened()
     shape = connection.codec.value(type)
     news = _News(store)
@@ -56,6 +56,10 @@ async def follow(
                 after = item.offset
                 yield _item(item, shape.decode(item.payload))
             if not items:
+                if record is not None and record.successor_id is not None:
+                    # The stream is the chain's: it goes on with the run that goes on.
+                    run_id = record.successor_id
+                    continue
                 if record is None or is_over(record):
                     return
                 await news.wait()
@@ -64,7 +68,7 @@ async def follow(
 
 
 async def changes(connection: Connection, run_id: str, last: RunRecord | None) -> AsyncIterator[RunRecord]:
-    """The run's record each time its status is another one, until it has ended."""
+    """The run's record each time its status is another one, until it, or the last that goes on after it, has ended."""
     store = await connection.opened()
     news = _News(store)
     status = None if last is None else last.status
@@ -77,6 +81,9 @@ async def changes(connection: Connection, run_id: str, last: RunRecord | None) -
             if record.status != status:
                 status = record.status
                 yield record
+            if record.successor_id is not None:
+                run_id, status = record.successor_id, None
+                continue
             if record.status.is_final:
                 return
             await news.wait()

@@ -63,6 +63,9 @@ class Trigger(msgspec.Struct, frozen=True):
     queue: str
     event: str
     match: bytes | None
+    deadline: int | None = None
+    retention: int | None = None
+    """None is for ever."""
 
 
 class Unmatched(msgspec.Struct, frozen=True):

@@ -67,6 +67,8 @@ class Matchmaker:
             queue=trigger.queue,
             input=self._codec.call_with(event.payload),
             seed=secrets.token_bytes(16),
+            deadline=trigger.deadline,
+            retention=trigger.retention,
         )
         await self._store.start_runs([new], now=self._clock.store_time())
 

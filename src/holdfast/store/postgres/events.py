@@ -113,7 +113,15 @@ async def list_triggers(tx: Transaction, event: str) -> list[Trigger]:
         if found.workflow not in newest or newest[found.workflow].age < found.age:
             newest[found.workflow] = found
     return [
-        Trigger(one.workflow, one.version, one.declared.queue, event, one.declared.match)
+        Trigger(
+            one.workflow,
+            one.version,
+            one.declared.queue,
+            event,
+            one.declared.match,
+            one.declared.deadline,
+            one.declared.retention,
+        )
         for _, one in sorted(newest.items())
         if one.declared is not None and one.declared.on_event == event
     ]

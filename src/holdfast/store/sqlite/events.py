@@ -110,7 +110,15 @@ def list_triggers(tx: Transaction, event: str) -> list[Trigger]:
     for version in sorted(versions, key=lambda found: found.age):
         newest[version.workflow] = version
     return [
-        Trigger(found.workflow, found.version, found.declared.queue, event, found.declared.match)
+        Trigger(
+            found.workflow,
+            found.version,
+            found.declared.queue,
+            event,
+            found.declared.match,
+            found.declared.deadline,
+            found.declared.retention,
+        )
         for _, found in sorted(newest.items())
         if found.declared is not None and found.declared.on_event == event
     ]

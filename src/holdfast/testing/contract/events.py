@@ -237,13 +237,13 @@ class TestTriggers:
     async def test_a_workflow_that_declares_an_event_is_found_by_it(self, stage: Stage) -> None:
         await declare(stage, "ship", "1", on_event="paid", match=b'{"a":1}', queue="slow")
         await declare(stage, "send", "1", on_event="other")
-        assert await stage.store.list_triggers("paid") == [Trigger("ship", "1", "slow", "paid", b'{"a":1}')]
+        assert await stage.store.list_triggers("paid") == [trigger("1", "slow", b'{"a":1}')]
         assert await stage.store.list_triggers("nothing") == []
 
     async def test_the_newest_version_counts(self, stage: Stage) -> None:
         await declare(stage, "ship", "1", on_event="paid")
         await declare(stage, "ship", "2", seconds=1, on_event="paid")
-        assert await stage.store.list_triggers("paid") == [Trigger("ship", "2", "default", "paid", None)]
+        assert await stage.store.list_triggers("paid") == [trigger("2")]
         await declare(stage, "ship", "3", seconds=2, on_event="sent")
         assert await stage.store.list_triggers("paid") == []
         assert [one.version for one in await stage.store.list_triggers("sent")] == ["3"]
@@ -265,7 +265,7 @@ async def declare(
     queue: str = "default",
     seconds: float = 0,
 ) -> None:
-    declared = Declared(queue=queue, on_event=on_event, match=match)
+    declared = Declared(queue=queue, on_event=on_event, match=match, deadline=SECOND, retention=None)
     await stage.store.register_worker(
         f"{workflow} {version}",
         [Lane(workflow, version, queue)],
@@ -273,6 +273,11 @@ async def declare(
         workflows=[Registration(workflow, version, declared)],
         now=T0 + round(seconds * SECOND),
     )
+
+
+def trigger(version: str, queue: str = "default", match: bytes | None = None) -> Trigger:
+    """What "ship" has declared for "paid"."""
+    return Trigger("ship", version, queue, "paid", match, deadline=SECOND, retention=None)
 
 
 async def published(stage: Stage, name: str, payload: bytes = b"", *, at: int = T0) -> Event:

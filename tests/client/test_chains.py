@@ -1,0 +1,62 @@
+"""Following a run that continues as new, and a cancelled run that could not be undone, with a real worker."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast
+from holdfast import AsyncClient, FatalError, NotCompensated, RunCancelled, Worker, workflow
+
+
+@workflow
+async def counting(count: int) -> int:
+    holdfast.emit("counts", count)
+    await holdfast.sleep("0.05s")
+    if count < 3:
+        counting.continue_as_new(count + 1)
+    return count
+
+
+def undo() -> None:
+    raise FatalError("it is glued on")
+
+
+@workflow
+async def stubborn() -> None:
+    holdfast.compensate(undo)
+    holdfast.set_value("phase", "begun")
+    await holdfast.sleep("1h")
+
+
+async def test_a_stream_is_followed_along_the_chain_to_its_end(database_url):
+    async with AsyncClient(database_url) as client, Worker(client, workflows=[counting]):
+        run = await client.start(counting, 0)
+        assert [item.value async for item in run.stream("counts")] == [0, 1, 2, 3]
+
+
+async def test_a_chain_that_has_ended_is_read_from_its_first_run(database_url):
+    async with AsyncClient(database_url) as client, Worker(client, workflows=[counting]):
+        run = await client.start(counting, 0)
+        await run.result(timeout=30)
+        assert [item.value async for item in run.stream("counts", after=2)] == [2, 3]
+
+
+async def test_changes_are_followed_along_the_chain_to_its_end(database_url):
+    async with AsyncClient(database_url) as client, Worker(client, workflows=[counting]):
+        run = await client.start(counting, 0)
+        seen = [status async for status in run.changes()]
+        assert (seen.count("continued"), seen[-1]) == (3, "completed")
+
+
+async def test_a_cancelled_run_says_what_could_not_be_undone(database_url):
+    async with AsyncClient(database_url) as client, Worker(client, workflows=[stubborn]):
+        run = await client.start(stubborn)
+        async for status in run.changes():
+            if status == "waiting":
+                break
+        await run.cancel()
+        with pytest.raises(RunCancelled) as told:
+            await run.result(timeout=30)
+        assert isinstance(told.value.__cause__, NotCompensated)
+        assert "it is glued on" in str(told.value.__cause__)
+        assert "only a new run can go on" in str(told.value)

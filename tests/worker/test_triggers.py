@@ -1,0 +1,55 @@
+"""Workflows declared for an event: a run begins for each event, once, whichever way workers die in between."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import AsyncClient, RunFilter, Worker, workflow
+from holdfast.codec import Codec
+from holdfast.worker import SystemClock
+from holdfast.worker.events import Matchmaker
+
+
+@workflow(on_event="paid", deadline="1h", retention="1d")
+async def audit(order: str) -> str:
+    return f"audited {order}"
+
+
+class Died(Exception):
+    pass
+
+
+async def published(client: AsyncClient) -> None:
+    """A worker has announced the workflow, and an event is there that nobody has looked at."""
+    async with Worker(client, workflows=[audit]):
+        pass
+    await client.publish("paid", "o-1")
+
+
+async def test_a_worker_that_dies_before_the_event_is_marked_leaves_one_run(database_url, monkeypatch):
+    async with AsyncClient(database_url) as client:
+        await published(client)
+        mark = client.store.mark_matched
+
+        async def die(events: object, waits: object) -> None:
+            raise Died
+
+        clock = SystemClock()
+        # The second worker looks at the event anew, for nobody has said that it was looked at.
+        monkeypatch.setattr(client.store, "mark_matched", die)
+        with pytest.raises(Died):
+            await Matchmaker(client.store, Codec(), clock).look()
+        monkeypatch.setattr(client.store, "mark_matched", mark)
+        await Matchmaker(client.store, Codec(), clock).look()
+        assert await client.count(RunFilter(workflow=audit)) == 1
+
+
+async def test_what_the_workflow_declares_holds_for_runs_that_events_begin(database_url):
+    async with AsyncClient(database_url) as client:
+        await published(client)
+        await Worker(client, workflows=[audit]).drive()
+        [run] = [run async for run in client.runs(RunFilter(workflow=audit))]
+        assert await run.result(timeout=0) == "audited o-1"
+        assert run.record is not None
+        assert run.record.retention == 24 * 3600 * 1_000_000
+        assert run.record.deadline_at is not None
