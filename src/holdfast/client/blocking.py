@@ -208,8 +208,14 @@ class Client:
         )
         return [Run(self, run) for run in self._inside(connection, work)]
 
-    def retry(self, run_id: str) -> Run[Any]:
+    @overload
+    def retry(self, run_id: str) -> Run[Any]: ...
+    @overload
+    def retry(self, run_id: RunFilter) -> int: ...
+    def retry(self, run_id: str | RunFilter) -> Run[Any] | int:
         """As AsyncClient.retry."""
+        if isinstance(run_id, RunFilter):
+            return self._portal.call(self._client.retry(run_id))
         return Run(self, self._portal.call(self._client.retry(run_id)))
 
     @overload
@@ -285,8 +291,14 @@ class Client:
         """As AsyncClient.resume_hook."""
         self._portal.call(self._client.resume_hook(token, payload, message_id=message_id))
 
-    def cancel(self, run_id: str, *, reason: str | None = None, force: bool = False) -> Cancellation:
+    @overload
+    def cancel(self, run_id: str, *, reason: str | None = None, force: bool = False) -> Cancellation: ...
+    @overload
+    def cancel(self, run_id: RunFilter, *, reason: str | None = None, force: bool = False) -> int: ...
+    def cancel(self, run_id: str | RunFilter, *, reason: str | None = None, force: bool = False) -> Cancellation | int:
         """As AsyncClient.cancel."""
+        if isinstance(run_id, RunFilter):
+            return self._portal.call(self._client.cancel(run_id, reason=reason, force=force))
         return self._portal.call(self._client.cancel(run_id, reason=reason, force=force))
 
     def workers(self) -> list[WorkerRecord]:

@@ -35,7 +35,7 @@ from .journals import Journal
 from .listings import AsyncRuns, checked_filter
 from .managing import Managing
 from .messaging import Messaging
-from .runs import AsyncRun, Cancellation, cancel, described, error_of
+from .runs import AsyncRun, described, error_of
 from .starting import Starter
 from .starts import Call, calls_of, check_options, merged, name_of, refuse_others
 
@@ -254,17 +254,6 @@ class AsyncClient(Messaging, Managing):
         refuse_others(options, others)
         return await self._starter.start_many(workflow, calls_of(items), options, connection=connection)
 
-    async def retry(self, run_id: str) -> AsyncRun[Any]:
-        """Go on where a failed or cancelled run stopped: as a new run, with its history up to the last failure.
-
-        Steps with a recorded result are not executed again. The old run stays as it was. Retrying a run with a key
-        once more returns the run that the first retry made. Raises NotRetryable for a run that is live or
-        completed, AlreadyCompensated for one that has undone what it did, KeyTaken if the key has gone to another
-        run, RunNotFound.
-        """
-        refuse_in_body("client.retry()", "do it in a step")
-        return await self._starter.retry(await self._record(run_id))
-
     # -- finding -----------------------------------------------------------------------------------------------------
 
     @overload
@@ -311,15 +300,6 @@ class AsyncClient(Messaging, Managing):
         return explain(record, entries, surroundings)
 
     # -- managing ----------------------------------------------------------------------------------------------------
-
-    async def cancel(self, run_id: str, *, reason: str | None = None, force: bool = False) -> Cancellation:
-        """Ask a run to end: its body gets a CancelledError and may clean up. Raises RunNotFound.
-
-        The answer is true if the run was live; an ended one is left as it is, and the answer says so. Repeats
-        change nothing. With `force` the run ends at once: no cleanup, and a step in flight is not waited for; the
-        answer's `skipped` lists what was left undone. `reason` is kept in the journal.
-        """
-        return await cancel(self._connection, run_id, reason=reason, force=force)
 
     async def workers(self) -> list[WorkerRecord]:
         """Every worker that is alive, and what it knows."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from holdfast.define import Workflow, refuse_in_body
-from holdfast.errors import DefinitionError, RunEnded
+from holdfast.errors import AlreadyCompensated, DefinitionError, KeyTaken, NotRetryable, RunEnded
 from holdfast.model import NOT_GIVEN, Duration, NotGiven, RunFilter, RunRecord, RunStatus, microseconds
 from holdfast.store import Store
 
@@ -19,7 +20,9 @@ from .connections import Connection
 from .forks import fork_of
 from .ids import check_id, not_found
 from .listings import AsyncRuns, checked_filter
-from .runs import AsyncRun
+from .retries import RETRYABLE
+from .runs import AsyncRun, Cancellation, cancel
+from .starting import Starter
 from .starts import next_version
 
 _BATCH = 200
@@ -39,11 +42,56 @@ class Managing:
     """The part of a client that manages runs."""
 
     _connection: Connection
+    _starter: Starter
 
     async def count(self, where: RunFilter) -> int:
         """How many runs a filter lets through: to be asked before something is done to all of them."""
         refuse_in_body("client.count()", "do it in a step")
         return sum([1 async for _ in self._matching(where)])
+
+    @overload
+    async def cancel(self, run_id: str, *, reason: str | None = None, force: bool = False) -> Cancellation: ...
+    @overload
+    async def cancel(self, run_id: RunFilter, *, reason: str | None = None, force: bool = False) -> int: ...
+    async def cancel(
+        self, run_id: str | RunFilter, *, reason: str | None = None, force: bool = False
+    ) -> Cancellation | int:
+        """Ask a run to end: its body gets a CancelledError and may clean up. Raises RunNotFound.
+
+        The answer is true if the run was live; an ended one is left as it is, and the answer says so. Repeats
+        change nothing. With `force` the run ends at once: no cleanup, and a step in flight is not waited for; the
+        answer's `skipped` lists what was left undone. `reason` is kept in the journal. With a filter all live runs
+        that it lets through are asked, and the answer is how many.
+        """
+        if not isinstance(run_id, RunFilter):
+            return await cancel(self._connection, run_id, reason=reason, force=force)
+        ids = [record.id async for record in self._matching(run_id, _LIVE)]
+        told = [await cancel(self._connection, one, reason=reason, force=force) for one in ids]
+        return sum(one.is_sent for one in told)
+
+    @overload
+    async def retry(self, run_id: str) -> AsyncRun[Any]: ...
+    @overload
+    async def retry(self, run_id: RunFilter) -> int: ...
+    async def retry(self, run_id: str | RunFilter) -> AsyncRun[Any] | int:
+        """Go on where a failed or cancelled run stopped: as a new run, with its history up to the last failure.
+
+        Steps with a recorded result are not executed again. The old run stays as it was. Retrying a run with a key
+        once more returns the run that the first retry made. Raises NotRetryable for a run that is live or
+        completed, AlreadyCompensated for one that has undone what it did, KeyTaken if the key has gone to another
+        run, RunNotFound. With a filter all failed and cancelled runs that it lets through are retried, those that can
+        be, and the answer is how many.
+        """
+        refuse_in_body("client.retry()", "do it in a step")
+        if not isinstance(run_id, RunFilter):
+            _, record = await self._found(run_id)
+            return await self._starter.retry(record)
+        count = 0
+        for record in [record async for record in self._matching(run_id, RETRYABLE)]:
+            with suppress(AlreadyCompensated, KeyTaken, NotRetryable):
+                await self._starter.retry(record)
+                count += 1
+        return count
 
     async def pause(self, which: str | RunFilter) -> int:
         """Stop taking turns of a run, or of all that a filter lets through; returns how many were paused by this.
