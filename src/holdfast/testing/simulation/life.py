@@ -96,11 +96,12 @@ class FaultyLife:
         *,
         step: str | None,
         attempt: int,
+        begins: bool = False,
         now: Instant | None = None,
     ) -> None:
         return await self._ask(
             "append_items",
-            lambda: self._inner.append_items(run_id, stream, items, step=step, attempt=attempt, now=now),
+            lambda: self._inner.append_items(run_id, stream, items, step=step, attempt=attempt, begins=begins, now=now),
             run_id,
         )
 
