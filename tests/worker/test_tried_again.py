@@ -100,6 +100,20 @@ async def speaks() -> object:
     return await child
 
 
+@workflow
+async def lasts_and_listens() -> object:
+    await holdfast.sleep("2h")
+    return await holdfast.wait_for_signal("said", timeout="1s", default="nothing")
+
+
+@workflow(retry=AGAIN)
+async def speaks_first() -> object:
+    child = lasts_and_listens.start()
+    child.signal("said", "hello")
+    await fails_first()
+    return await child
+
+
 @workflow(retry=AGAIN)
 async def hooked() -> object:
     hook = holdfast.hook(name="answer")
@@ -192,3 +206,10 @@ async def test_a_payload_that_a_hook_had_got_is_there_for_the_next_try() -> None
         await env.skip("5s")
         await env.client.resume_hook(tokens[0], "yes")
         assert await run.result(timeout="1h") == "yes"
+
+
+async def test_a_child_that_is_asked_for_anew_is_told_what_the_one_before_it_was() -> None:
+    forget()
+    async with Environment([speaks_first, lasts_and_listens]) as env:
+        run = await env.client.start(speaks_first)
+        assert await run.result(timeout="1d") == "hello"

@@ -38,13 +38,15 @@ class Wait:
 class Child:
     """A child run that was asked for and has not ended."""
 
-    __slots__ = ("former", "key", "new", "reply", "workflow")
+    __slots__ = ("former", "key", "new", "reply", "told", "workflow")
 
     def __init__(self, key: str, workflow: Workflow[Any, Any], new: NewRun, reply: Reply[Any]) -> None:
         self.key = key
         self.workflow = workflow
         self.new = new
         self.reply = reply
+        self.told: list[OutSignal] = []
+        """Signals that it was sent before what is known of it ends."""
         self.former: tuple[str, ...] = ()
         """Ids of runs that it had before the run was tried again: they were called off, and their ends mean nothing."""
 
@@ -178,6 +180,7 @@ class Life:
             if child.former and child.new.on_parent_end == "cancel" and child.new.key is None:
                 self.cancels.append(child.former[-1])
             self.new_children.append(child.new)
+            self.signals += [msgspec.structs.replace(signal, run_id=child.new.id) for signal in child.told]
             self.is_reopened = True
 
 

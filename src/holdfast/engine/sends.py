@@ -37,9 +37,15 @@ class Sends(Calls):
     # -- sending -----------------------------------------------------------------------------------------------------
 
     def send_signal(self, run_id: str, name: str, payload: Any) -> None:
-        data = self._to_send(payload)
-        if data is not None:
-            self.life.signals.append(OutSignal(run_id, name, data))
+        if self.is_dead:
+            self.refuse()
+        signal = OutSignal(run_id, name, self._codec.message(payload))
+        life = self.life
+        if not self.is_replaying:
+            life.signals.append(signal)
+        elif (child := next((one for one in life.children.values() if one.new.id == run_id), None)) is not None:
+            # If the run goes on from a cut, the child that takes its place is told the same.
+            child.told.append(signal)
 
     def send_event(self, name: str, payload: Any) -> None:
         data = self._to_send(payload)

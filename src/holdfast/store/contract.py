@@ -259,10 +259,12 @@ class Store(Protocol):
         *,
         step: str | None,
         attempt: int,
+        begins: bool = False,
         now: Instant | None = None,
     ) -> None:
         """Add to a stream, as a step does: visible at once. The first item of a step's second or later attempt is
-        marked `reset` if an earlier attempt of it has sent any."""
+        marked `reset` if an earlier attempt of it has sent any; so is the first of these if it `begins`: of an attempt
+        that is executed again, for its process has died."""
 
     async def read_items(self, run_id: str, stream: str, *, after: int = 0, limit: int = 100) -> list[StreamRecord]:
         """Items behind an offset, in order."""

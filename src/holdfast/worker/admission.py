@@ -75,6 +75,10 @@ class Admission(Turns):
             return
         for message in claimed.inbox:
             self.arrive(held, message)
+        if claimed.is_paused and not any(message.kind == "cancel" for message in claimed.inbox):
+            # Paused while it was being claimed, by somebody who could not know whom to tell.
+            self.pause(held)
+            return
         self.resume(held)
 
     def _rebuild(self, held: Held, claimed: ClaimedRun) -> bool:

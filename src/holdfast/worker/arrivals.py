@@ -26,12 +26,24 @@ class Arrivals(Waits):
         if held.execution is not None and held.execution.has_mail(message.id):
             return
         if message.kind == "pause":
+            self._pause_or_not(held, message.payload == b"paused")
+        elif held.is_pausing and message.kind == "cancel":
+            # It goes back as if its steps had ended, for the claim that the cancel brings about ends the pause, too: a
+            # cleanup that waits must not wait for somebody to resume the run.
+            self.cancel_attempts(held)
             self.pause(held)
-            return
-        self.arrive(held, message)
-        if not held.is_committing and (not held.is_pausing or message.kind == "cancel"):
+        else:
+            self.arrive(held, message)
+            if not held.is_committing and not held.is_pausing:
+                self.wake(held)
+
+    def _pause_or_not(self, held: Held, is_paused: bool) -> None:
+        if is_paused:
+            self.pause(held)
+        elif held.is_pausing:
             held.is_pausing = False
-            self.wake(held)
+            if not held.is_committing:
+                self.wake(held)
 
     def arrive(self, held: Held, message: Message) -> None:
         entry: Input | Message = message

@@ -27,7 +27,7 @@ from holdfast.store import Loan
 
 from .clock import Alarm, Clock
 from .failures import as_step_failed, notes_of, timed_out
-from .held import Held
+from .held import NO_KEYS, Held
 from .inside import Inside, Told
 from .outbox import Item, Outbox
 from .threads import Threads, caught, tell
@@ -42,7 +42,7 @@ class Attempt(StepInfo):
 
     __slots__ = (
         "_attempts", "alarm", "command", "details", "first_at", "has_sent", "held", "is_holding", "is_settled",
-        "is_timed_out", "loan", "task", "timeout", "turn",
+        "is_timed_out", "loan", "streams", "task", "timeout", "turn",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, attempts: Attempts, held: Held, command: Command, now: Instant) -> None:
@@ -58,6 +58,8 @@ class Attempt(StepInfo):
         self.is_settled = False
         self.is_timed_out = False
         self.has_sent = False
+        self.streams = NO_KEYS
+        """Those that it has sent to."""
         self.timeout = command.step.timeout
         self.loan: Loan | None = None
         """Of a transactional step: see inside.py."""
@@ -141,8 +143,11 @@ class Attempts:
         """On the step's own thread, as above. One whose run was lost sends nothing."""
         data = self._codec.message(value)
         if not attempt.held.is_lost:
+            begins = not is_value and name not in attempt.streams
+            if begins:
+                attempt.streams |= {name}
             attempt.has_sent = True
-            self.outbox.add(Item(attempt.held.id, name, data, attempt.key, attempt.attempt, is_value))
+            self.outbox.add(Item(attempt.held.id, name, data, attempt.key, attempt.attempt, is_value, begins))
 
     def _launch(self, attempt: Attempt) -> None:
         step = attempt.command.step

@@ -29,6 +29,8 @@ class Item(NamedTuple):
     step: str
     attempt: int
     is_value: bool
+    begins: bool = False
+    """The first item that this execution of the step sends to the stream."""
 
 
 class Outbox:
@@ -89,7 +91,7 @@ class Outbox:
                 (
                     place
                     for place, item in enumerate(self._items)
-                    if item._replace(data=b"") != first._replace(data=b"")
+                    if place and item._replace(data=b"") != first._replace(data=b"", begins=False)
                 ),
                 len(self._items),
             )
@@ -99,6 +101,7 @@ class Outbox:
                 [item.data for item in self._items[:count]],
                 step=first.step,
                 attempt=first.attempt,
+                begins=first.begins,
                 now=now,
             )
         del self._items[:count]

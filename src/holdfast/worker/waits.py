@@ -165,8 +165,14 @@ class Waits(Resting):
 
     def _ring(self, held: Held) -> None:
         held.alarm = held.alarm_at = None
-        if not held.is_lost and not held.is_committing and not held.is_parked:
-            self.wake(held)
+        if held.is_lost or held.is_committing or held.is_parked:
+            return
+        deadline = None if held.is_deadline_told else held.info.deadline_instant
+        if held.is_pausing and (deadline is None or deadline > self._clock.now()):
+            # Timers wait, the deadline does not.
+            self._set_alarm(held, deadline)
+            return
+        self.wake(held)
 
     def wake(self, held: Held) -> None:
         """Something is due or has come: go on, or stand in line while the worker is busy with others."""

@@ -5,7 +5,8 @@
 -- name: claim_runs
 -- Due runs and runs with fresh messages become ours. Lanes times levels are index probes of bounded length: no backlog is
 -- ever sorted. What others have locked is left to them, so more than the limit is looked at. One that was not handed back
--- counts as a crash. Its journal is read by a later statement: this one's snapshot may be older than the lock.
+-- counts as a crash, and a cancel ends a pause. Its journal is read by a later statement: this one's snapshot may be older
+-- than the lock.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
@@ -46,7 +47,7 @@ chosen AS MATERIALIZED (
     LIMIT :reach::integer
 ),
 locked AS MATERIALIZED (
-    SELECT runs.number, chosen.due_at, runs.next_seq, runs.started_at, clock.now
+    SELECT runs.number, chosen.due_at, runs.next_seq, runs.started_at, runs.paused, clock.now
     FROM clock
     CROSS JOIN chosen
     JOIN holdfast.runs ON runs.number = chosen.number
@@ -58,13 +59,16 @@ locked AS MATERIALIZED (
 )
 UPDATE holdfast.runs
 SET owner = :owner, epoch = runs.epoch + 1, status = 'running', started_at = coalesce(runs.started_at, locked.now),
-    crashes = runs.crashes + CASE WHEN runs.next_seq IS NULL THEN 1 ELSE 0 END, next_seq = NULL
+    crashes = runs.crashes + CASE WHEN runs.next_seq IS NULL THEN 1 ELSE 0 END, next_seq = NULL,
+    paused = runs.paused AND NOT EXISTS (
+        SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number AND inbox.kind = 'cancel' OFFSET 0
+    )
 FROM locked, holdfast.lanes, holdfast.starts
 WHERE runs.number = locked.number AND lanes.id = runs.lane_id AND starts.number = runs.number
 RETURNING runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, locked.next_seq, starts.input, starts.seed,
     starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at, runs.deadline_at,
     coalesce(starts.chain_id, runs.id), coalesce(starts.chain_started_at, runs.created_at), starts.parent_id,
-    starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, runs.paused, runs.crashes, runs.blocked,
+    starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, locked.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number), locked.due_at, locked.now,
     (SELECT min(candidates.due_at) FROM candidates);
 
@@ -79,7 +83,7 @@ me AS MATERIALIZED (
     FOR SHARE
 ),
 locked AS MATERIALIZED (
-    SELECT runs.number, runs.due_at, runs.next_seq, runs.started_at, clock.now
+    SELECT runs.number, runs.due_at, runs.next_seq, runs.started_at, runs.paused, clock.now
     FROM clock
     CROSS JOIN holdfast.runs
     WHERE runs.namespace_id = :namespace_id AND runs.id = :run_id AND runs.owner IS NULL AND runs.ended_at IS NULL
@@ -97,13 +101,16 @@ locked AS MATERIALIZED (
 )
 UPDATE holdfast.runs
 SET owner = :owner, epoch = runs.epoch + 1, status = 'running', started_at = coalesce(runs.started_at, locked.now),
-    crashes = runs.crashes + CASE WHEN runs.next_seq IS NULL THEN 1 ELSE 0 END, next_seq = NULL
+    crashes = runs.crashes + CASE WHEN runs.next_seq IS NULL THEN 1 ELSE 0 END, next_seq = NULL,
+    paused = runs.paused AND NOT EXISTS (
+        SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number AND inbox.kind = 'cancel' OFFSET 0
+    )
 FROM locked, holdfast.lanes, holdfast.starts
 WHERE runs.number = locked.number AND lanes.id = runs.lane_id AND starts.number = runs.number
 RETURNING runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, locked.next_seq, starts.input, starts.seed,
     starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at, runs.deadline_at,
     coalesce(starts.chain_id, runs.id), coalesce(starts.chain_started_at, runs.created_at), starts.parent_id,
-    starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, runs.paused, runs.crashes, runs.blocked,
+    starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, locked.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number), locked.due_at, locked.now, locked.due_at;
 
 -- name: read_journals

@@ -101,11 +101,12 @@ class LifeStore:
         *,
         step: str | None,
         attempt: int,
+        begins: bool = False,
         now: Instant | None = None,
     ) -> None:
         deed = partial(
             values.append_items,
-            run_id=run_id, stream=stream, items=list(items), step=step, attempt=attempt, now=now,
+            run_id=run_id, stream=stream, items=list(items), step=step, attempt=attempt, begins=begins, now=now,
         )  # fmt: skip
         await self._write(deed)
 

@@ -42,6 +42,7 @@ async def append_items(
     items: Sequence[bytes],
     step: str | None,
     attempt: int,
+    begins: bool,
     now: Instant | None,
 ) -> None:
     """Two statements: the second sees what was sent before this one got its places."""
@@ -58,6 +59,7 @@ async def append_items(
         "run": run,
         "step": step,
         "attempt": attempt,
+        "begins": begins,
         "payloads": list(items),
         "now": now,
     }

@@ -39,15 +39,16 @@ RETURNING streams.chain_id, streams.last, (
 );
 
 -- name: append_items
--- Items that a step sends. The first one of an attempt is marked if an earlier attempt has sent any.
+-- Items that a step sends. The first one of an attempt is marked if an earlier attempt, or execution of it, has sent any.
 INSERT INTO holdfast.stream_items (namespace_id, chain_id, stream, place, run, at, step, attempt, payload, reset)
 SELECT :namespace_id, :chain_id::text, :stream::text, :before::bigint + asked.place, :run::bigint,
     coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), :step::text, :attempt::integer,
     asked.payload,
-    asked.place = 1 AND (:attempt::integer > (
-        SELECT max(earlier.attempt) FROM holdfast.stream_items AS earlier
+    asked.place = 1 AND (
+        SELECT max(earlier.attempt) IS NOT NULL AND (:begins::boolean OR :attempt::integer > max(earlier.attempt))
+        FROM holdfast.stream_items AS earlier
         WHERE earlier.run = :run::bigint AND earlier.stream = :stream::text AND earlier.step = :step::text
-    )) IS TRUE
+    )
 FROM unnest(:payloads::bytea[]) WITH ORDINALITY AS asked (payload, place);
 
 -- name: append_given

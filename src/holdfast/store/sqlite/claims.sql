@@ -81,10 +81,11 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = :run_id AND runs.owner IS 
     );
 
 -- name: take_runs
--- Make the chosen runs ours. One that was not handed back counts as a crash.
+-- Make the chosen runs ours. One that was not handed back counts as a crash. A cancel ends a pause.
 UPDATE runs
 SET owner = :owner, epoch = epoch + 1, status = 'running', started_at = coalesce(started_at, :now),
-    crashes = crashes + (next_seq IS NULL), next_seq = NULL
+    crashes = crashes + (next_seq IS NULL), next_seq = NULL,
+    paused = paused AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number AND inbox.kind = 'cancel')
 WHERE number IN (SELECT value FROM json_each(:runs));
 
 -- name: read_journals

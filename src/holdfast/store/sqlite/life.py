@@ -99,10 +99,18 @@ class LifeStore:
         *,
         step: str | None,
         attempt: int,
+        begins: bool = False,
         now: Instant | None = None,
     ) -> None:
         deed = partial(
-            values.append_items, run_id=run_id, stream=stream, items=items, step=step, attempt=attempt, now=now
+            values.append_items,
+            run_id=run_id,
+            stream=stream,
+            items=items,
+            step=step,
+            attempt=attempt,
+            begins=begins,
+            now=now,
         )
         await self._write(deed)
 

@@ -43,6 +43,7 @@ def append_items(
     items: Sequence[bytes],
     step: str | None,
     attempt: int,
+    begins: bool,
     now: Instant | None,
 ) -> None:
     """As a step sends them. Steps are told apart by run: a successor's step of the same key is another one."""
@@ -52,7 +53,7 @@ def append_items(
     at = tx.now(now)
     first = 1 + _last_place(tx, chain.id, stream)
     sent = tx.one("last_attempt", {"run": chain.run, "stream": stream, "step": step}) if step is not None else None
-    resets = sent is not None and sent[0] is not None and sent[0] < attempt
+    resets = sent is not None and sent[0] is not None and (begins or sent[0] < attempt)
     rows = [
         (tx.namespace_id, chain.id, stream, place, chain.run, step, attempt, at, resets and place == first, payload)
         for place, payload in enumerate(items, first)

@@ -87,6 +87,16 @@ class TestPauseRuns:
         assert claimed.is_paused
         assert [message.kind for message in claimed.inbox] == ["cancel"]
 
+    async def test_a_cancel_ends_the_pause_so_that_a_cleanup_may_wait(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.hand_back(run)
+        await stage.store.pause_runs([run.id], True, now=T0)
+        await stage.store.cancel_run(run.id, now=T0)
+        again = await stage.claim_one()
+        assert not (await stage.run(run.id)).paused
+        await stage.hand_back(again, due_at=after(5))
+        assert ids_of(await stage.claim(now=after(5))) == [run.id]
+
     async def test_an_ended_run_is_not_paused(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.end(run)

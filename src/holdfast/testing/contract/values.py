@@ -60,6 +60,15 @@ class TestStreams:
         resets = [(one.attempt, one.reset) for one in await stage.store.read_items(run_id, "log")]
         assert resets == [(1, False), (1, False), (2, True), (2, False), (2, False), (3, True)]
 
+    async def test_an_attempt_that_is_executed_again_says_that_what_it_sent_before_no_longer_counts(
+        self, stage: Stage
+    ) -> None:
+        [run_id] = await stage.start()
+        for begins, items in [(True, [b"a"]), (False, [b"b"]), (True, [b"a", b"b"]), (False, [b"c"])]:
+            await stage.store.append_items(run_id, "log", items, step="s", attempt=1, begins=begins, now=T0)
+        resets = [(one.payload, one.reset) for one in await stage.store.read_items(run_id, "log")]
+        assert resets == [(b"a", False), (b"b", False), (b"a", True), (b"b", False), (b"c", False)]
+
     async def test_an_attempt_after_silent_ones_resets_nothing(self, stage: Stage) -> None:
         [run_id] = await stage.start()
         await stage.store.append_items(run_id, "log", [b"x"], step="other", attempt=1, now=T0)

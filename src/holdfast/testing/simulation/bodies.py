@@ -16,7 +16,22 @@ from holdfast import blocking
 from holdfast.define import StepInfo, Workflow, current_scope, make_step, resource, workflow
 from holdfast.errors import FatalError, RetryAfter
 
-from .programs import POLICIES, Beside, Do, Errand, Guard, Look, Node, Program, Series, Sleep, Together, Within
+from . import lives
+from .programs import (
+    POLICIES,
+    Beside,
+    Do,
+    Errand,
+    Guard,
+    Look,
+    Node,
+    Program,
+    Series,
+    Sleep,
+    Together,
+    Undoable,
+    Within,
+)
 
 
 class Flaky(Exception):
@@ -65,7 +80,7 @@ class Trace(Protocol):
         """A durable call of a body that is being put away gave an answer."""
 
 
-class Witness(Protocol):
+class Witness(lives.Witness, Protocol):
     """Whoever wants to know what bodies see."""
 
     def body_begins(self) -> Trace: ...
@@ -86,8 +101,14 @@ def workflow_of(program: Program, witness: Witness, change: Change | None = None
         for number, errand in program.errands.items()
     }
 
-    async def in_tasks(salt: int) -> int:
-        return await _AsyncBody(steps, witness, salt, change).result(program.root)
+    async def in_tasks(salt: int, generation: int = 0) -> int:
+        body = _AsyncBody(steps, witness, salt, change)
+        await body.run(program.root)
+        if generation < program.again:
+            body.trace.see("goes on", body.value)
+            holdfast.continue_as_new(body.value, generation + 1)
+        body.trace.see("returned", body.value)
+        return body.value
 
     def in_greenlet(salt: int) -> int:
         return _DefBody(steps, witness, salt, change).result(program.root)
@@ -102,6 +123,7 @@ class _Sight:
 
     def __init__(self, steps: dict[int, Any], witness: Witness, salt: int, change: Change | None) -> None:
         self.value = salt
+        self.witness = witness
         self.trace = witness.body_begins()
         self._steps = steps
         is_changed = change is not None and holdfast.current_run().id in change.runs
@@ -118,6 +140,9 @@ class _Sight:
         if self._change == "renamed":
             return found.options(name=f"{errand.name}-renamed")
         return found
+
+    def undoing(self, node: Undoable) -> Any:
+        return self._steps[node.errand.number]
 
     def argument(self) -> int:
         return self.value + 1_000_003 if self._change == "arguments" else self.value
@@ -153,11 +178,6 @@ class _Sight:
 
 
 class _AsyncBody(_Sight):
-    async def result(self, root: Node) -> int:
-        await self.run(root)
-        self.trace.see("returned", self.value)
-        return self.value
-
     async def run(self, node: Node) -> None:
         if isinstance(node, Do):
             await self._do(node)
@@ -175,8 +195,10 @@ class _AsyncBody(_Sight):
             await self._together(node)
         elif isinstance(node, Within):
             await self._within(node)
-        else:
+        elif isinstance(node, Guard):
             await self._guard(node)
+        else:
+            await lives.live(self, node)
 
     async def _do(self, node: Do) -> None:
         if self.skips():
@@ -277,6 +299,7 @@ class _DefBody(_Sight):
         elif isinstance(node, Within):
             self._within(node)
         else:
+            assert isinstance(node, Guard)
             self._guard(node)
 
     def _do(self, node: Do) -> None:

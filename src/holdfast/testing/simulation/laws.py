@@ -7,24 +7,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
+
+import msgspec
 
 from holdfast.define import StepInfo, Workflow
 from holdfast.model import (
     Claimed,
     ClaimedRun,
     Ended,
+    Instant,
     JournalRow,
     NewRun,
+    Out,
     RowWrite,
     RunRecord,
+    Sent,
     StartedRun,
     StepCompleted,
     StepFailed,
     Turn,
+    WaitRecord,
+    instant_of,
 )
 from holdfast.store import Store
 
+from .mail import Mail, heard_twice
 from .network import Sender
 from .oracle import Journal, Oracle
 from .processes import Hand, Process
@@ -42,6 +51,7 @@ class Laws:
         store: Store,
         do: Callable[[Callable[[], Awaitable[Any]]], Any],
         replays: Replays,
+        now: Callable[[], int],
     ) -> None:
         self.has_store_jumped = False
         """The store's clock was set: leases end early, and their holders can't know."""
@@ -54,6 +64,8 @@ class Laws:
         self._store = store
         self._do = do
         self._replays = replays
+        self._now = now
+        self.mail = Mail(oracle)
         self._owners: dict[str, Sender] = {}
         self._first_asks: dict[str, frozenset[str]] = {}
 
@@ -141,6 +153,9 @@ class Laws:
             self._starts(asked, answer)
         elif method == "cancel_run":
             run_id, is_forced = asked
+            if answer is not None:
+                # The last run of the chain, if the one that was asked has gone on.
+                run_id = answer.id
             if answer is not None and not answer.status.is_final:
                 oracle.cancelled.add(run_id)
             oracle.note(f"{sender.name} cancels {oracle.label(run_id)}{' by force' if is_forced else ''}")
@@ -152,8 +167,24 @@ class Laws:
                 oracle.note(f"{sender.name} {oracle.label(write.run_id)} row: {said}{'' if verdict else ', refused'}")
                 if verdict and isinstance(sender, Process) and sender.is_changed and write.run_id in self.frozen:
                     self._gives_up(sender, write)
+        elif method == "read_inbox":
+            self.mail.told(answer)
+        elif method in ("send_signal", "publish_event", "resume_hook"):
+            self._message(sender, method, asked, answer)
         elif method == "reap_workers" and answer:
             oracle.note(f"{sender.name} reaps {', '.join(answer)}")
+
+    def _message(self, sender: Sender, method: str, asked: Any, answer: Sent) -> None:
+        to, *what, payload = asked
+        said = {"send_signal": "signals", "publish_event": "publishes", "resume_hook": "resumes a hook with"}[method]
+        name = f" {self._oracle.label(to)} {what[0]}" if method == "send_signal" else ""
+        self._oracle.note(f"{sender.name} {said}{name} {payload!r}: {answer}")
+        if method == "resume_hook":
+            self.mail.resumed(to, payload, answer)
+        elif answer is Sent.SENT and method == "send_signal":
+            self.mail.signalled(to, what[0], payload)
+        elif answer is Sent.SENT:
+            self.mail.published(to, payload, self._now())
 
     def _gives_up(self, process: Process, write: RowWrite) -> None:
         """P10: what changed code does with a run that it does not match: it is blocked, with a report."""
@@ -179,6 +210,9 @@ class Laws:
             f"{kinds if verdict else 'refused'}"
         )
         if is_new:
+            self.mail.accepted(turn)
+            if turn.out is not None:
+                self._gives_out(turn, turn.out)
             is_astray = isinstance(sender, Process) and sender.is_changed and turn.run_id in self.frozen
             if is_astray and not isinstance(journal.entries[-1], Ended):
                 oracle.report("P10", f"{oracle.label(turn.run_id)} went on with code that does not match its journal")
@@ -194,6 +228,27 @@ class Laws:
         if is_new and isinstance(sender, Process) and not is_blocked:
             # Of a body that was blocked only the results that came for it are durable, not what it made of them.
             self._is_durable(sender, turn)
+
+    def _gives_out(self, turn: Turn, out: Out) -> None:
+        """What began or was sent with a turn."""
+        oracle = self._oracle
+        old = oracle.runs[turn.run_id]
+        if out.successor is not None:
+            kin = {"parent_id": old.parent_id, "parent_key": old.parent_key, "on_parent_end": old.on_parent_end}
+            oracle.runs[out.successor.id] = msgspec.structs.replace(out.successor, **kin)
+            oracle.note(f"{oracle.label(turn.run_id)} goes on in {oracle.label(out.successor.id)}")
+            self.look(out.successor.id)
+        for child in out.children:
+            if child.id not in oracle.runs and self._do(partial(self._store.get_run, child.id)) is not None:
+                oracle.runs[child.id] = child
+                oracle.note(f"{oracle.label(turn.run_id)} begins its child {oracle.label(child.id)}")
+                self.look(child.id)
+                if turn.run_id in oracle.ended:
+                    self.mail.ended(old, oracle.ended[turn.run_id])
+        for signal in out.signals:
+            self.mail.signalled(signal.run_id, signal.name, signal.payload)
+        for event in out.events:
+            self.mail.published(event.name, event.payload, self._now())
 
     def _is_durable(self, process: Process, turn: Turn) -> None:
         """What the body that made this turn has seen is seen for good."""
@@ -213,6 +268,7 @@ class Laws:
         how = f"takes {self._oracle.label(run.id)} over" if run.is_takeover else f"claims {self._oracle.label(run.id)}"
         self._oracle.note(f"{worker_id} {how}, epoch {run.epoch}, seq {run.next_seq}, crashes {run.crashes}")
         self.look(run.id)
+        self.mail.claimed(run, self.journal(run.id))
 
     def _check_key(self, run: ClaimedRun) -> None:
         """One run at a time for a workflow and a key: what replaces another begins when that has ended."""
@@ -233,6 +289,7 @@ class Laws:
                 self._oracle.runs[run.id] = run
                 self._oracle.note(f"{self._oracle.label(run.id)} of {run.workflow} is started, key {run.key}")
                 self.look(run.id)
+                self.mail.began(run.id)
             for other in [one for one in self._oracle.runs.values() if run.key is not None and one.key == run.key]:
                 # The one that held the key may have been cancelled in its favour.
                 self.look(other.id)
@@ -257,6 +314,19 @@ class Laws:
         assert found is not None
         return found
 
+    def waits(self, run_id: str) -> list[WaitRecord]:
+        """What the run has registered."""
+        found: list[WaitRecord] = self._do(lambda: self._store.read_waits(run_id))
+        return found
+
+    def chain_began(self, record: RunRecord) -> Instant:
+        """When the first run of its chain was created."""
+        return min(
+            instant_of(self.record(run_id).created_at)
+            for run_id in self._oracle.runs
+            if self.mail.chain(run_id) == record.chain_id
+        )
+
     def look(self, run_id: str) -> None:
         """Read a journal again: P2 (rows never change, epochs never fall), P3 (one result), P7 (an end is the end)."""
         journal, oracle = self.journal(run_id), self._oracle
@@ -272,8 +342,10 @@ class Laws:
                 oracle.report("P2", f"row {row.seq} of {name} has epoch {row.epoch}, lower than the row before it")
             if any(isinstance(entry, Ended) for entry in journal.entries):
                 oracle.report("P7", f"{name} has row {row.seq} after its end")
+            before = len(journal.entries)
             journal.add(row)
             self._check_results(journal, name)
+            self.mail.took(oracle.runs[run_id], journal, row.seq, journal.entries[before:])
         self._check_end(run_id, journal, name)
 
     def _check_results(self, journal: Journal, name: str) -> None:
@@ -283,6 +355,9 @@ class Laws:
                 if entry.key in ends:
                     self._oracle.report("P3", f"step {entry.key!r} of {name} has two results")
                 ends.add(entry.key)
+        key = heard_twice(journal)
+        if key is not None:
+            self._oracle.report("children", f"{name} heard twice that its child {key!r} has ended")
 
     def _check_end(self, run_id: str, journal: Journal, name: str) -> None:
         oracle = self._oracle
@@ -295,7 +370,10 @@ class Laws:
             return
         if (ended.status, ended.output, ended.error) != (record.status.value, record.output, record.error):
             oracle.report("P7", f"the end of {name} in its journal, {ended.status}, is not that of its row")
-        first = oracle.ended.setdefault(run_id, record)
+        if run_id not in oracle.ended:
+            oracle.ended[run_id] = record
+            self.mail.ended(oracle.runs[run_id], record)
+        first = oracle.ended[run_id]
         if first != record:
             oracle.report("P7", f"{name} has changed after its end, from {first.status} to {record.status}")
             return

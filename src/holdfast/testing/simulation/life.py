@@ -35,7 +35,7 @@ class FaultyLife:
         return await self._ask(
             "send_signal",
             lambda: self._inner.send_signal(run_id, name, payload, message_id=message_id, now=now),
-            (run_id, name, message_id),
+            (run_id, name, payload),
         )
 
     async def publish_event(
@@ -44,7 +44,7 @@ class FaultyLife:
         return await self._ask(
             "publish_event",
             lambda: self._inner.publish_event(name, payload, message_id=message_id, now=now),
-            (name, message_id),
+            (name, payload),
         )
 
     async def find_hook(self, token: str) -> WaitRecord | None:
@@ -56,7 +56,7 @@ class FaultyLife:
         return await self._ask(
             "resume_hook",
             lambda: self._inner.resume_hook(token, payload, message_id=message_id, now=now),
-            (token, message_id),
+            (token, payload),
         )
 
     async def read_waits(self, run_id: str) -> list[WaitRecord]:
@@ -96,11 +96,12 @@ class FaultyLife:
         *,
         step: str | None,
         attempt: int,
+        begins: bool = False,
         now: Instant | None = None,
     ) -> None:
         return await self._ask(
             "append_items",
-            lambda: self._inner.append_items(run_id, stream, items, step=step, attempt=attempt, now=now),
+            lambda: self._inner.append_items(run_id, stream, items, step=step, attempt=attempt, begins=begins, now=now),
             run_id,
         )
 

@@ -11,11 +11,13 @@ from hashlib import blake2b
 from typing import Any
 
 from holdfast.model import (
+    Blocked,
     Entry,
     History,
     Instant,
     JournalRow,
     NewRun,
+    Reopened,
     RunRecord,
     RunRetrying,
     Started,
@@ -56,6 +58,11 @@ class Journal:
         if self._history is None:
             self._history = history_of(self.entries)
         return self._history
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether some of it was taken in anew: after a cut, or since a body was blocked."""
+        return any(isinstance(entry, (RunRetrying, Blocked, Reopened)) for entry in self.entries)
 
     def tries(self, seq: int) -> int:
         """How often the run had been tried as a whole, up to a row: once, or more by retries."""
@@ -146,6 +153,8 @@ class Oracle:
         """Steps begun: run, key, attempt, epoch."""
         self.kills: dict[str, int] = {}
         """How often a run's own step took the process down since its last turn."""
+        self.undone: dict[tuple[str, str], int] = {}
+        """Which errand a compensation did, by run and key."""
         self.executions = 0
         self.stumbles: Callable[[str], bool] = lambda _: False
         """Whether a live body is to do I/O now, which blocks its run."""

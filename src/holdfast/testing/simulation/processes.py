@@ -74,6 +74,8 @@ class Hand:
         name = f"{self.worker_id} {oracle.label(step.run_id)}/{step.key} attempt {step.attempt}"
         oracle.note(f"{name} begins")
         self._laws.begins(self, step)
+        if errand.name == "undo":
+            oracle.undone[step.run_id, step.key] = number
         execution = oracle.new_execution()
         try:
             await asyncio.sleep(errand.duration(step.attempt) / 2)

@@ -112,7 +112,58 @@ class Guard:
     after: Node
 
 
-Node: TypeAlias = Do | Beside | Sleep | Look | Series | Together | Within | Guard
+@dataclass(frozen=True, slots=True)
+class Hear:
+    """Wait for a signal or an event; without seconds, for as long as it takes."""
+
+    what: Literal["signal", "event"]
+    name: str
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hooked:
+    """Make a hook, tell the world its token, and wait for it."""
+
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Offspring:
+    """A child run: awaited, started beside a part and awaited or called off after it, or left alone."""
+
+    program: str
+    how: Literal["await", "start", "cancel", "abandon"]
+    part: Node
+    key: str | None = None
+    tells: bool = False
+    """It is sent a signal as soon as it is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shielded:
+    """A part that no cancel interrupts."""
+
+    part: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Undoable:
+    """From here on this errand is done if the run fails or is cancelled."""
+
+    errand: Errand
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """Send something with the turn."""
+
+    what: Literal["event", "value", "item"]
+    name: str
+
+
+Life: TypeAlias = Hear | Hooked | Offspring | Shielded | Undoable | Post
+Node: TypeAlias = Do | Beside | Sleep | Look | Series | Together | Within | Guard | Life
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +176,8 @@ class Program:
     retry: int | None = None
     max_crashes: int = 5
     is_killer: bool = False
+    again: int = 0
+    """How often it continues as new."""
     errands: dict[int, Errand] = field(default_factory=dict)
     seconds: float = 0.0
     """More than it can take if nothing goes wrong."""
@@ -135,16 +188,22 @@ class Author:
 
     def __init__(self, dice: Random) -> None:
         self._dice = dice
+        self._children: tuple[str, ...] = ()
+        self._has_life = False
         self._errands: dict[int, Errand] = {}
         self._numbers = 0
         self._seconds = 0.0
 
-    def program(self, name: str, *, is_killer: bool = False) -> Program:
+    def program(self, name: str, *, is_killer: bool = False, children: tuple[str, ...] = ()) -> Program:
+        """One of its own; it may call those that were written before it."""
         dice = self._dice
         self._errands = {}
         self._seconds = 0.0
+        self._children = children
         is_async = dice.random() < 0.7
         size = dice.choice((3, 5, 7, 9, 12, 16))
+        self._has_life = is_async and not is_killer and dice.random() < 0.7
+        again = dice.choice((0, 0, 1, 2)) if self._has_life else 0
         if is_killer:
             kill = Do(self._errand(is_killer=True))
             root: Node = Series((self._tree(2, is_async), kill)) if dice.random() < 0.5 else kill
@@ -157,8 +216,9 @@ class Author:
             retry=dice.choice((1, 2, 4)) if dice.random() < 0.25 else None,
             max_crashes=dice.choice((1, 2, 3)) if is_killer else 5,
             is_killer=is_killer,
+            again=again,
             errands=self._errands,
-            seconds=self._seconds,
+            seconds=self._seconds * (again + 1),
         )
 
     def _tree(self, size: int, is_async: bool) -> Node:
@@ -191,6 +251,8 @@ class Author:
 
     def _leaf(self) -> Node:
         dice = self._dice
+        if self._has_life and dice.random() < 0.4:
+            return self._life()
         roll = dice.random()
         if roll < 0.66:
             return Do(self._errand(), is_pending=dice.random() < 0.15)
@@ -198,19 +260,49 @@ class Author:
             return Sleep(self._span(), is_asyncio=dice.random() < 0.3)
         return Look(dice.choice(("now", "rng", "uuid4")))
 
+    def _life(self) -> Node:
+        """Something that only a body with tasks of its own does here."""
+        dice = self._dice
+        roll = dice.random()
+        if roll < 0.4:
+            what: Literal["signal", "event"] = dice.choice(("signal", "signal", "event"))
+            name = dice.choice(("a", "b") if what == "signal" else ("e", "f"))
+            return Hear(what, name, self._patience())
+        if roll < 0.5:
+            return Hooked(self._patience())
+        if roll < 0.6:
+            return Undoable(self._errand(name="undo"))
+        if roll < 0.7:
+            kind: Literal["event", "value", "item"] = dice.choice(("event", "value", "item"))
+            return Post(kind, dice.choice(("e", "f")))
+        if roll < 0.78 or not self._children:
+            return Shielded(Do(self._errand()))
+        how: Literal["await", "start", "cancel", "abandon"] = dice.choice(
+            ("await", "await", "start", "cancel", "abandon")
+        )
+        key = f"key-{dice.randrange(3)}" if dice.random() < 0.1 else None
+        self._seconds += 60.0
+        return Offspring(dice.choice(self._children), how, self._leaf(), key, tells=dice.random() < 0.5)
+
+    def _patience(self) -> float | None:
+        if self._dice.random() < 0.5:
+            return self._span()
+        self._seconds += 15.0
+        return None
+
     def _span(self) -> float:
         dice = self._dice
         found = dice.choice((0.0, 0.01, 0.3, 1.0, 1.0, 2.5, 2.5, 7.0, 12.0, 25.0)) + dice.choice((0.0, 0.1))
         self._seconds += found
         return found
 
-    def _errand(self, *, is_killer: bool = False) -> Errand:
+    def _errand(self, *, is_killer: bool = False, name: str | None = None) -> Errand:
         dice = self._dice
         self._numbers += 1
         fails = dice.choice((0,) * 9 + (1, 1, 1, 1, 2, 2, 9))
         errand = Errand(
             number=self._numbers,
-            name=dice.choice(NAMES),
+            name=name or dice.choice(NAMES),
             durations=tuple(
                 dice.choice((0.0, 0.001, 0.05, 0.05, 0.4, 0.8, 1.5, 4.0)) for _ in range(dice.choice((1, 1, 2)))
             ),

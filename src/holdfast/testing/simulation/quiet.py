@@ -103,6 +103,20 @@ class Quiet:
             self._oracle.report("P6", f"a deadline has passed and its run was not told: {self._told(record)}")
         if record.id in self._oracle.cancelled:
             self._oracle.report("P6", f"a cancel was not delivered: {self._told(record)}")
+        self._check_events(record, now)
+
+    def _check_events(self, record: RunRecord, now: Instant) -> None:
+        """Neither an event nor a wait for it is overlooked, whichever of the two was there first."""
+        laws = self._world.laws
+        for wait in laws.waits(record.id):
+            if wait.kind != "event" or wait.registered_at + SLACK > now:
+                continue
+            for payload, published_at in laws.mail.events.get(wait.name, {}).items():
+                is_old = published_at + SLACK < now and published_at >= laws.chain_began(record)
+                if is_old and not laws.mail.has_taken(record.id, "event", payload):
+                    self._oracle.report(
+                        "P6", f"{self._told(record)}, waits for {wait.name!r} and is not given {payload!r}"
+                    )
 
     def _told(self, record: RunRecord) -> str:
         due_at = record.due_at

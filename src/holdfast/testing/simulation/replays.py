@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import msgspec
+
 from holdfast.codec import Codec
 from holdfast.define import RunInfo, Workflow
 from holdfast.engine import Advance, Execution, Runners, describe
 from holdfast.errors import RunCrashed
 from holdfast.model import (
+    ASKS,
+    ChildAsked,
     Claimed,
     Ended,
     Entry,
@@ -21,6 +25,8 @@ from holdfast.model import (
     RunStatus,
     Started,
     StepAsked,
+    StepCompleted,
+    StepFailed,
     TimerFired,
     history_of,
     instant_of,
@@ -47,6 +53,8 @@ class Replays:
         """Somebody asked it to end, or it has a deadline."""
         self.is_forced = False
         """The run being checked was ended by force."""
+        self.is_forked = False
+        """It is a retry of another one."""
         self._oracle = oracle
         self._codec = codec
         self._runners = Runners()
@@ -76,6 +84,7 @@ class Replays:
             tries.append(len(journal.entries))
         before = journal.entries[-2] if len(journal.entries) > 1 else None
         self.is_unwanted = record.id in self._oracle.cancelled or record.deadline_at is not None
+        self.is_forked = record.forked_from is not None
         self.is_forced = isinstance(before, Claimed) and before.worker_id == FORCED
         for number, end in enumerate(tries, 1):
             history = history_of(journal.entries[:end])
@@ -86,7 +95,7 @@ class Replays:
     def _check_try(self, record: RunRecord, history: History, closing: Entry | None, number: int) -> None:
         """Live from where this try began, and rebuilt from some prefix and then live: the same either way."""
         first = history.lives[-1][0] if history.lives else 0
-        cuts = [at for at, entry in enumerate(history.entries) if at >= first and not isinstance(entry, StepAsked)]
+        cuts = [at for at, entry in enumerate(history.entries) if at >= first and not isinstance(entry, ASKS)]
         chosen = {first} | {self._dice.choice(cuts) for _ in range(2) if cuts}
         for cut in sorted(chosen):
             self._check_from(record, history, cut, closing, number)
@@ -104,7 +113,7 @@ class Replays:
             except Exception as error:
                 self._oracle.report("P5", f"{name} can't be replayed up to entry {cut}: {error}")
                 return
-            inputs = [entry for entry in entries[cut:] if not isinstance(entry, StepAsked)]
+            inputs = [entry for entry in entries[cut:] if not isinstance(entry, ASKS)]
             since = history.lives[-1][1].retry_at if history.lives else 0
             self._go_on(name, execution, inputs, entries[cut:], closing, since)
         finally:
@@ -112,6 +121,8 @@ class Replays:
             execution.put_away()
         known = self._oracle.seen.get((record.id, number), [])
         seen: list[tuple[object, ...]] = self.trace.items if self.trace is not None else []
+        if cut == 0 and isinstance(closing, Ended) and not self._is_from_outside(closing):
+            self._check_undone(record, entries, closing, seen)
         # A worker that dropped the run before it heard that its last turn was accepted may have seen less.
         if seen[: len(known)] != known:
             at = next((n for n, (a, b) in enumerate(zip(seen, known, strict=False)) if a != b), len(seen))
@@ -120,6 +131,23 @@ class Replays:
                 f"replayed, the body of {name} sees {seen[at : at + 1]} as sighting {at}; "
                 f"live it saw {known[at : at + 1]}",
             )
+
+    def _check_undone(
+        self, record: RunRecord, entries: Sequence[Entry], closing: Ended, seen: Sequence[tuple[object, ...]]
+    ) -> None:
+        """What a run that failed or was cancelled has registered was undone, last first, and nothing else was."""
+        name = self._oracle.label(record.id)
+        registered = [item[1] for item in reversed(seen) if item[0] == "registers"]
+        expected = registered if closing.status in (RunStatus.FAILED, RunStatus.CANCELLED) else []
+        keys = [one.key for one in entries if isinstance(one, StepAsked) and one.key.partition(":")[0] == "undo"]
+        done = [self._oracle.undone.get((record.id, key)) for key in keys]
+        if done != expected:
+            self._oracle.report(
+                "compensation", f"{name} is {closing.status} with {expected} to be undone, in this order; it did {done}"
+            )
+        ends = {one.key for one in entries if isinstance(one, (StepCompleted, StepFailed))}
+        if not ends.issuperset(keys):
+            self._oracle.report("compensation", f"{name} has ended before what undoes it")
 
     def _go_on(
         self,
@@ -150,6 +178,9 @@ class Replays:
         end = done.ended or done.retrying
         if end is not None:
             found.remove(end)
+        if self.is_forked:
+            # It began with another run's history, whose children have that run's name.
+            found, expected = _nameless(found), _nameless(expected)
         if found != expected:
             at = next((n for n, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), 0)
             self._oracle.report(
@@ -194,6 +225,11 @@ class Replays:
             deadline_at=None if deadline is None else instant_of(deadline),
         )
         return Execution(self.workflows[record.workflow], info, record.input, seed, self._codec, self._runners)
+
+
+def _nameless(entries: Sequence[Entry]) -> list[Entry]:
+    """Entries without the ids of children."""
+    return [msgspec.structs.replace(entry, run_id="") if isinstance(entry, ChildAsked) else entry for entry in entries]
 
 
 def _told(entries: Sequence[Entry], at: int) -> str:

@@ -54,9 +54,14 @@ class World:
         self.has_change = dice.random() < 0.2
         has_killer = dice.random() < 0.2
         author = Author(dice)
-        self.programs = [author.program(f"w{n}") for n in range(dice.choice((1, 2, 3)))]
+        self.programs: list[Program] = []
+        for number in range(dice.choice((1, 2, 3))):
+            called = tuple(program.name for program in self.programs)
+            self.programs.append(author.program(f"w{number}", children=called))
         if has_killer:
             self.programs.append(author.program("killer", is_killer=True))
+        self.tokens: list[str] = []
+        """Of hooks, as bodies have told them."""
         self.errands: dict[int, Errand] = {}
         for program in self.programs:
             self.errands |= program.errands
@@ -65,7 +70,7 @@ class World:
         self.store_offset = 0
         self.store = SqliteStore(":memory:", "sqlite:///:memory:", "default", inline=True, clock=self.store_now)
         self.replays = Replays(self.oracle, self.codec, dice)
-        self.laws = Laws(self.oracle, self.store, self.do, self.replays)
+        self.laws = Laws(self.oracle, self.store, self.do, self.replays, self.store_now)
         self.old = {program.name: workflow_of(program, self) for program in self.programs}
         self.new: dict[str, Workflow[Any, Any]] = {}
         self.replays.workflows = self.laws.workflows = self.old
@@ -119,6 +124,16 @@ class World:
         elif not is_astray:
             hand.traces[info.id] = trace
         return trace
+
+    def child(self, name: str) -> Workflow[Any, Any]:
+        return self.old[name]
+
+    def has_token(self, token: str) -> None:
+        if token not in self.tokens:
+            self.tokens.append(token)
+
+    def label(self, run_id: str) -> str:
+        return self.oracle.label(run_id)
 
     def _stumbles(self, run_id: str) -> bool:
         if self.is_quiet or self._stumbled[run_id] == _STUMBLES or self._stumbling.random() < self._surefootedness:
@@ -178,7 +193,9 @@ class World:
         self.note("--- quiet")
         await troubles.end()
         quiet = Quiet(self)
+        fed = self.loop.create_task(clients.feed())
         await quiet.wait_for_ends()
+        fed.cancel()
         self.replays.punctual_from = quiet.punctual_from
         self.is_over = True
         for driver in drivers:
