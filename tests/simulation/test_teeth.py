@@ -7,6 +7,8 @@ import pytest
 
 from holdfast.engine import Execution
 from holdfast.model import RowChange, RunStatus, StepCompleted, history_of
+from holdfast.store.sqlite import ends
+from holdfast.store.sqlite.transactions import Transaction
 from holdfast.testing.simulate import main
 from holdfast.testing.simulation import run_seed
 from holdfast.worker.admission import Admission
@@ -235,6 +237,68 @@ def test_a_replacement_that_does_not_wait_for_the_run_before_it_is_noticed(monke
 
     monkeypatch.setattr(starts, "_replace", lambda tx, old, new_id, at: None)
     assert_noticed("keys")
+
+
+# -- messages, children, compensations ---------------------------------------------------------------------------------
+
+
+def test_a_signal_that_is_lost_when_a_run_goes_on_in_another_is_noticed(monkeypatch):
+    run = Transaction.run
+    monkeypatch.setattr(Transaction, "run", lambda self, name, *args: name == "move_messages" or run(self, name, *args))
+    assert_noticed("messages", within=120)
+
+
+def test_a_signal_taken_twice_is_noticed(monkeypatch):
+    run = Transaction.run
+    monkeypatch.setattr(Transaction, "run", lambda self, name, *args: name == "drop_messages" or run(self, name, *args))
+    assert_noticed("messages", within=60)
+
+
+def test_signals_taken_in_another_order_than_sent_are_noticed(monkeypatch):
+    next_mail = Execution.next_mail
+
+    def last_first(self):
+        if self._life is not None:
+            self._life.mailbox.reverse()
+        return next_mail(self)
+
+    monkeypatch.setattr(Execution, "next_mail", last_first)
+    assert_noticed("messages", within=120)
+
+
+def test_a_message_id_that_nobody_remembers_is_noticed(monkeypatch):
+    """A hook is closed by its first payload whatever ids there are; a signal is not."""
+    from holdfast.testing.simulation.mail import Mail
+
+    signalled, known = Mail.signalled, set()
+
+    def once(self, run_id, name, payload):
+        # What the client sent once is sent once, whatever the store says.
+        if (id(self), payload) not in known:
+            known.add((id(self), payload))
+            signalled(self, run_id, name, payload)
+
+    monkeypatch.setattr(Mail, "signalled", once)
+    monkeypatch.setattr("holdfast.store.sqlite.messages.is_known", lambda *args: False)
+    monkeypatch.setattr("holdfast.store.sqlite.messages.remember", lambda *args: None)
+    assert_noticed("messages", within=200)
+
+
+def test_a_child_s_end_that_its_parent_is_not_told_is_noticed(monkeypatch):
+    monkeypatch.setattr(ends, "insert_messages", lambda tx, rows: None)
+    assert_noticed("children", "P6", within=200)
+
+
+def test_a_compensation_that_is_skipped_is_noticed(monkeypatch):
+    begins = Execution.begins_compensation
+
+    def forgetful(self, would_retry):
+        if self._life is not None and self._life.compensations and not self._life.is_compensating:
+            self._life.compensations.pop()
+        return begins(self, would_retry)
+
+    monkeypatch.setattr(Execution, "begins_compensation", forgetful)
+    assert_noticed("compensation", "P5", within=300)
 
 
 def test_the_command_ends_with_1_when_a_promise_is_broken(monkeypatch, capsys):
