@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.store import open_store
-from tests.differential.operations import BASE, READS, Dice, Operation
+from tests.differential.life import BASE, Operation
+from tests.differential.operations import OWNERSHIP, READS, Dice
 from tests.differential.shown import parted, show
 from tests.differential.sides import Side
 
@@ -118,7 +119,7 @@ async def _compared(
         if operation.name in READS:
             # If one of these changed something, that shows after the next one.
             continue
-        states = await _both(sides, methodcaller("state", now))
+        states = await _both(sides, methodcaller("state", now, with_life=operation.name not in OWNERSHIP))
         if not operation.is_ordered:
             for state in states.values():
                 state["listed"].sort(key=lambda record: (record.created_at, record.id))

@@ -1,14 +1,13 @@
 """Random operations on a store, drawn from a seed and from what the store has answered so far.
 
 An operation holds plain values only, so that a sequence can be printed, and played again without some of its members.
-Messages are named by run and kind: each store has its own numbers for them. Where a contract promises no order, none is
+Messages are named by what they hold: each store has its own numbers. Where a contract promises no order, none is
 asked for: a batch creates runs in the order in which every dialect numbers them, and a claim looks far enough that
 runs due at the same time are not cut apart.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,14 +20,13 @@ from holdfast.model import (
     Claimed,
     ClaimedRun,
     Declared,
-    Instant,
     Lane,
+    Message,
     NewRun,
     Parameter,
     Registration,
     RowChange,
     RowWrite,
-    RunRecord,
     RunStatus,
     Started,
     StepAsked,
@@ -36,55 +34,35 @@ from holdfast.model import (
     Turn,
     encode_entries,
 )
-from tests.differential.shown import show
+from tests.differential.life import EVENTS, LIFE_WEIGHTS, LifeDice, Operation
 
-BASE: Instant = 4_102_444_800 * SECOND
-"""The year 2100: later than any clock that a store reads by itself, so that the two can be told apart."""
 WORKFLOWS = ("ship", "b\"ill's", "größe")
 LANES = tuple(Lane(name, version, queue) for name in WORKFLOWS for version in ("1", "2") for queue in ("default", "q"))
 WORKERS = {"one": 0, "two": 0, "three": 1}
 """Workers, and the store that each of them has."""
 KEYS = ("k", "clé/1", "%k_")
-FINAL = tuple(status for status in RunStatus if status.is_final)
+FINAL = tuple(status for status in RunStatus if status.is_final and status is not RunStatus.CONTINUED)
 LIVE = tuple(status for status in RunStatus if not status.is_final)
-READS = ("list_runs", "next_due", "list_versions")
+READS = ("list_runs", "next_due", "list_versions", "find_waits", "find_events", "read_items")
+OWNERSHIP = ("claim_runs", "write_rows", "renew_lease", "reap_workers", "remove_worker", "release_strays", "read_inbox")
+"""What changes nothing but whose a run is."""
 ACCEPTS = {"even": lambda record: int(record.id[1:]) % 2 == 0, "none": lambda record: False}
 
 
-@dataclass(frozen=True)
-class Operation:
-    """One call, by which of a side's stores it is made, and the messages that its turns take."""
-
-    name: str
-    arguments: dict[str, Any]
-    via: int = 0
-    taken: tuple[tuple[tuple[str, str], ...], ...] = ()
-    is_ordered: bool = True
-    """Whether the runs that it creates have the same order everywhere."""
-
-    def __str__(self) -> str:
-        shown = ", ".join(f"{name}={show(value, BASE)}" for name, value in self.arguments.items())
-        return f"[{self.via}] {self.name}({shown})" + (f" taking {self.taken}" if any(self.taken) else "")
-
-
 @dataclass
-class Dice:
+class Dice(LifeDice):
     """What comes next, and what has to be remembered for that."""
 
-    seed: int
-    length: int
-    now: Instant = BASE
-    ids: int = 0
-    records: Mapping[str, RunRecord] = field(default_factory=dict)
     claims: dict[str, list[tuple[str, ClaimedRun]]] = field(default_factory=dict)
-    next_seqs: dict[str, int] = field(default_factory=dict)
-    messages: dict[str, list[str]] = field(default_factory=dict)
+    messages: dict[str, set[tuple[object, ...]]] = field(default_factory=dict)
+    lengths: dict[str, int] = field(default_factory=dict)
+    """The seq behind the last row of each journal."""
     sent: list[Operation] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
     """Workers that have been registered, and are not any more."""
 
     def __post_init__(self) -> None:
-        self._random = random.Random(self.seed)
+        super().__post_init__()
         self._lanes = tuple(self._random.sample(LANES, self._random.randint(1, 4)))
         self._made = 0
 
@@ -103,6 +81,11 @@ class Dice:
     def heard(self, operation: Operation, answer: Any, state: Mapping[str, Any]) -> None:
         """What the stores, which agreed, have answered, and all that can be read of them now."""
         self.records = state["runs"]
+        self.lengths = {run_id: rows[-1].seq + 1 for run_id, rows in state["journals"].items() if rows}
+        for inbox in state["inboxes"]:
+            self._saw(inbox)
+        self.waits = sorted({*self.waits, *(wait.number for wait in state["unmatched"].waits)})
+        self.events = [*dict.fromkeys((*self.events, *(event.payload for event in state["unmatched"].events)))]
         if isinstance(answer, Exception):
             return
         if operation.name == "register_worker":
@@ -124,23 +107,11 @@ class Dice:
                 if is_accepted and turn.run_id in self.next_seqs:
                     self.next_seqs[turn.run_id] = max(self.next_seqs[turn.run_id], turn.seq + 1)
 
-    def _saw(self, messages: Iterable[Any]) -> None:
+    def _saw(self, messages: Iterable[Message]) -> None:
         for message in messages:
-            self.messages.setdefault(message.run_id, []).append(message.kind)
+            self.messages.setdefault(message.run_id, set()).add(name_of(message))
 
     # -- drawing -------------------------------------------------------------------------------------------------
-
-    def _is(self, chance: float) -> bool:
-        return self._random.random() < chance
-
-    def _one(self, *of: Any) -> Any:
-        return self._random.choice(of)
-
-    def _via(self) -> int:
-        return int(self._is(0.3))
-
-    def _some_id(self) -> str:
-        return self._one(*self.records) if self.records and not self._is(0.03) else "r999"
 
     def _bytes(self) -> bytes:
         return self._one(b"", b"[]", b"\0\xff", b'{"a": "\\u0000"}', b"x" * 3000)
@@ -148,12 +119,10 @@ class Dice:
     def _some_lanes(self) -> list[Lane]:
         return list(self._lanes) if self._is(0.8) else self._random.sample(LANES, self._random.randint(0, 3))
 
-    def _soon(self) -> Instant:
-        return self.now + self._one(-SECOND, 0, 1, SECOND, 30 * SECOND)
-
     # -- runs ----------------------------------------------------------------------------------------------------
 
     def _start(self, is_ordered: bool = True) -> Operation:
+        self._retried: set[str] = set()
         runs = [self._new_run() for _ in range(self._one(1, 1, 1, 2, 3, 5))]
         if is_ordered:
             runs.sort(key=_creation_order)
@@ -191,7 +160,7 @@ class Dice:
         if self._is(0.3):
             given["tags"] = self._one({"a": "b"}, {"a": "c", "é": '"'}, {"x": "%"})
         if self._is(0.2):
-            given |= {"retention": self._one(0, SECOND), "parent_id": self._some_id(), "chain_id": self._some_id()}
+            given |= {"retention": self._one(0, SECOND), "parent_id": self._some_id()}
         if self.records and self._is(0.15):
             given |= self._going_on()
         return NewRun(**{**given, **fields})
@@ -202,6 +171,11 @@ class Dice:
         found: dict[str, Any] = {"rows": tuple(self._data() for _ in range(self._one(0, 1, 3)))}
         if old is not None:
             found |= {"forked_from": old.id, "keeps_seed": self._is(0.7)}
+            chain = [one for one in self.records.values() if one.chain_id == old.chain_id]
+            if all(one.status.is_final for one in chain) and old.chain_id not in self._retried:
+                # A chain has one live run at a time.
+                self._retried.add(old.chain_id)
+                found["chain_id"] = old.chain_id
             if old.key is not None and self._is(0.8):
                 found |= {"key": old.key, "workflow": old.workflow, "takes_key_of": old.id}
         return found
@@ -235,33 +209,44 @@ class Dice:
         return Operation("claim_runs", arguments, WORKERS[worker_id])
 
     def _commit(self) -> Operation:
-        if self.sent and self._is(0.15):
+        # What a store remembers of runs that were deleted is its own affair.
+        kept = {run_id for run_id in self.records if run_id not in self.truncated} | {"r999"}
+        resent = [one for one in self.sent if all(turn.run_id in kept for turn in one.arguments["turns"])]
+        if resent and self._is(0.15):
             # Its answer was lost.
-            again = self._one(*self.sent)
+            again = self._one(*resent)
             return Operation("commit_turns", {**again.arguments, "now": self.now}, again.via, again.taken)
-        if not self.claims:
+        claimed = [run_id for run_id in self.claims if run_id in self.records]
+        if not claimed:
             return self._claim()
-        ids = self._random.sample(list(self.claims), min(len(self.claims), self._one(1, 1, 2, 3, 4)))
+        ids = self._random.sample(claimed, min(len(claimed), self._one(1, 1, 2, 3, 4)))
         turns: list[Turn] = []
-        taken: list[tuple[tuple[str, str], ...]] = []
+        taken: list[tuple[tuple[object, ...], ...]] = []
         for run_id in ids:
             # Several turns of one run in one batch: only the last of them may change the row.
             for left in range(self._one(0, 0, 0, 0, 1, 2), -1, -1):
                 turns.append(self._turn(run_id, sum(turn.run_id == run_id for turn in turns), is_last=not left))
-                taken.append(tuple((run_id, kind) for kind in self.messages.get(run_id, ()) if self._is(0.5)))
+                taken.append(tuple(self._some(sorted(self.messages.get(run_id, ()), key=repr))))
+        if self._is(0.6):
+            # One of a batch: in which order several give out, nobody promises.
+            self._give_out(turns)
         if self._is(0.1):
             turns.append(Turn(run_id="r999", seq=0, epoch=1, at=self.now, data=b""))
             taken.append(())
-        if self._is(0.15):
+        if self._is(0.15) and not any(turn.run_id in self.truncated for turn in turns):
             turns.append(turns[0])
             taken.append(taken[0])
         return Operation("commit_turns", {"turns": turns, "now": self.now}, self._via(), tuple(taken))
 
     def _turn(self, run_id: str, place: int, *, is_last: bool) -> Turn:
         _, claimed = self._holding(run_id)
+        seq = self.next_seqs[run_id] + place + self._one(*[0] * 18, 0 if run_id in self.truncated else -1, 1)
+        if self.records[run_id].status.is_final:
+            # Whoever held it comes too late: an end has the next place, and nobody goes on behind it.
+            seq = min(seq, self.lengths.get(run_id, 0) - 1)
         return Turn(
             run_id=run_id,
-            seq=self.next_seqs[run_id] + place + self._one(*[0] * 18, -1, 1),
+            seq=max(seq, 0),
             epoch=claimed.epoch,
             at=self.now + self._one(0, 0, -5),
             data=self._data(),
@@ -339,6 +324,8 @@ class Dice:
             queue=self._one("default", "q"),
             deadline=self._one(None, SECOND),
             parameters=self._one(None, (Parameter("order", 1, True),)),
+            on_event=self._one(None, None, *EVENTS),
+            match=self._one(None, b'{"a":1}'),
         )
         workflows = [Registration(lane.workflow, lane.version, declared) for lane in lanes if self._is(0.5)]
         arguments = {"worker_id": worker_id, "lanes": lanes, "lease": self._lease(), "now": self.now}
@@ -413,7 +400,13 @@ _WEIGHTS = {
     "list": 8,
     "versions": 2,
     "reopen": 1,
+    **LIFE_WEIGHTS,
 }
+
+
+def name_of(message: Message) -> tuple[object, ...]:
+    """A message by what it holds."""
+    return message.run_id, message.kind, message.name, message.payload
 
 
 def _creation_order(run: NewRun) -> int:

@@ -7,7 +7,7 @@ own clock because the contract gives it no other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -15,14 +15,30 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.model import SECOND, Instant, Message, Page, RunFilter, RunRecord, WorkflowVersion
+from holdfast.model import (
+    SECOND,
+    Event,
+    EventWait,
+    Instant,
+    Message,
+    Page,
+    RunFilter,
+    RunRecord,
+    Turn,
+    Unmatched,
+    WaitRecord,
+    WorkflowVersion,
+    probes_of,
+)
 from holdfast.store import Store
-from tests.differential.operations import ACCEPTS, LANES, WORKERS, Operation
+from tests.differential.life import EVENTS, STREAMS, VALUES, Operation
+from tests.differential.operations import ACCEPTS, LANES, WORKERS, name_of
 
 ITS_OWN_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _GIVEN_SINCE = datetime(2099, 1, 1, tzinfo=UTC)
 _PAGE = 7
-_UNORDERED = ("reap_workers", "release_strays")
+_UNORDERED = ("reap_workers", "release_strays", "delete_runs", "pause_runs")
+_MATCHING = ("read_unmatched", "find_waits", "find_events", "deliver_event", "mark_matched")
 
 
 @dataclass
@@ -32,7 +48,14 @@ class Side:
     name: str
     make_store: Callable[[], Store]
     stores: list[Any] = field(default_factory=list)
-    messages: dict[tuple[str, str], int] = field(default_factory=dict)
+    messages: dict[tuple[object, ...], int] = field(default_factory=dict)
+    events: dict[bytes, Event] = field(default_factory=dict)
+    """By payload, as this side knows them."""
+    waits: dict[int, EventWait] = field(default_factory=dict)
+    """By number, as this side knows them."""
+    touched: set[str] = field(default_factory=set)
+    """Runs that may have values, streams or waits."""
+    tokens: set[str] = field(default_factory=set)
 
     async def open(self) -> None:
         self.stores = [self.make_store(), self.make_store()]
@@ -61,7 +84,11 @@ class Side:
             return await self._pages(store, **arguments)
         if operation.name == "renew_lease":
             return store.renew_lease(**arguments)
+        if operation.name in _MATCHING:
+            return await getattr(self, f"_{operation.name}")(store, **arguments)
+        self.touched.update(one for one in [arguments.get("run_id")] if one is not None)
         if operation.name == "commit_turns":
+            self._touch(arguments["turns"])
             turns = zip(arguments["turns"], operation.taken, strict=True)
             arguments = {**arguments, "turns": [self._taking(turn, messages) for turn, messages in turns]}
         answer = await getattr(store, operation.name)(**arguments)
@@ -73,17 +100,77 @@ class Side:
             return comparable(answer)
         if operation.name == "next_due":
             return _given(answer)
+        if operation.name == "sweep":
+            return msgspec.structs.replace(answer, run_ids=tuple(sorted(answer.run_ids)))
         if operation.name == "list_versions":
             return _by_workflow(answer)
         return sorted(answer) if operation.name in _UNORDERED else answer
 
-    def _taking(self, turn: Any, messages: tuple[tuple[str, str], ...]) -> Any:
+    def _touch(self, turns: list[Turn]) -> None:
+        for turn in turns:
+            if turn.out is not None:
+                self.touched.add(turn.run_id)
+                self.touched.update(one.id for one in (turn.out.successor,) if one is not None)
+                self.tokens.update(wait.token for wait in turn.out.waits if wait.token is not None)
+
+    def _taking(self, turn: Turn, messages: tuple[tuple[object, ...], ...]) -> Turn:
         ids = tuple(self.messages[one] for one in messages if one in self.messages)
         return msgspec.structs.replace(turn, taken=ids)
 
     def _known(self, message: Message) -> Message:
-        self.messages[message.run_id, message.kind] = message.id
+        self.messages[name_of(message)] = message.id
         return msgspec.structs.replace(message, id=0)
+
+    # -- events and waits, which have numbers of each store's own ------------------------------------------------------
+
+    async def _read_unmatched(self, store: Store, limit: int) -> Unmatched:
+        found = await store.read_unmatched(limit)
+        return Unmatched(tuple(map(self._event, found.events)), self._ordered(found.waits))
+
+    def _event(self, event: Event) -> Event:
+        self.events[event.payload] = event
+        return msgspec.structs.replace(event, id=0)
+
+    def _ordered(self, waits: Iterable[EventWait]) -> tuple[EventWait, ...]:
+        self.waits.update((wait.number, wait) for wait in waits)
+        found = (msgspec.structs.replace(wait, run=0) for wait in waits)
+        return tuple(sorted(found, key=lambda wait: wait.number))
+
+    async def _find_waits(self, store: Store, event: bytes, limit: int) -> Any:
+        if event not in self.events:
+            return None
+        known, after, found = self.events[event], None, []
+        probes = probes_of(known.name, msgspec.json.decode(event))
+        while some := await store.find_waits(known, probes, after=after, limit=limit):
+            found += some
+            after = some[-1].run, some[-1].number
+        return self._ordered(found)
+
+    async def _find_events(self, store: Store, wait: int, limit: int) -> Any:
+        if wait not in self.waits:
+            return None
+        found: list[Event] = []
+        while some := await store.find_events(self.waits[wait], after=found[-1].id if found else 0, limit=limit):
+            found += some
+        return [self._event(event) for event in found]
+
+    async def _deliver_event(self, store: Store, event: bytes, waits: list[int], now: Instant) -> Any:
+        if event not in self.events:
+            return None
+        known = [self.waits[wait] for wait in waits if wait in self.waits]
+        # As whoever matches them does: of the event's name, and of chains that had begun by then.
+        fitting = [
+            wait
+            for wait in known
+            if wait.name == self.events[event].name and wait.since <= self.events[event].published_at
+        ]
+        return await store.deliver_event(self.events[event], fitting, now=now)
+
+    async def _mark_matched(self, store: Store, events: list[bytes], waits: list[int]) -> None:
+        await store.mark_matched(
+            [self.events[event].id for event in events if event in self.events],
+            [self.waits[wait] for wait in waits if wait in self.waits],
+        )
 
     async def _pages(
         self, store: Store, where: dict[str, Any], limit: int, accept: str | None = None, cursor: str | None = None
@@ -99,8 +186,8 @@ class Side:
             if cursor is None:
                 return pages
 
-    async def state(self, now: int) -> dict[str, Any]:
-        """All that can be read, by what it is."""
+    async def state(self, now: int, *, with_life: bool) -> dict[str, Any]:
+        """All that can be read, by what it is; `with_life`: also what only some operations change."""
         store: Store = self.stores[0]
         listed = [record for page in await self._pages(store, {}, _PAGE) for record in page]
         ids = sorted(record.id for record in listed)
@@ -119,7 +206,37 @@ class Side:
         found["next due"] = _given(await store.next_due(LANES, now=now))
         found["versions"] = _by_workflow(await store.list_versions(now=now))
         found["workflows"] = await store.list_workflows()
-        return found
+        found["unmatched"] = await self._read_unmatched(store, 1000)
+        return {**found, **await self._life(store, found["runs"])} if with_life else found
+
+    async def _life(self, store: Store, runs: dict[str, RunRecord]) -> dict[str, Any]:
+        touched = sorted(self.touched)
+        chains = sorted({runs[one].chain_id if one in runs else one for one in touched})
+        return {
+            "triggers": {name: await store.list_triggers(name) for name in EVENTS},
+            "waits": await _each(_renumbered(store.read_waits), [(one,) for one in touched]),
+            "values": await _each(store.read_value, [(one, name) for one in chains for name in VALUES]),
+            "items": await _each(store.read_items, [(one, name) for one in chains for name in STREAMS]),
+            "hooks": [_open(await store.find_hook(one)) for one in sorted(self.tokens)],
+        }
+
+
+def _renumbered(read: Callable[[str], Awaitable[list[WaitRecord]]]) -> Callable[[str], Awaitable[list[WaitRecord]]]:
+    """Hooks of an earlier run of the chain have numbers below zero, of each store's own choice."""
+
+    async def found(run_id: str) -> list[WaitRecord]:
+        waits = [msgspec.structs.replace(one, number=max(one.number, 0)) for one in await read(run_id)]
+        return sorted(waits, key=lambda one: (one.number, one.registered_at, one.name))
+
+    return found
+
+
+def _open(hook: WaitRecord | None) -> WaitRecord | None:
+    return None if hook is None else msgspec.structs.replace(hook, number=max(hook.number, 0))
+
+
+async def _each(read: Callable[..., Any], asked: list[tuple[str, ...]]) -> dict[tuple[str, ...], Any]:
+    return dict(zip(asked, await asyncio.gather(*(read(*one) for one in asked)), strict=True))
 
 
 def comparable(record: RunRecord) -> RunRecord:

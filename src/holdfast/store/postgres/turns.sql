@@ -91,7 +91,7 @@ dropped AS (
 cancels AS (
     UPDATE holdfast.inbox SET taken = true, fresh = false
     WHERE inbox.id = ANY (ARRAY(SELECT taking.id FROM taking)) AND inbox.run = ANY (:taken_runs::bigint[])
-        AND inbox.kind = 'cancel' AND inbox.run NOT IN (SELECT ended.number FROM ended)
+        AND inbox.kind = 'cancel' AND inbox.run NOT IN (SELECT finished.number FROM finished)
 ),
 freed AS (
     DELETE FROM holdfast.inbox WHERE inbox.run = ANY (ARRAY(SELECT finished.number FROM finished))

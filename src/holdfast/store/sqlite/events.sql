@@ -95,10 +95,10 @@ WHERE id IN (
 );
 
 -- name: list_triggers
--- All versions of the workflows of which one declares an event.
+-- All versions of the workflows of which one declares an event; of one that nobody declared nothing is known.
 SELECT registered.workflow, registered.version, registered.first_at, registered.declared, '[]'
 FROM registered
-WHERE registered.namespace_id = :namespace_id AND registered.workflow IN (
+WHERE registered.namespace_id = :namespace_id AND registered.declared IS NOT NULL AND registered.workflow IN (
     SELECT one.workflow FROM registered AS one
     WHERE one.namespace_id = :namespace_id AND one.on_event = :event
 );
