@@ -7,12 +7,13 @@ import pytest
 
 from holdfast.engine import Execution
 from holdfast.model import RowChange, RunStatus, StepCompleted, history_of
-from holdfast.store.sqlite import ends
+from holdfast.store.sqlite import ends, waits
 from holdfast.store.sqlite.transactions import Transaction
 from holdfast.testing.simulate import main
 from holdfast.testing.simulation import run_seed
 from holdfast.worker.admission import Admission
 from holdfast.worker.attempts import Attempts
+from holdfast.worker.held import Held
 from holdfast.worker.upkeep import Upkeep
 
 
@@ -88,7 +89,7 @@ def test_a_recorded_result_that_is_overlooked_is_noticed(monkeypatch):
 
 
 def test_a_result_kept_for_a_blocked_body_that_it_never_gets_is_noticed(monkeypatch):
-    monkeypatch.setattr(Admission, "carry", lambda self, held, history: None)
+    monkeypatch.setattr(Held, "carry", lambda self, history, now: None)
     assert_noticed("P3")
 
 
@@ -299,6 +300,41 @@ def test_a_compensation_that_is_skipped_is_noticed(monkeypatch):
 
     monkeypatch.setattr(Execution, "begins_compensation", forgetful)
     assert_noticed("compensation", "P5", within=300)
+
+
+def test_an_event_that_nobody_matches_is_noticed(monkeypatch):
+    from holdfast.worker.events import Matchmaker
+
+    async def nothing(self):
+        return False
+
+    monkeypatch.setattr(Matchmaker, "look", nothing)
+    assert_noticed("P6", within=60)
+
+
+def test_a_hook_s_payload_that_never_arrives_is_noticed(monkeypatch):
+    monkeypatch.setattr(waits, "insert_messages", lambda tx, rows: None)
+    assert_noticed("P6", within=120)
+
+
+def test_compensations_in_the_order_of_registration_are_noticed(monkeypatch):
+    begins = Execution.begins_compensation
+
+    def first_first(self, would_retry):
+        if self._life is not None and not self._life.is_compensating:
+            self._life.compensations.reverse()
+        return begins(self, would_retry)
+
+    monkeypatch.setattr(Execution, "begins_compensation", first_first)
+    assert_noticed("compensation", within=300)
+
+
+def test_a_child_that_goes_on_after_its_parent_s_end_is_noticed(monkeypatch):
+    run = Transaction.run
+    monkeypatch.setattr(
+        Transaction, "run", lambda self, name, *args: name == "cancel_children" or run(self, name, *args)
+    )
+    assert_noticed("children", within=300)
 
 
 def test_the_command_ends_with_1_when_a_promise_is_broken(monkeypatch, capsys):

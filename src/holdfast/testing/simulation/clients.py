@@ -23,6 +23,7 @@ from holdfast.errors import (
 )
 from holdfast.model import ON_CONFLICT, NewRun
 
+from .laws import Laws
 from .loop import VirtualLoop
 from .network import FaultyStore, Sender
 from .oracle import Oracle
@@ -39,6 +40,7 @@ class Served(Protocol):
     dice: Random
     loop: VirtualLoop
     oracle: Oracle
+    laws: Laws
     codec: Codec
     chaos: float
     old: dict[str, Workflow[Any, Any]]
@@ -144,19 +146,37 @@ class Clients:
             await self._until_answered(ask, is_once=message_id is None)
 
     async def feed(self) -> None:
-        """When nothing goes wrong any more: send whatever anybody may be waiting for, until the world is over."""
+        """When nothing goes wrong any more: send whatever anybody may be waiting for, until the world is over.
+
+        A run that has not taken the last signal is sent no other: messages wake, and would hide what should have.
+        """
         world = self._world
+        answered: set[str] = set()
+        # For a while nobody is woken by anything but what is due.
+        await asyncio.sleep(12.0)
         while True:
             await asyncio.sleep(4.0)
             self._numbers += 1
             payload = f"late message {self._numbers}"
             for run_id in [one for one in world.oracle.runs if one not in world.oracle.ended]:
                 for name in ("a", "b"):
-                    await self._until_answered(partial(self._client.signal, run_id, name, f"{payload} {name}"))
+                    if not world.laws.mail.waiting(run_id, name):
+                        await self._until_answered(partial(self._client.signal, run_id, name, f"{payload} {name}"))
             for number, token in enumerate(world.tokens):
-                await self._until_answered(partial(self._client.resume_hook, token, f"{payload} {number}"))
+                if token not in answered and await self._resume(token, f"{payload} {number}"):
+                    answered.add(token)
             for name in ("e", "f"):
                 await self._client.publish(name, f"{payload} {name}")
+
+    async def _resume(self, token: str, payload: str) -> bool:
+        """Resume a hook; False: it is not there yet, or not any more."""
+        try:
+            await self._client.resume_hook(token, payload)
+        except HookNotFound:
+            return False
+        except _NOBODY:
+            return True
+        return True
 
     async def _until_answered(self, ask: Ask, *, is_once: bool = False) -> None:
         """A client that hears nothing asks again: a start with its id, a cancel as often as it likes."""

@@ -60,6 +60,10 @@ class Mail:
     def has_taken(self, run_id: str, kind: str, payload: bytes) -> bool:
         return (kind, payload) in self._taken.get(self.chain(run_id), ())
 
+    def waiting(self, run_id: str, name: str) -> list[bytes]:
+        """Signals that the run has not taken."""
+        return self.sent.get((self.chain(run_id), name), [])
+
     # -- sending -------------------------------------------------------------------------------------------------------
 
     def signalled(self, run_id: str, name: str, payload: bytes) -> None:
