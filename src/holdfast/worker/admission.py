@@ -65,6 +65,12 @@ class Admission(Turns):
         if claimed.crashes > held.workflow.max_crashes:
             self._stop_crashing(held)
             return
+        if held.execution is None and claimed.next_seq and not claimed.rows:
+            # Its body was here when the claim was asked for, and has made room for others since: without its journal
+            # it would begin anew. The next claim brings that.
+            due_at = max(self._clock.now(), held.last_at)
+            self.write_row(held, self.waiting(due_at, crashes=held.crashes, release=True))
+            return
         if self.is_suspect(claimed):
             self._suspect = held
         self.set_busy(held, True)
