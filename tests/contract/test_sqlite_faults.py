@@ -242,4 +242,5 @@ def test_closing_leaves_no_thread_and_no_lock_behind(path):
         await other.close()
 
     asyncio.run(act())
-    assert list(Path(f"{path}.holdfast").iterdir()) == []
+    # The file that waiters for the write lock hold stays: others may be about to open it.
+    assert [file.name for file in Path(f"{path}.holdfast").iterdir() if file.name != "waiting"] == []

@@ -36,4 +36,4 @@ def quick(client: Client) -> None:
     client.start(checkout, 5)  # refused: No overload variant of "start"
     client.start(checkout.options(key="k"))  # refused: No overload variant of "start"
     text: str = client.start(checkout, "4711").result()  # refused: Incompatible types in assignment
-    client.cancel("id", "because")  # refused: Too many positional arguments for "cancel" of "Client"
+    client.cancel("id", "because")  # refused: No overload variant of "cancel" of "Client"
