@@ -37,7 +37,7 @@ candidates AS (
     ) AS sent
     JOIN holdfast.runs ON runs.number = sent.run
     WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND sent.kind <> 'pause'
-        AND (NOT runs.paused OR sent.kind = 'cancel')
+        AND (NOT runs.paused AND runs.after_run_id IS NULL OR sent.kind = 'cancel')
 ),
 chosen AS MATERIALIZED (
     SELECT candidates.number, candidates.priority, min(candidates.due_at) AS due_at
@@ -92,7 +92,7 @@ locked AS MATERIALIZED (
             OR EXISTS (
                 SELECT 1 FROM holdfast.inbox
                 WHERE inbox.run = runs.number AND inbox.fresh AND inbox.kind <> 'pause'
-                    AND (NOT runs.paused OR inbox.kind = 'cancel')
+                    AND (NOT runs.paused AND runs.after_run_id IS NULL OR inbox.kind = 'cancel')
             )
         )
         AND (:of_any_lane::boolean OR runs.lane_id = ANY (:lanes::integer[]))
@@ -182,6 +182,6 @@ found AS (
     ) AS sent
     JOIN holdfast.runs ON runs.number = sent.run
     WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND sent.kind <> 'pause'
-        AND (NOT runs.paused OR sent.kind = 'cancel')
+        AND (NOT runs.paused AND runs.after_run_id IS NULL OR sent.kind = 'cancel')
 )
 SELECT (SELECT min(found.due_at) FROM found), clock.now FROM clock;

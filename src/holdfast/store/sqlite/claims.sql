@@ -4,6 +4,7 @@
 
 -- name: claim_runs
 -- Due runs and runs with fresh messages. Lanes times levels are index probes of bounded length: no backlog is ever sorted.
+-- One that is to begin when another has ended is not woken by a message, but by a cancel.
 WITH wanted (lane_id) AS MATERIALIZED (
     SELECT lanes.id
     FROM json_each(:lanes) AS asked
@@ -30,7 +31,7 @@ candidates (number, due_at) AS (
     CROSS JOIN inbox ON inbox.lane_id = wanted.lane_id AND inbox.fresh = 1
     CROSS JOIN runs ON runs.number = inbox.run
     WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND inbox.kind <> 'pause'
-        AND (runs.paused = 0 OR inbox.kind = 'cancel')
+        AND (runs.paused = 0 AND runs.after_run_id IS NULL OR inbox.kind = 'cancel')
 ),
 chosen (number, due_at) AS MATERIALIZED (
     SELECT candidates.number, min(candidates.due_at)
@@ -72,7 +73,7 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = :run_id AND runs.owner IS 
         OR EXISTS (
             SELECT 1 FROM inbox
             WHERE inbox.run = runs.number AND inbox.fresh = 1 AND inbox.kind <> 'pause'
-                AND (runs.paused = 0 OR inbox.kind = 'cancel')
+                AND (runs.paused = 0 AND runs.after_run_id IS NULL OR inbox.kind = 'cancel')
         )
     )
     AND (
@@ -145,5 +146,5 @@ FROM (
     CROSS JOIN inbox ON inbox.lane_id = wanted.lane_id AND inbox.fresh = 1
     CROSS JOIN runs ON runs.number = inbox.run
     WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND inbox.kind <> 'pause'
-        AND (runs.paused = 0 OR inbox.kind = 'cancel')
+        AND (runs.paused = 0 AND runs.after_run_id IS NULL OR inbox.kind = 'cancel')
 );
