@@ -9,7 +9,7 @@ import pytest
 from tests.differential.fuzz import Difference, Fuzz
 from tests.servers import Databases
 
-SEEDS = 60
+SEEDS = 80
 CHUNK = 20
 
 
