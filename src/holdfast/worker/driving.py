@@ -8,7 +8,6 @@ other worker: so each drive also ends the leases of the dead and matches events,
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -67,9 +66,7 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
     store = session.store
     if run_id is None:
         return Driven("budget" if is_late else "waiting", taken=taken)
-    record = None
-    with suppress(asyncio.CancelledError):
-        record = await store.get_run(run_id)
+    record = await store.get_run(run_id)
     if record is None:
         return Driven("ended", run_id, None, taken=taken)
     if record.status.is_final:
