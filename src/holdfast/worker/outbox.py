@@ -43,6 +43,9 @@ class Outbox:
         self._context = contextvars.copy_context()
         self._items: list[Item] = []
         self._task: asyncio.Task[None] | None = None
+        self._added = 0
+        self._moved = asyncio.Event()
+        """Set whenever something has gone out."""
 
     def add(self, item: Item) -> None:
         """Send it; from any thread."""
@@ -50,6 +53,7 @@ class Outbox:
 
     def _add(self, item: Item) -> None:
         self._items.append(item)
+        self._added += 1
         if self._task is None:
             self._task = self._loop.create_task(self._send(), name="holdfast: send")
 
@@ -57,8 +61,11 @@ class Outbox:
         """Wait until everything added so far is out."""
         # What a step has just added is on its way to the loop, one turn ahead of this.
         await asyncio.sleep(0)
-        while self._task is not None:
-            await asyncio.shield(self._task)
+        wanted = self._added
+        # What others add meanwhile is not waited for.
+        while self._task is not None and self._added - len(self._items) < wanted:
+            self._moved.clear()
+            await self._moved.wait()
 
     def close(self) -> None:
         """Nothing more goes out."""
@@ -76,8 +83,10 @@ class Outbox:
                 except StoreError as error:
                     lost = self._items.pop(0)
                     _log.error("run %s: what its step sent as %r could not be kept: %s", lost.run_id, lost.name, error)
+                self._moved.set()
         finally:
             self._task = None
+            self._moved.set()
 
     async def _send_some(self) -> None:
         first = self._items[0]
@@ -87,14 +96,10 @@ class Outbox:
             count = 1
         else:
             # Items of one stream that follow one another go out together.
-            count = next(
-                (
-                    place
-                    for place, item in enumerate(self._items)
-                    if place and item._replace(data=b"") != first._replace(data=b"", begins=False)
-                ),
-                len(self._items),
-            )
+            count = 1
+            alike = first._replace(data=b"", begins=False)
+            while count < len(self._items) and self._items[count]._replace(data=b"") == alike:
+                count += 1
             await self._store.append_items(
                 first.run_id,
                 first.name,
