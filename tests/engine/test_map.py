@@ -6,6 +6,8 @@ import pytest
 
 import holdfast
 from holdfast import Failure, Retry, step, workflow
+from holdfast.model import StepFailed
+from tests.engine.drive import CODEC
 
 
 @step
@@ -121,3 +123,45 @@ def test_nonsense_is_refused_where_it_is_written(begin, options):
         return "no"
 
     assert next(iter(options)) in begin(body).result
+
+
+@step
+async def unsquare(n: int) -> None: ...
+
+
+@step(compensate=unsquare)
+async def squared(n: int) -> int:
+    return n * n
+
+
+def test_what_a_map_did_is_undone_item_by_item_last_first(begin):
+    @workflow
+    async def body() -> None:
+        await holdfast.map(squared, [2, 3, 4], chunk=2)
+        raise ValueError("no")
+
+    drive = begin(body)
+    drive.complete("squared.map")
+    drive.complete("squared.map:1")
+    seen = []
+    while drive.ended is None:
+        [command] = drive.execution.commands.values()
+        seen.append(CODEC.arguments(unsquare.fn).unpack(command.args)[0])
+        drive.complete(command.key)
+    assert seen == [(16,), (9,), (4,)]
+    drive.check()
+
+
+def test_items_before_the_one_that_failed_are_undone(begin):
+    @workflow
+    async def body() -> None:
+        await holdfast.map(squared, [2, 3, 4], chunk=3)
+
+    drive = begin(body)
+    [command] = drive.execution.commands.values()
+    done = CODEC.result(command.step.fn).encode(([4, 9], {}))
+    drive.take(StepFailed(drive.tick(), command.key, 1, CODEC.encode_exception(ValueError("no")), done))
+    assert drive.open == ["unsquare"]
+    drive.complete("unsquare")
+    drive.complete("unsquare:1")
+    assert isinstance(drive.check().error, ValueError)

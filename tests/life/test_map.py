@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -176,3 +177,72 @@ async def test_a_thousand_items_are_mapped_on_every_store(url):
     async with AsyncClient(url) as client, Worker(client, workflows=[doubling]):
         run = await client.start(doubling, 1000)
         assert await run.result(timeout=60) == [2 * n for n in range(1000)]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_item_that_does_not_end_in_time_is_a_step_timeout(is_async):
+    release = threading.Event()
+
+    @step(timeout=0.01, retry=Retry(attempts=2, initial=0))
+    async def slow(n: int) -> int:
+        await asyncio.Event().wait() if n == 1 else None
+        return n
+
+    @step(timeout=0.01, retry=Retry(attempts=2, initial=0))
+    def slow_thread(n: int) -> int:
+        if n == 1:
+            release.wait(60)
+        return n
+
+    @workflow
+    async def timing() -> list[str]:
+        found = await holdfast.map(slow if is_async else slow_thread, range(3), on_error="collect")
+        return [one.type if isinstance(one, Failure) else str(one) for one in found]
+
+    async with Environment(timing) as env:
+        assert await (await env.client.start(timing)).result() == ["0", "StepTimeout", "2"]
+    release.set()
+
+
+async def test_an_item_in_a_thread_sees_that_its_time_is_up():
+    saw = threading.Event()
+
+    @step(timeout=0.01, retry=Retry(attempts=1))
+    def looking(n: int) -> int:
+        info = holdfast.current_step()
+        while not info.cancelled:
+            saw.wait(0.001)
+        saw.set()
+        return n
+
+    @workflow
+    async def waiting() -> None:
+        await holdfast.map(looking, [1])
+
+    async with Environment(waiting) as env:
+        with pytest.raises(RunFailed):
+            await (await env.client.start(waiting)).result()
+    assert await asyncio.to_thread(saw.wait, 60)
+
+
+async def test_items_of_a_chunk_that_failed_are_undone_on_every_store(url):
+    undone = []
+
+    @step
+    def forget(name: str) -> None:
+        undone.append(name)
+
+    @step(compensate=forget, retry=Retry(attempts=1))
+    def remember(n: int) -> str:
+        if n == 3:
+            raise ValueError("not three")
+        return f"note {n}"
+
+    @workflow
+    async def noting() -> list[str]:
+        return await holdfast.map(remember, range(6), chunk=6)
+
+    async with AsyncClient(url) as client, Worker(client, workflows=[noting]):
+        with pytest.raises(RunFailed):
+            await (await client.start(noting)).result(timeout=60)
+    assert undone == ["note 2", "note 1", "note 0"]

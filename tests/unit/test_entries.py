@@ -77,7 +77,7 @@ def test_a_turn_comes_back_in_order(some):
         (StepAsked("k", b"d"), ["step_asked", "k", b"d", None]),
         (StepRetrying(1, "k", 2, b"e", 3, 4), ["step_retrying", 1, "k", 2, b"e", 3, 4, None]),
         (StepCompleted(1, "k", 2, b"r"), ["step_completed", 1, "k", 2, b"r"]),
-        (StepFailed(1, "k", 2, b"e"), ["step_failed", 1, "k", 2, b"e"]),
+        (StepFailed(1, "k", 2, b"e"), ["step_failed", 1, "k", 2, b"e", None]),
         (TimerFired(1, 2), ["timer_fired", 1, 2]),
         (Cancel(1), ["cancel", 1, None, False]),
         (Claimed(1, "w"), ["claimed", 1, "w"]),

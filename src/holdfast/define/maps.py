@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar, cast, overload
 
 from holdfast.errors import DefinitionError
-from holdfast.model import NO_RETRY, SECOND, Retry
 
+from .chunks import chunk_step
 from .scope import Body, body_for
 from .steps import AsyncStep, BlockingStep, Step
 from .workflows import Workflow
@@ -187,80 +186,3 @@ def _chunked(body: Body, target: Step[..., Any], items: list[Any], size: int | N
         chunks[-1].append(item)
         weight += heavy
     return chunks
-
-
-def chunk_step(target: Step[..., Any], collects: bool) -> Step[..., Any]:
-    """The step that executes a chunk of a step's items."""
-    made: dict[bool, Step[..., Any]] = target.__dict__.setdefault("chunk_steps", {})
-    if collects not in made:
-        cls: type[Step[..., Any]] = AsyncStep if target.is_async else BlockingStep
-        fn = _async_chunk(target, collects) if target.is_async else _blocking_chunk(target, collects)
-        fn.__annotations__ = target.chunk_hints()
-        step = made[collects] = cls(fn, name=f"{target.name}.map", retry=NO_RETRY)
-        step.timeout = None
-    return made[collects]
-
-
-def _async_chunk(target: Step[..., Any], collects: bool) -> Callable[..., Any]:
-    async def chunk(items: Any) -> Any:
-        results: list[Any] = []
-        failures: dict[int, tuple[str, str]] = {}
-        for item in items:
-            tries = _Tries(target.retry)
-            while True:
-                try:
-                    async with asyncio.timeout(None if target.timeout is None else target.timeout / SECOND):
-                        results.append(await target.fn(item))
-                    break
-                except Exception as error:
-                    pause = tries.after(error)
-                    if pause is None and not collects:
-                        raise
-                    if pause is None:
-                        failures[len(results)] = type(error).__name__, str(error)
-                        results.append(None)
-                        break
-                    await asyncio.sleep(pause)
-        return results, failures
-
-    return chunk
-
-
-def _blocking_chunk(target: Step[..., Any], collects: bool) -> Callable[..., Any]:
-    def chunk(items: Any) -> Any:
-        results: list[Any] = []
-        failures: dict[int, tuple[str, str]] = {}
-        for item in items:
-            tries = _Tries(target.retry)
-            while True:
-                try:
-                    results.append(target.fn(item))
-                    break
-                except Exception as error:
-                    pause = tries.after(error)
-                    if pause is None and not collects:
-                        raise
-                    if pause is None:
-                        failures[len(results)] = type(error).__name__, str(error)
-                        results.append(None)
-                        break
-                    time.sleep(pause)
-        return results, failures
-
-    return chunk
-
-
-class _Tries:
-    """The attempts of one item, by its step's policy."""
-
-    def __init__(self, policy: Retry) -> None:
-        self._policy = policy
-        self._attempt = 0
-        self._began = time.monotonic()
-
-    def after(self, error: Exception) -> float | None:
-        """Seconds until the next attempt, or None if there is none."""
-        self._attempt += 1
-        spent = round((time.monotonic() - self._began) * SECOND)
-        pause = self._policy.delay(error, self._attempt, spent, 0.5)
-        return None if pause is None else pause / SECOND

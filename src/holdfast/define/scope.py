@@ -100,7 +100,7 @@ class StepInfo:
     is what the attempt before this one said last, if it failed; it is None if its process died.
     """
 
-    __slots__ = ("attempt", "cancelled", "deadline", "heartbeat_details", "key", "name", "resources", "run")
+    __slots__ = ("attempt", "cancelled", "deadline", "done", "heartbeat_details", "key", "name", "resources", "run")
 
     def __init__(
         self,
@@ -120,6 +120,8 @@ class StepInfo:
         self.heartbeat_details = heartbeat_details
         self.deadline: datetime | None = None
         self.cancelled = False
+        self.done: Any = None
+        """Of the chunk of a map whose items can be undone: what came of them so far."""
 
     @property
     def idempotency_key(self) -> str:

@@ -102,6 +102,10 @@ class Step(Generic[P, R]):
         item, result = hints.get(first or "", Any), hints.get("return", Any)
         return {"items": list[item], "return": tuple[list[Optional[result]], dict[int, tuple[str, str]]]}  # type: ignore[valid-type]  # noqa: UP045  # made at run time, of whatever there is
 
+    def to_undo(self, result: Any) -> list[Any]:
+        """What `compensate` is called with, once for each: the result, or those of the items in it."""
+        return [result]
+
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Pending[R]:
         """Ask for the step now and go on: a Pending to await, or to call `.result()` on in a `def` body."""
         body = body_for(f"{self.name}.start()")

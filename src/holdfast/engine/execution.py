@@ -267,9 +267,7 @@ class Execution(Deliveries):
                 except NotDecodable as error:
                     self.fail_with(error)
                 else:
-                    undo = command.step.compensate
-                    if undo is not None and (self._life is None or command.key not in self._life.undoing):
-                        self.compensate(undo, (value,), {})
+                    self.undo_later(command, value)
                     command.reply.set_result(value)
         elif kind is TimerFired:
             if entry.timer in self.loop.timers:
@@ -284,6 +282,8 @@ class Execution(Deliveries):
                 self._take_in(entry)
                 try:
                     failure = self._codec.decode_exception(entry.error, home=self.workflow.fn.__module__)
+                    if entry.done is not None:
+                        self.undo_later(command, command.shapes.result.decode(entry.done))
                 except NotDecodable as error:
                     self.fail_with(error)
                 else:

@@ -31,6 +31,7 @@ from holdfast.model import (
     spoken,
 )
 
+from .commands import Command
 from .divergence import calling_line
 from .life import Child, Compensation, Wait
 from .sends import Sends
@@ -269,6 +270,13 @@ class Requests(Sends):
         if self.life.is_compensating:
             raise DefinitionError("compensate() was called while the run is being compensated; it has nothing to undo")
         self.life.compensations.append(Compensation(step, args, kwargs))
+
+    def undo_later(self, command: Command, result: Any) -> None:
+        """A step's result was taken in: if the step says how, it can be undone from here on. So can a map's items."""
+        undo = command.step.compensate
+        if undo is not None and (self._life is None or command.key not in self._life.undoing):
+            for one in command.step.to_undo(result):
+                self.compensate(undo, (one,), {})
 
     def rollback(self) -> Coroutine[Any, Any, None]:
         return self._undo()

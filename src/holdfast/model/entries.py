@@ -73,12 +73,16 @@ class StepCompleted(_Entry, frozen=True, gc=False, tag="step_completed"):
 
 
 class StepFailed(_Entry, frozen=True, gc=False, tag="step_failed"):
-    """A step's final failure: an entry like a result."""
+    """A step's final failure: an entry like a result.
+
+    `done` is of the chunk of a map whose items can be undone: the results of those before the one that failed.
+    """
 
     at: Instant
     key: str
     attempt: int
     error: bytes
+    done: bytes | None = None
 
 
 class TimerFired(_Entry, frozen=True, gc=False, tag="timer_fired"):

@@ -358,8 +358,13 @@ class Attempts:
 
     def _end_failed(self, attempt: Attempt, error: BaseException) -> None:
         stored = self._codec.encode_exception(error, notes=notes_of(attempt))
+        done: bytes | None = None
+        if attempt.done is not None:
+            # If it can't be stored, it can't be undone: there is nothing to undo it with.
+            with contextlib.suppress(Exception):
+                done = attempt.command.shapes.result.encode(attempt.done)
         self._settle(attempt)
-        self._done(attempt, StepFailedEntry(self._clock.now(), attempt.key, attempt.attempt, stored))
+        self._done(attempt, StepFailedEntry(self._clock.now(), attempt.key, attempt.attempt, stored, done))
 
     def _settle(self, attempt: Attempt) -> None:
         attempt.is_settled = True

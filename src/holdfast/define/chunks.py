@@ -1,0 +1,238 @@
+"""A chunk of a map: the step that executes another step for several items, one after the other.
+
+It is one step and one entry of the journal. Each item has its own attempts and its own timeout, as its step says. What
+its items have come to is undone item by item: if one fails for good, those before it are recorded with the failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import queue
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from holdfast.errors import StepTimeout
+from holdfast.model import NO_RETRY, SECOND, Retry, spoken
+
+from .scope import StepInfo, current_scope
+from .steps import AsyncStep, BlockingStep, Step
+
+Outcome = tuple[list[Any], dict[int, tuple[str, str]]]
+"""The results of the items in order, and what is to be said of those that failed."""
+
+
+def chunk_step(target: Step[..., Any], collects: bool) -> Step[..., Any]:
+    """The step that executes a chunk of a step's items."""
+    made: dict[bool, Step[..., Any]] = target.__dict__.setdefault("chunk_steps", {})
+    if collects not in made:
+        cls: type[Step[..., Any]] = _AsyncChunk if target.is_async else _BlockingChunk
+        fn = _async_chunk(target, collects) if target.is_async else _blocking_chunk(target, collects)
+        fn.__annotations__ = target.chunk_hints()
+        # No timeout of its own: its items have one each.
+        made[collects] = cls(fn, name=f"{target.name}.map", retry=NO_RETRY, compensate=target.compensate)
+    return made[collects]
+
+
+def _done_items(outcome: Outcome) -> list[Any]:
+    results, failures = outcome
+    return [result for index, result in enumerate(results) if index not in failures]
+
+
+class _AsyncChunk(AsyncStep[..., Any]):
+    def to_undo(self, result: Any) -> list[Any]:
+        return _done_items(result)
+
+
+class _BlockingChunk(BlockingStep[..., Any]):
+    def to_undo(self, result: Any) -> list[Any]:
+        return _done_items(result)
+
+
+class _Item(StepInfo):
+    """What one item of a chunk sees: its chunk, with a deadline of its own."""
+
+    __slots__ = ("_chunk", "_is_late")
+
+    def __init__(self, chunk: StepInfo, limit: float | None) -> None:
+        self._chunk = chunk
+        super().__init__(chunk.name, chunk.key, chunk.attempt, chunk.run, chunk.resources, chunk.heartbeat_details)
+        if limit is not None:
+            self.deadline = datetime.now(UTC) + timedelta(seconds=limit)
+
+    @property
+    def cancelled(self) -> bool:
+        return self._is_late or self._chunk.cancelled
+
+    @cancelled.setter
+    def cancelled(self, is_late: bool) -> None:
+        self._is_late = is_late
+
+    def heartbeat(self, details: Any = None) -> None:
+        self._chunk.heartbeat(details)
+
+    def send_value(self, name: str, value: Any) -> None:
+        self._chunk.send_value(name, value)
+
+    def send_item(self, name: str, item: Any) -> None:
+        self._chunk.send_item(name, item)
+
+
+class _Items:
+    """What came of the items of one chunk so far."""
+
+    def __init__(self, target: Step[..., Any], collects: bool) -> None:
+        self._target = target
+        self._collects = collects
+        self.outcome: Outcome = ([], {})
+        self.info: StepInfo | None = current_scope.get()
+        if self.info is not None and target.compensate is not None:
+            # However the chunk fails: what it holds by then can be undone.
+            self.info.done = self.outcome
+        self.limit = None if target.timeout is None else target.timeout / SECOND
+
+    def after(self, error: Exception, tries: _Tries) -> float | None:
+        """Seconds until the item is tried again; None: it has failed for good, and the chunk goes on."""
+        pause = tries.after(error)
+        if pause is None and not self._collects:
+            raise error
+        if pause is None:
+            results, failures = self.outcome
+            failures[len(results)] = type(error).__name__, str(error)
+            results.append(None)
+        return pause
+
+    def late(self) -> StepTimeout:
+        assert self._target.timeout is not None
+        return StepTimeout(
+            f"an item of the step {self._target.name!r} did not end within its timeout of "
+            f"{spoken(self._target.timeout)}"
+        )
+
+
+def _async_chunk(target: Step[..., Any], collects: bool) -> Callable[..., Any]:
+    async def chunk(items: Any) -> Any:
+        done = _Items(target, collects)
+        for item in items:
+            tries = _Tries(target.retry)
+            while True:
+                try:
+                    done.outcome[0].append(await _in_time(target.fn, item, done))
+                    break
+                except Exception as error:
+                    pause = done.after(error, tries)
+                    if pause is None:
+                        break
+                    await asyncio.sleep(pause)
+        return done.outcome
+
+    return chunk
+
+
+async def _in_time(fn: Callable[..., Any], item: Any, done: _Items) -> Any:
+    if done.limit is None:
+        return await fn(item)
+    limit = asyncio.timeout(done.limit)
+    try:
+        async with limit:
+            return await fn(item)
+    except TimeoutError as error:
+        # A step may raise one by itself, too.
+        if limit.expired():
+            raise done.late() from error
+        raise
+
+
+def _blocking_chunk(target: Step[..., Any], collects: bool) -> Callable[..., Any]:
+    def chunk(items: Any) -> Any:
+        done = _Items(target, collects)
+        info = done.info
+        hands = _Hands(target.fn, done)
+        try:
+            for item in items:
+                if info is not None and info.cancelled:
+                    # Nobody wants the results any more.
+                    break
+                tries = _Tries(target.retry)
+                while True:
+                    try:
+                        done.outcome[0].append(target.fn(item) if done.limit is None else hands.call(item))
+                        break
+                    except Exception as error:
+                        pause = done.after(error, tries)
+                        if pause is None:
+                            break
+                        time.sleep(pause)
+        finally:
+            hands.close()
+        return done.outcome
+
+    return chunk
+
+
+class _Hands:
+    """A thread that executes items which must end in time. One that does not is left behind, and another begins."""
+
+    def __init__(self, fn: Callable[..., Any], done: _Items) -> None:
+        self._fn = fn
+        self._done = done
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] | None = None
+
+    def call(self, item: Any) -> Any:
+        # Each call has a place of its own for its outcome: what a late one comes to is nobody's.
+        told: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        context = contextvars.copy_context()
+        seen = None if self._done.info is None else _Item(self._done.info, self._done.limit)
+        context.run(current_scope.set, seen)
+        if self._calls is None:
+            self._calls = queue.SimpleQueue()
+            # A daemon, as the threads of all steps: one that never ends must not keep its worker from stopping.
+            threading.Thread(target=_work, args=(self._calls,), name="holdfast-map", daemon=True).start()
+        self._calls.put(lambda: told.put(context.run(_caught, self._fn, item)))
+        try:
+            value, error = told.get(timeout=self._done.limit)
+        except queue.Empty:
+            if seen is not None:
+                seen.cancelled = True
+            self.close()
+            raise self._done.late() from None
+        if error is not None:
+            raise error
+        return value
+
+    def close(self) -> None:
+        """Let the thread end, at once or after what it does."""
+        if self._calls is not None:
+            self._calls.put(None)
+            self._calls = None
+
+
+def _work(calls: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+    while (call := calls.get()) is not None:
+        call()
+
+
+def _caught(fn: Callable[..., Any], item: Any) -> tuple[Any, BaseException | None]:
+    try:
+        return fn(item), None
+    except BaseException as error:
+        return None, error
+
+
+class _Tries:
+    """The attempts of one item, by its step's policy."""
+
+    def __init__(self, policy: Retry) -> None:
+        self._policy = policy
+        self._attempt = 0
+        self._began = time.monotonic()
+
+    def after(self, error: Exception) -> float | None:
+        """Seconds until the next attempt, or None if there is none."""
+        self._attempt += 1
+        spent = round((time.monotonic() - self._began) * SECOND)
+        pause = self._policy.delay(error, self._attempt, spent, 0.5)
+        return None if pause is None else pause / SECOND
