@@ -165,6 +165,32 @@ def test_no_statement_walks_a_table(url, name, statement):
         assert walks(plan) == []
 
 
+@pytest.mark.parametrize("name", ["next_due", "read_inbox", "commit_turns", "read_journals"])
+def test_a_plan_made_while_there_were_a_few_rows_does_not_walk_when_there_are_many(tiny, name):
+    statement = BLOCKS.statement(name)
+    _, kept = on_connection(tiny, lambda connection: plans_of(connection, statement, VALUES))
+    assert walks(kept) == []
+
+
+@pytest.fixture(scope="module")
+def tiny(postgres):
+    url = filled(postgres.create_database(), 1)
+
+    async def empty(connection):
+        for table, number in (
+            ("inbox", "run"),
+            ("journal", "run"),
+            ("keys", "run"),
+            ("starts", "number"),
+            ("runs", "number"),
+        ):
+            await connection.execute(f"DELETE FROM holdfast.{table} WHERE {number} > 3")
+        await connection.execute("VACUUM FULL ANALYZE")
+
+    on_connection(url, empty)
+    return url
+
+
 VALUES_OF = {
     "start_runs": {
         "ids": ["new"], "lanes": [1], "priorities": [0], "delays": [0], "due_ats": [None], "deadlines": [None],

@@ -1,5 +1,5 @@
 -- Claims: which runs a worker takes, what comes with them, and when the next one is due.
--- OFFSET 0 keeps the planner from turning a probe a lane into one walk along all of them.
+-- OFFSET 0 keeps the planner from turning a probe a lane, or a run, into one walk along all of them.
 -- A floor spares the walk over entries that are dead and can't be removed yet while somebody holds an old snapshot open.
 
 -- name: claim_runs
@@ -28,16 +28,19 @@ candidates AS (
         ORDER BY runs.due_at LIMIT :reach::integer
     ) AS due
     UNION ALL
-    SELECT runs.number, sent.sent_at, runs.priority
+    SELECT receiver.number, sent.sent_at, receiver.priority
     FROM unnest(:lanes::integer[]) AS wanted (lane_id)
     CROSS JOIN LATERAL (
         SELECT inbox.run, inbox.kind, inbox.sent_at FROM holdfast.inbox
         WHERE inbox.lane_id = wanted.lane_id AND inbox.fresh AND inbox.sent_at >= :floor::bigint
         OFFSET 0
     ) AS sent
-    JOIN holdfast.runs ON runs.number = sent.run
-    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND sent.kind <> 'pause'
-        AND (NOT runs.paused AND runs.after_run_id IS NULL OR sent.kind = 'cancel')
+    CROSS JOIN LATERAL (
+        SELECT runs.number, runs.priority, runs.paused, runs.after_run_id FROM holdfast.runs
+        WHERE runs.number = sent.run AND runs.owner IS NULL AND runs.ended_at IS NULL
+        OFFSET 0
+    ) AS receiver
+    WHERE sent.kind <> 'pause' AND (NOT receiver.paused AND receiver.after_run_id IS NULL OR sent.kind = 'cancel')
 ),
 chosen AS MATERIALIZED (
     SELECT candidates.number, candidates.priority, min(candidates.due_at) AS due_at
@@ -180,8 +183,11 @@ found AS (
         WHERE inbox.lane_id = wanted.lane_id AND inbox.fresh AND inbox.sent_at >= :floor::bigint
         OFFSET 0
     ) AS sent
-    JOIN holdfast.runs ON runs.number = sent.run
-    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND sent.kind <> 'pause'
-        AND (NOT runs.paused AND runs.after_run_id IS NULL OR sent.kind = 'cancel')
+    CROSS JOIN LATERAL (
+        SELECT runs.number, runs.priority, runs.paused, runs.after_run_id FROM holdfast.runs
+        WHERE runs.number = sent.run AND runs.owner IS NULL AND runs.ended_at IS NULL
+        OFFSET 0
+    ) AS receiver
+    WHERE sent.kind <> 'pause' AND (NOT receiver.paused AND receiver.after_run_id IS NULL OR sent.kind = 'cancel')
 )
 SELECT (SELECT min(found.due_at) FROM found), clock.now FROM clock;

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from .statements import PostgresBlocks
 from .transactions import Known, Row, Transaction
 
 _TRIES = 8
+PLANS_KEPT = 10.0
 T = TypeVar("T")
 
 
@@ -33,6 +35,7 @@ class Link:
         self._news = news
         self._lock = asyncio.Lock()
         self._connection: asyncpg.Connection[Any] | None = None
+        self._planned_at = 0.0
 
     @property
     def is_busy(self) -> bool:
@@ -71,10 +74,12 @@ class Link:
     async def _try(self, deed: Callable[[Transaction], Awaitable[T]], is_one: bool, is_hasty: bool) -> T:
         if self._connection is None or self._connection.is_closed():
             self._connection = await connect(self._target)
+            self._planned_at = time.monotonic()
         connection = self._connection
         has_begun = False
         tx = Transaction(_executing(connection), self._blocks, self._known)
         try:
+            await self._forget_old_plans(connection)
             if not is_one or self._target.is_pooled:
                 await connection.execute(BEGIN_POOLED if self._target.is_pooled else BEGIN)
                 has_begun = True
@@ -93,6 +98,12 @@ class Link:
         if tx.has_news:
             self._news()
         return answer
+
+    async def _forget_old_plans(self, connection: asyncpg.Connection[Any]) -> None:
+        """A plan made for a table with a few rows must not outlive them for long."""
+        if not self._target.is_pooled and time.monotonic() > self._planned_at + PLANS_KEPT:
+            self._planned_at = time.monotonic()
+            await connection.execute("DISCARD PLANS")
 
     async def _rollback(self, connection: asyncpg.Connection[Any]) -> None:
         try:

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -58,6 +59,7 @@ from .transactions import Known, Transaction
 from .watcher import Watcher
 
 _POOL = 4
+_MISSED_EVERY = 3.0
 T = TypeVar("T")
 ItemT = TypeVar("ItemT", bound=Item)
 
@@ -75,6 +77,7 @@ class PostgresStore(LifeStore):
         self._blocks = blocks_for(schema)
         self._known = Known(self.stats)
         self._is_open = False
+        self._missed_looked_at = -_MISSED_EVERY
         self._thread = LoopThread("holdfast-postgres")
         self._locks = ProcessLocks(_lock_folder(self._target.dsn, schema), namespace)
         self._watcher = Watcher(self._target, schema, namespace, self._thread, lambda: self._pool)
@@ -301,7 +304,7 @@ class PostgresStore(LifeStore):
         deed = partial(workers.find_dead, locks=self._locks, worker_id=worker_id, now=now)
         dead = await self._pool.run(deed, is_one=True)
         try:
-            await self._pool.run(partial(workers.wake_missed, now=now), is_one=True)
+            await self._wake_missed(now)
             if not dead.lapsed and not dead.strangers:
                 return []
             reaped = await self._pool.run(partial(workers.reap_workers, dead=dead, now=now))
@@ -313,6 +316,13 @@ class PostgresStore(LifeStore):
         for name, descriptor in dead.gone.items():
             self._locks.drop(name, descriptor)
         return reaped
+
+    async def _wake_missed(self, now: Instant | None) -> None:
+        """What it finds is rare, and others look for it, too: an idle worker need not ask every time."""
+        if now is None and time.monotonic() < self._missed_looked_at + _MISSED_EVERY:
+            return
+        if not await self._pool.run(partial(workers.wake_missed, now=now), is_one=True):
+            self._missed_looked_at = time.monotonic()
 
     async def remove_worker(self, worker_id: str) -> None:
         await self._write(partial(workers.remove_worker, worker_id=worker_id))

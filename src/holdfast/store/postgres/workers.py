@@ -114,13 +114,14 @@ async def reap_workers(tx: Transaction, dead: Dead, now: Instant | None) -> list
     return found
 
 
-async def wake_missed(tx: Transaction, now: Instant | None) -> None:
+async def wake_missed(tx: Transaction, now: Instant | None) -> bool:
     """What two commits hid from each other: runs that wait for one that has ended, ends that nobody told, and messages
-    for runs that had just ended or gone on."""
+    for runs that had just ended or gone on. Whether there was anything."""
     await tell_missed(tx)
     await move_strays(tx)
     if await tx.all("wake_missed", {"namespace_id": tx.namespace_id, "now": now}):
         tx.has_news = True
+    return tx.has_news
 
 
 async def release_strays(
