@@ -1,4 +1,4 @@
-"""Ways to bring a connection of one's own: each begins a transaction, writes a row of its own table and starts a run.
+"""Ways to bring a connection of one's own: each begins a transaction, writes a row of its own table and does something.
 
 A way is a function that is given a url, what to do inside the transaction, and whether to commit at its end. The table
 `orders` is the caller's.
@@ -220,6 +220,18 @@ def make_table(url: str) -> None:
 def orders(url: str) -> int:
     """How many rows the caller has written."""
     return int(_execute(url, "SELECT count(*) FROM orders")[0][0])
+
+
+def messages(url: str) -> int:
+    """How many messages others can see in inboxes."""
+    inbox = "inbox" if url.startswith("sqlite") else "holdfast.inbox"
+    return int(_execute(url, f"SELECT count(*) FROM {inbox}")[0][0])
+
+
+def events(url: str) -> int:
+    """How many events others can see."""
+    kept = "events" if url.startswith("sqlite") else "holdfast.events"
+    return int(_execute(url, f"SELECT count(*) FROM {kept}")[0][0])
 
 
 def _execute(url: str, statement: str) -> list[Any]:

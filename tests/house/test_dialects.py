@@ -96,6 +96,10 @@ ONLY_POSTGRES = {
         ["move_inbox", "send_cancels", "send_hook", "send_pauses", "send_signals", "settle_hook", "take_hook"],
         "see find_message_id and resume_hook",
     ),
+    **dict.fromkeys(
+        ["mark_hook", "see_hook", "unmark_hook"],
+        "resumers are told apart by a mark, so that a caller's open transaction locks no wait; SQLite has one writer",
+    ),
     **dict.fromkeys(["append_given", "count_items", "set_values"], "many of a batch at once; see last_place"),
 }
 

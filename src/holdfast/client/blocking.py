@@ -279,17 +279,26 @@ class Client:
         """As AsyncClient.prune."""
         return self._portal.call(self._client.prune(older_than=older_than, where=where, archive=archive))
 
-    def signal(self, run_id: str, name: str, payload: Any = None, *, message_id: str | None = None) -> None:
+    def signal(
+        self, run_id: str, name: str, payload: Any = None, *, message_id: str | None = None, connection: Any = None
+    ) -> None:
         """As AsyncClient.signal."""
-        self._portal.call(self._client.signal(run_id, name, payload, message_id=message_id))
+        work = self._client.signal(run_id, name, payload, message_id=message_id, connection=connection)
+        self._inside(connection, work)
 
-    def publish(self, event: str, payload: Any = None, *, message_id: str | None = None) -> None:
+    def publish(
+        self, event: str, payload: Any = None, *, message_id: str | None = None, connection: Any = None
+    ) -> None:
         """As AsyncClient.publish."""
-        self._portal.call(self._client.publish(event, payload, message_id=message_id))
+        work = self._client.publish(event, payload, message_id=message_id, connection=connection)
+        self._inside(connection, work)
 
-    def resume_hook(self, token: str, payload: Any = None, *, message_id: str | None = None) -> None:
+    def resume_hook(
+        self, token: str, payload: Any = None, *, message_id: str | None = None, connection: Any = None
+    ) -> None:
         """As AsyncClient.resume_hook."""
-        self._portal.call(self._client.resume_hook(token, payload, message_id=message_id))
+        work = self._client.resume_hook(token, payload, message_id=message_id, connection=connection)
+        self._inside(connection, work)
 
     @overload
     def cancel(self, run_id: str, *, reason: str | None = None, force: bool = False) -> Cancellation: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from holdfast.model import Duration, Page, RunRecord, RunStatus
@@ -12,6 +12,7 @@ from .portal import Portal
 from .runs import AsyncRun, Cancellation
 from .streams import StreamItem
 
+T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -19,6 +20,8 @@ class _Client(Protocol):
     """What a handle needs of its client."""
 
     _portal: Portal
+
+    def _inside(self, connection: Any, work: Coroutine[Any, Any, T]) -> T: ...
 
 
 class Run(Generic[R_co]):
@@ -77,9 +80,10 @@ class Run(Generic[R_co]):
         """As AsyncRun.cancel."""
         return self._client._portal.call(self._run.cancel(reason=reason, force=force))
 
-    def signal(self, name: str, payload: Any = None, *, message_id: str | None = None) -> None:
+    def signal(self, name: str, payload: Any = None, *, message_id: str | None = None, connection: Any = None) -> None:
         """As AsyncRun.signal."""
-        self._client._portal.call(self._run.signal(name, payload, message_id=message_id))
+        work = self._run.signal(name, payload, message_id=message_id, connection=connection)
+        self._client._inside(connection, work)
 
     def value(self, name: str, *, default: Any = None) -> Any:
         """As AsyncRun.value."""

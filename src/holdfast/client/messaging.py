@@ -23,39 +23,51 @@ class Messaging:
 
     _connection: Connection
 
-    async def signal(self, run_id: str, name: str, payload: Any = None, *, message_id: str | None = None) -> None:
+    async def signal(
+        self, run_id: str, name: str, payload: Any = None, *, message_id: str | None = None, connection: Any = None
+    ) -> None:
         """Send a signal to a run: `wait_for_signal(name)` takes it, now or later.
 
         Signals wait in the run's inbox, first in, first out for each name. One sent to a run that continued as new
         reaches the run that goes on. The same `message_id` is delivered once, however often it is sent. Raises
         RunNotFound, RunEnded, and BadPayload if the run waits for this signal and the payload does not fit.
-        """
-        await send_signal(self._connection, run_id, name, payload, message_id)
 
-    async def publish(self, event: str, payload: Any = None, *, message_id: str | None = None) -> None:
+        `connection` sends it inside a transaction of your own: it is there when you commit, and not if you roll back.
+        Your transaction can go on after any of these errors, and is never ended here.
+        """
+        await send_signal(self._connection, run_id, name, payload, message_id, connection)
+
+    async def publish(
+        self, event: str, payload: Any = None, *, message_id: str | None = None, connection: Any = None
+    ) -> None:
         """Publish an event: every run that waits for it, or will wait for it, may take it, once each.
 
         It also begins a run of each workflow that was declared with `on_event`. The same `message_id` counts once.
+        `connection` publishes it inside a transaction of your own, as with `signal`; for runs that began meanwhile it
+        was published when you called, not when you committed.
         """
         refuse_in_body("client.publish()", "use holdfast.publish() in a body")
         _check("event", event)
         _check_message_id(message_id)
         data = self._connection.codec.message(payload)
-        store = await self._connection.opened()
+        store = await self._connection.opened_for(connection)
         await store.publish_event(event, data, message_id=message_id)
 
-    async def resume_hook(self, token: str, payload: Any = None, *, message_id: str | None = None) -> None:
+    async def resume_hook(
+        self, token: str, payload: Any = None, *, message_id: str | None = None, connection: Any = None
+    ) -> None:
         """Resume the run that made this token, with a payload; a hook is resumed once.
 
         Raises HookNotFound, HookUsed, HookExpired, RunEnded, and BadPayload if the payload does not fit the hook's
-        type: then the hook is still open.
+        type: then the hook is still open. `connection` resumes it inside a transaction of your own, as with `signal`:
+        whoever else comes with this token waits until you have committed or rolled back.
         """
         refuse_in_body("client.resume_hook()", "do it in a step")
         _check_message_id(message_id)
         if not isinstance(token, str) or not token:
             raise DefinitionError(f"resume_hook({token!r}): expected the token of a hook, as text")
         digest = sha256(token.encode()).hexdigest()
-        store = await self._connection.opened()
+        store = await self._connection.opened_for(connection)
         found = await store.find_hook(digest)
         codec = self._connection.codec
         data = codec.message(payload)
@@ -73,16 +85,16 @@ class Messaging:
 
 
 async def send_signal(
-    connection: Connection, run_id: str, name: str, payload: Any, message_id: str | None = None
+    client: Connection, run_id: str, name: str, payload: Any, message_id: str | None = None, connection: Any = None
 ) -> None:
     """Send a signal; see Messaging.signal."""
     refuse_in_body("client.signal()", "use holdfast.signal() in a body")
     check_id(run_id)
     _check("signal", name)
     _check_message_id(message_id)
-    codec = connection.codec
+    codec = client.codec
     data = codec.message(payload)
-    store = await connection.opened()
+    store = await client.opened_for(connection)
     waits = [wait for wait in await store.read_waits(run_id) if wait.kind == "signal" and wait.name == name]
     if waits:
         # One that matches on something else waits for other signals of that name.
@@ -92,7 +104,7 @@ async def send_signal(
             _refuse_misfit(wait, data, codec)
     sent = await store.send_signal(run_id, name, data, message_id=message_id)
     if sent is Sent.MISSING:
-        raise not_found(run_id, store.namespace)
+        raise not_found(run_id, client.store.namespace)
     if sent is Sent.ENDED:
         raise RunEnded(f"run {run_id} has ended, so nobody will take the signal {name!r}")
 

@@ -153,9 +153,11 @@ class AsyncRun(Generic[R_co]):
         """Ask the run to end; as `client.cancel`."""
         return await cancel(self._connection, self.id, reason=reason, force=force)
 
-    async def signal(self, name: str, payload: Any = None, *, message_id: str | None = None) -> None:
+    async def signal(
+        self, name: str, payload: Any = None, *, message_id: str | None = None, connection: Any = None
+    ) -> None:
         """Send the run a signal; as `client.signal`."""
-        await send_signal(self._connection, self.id, name, payload, message_id)
+        await send_signal(self._connection, self.id, name, payload, message_id, connection)
 
     async def value(self, name: str, *, default: Any = None) -> Any:
         """The live state that the run has set last under this name."""

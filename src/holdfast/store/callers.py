@@ -11,7 +11,17 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from holdfast.errors import DefinitionError
-from holdfast.model import Instant, JournalRow, NewRun, RunRecord, StartedRun, WorkflowCount, WorkflowVersion
+from holdfast.model import (
+    Instant,
+    JournalRow,
+    NewRun,
+    RunRecord,
+    Sent,
+    StartedRun,
+    WaitRecord,
+    WorkflowCount,
+    WorkflowVersion,
+)
 
 _KNOWN = ("asyncpg", "psycopg", "psycopg2", "sqlalchemy", "django", "sqlite3")
 
@@ -41,6 +51,22 @@ class Guest(Protocol):
     ) -> list[WorkflowVersion]: ...
 
     async def list_workflows(self) -> list[WorkflowCount]: ...
+
+    async def send_signal(
+        self, run_id: str, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+    ) -> Sent: ...
+
+    async def publish_event(
+        self, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+    ) -> Sent: ...
+
+    async def find_hook(self, token: str) -> WaitRecord | None: ...
+
+    async def resume_hook(
+        self, token: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+    ) -> Sent: ...
+
+    async def read_waits(self, run_id: str) -> list[WaitRecord]: ...
 
 
 def root_of(connection: Any) -> str:

@@ -52,8 +52,16 @@ def blocking(client: Client, db: sqlite3.Connection) -> None:
     assert_type(client.start(order.options(key="a"), "a", connection=db), Run[int])
     assert_type(client.start("order", "a", connection=db), Run[Any])
     assert_type(client.start_many(order, [("a",)], connection=db), list[Run[int]])
+    client.get_run("a").signal("paid", 1, connection=db)
+    client.signal("a", "paid", 1, message_id="m", connection=db)
+    client.publish("paid", connection=db)
+    client.resume_hook("token", connection=db)
 
 
 async def awaited(client: AsyncClient, db: Connection) -> None:
     assert_type(await client.start(order, "a", connection=db), AsyncRun[int])
     assert_type(await client.start_many(order, [("a",)], connection=db), list[AsyncRun[int]])
+    await (await client.get_run("a")).signal("paid", 1, connection=db)
+    await client.signal("a", "paid", 1, message_id="m", connection=db)
+    await client.publish("paid", connection=db)
+    await client.resume_hook("token", connection=db)

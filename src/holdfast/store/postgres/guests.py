@@ -13,9 +13,20 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.errors import DefinitionError
-from holdfast.model import Instant, JournalRow, Lane, NewRun, RunRecord, StartedRun, WorkflowCount, WorkflowVersion
+from holdfast.model import (
+    Instant,
+    JournalRow,
+    Lane,
+    NewRun,
+    RunRecord,
+    Sent,
+    StartedRun,
+    WaitRecord,
+    WorkflowCount,
+    WorkflowVersion,
+)
 
-from . import runs, starts, workflows
+from . import events, messages, runs, starts, waits, workflows
 from .drivers import Driver, driver_of
 from .migrations import applied
 from .statements import PostgresBlocks
@@ -78,6 +89,29 @@ class PostgresGuest:
 
     async def list_workflows(self) -> list[WorkflowCount]:
         return await self._do(workflows.list_workflows)
+
+    async def send_signal(
+        self, run_id: str, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+    ) -> Sent:
+        deed = partial(messages.send_signal, run_id=run_id, name=name, payload=payload, message_id=message_id, now=now)
+        return await self._do(partial(deed, is_guest=True))
+
+    async def publish_event(
+        self, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+    ) -> Sent:
+        return await self._do(partial(events.publish_event, name=name, payload=payload, message_id=message_id, now=now))
+
+    async def find_hook(self, token: str) -> WaitRecord | None:
+        return await self._do(partial(messages.find_hook, token=token))
+
+    async def resume_hook(
+        self, token: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+    ) -> Sent:
+        deed = partial(messages.resume_hook, token=token, payload=payload, message_id=message_id, now=now)
+        return await self._do(partial(deed, is_guest=True))
+
+    async def read_waits(self, run_id: str) -> list[WaitRecord]:
+        return await self._do(partial(waits.read_waits, run_id=run_id))
 
     async def _do(self, deed: Callable[[Transaction], Awaitable[T]]) -> T:
         home = self._home

@@ -14,9 +14,16 @@ from .transactions import Transaction
 
 
 async def send_signal(
-    tx: Transaction, run_id: str, name: str, payload: bytes, message_id: str | None, now: Instant | None
+    tx: Transaction,
+    run_id: str,
+    name: str,
+    payload: bytes,
+    message_id: str | None,
+    now: Instant | None,
+    *,
+    is_guest: bool = False,
 ) -> Sent:
-    """To the newest run of the chain, if that is live."""
+    """To the newest run of the chain, if that is live. In a caller's own transaction nothing is locked."""
     params = {
         "namespace_id": tx.namespace_id,
         "id": run_id,
@@ -24,6 +31,7 @@ async def send_signal(
         "payload": payload,
         "message_id": message_id,
         "now": now,
+        "is_held": not is_guest,
     }
     while True:
         row = await tx.one("send_signal", params)
@@ -68,22 +76,39 @@ async def find_hook(tx: Transaction, token: str) -> WaitRecord | None:
     return None if row is None else wait_record(row)
 
 
-async def resume_hook(tx: Transaction, token: str, payload: bytes, message_id: str | None, now: Instant | None) -> Sent:
-    """Whoever deletes the row is first. Others see by a later statement what became of it."""
+async def resume_hook(
+    tx: Transaction,
+    token: str,
+    payload: bytes,
+    message_id: str | None,
+    now: Instant | None,
+    *,
+    is_guest: bool = False,
+) -> Sent:
+    """Of those who resume it whoever marks it is first; of that one and its run, whoever deletes the row.
+
+    In a caller's own transaction the row is left alone: turns that close it would wait until the caller commits. Others
+    see by a later statement what became of it.
+    """
     given = {"namespace_id": tx.namespace_id, "token": token, "message_id": message_id, "now": await tx.now(now)}
-    row = await tx.one("take_hook", given)
+    is_first = await tx.one("mark_hook", given) is not None
+    row = await tx.one("see_hook" if is_guest else "take_hook", given) if is_first else None
     if row is not None:
         run, number, name = row
         # A hook that an earlier run of the chain has opened has no number that this one knows.
-        wait = number if number >= 0 else None
-        await tx.all("send_hook", {**given, "run": run, "wait": wait, "name": name, "payload": payload})
+        sent = {"run": run, "wait": number if number >= 0 else None, "name": name, "payload": payload}
+        await tx.all("send_hook", {**given, **sent, "is_taken": not is_guest})
         tx.has_news = True
         return Sent.SENT
+    if is_first:
+        await tx.all("unmark_hook", given)
     settled = await tx.one("settle_hook", given)
     assert settled is not None
-    is_known, is_there, became = settled
+    is_known, is_marked, is_there, became = settled
     if is_known:
         return Sent.DUPLICATE
+    if is_marked:
+        return Sent.USED
     if is_there:
         return Sent.EXPIRED
     return Sent.MISSING if became is None else Sent(became)

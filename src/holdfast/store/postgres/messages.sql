@@ -3,18 +3,32 @@
 -- the run that it writes to FOR KEY SHARE, which stalls nobody but the commit that continues that run: that one takes it
 -- FOR UPDATE and moves the inbox in a later statement. A sender that comes second sees that its run was continued and
 -- looks again. What is sent by statements that can't look again (ends) is moved on by move_strays.
+-- In a caller's own transaction nothing is held: it may stay open for long, and would keep others waiting. What was sent to
+-- a run that is continued until the caller commits is moved on like that, too.
 
 -- name: send_signal
--- One signal for the newest run of a chain, unless its id was sent before. Answers the run's status, null if it is
--- live; whether it was sent; and whether its id is known.
+-- One signal for the newest run of a chain, which is held unless this is a caller's transaction, unless its id was sent
+-- before. Answers the run's status, null if it is live; whether it was sent; and whether its id is known.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
-target AS MATERIALIZED (
+last AS MATERIALIZED (
+    SELECT found.number, found.chain_id FROM holdfast.last_of_chain(:namespace_id, :id) AS found
+),
+held AS MATERIALIZED (
     SELECT runs.number, runs.lane_id, runs.ended_at, runs.status, last.chain_id
-    FROM holdfast.last_of_chain(:namespace_id, :id) AS last
+    FROM last
     JOIN holdfast.runs ON runs.number = last.number
+    WHERE :is_held::boolean
     FOR KEY SHARE OF runs
+),
+target AS MATERIALIZED (
+    SELECT held.number, held.lane_id, held.ended_at, held.status, held.chain_id FROM held
+    UNION ALL
+    SELECT runs.number, runs.lane_id, runs.ended_at, runs.status, last.chain_id
+    FROM last
+    JOIN holdfast.runs ON runs.number = last.number
+    WHERE NOT :is_held::boolean
 ),
 remembered AS (
     INSERT INTO holdfast.message_ids (namespace_id, scope, id, sent_at)
@@ -83,9 +97,11 @@ ON CONFLICT DO NOTHING;
 
 -- name: send_hook
 -- A payload for a hook whose row was just deleted, by a later statement: its run may have been continued until then.
--- Should the run have ended, nobody reads it, and move_strays removes it.
+-- Should the run have ended, nobody reads it, and move_strays removes it. In a caller's own transaction the row is still
+-- there, and what became of the hook is told by its mark.
 WITH used AS (
-    INSERT INTO holdfast.used_hooks (namespace_id, token, run, became) VALUES (:namespace_id, :token, :run, 'used')
+    INSERT INTO holdfast.used_hooks (namespace_id, token, run, became)
+    SELECT :namespace_id, :token::text, :run::bigint, 'used' WHERE :is_taken::boolean
     ON CONFLICT (namespace_id, token) DO UPDATE SET run = excluded.run, became = excluded.became
 ),
 remembered AS (

@@ -57,12 +57,39 @@ JOIN holdfast.runs ON runs.number = waits.run
 WHERE waits.namespace_id = :namespace_id AND waits.token = :token;
 
 -- name: read_waits
--- What the newest run of a chain has registered.
+-- What the newest run of a chain has registered. A hook that was resumed in a caller's transaction is over.
 SELECT runs.id, waits.number, waits.kind, waits.name, waits.match, waits.schema, waits.expires_at, waits.registered_at
 FROM holdfast.last_of_chain(:namespace_id, :id) AS last
 JOIN holdfast.runs ON runs.number = last.number
 JOIN holdfast.waits ON waits.run = last.number
+WHERE waits.token IS NULL OR NOT EXISTS (
+    SELECT 1 FROM holdfast.message_ids
+    WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'hook/' || waits.token
+        AND message_ids.id = ''
+)
 ORDER BY waits.number;
+
+-- name: mark_hook
+-- Whoever marks an open hook is first to resume it, and others wait for that one's commit. Turns never look at the mark, so
+-- a caller's open transaction keeps none of them waiting, as the lock of a wait's row would. No message has this id.
+INSERT INTO holdfast.message_ids (namespace_id, scope, id, sent_at)
+SELECT :namespace_id, 'hook/' || :token::text, '', :now
+FROM holdfast.waits
+WHERE waits.namespace_id = :namespace_id AND waits.token = :token
+    AND (waits.expires_at IS NULL OR waits.expires_at > :now)
+ON CONFLICT DO NOTHING
+RETURNING message_ids.id;
+
+-- name: unmark_hook
+-- It was closed between the mark and the delete.
+DELETE FROM holdfast.message_ids
+WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'hook/' || :token::text AND message_ids.id = '';
+
+-- name: see_hook
+-- What take_hook answers, of a hook that is left where it is.
+SELECT waits.run, waits.number, waits.name
+FROM holdfast.waits
+WHERE waits.namespace_id = :namespace_id AND waits.token = :token;
 
 -- name: take_hook
 -- Close a hook for whoever resumes it. A run that continues as new meanwhile moves the row: this waits, and then its run
@@ -73,11 +100,17 @@ WHERE waits.namespace_id = :namespace_id AND waits.token = :token
 RETURNING waits.run, waits.number, waits.name;
 
 -- name: settle_hook
--- Why a hook could not be resumed: whether its message id was sent before, whether it is there, and what became of it.
+-- Why a hook could not be resumed: whether its message id was sent before, whether somebody has marked it, whether it is
+-- there, and what became of it.
 SELECT EXISTS (
         SELECT 1 FROM holdfast.message_ids
         WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'hook/' || :token::text
             AND message_ids.id = :message_id::text
+    ),
+    EXISTS (
+        SELECT 1 FROM holdfast.message_ids
+        WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'hook/' || :token::text
+            AND message_ids.id = ''
     ),
     EXISTS (SELECT 1 FROM holdfast.waits WHERE waits.namespace_id = :namespace_id AND waits.token = :token::text),
     (

@@ -16,11 +16,21 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from holdfast.errors import DefinitionError, StoreError
-from holdfast.model import Instant, JournalRow, NewRun, RunRecord, StartedRun, WorkflowCount, WorkflowVersion
+from holdfast.model import (
+    Instant,
+    JournalRow,
+    NewRun,
+    RunRecord,
+    Sent,
+    StartedRun,
+    WaitRecord,
+    WorkflowCount,
+    WorkflowVersion,
+)
 from holdfast.store.callers import django_connection, is_session, root_of
 from holdfast.store.stats import Stats
 
-from . import runs, starts, workflows
+from . import events, messages, runs, starts, waits, workflows
 from .connections import MEMORY
 from .migrations import migrations
 from .statements import SQL
@@ -83,6 +93,29 @@ class SqliteGuest:
 
     async def list_workflows(self) -> list[WorkflowCount]:
         return await self._do(workflows.list_workflows)
+
+    async def send_signal(
+        self, run_id: str, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+    ) -> Sent:
+        deed = partial(messages.send_signal, run_id=run_id, name=name, payload=payload, message_id=message_id, now=now)
+        return await self._do(deed)
+
+    async def publish_event(
+        self, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+    ) -> Sent:
+        return await self._do(partial(events.publish_event, name=name, payload=payload, message_id=message_id, now=now))
+
+    async def find_hook(self, token: str) -> WaitRecord | None:
+        return await self._do(partial(waits.find_hook, token=token))
+
+    async def resume_hook(
+        self, token: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+    ) -> Sent:
+        deed = partial(waits.resume_hook, token=token, payload=payload, message_id=message_id, now=now)
+        return await self._do(deed)
+
+    async def read_waits(self, run_id: str) -> list[WaitRecord]:
+        return await self._do(partial(waits.read_waits, run_id=run_id))
 
     async def _do(self, deed: Callable[[Transaction], T]) -> T:
         if not self._is_alchemy:

@@ -1,0 +1,52 @@
+"""Databases with a table of the caller's own, and every way to bring a connection to one along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast import Client
+from tests.contract import ways
+from tests.servers import Databases
+
+
+@pytest.fixture
+def sqlite_url(database_url: str) -> str:
+    """A SQLite file with Holdfast's tables and one of the caller's."""
+    with Client(database_url):
+        pass
+    ways.make_table(database_url)
+    return database_url
+
+
+@pytest.fixture
+def postgres_url(postgres: Databases) -> str:
+    """A Postgres database with a table of the caller's."""
+    url = postgres.create_database()
+    ways.make_table(url)
+    return url
+
+
+@pytest.fixture(
+    params=[*[("postgres_url", way) for way in ways.POSTGRES], *[("sqlite_url", way) for way in ways.SQLITE]],
+    ids=lambda param: f"{param[1].__name__}-{param[0].removesuffix('_url')}",
+)
+def blocking(request: pytest.FixtureRequest) -> tuple[str, Callable[..., None]]:
+    """A url and a blocking way."""
+    name, way = request.param
+    return request.getfixturevalue(name), way
+
+
+@pytest.fixture(
+    params=[
+        *[("postgres_url", way) for way in ways.ASYNC_POSTGRES],
+        *[("sqlite_url", way) for way in ways.ASYNC_SQLITE],
+    ],
+    ids=lambda param: f"{param[1].__name__}-{param[0].removesuffix('_url')}",
+)
+def awaited(request: pytest.FixtureRequest) -> tuple[str, Callable[..., Any]]:
+    """A url and an async way."""
+    name, way = request.param
+    return request.getfixturevalue(name), way
