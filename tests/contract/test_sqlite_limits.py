@@ -148,7 +148,7 @@ def test_the_number_of_a_deleted_run_is_never_given_again(play, path):
             other.execute("DELETE FROM runs")
         other.close()
         new = await stage.held()
-        assert await stage.commit(turn(stale, b"stale")) == [True]
+        assert await stage.commit(turn(stale, b"stale")) == [False]
         assert await stage.journal(new.id) == []
 
     play(act)

@@ -8,6 +8,7 @@ from importlib import resources
 from holdfast.store.blocks import parse_blocks
 
 ONLY_SQLITE = {
+    "cut_journal": "Postgres says from where on a journal goes in truncate_journal",
     "drop_messages": "Postgres drops messages in change_runs, one statement for all that a turn changes",
     "find_lane": "Postgres looks lanes up in one go: find_lanes",
     "find_turn": "Postgres asks for all of them in one go: find_turns",

@@ -256,4 +256,4 @@ def _executing(connection: asyncpg.Connection[Any]) -> Callable[[str, Sequence[A
 async def find_epoch(tx: Transaction, turn: Turn) -> int | None:
     """Whose epoch is at the turn's place."""
     row = await tx.one("find_place_taken", {"namespace_id": tx.namespace_id, "id": turn.run_id, "seq": turn.seq})
-    return None if row is None else int(row[0])
+    return None if row is None or row[0] is None else int(row[0])

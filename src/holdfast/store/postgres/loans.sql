@@ -14,8 +14,8 @@ SELECT current_setting('holdfast.transaction', true);
 SET CONSTRAINTS ALL IMMEDIATE;
 
 -- name: find_place_taken
--- Whose row is at a place in a run's journal.
-SELECT journal.epoch
+-- Whose row is at a place in a run's journal, as in find_turns.
+SELECT coalesce(journal.epoch, CASE WHEN runs.cut_seq > :seq::integer THEN runs.cut_epoch END)
 FROM holdfast.runs
-JOIN holdfast.journal ON journal.run = runs.number
-WHERE runs.namespace_id = :namespace_id AND runs.id = :id AND journal.seq = :seq;
+LEFT JOIN holdfast.journal ON journal.run = runs.number AND journal.seq = :seq::integer
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id;

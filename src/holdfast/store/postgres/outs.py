@@ -67,8 +67,12 @@ async def give_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, in
     ]
     joined: list[int] = []
     tx.has_news = tx.has_news or bool(given)
-    if cut := [(one.run, one.turn.seq) for one in given if one.out.truncate]:
-        params = {"runs": [run for run, _ in cut], "seqs": [seq for _, seq in cut]}
+    if cut := [one for one in given if one.out.truncate]:
+        params = {
+            "runs": [one.run for one in cut],
+            "seqs": [one.turn.seq for one in cut],
+            "epochs": [one.turn.epoch for one in cut],
+        }
         await tx.all("truncate_journal", params)
     if closed := [(one.run, number) for one in given for number in one.out.closed]:
         await waits.close_waits(tx, closed)

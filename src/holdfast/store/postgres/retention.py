@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model import Claimed, Instant, Swept, encode_entries
+from holdfast.model import Instant, Swept
 
 from .messages import move_strays
 from .transactions import Row, Transaction
-
-_CLAIMED = encode_entries([Claimed(0, "")])[1:10]
-"""How the first entry of a `claimed` row begins."""
 
 
 async def pause_runs(tx: Transaction, run_ids: Sequence[str], paused: bool, now: Instant | None) -> list[str]:
@@ -51,7 +48,7 @@ async def _remove(tx: Transaction, rows: Sequence[Row]) -> list[str]:
     """Take runs away. What belongs to their chains goes by a later statement, which sees what is left of them."""
     if rows:
         numbers = [number for number, _, _ in rows]
-        await tx.all("remove_runs", {"namespace_id": tx.namespace_id, "runs": numbers, "claimed": _CLAIMED})
+        await tx.all("remove_runs", {"namespace_id": tx.namespace_id, "runs": numbers})
         chains = list(dict.fromkeys(chain_id for _, _, chain_id in rows))
         await tx.all("remove_chains", {"namespace_id": tx.namespace_id, "chains": chains})
     for _, run_id, _ in rows:

@@ -36,8 +36,7 @@ ORDER BY runs.namespace_id, runs.expires_at, runs.number LIMIT :limit::integer
 FOR UPDATE OF runs SKIP LOCKED;
 
 -- name: remove_runs
--- Ended runs, with what is theirs alone. Only the places of `claimed` rows stay taken: an owner that was fenced out by
--- one, and has been busy with a step ever since, must not find its next seq free. Its turns are checked by nothing else.
+-- Ended runs, with what is theirs alone.
 WITH key AS (
     DELETE FROM holdfast.keys
     USING holdfast.starts
@@ -47,12 +46,7 @@ WITH key AS (
         AND keys.workflow = lanes.workflow AND keys.key = starts.key AND keys.run = starts.number
 ),
 turn AS (
-    DELETE FROM holdfast.journal
-    WHERE journal.run = ANY (:runs::bigint[]) AND substring(journal.data FROM 2 FOR 9) <> :claimed
-),
-fence AS (
-    UPDATE holdfast.journal SET data = ''
-    WHERE journal.run = ANY (:runs::bigint[]) AND substring(journal.data FROM 2 FOR 9) = :claimed
+    DELETE FROM holdfast.journal WHERE journal.run = ANY (:runs::bigint[])
 ),
 message AS (
     DELETE FROM holdfast.inbox WHERE inbox.run = ANY (:runs::bigint[])

@@ -1,12 +1,18 @@
 -- Turns: the hot path. A batch is one statement in an implicit transaction, and each turn of it stands for itself.
 
 -- name: commit_turns
--- Many journal rows; a row whose place is taken is left out of the answer.
+-- Many journal rows; a row whose place is taken is left out of the answer, and so is one of a run that was deleted, or before
+-- a checkpoint. (What is left: a place that another owner fills, and lets go by a checkpoint, between this statement's
+-- snapshot and its insert.)
 -- Unlike SQLite's, where a taken place refuses them all and they are sorted out one by one.
 INSERT INTO holdfast.journal (run, seq, epoch, at, data)
 SELECT asked.run, asked.seq, asked.epoch, asked.at, asked.data
 FROM unnest(:runs::bigint[], :seqs::integer[], :epochs::integer[], :ats::bigint[], :datas::bytea[])
     AS asked (run, seq, epoch, at, data)
+WHERE EXISTS (
+    SELECT 1 FROM holdfast.runs
+    WHERE runs.number = asked.run AND (runs.cut_seq > asked.seq) IS NOT TRUE OFFSET 0
+)
 ON CONFLICT (run, seq) DO NOTHING
 RETURNING run;
 
@@ -15,8 +21,9 @@ RETURNING run;
 SELECT set_config('lock_timeout', '500ms', true) WHERE current_setting('lock_timeout')::interval > interval '500ms';
 
 -- name: find_turns
--- Whose rows are at these places; no epoch where there is none.
-SELECT runs.number, journal.epoch
+-- Whose rows are at these places; no epoch where there is none. For a row that a checkpoint has let go the checkpoint's epoch
+-- stands: if that is a turn's own, so was the row, for an epoch's rows follow each other.
+SELECT runs.number, coalesce(journal.epoch, CASE WHEN runs.cut_seq > asked.seq THEN runs.cut_epoch END)
 FROM unnest(:runs::bigint[], :seqs::integer[]) AS asked (run, seq)
 JOIN holdfast.runs ON runs.number = asked.run
 LEFT JOIN holdfast.journal ON journal.run = asked.run AND journal.seq = asked.seq;
@@ -48,7 +55,10 @@ inserted AS (
     FROM unnest(:runs::bigint[], :seqs::integer[], :epochs::integer[], :ats::bigint[], :datas::bytea[],
             :changing::boolean[])
         AS asked (run, seq, epoch, at, data, changing)
-    WHERE NOT asked.changing OR asked.run IN (SELECT locked.number FROM locked)
+    WHERE (NOT asked.changing OR asked.run IN (SELECT locked.number FROM locked)) AND EXISTS (
+        SELECT 1 FROM holdfast.runs
+        WHERE runs.number = asked.run AND (runs.cut_seq > asked.seq) IS NOT TRUE OFFSET 0
+    )
     ON CONFLICT (run, seq) DO NOTHING
     RETURNING run
 ),
@@ -202,7 +212,17 @@ JOIN holdfast.runs ON runs.namespace_id = :namespace_id AND runs.id = asked.id
 WHERE runs.owner = asked.owner AND runs.epoch = asked.epoch AND runs.ended_at IS NULL;
 
 -- name: truncate_journal
--- What came before a checkpoint.
+-- What came before a checkpoint, and from where on the journal goes. A run whose row somebody else has locked keeps all of
+-- its rows until the next one: nobody here waits for it.
+WITH cut AS MATERIALIZED (
+    SELECT runs.number, asked.seq, asked.epoch
+    FROM unnest(:runs::bigint[], :seqs::integer[], :epochs::integer[]) AS asked (run, seq, epoch)
+    JOIN holdfast.runs ON runs.number = asked.run
+    ORDER BY runs.number FOR NO KEY UPDATE OF runs SKIP LOCKED
+),
+marked AS (
+    UPDATE holdfast.runs SET cut_seq = cut.seq, cut_epoch = cut.epoch FROM cut WHERE runs.number = cut.number
+)
 DELETE FROM holdfast.journal
-USING unnest(:runs::bigint[], :seqs::integer[]) AS cut (run, seq)
-WHERE journal.run = cut.run AND journal.seq < cut.seq;
+USING cut
+WHERE journal.run = cut.number AND journal.seq < cut.seq;

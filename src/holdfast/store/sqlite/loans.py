@@ -161,8 +161,8 @@ class SqliteLoan:
             tx.connection.set_authorizer(None)
             tx.has_news = False
             numbers = tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": f'["{turn.run_id}"]'})
-            found = tx.one("find_turn", {"run": numbers[0][1], "seq": turn.seq}) if numbers else (None,)
-            if found is not None:
+            found = tx.one("find_turn", {"run": numbers[0][1], "seq": turn.seq}) if numbers else None
+            if found is None or found[0] is not None:
                 # Somebody's row, whosever: it was not written by this transaction.
                 return False
             if commit_turns(tx, [turn], now) != [True]:

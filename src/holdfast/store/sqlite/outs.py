@@ -20,6 +20,7 @@ def give_out(tx: Transaction, turns: Sequence[tuple[int, Turn]], at: Instant) ->
     for run, turn in turns:
         if turn.out is not None and turn.out.truncate:
             tx.run("truncate_journal", {"run": run, "seq": turn.seq})
+            tx.run("cut_journal", {"run": run, "seq": turn.seq, "epoch": turn.epoch})
     if closed := [(run, number) for run, out in outs for number in out.closed]:
         close_waits(tx, closed)
     if waits := [(run, wait) for run, out in outs for wait in out.waits]:

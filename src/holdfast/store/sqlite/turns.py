@@ -64,11 +64,11 @@ def _insert_one(tx: Transaction, turn: Turn, inserted: list[Turn], refused: set[
     if not rows or turn.run_id in refused:
         return False
     found = tx.one("find_turn", {"run": rows[0][0], "seq": turn.seq})
-    if found is None:
+    if found is not None and found[0] is None:
         tx.rows("commit_turns", rows)
         inserted.append(turn)
         return True
-    if found[0] == turn.epoch:
+    if found is not None and found[0] == turn.epoch:
         # Accepted before, and its answer was lost: what it changes is changed already.
         return True
     refused.add(turn.run_id)

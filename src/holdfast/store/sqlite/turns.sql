@@ -1,15 +1,22 @@
 -- Turns: the hot path. One insert for all journal rows of a commit, and little else.
 
 -- name: commit_turns
--- Many journal rows, all or none; a row of nulls is padding.
+-- Many journal rows, all or none; a row of nulls is padding. A row of a run that was deleted, or before a checkpoint, has no
+-- epoch and refuses them all, as one does whose place is taken.
 INSERT INTO journal (run, seq, epoch, at, data)
-SELECT column1, column2, column3, column4, column5
+SELECT column1, column2,
+    (SELECT CASE WHEN runs.cut_seq > column2 THEN NULL ELSE column3 END FROM runs WHERE runs.number = column1),
+    column4, column5
 FROM (VALUES (?, ?, ?, ?, ?))
 WHERE column1 IS NOT NULL;
 
 -- name: find_turn
--- Whose row is at this seq.
-SELECT epoch FROM journal WHERE run = :run AND seq = :seq;
+-- Whose row is at this seq; no epoch if the place is free, nothing if the run is not there. For a row that a checkpoint has
+-- let go the checkpoint's epoch stands: if that is a turn's own, so was the row, for an epoch's rows follow each other.
+SELECT coalesce(journal.epoch, CASE WHEN runs.cut_seq > :seq THEN runs.cut_epoch END)
+FROM runs
+LEFT JOIN journal ON journal.run = runs.number AND journal.seq = :seq
+WHERE runs.number = :run;
 
 -- name: find_numbers
 -- The numbers of runs that this process did not claim.
@@ -55,3 +62,7 @@ WHERE kind = 'cancel' AND id IN (SELECT value FROM json_each(:ids));
 -- name: truncate_journal
 -- What came before a checkpoint.
 DELETE FROM journal WHERE run = :run AND seq < :seq;
+
+-- name: cut_journal
+-- From where on the journal goes.
+UPDATE runs SET cut_seq = :seq, cut_epoch = :epoch WHERE number = :run;

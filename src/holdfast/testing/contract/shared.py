@@ -37,6 +37,19 @@ class TestTwoStores:
         assert await other.commit_turns([turn(run)], now=T0) == [True]
         assert await stage.commit(turn(stale, after=1), turn(stale, after=2)) == [False, False]
 
+    async def test_a_turn_for_a_run_that_the_other_store_has_deleted_is_refused(self, stage: Stage) -> None:
+        other = await stage.open()
+        run, alive = await stage.held(), await stage.held()
+        assert await stage.commit(turn(run)) == [True]
+        await other.cancel_run(run.id, force=True, now=T0)
+        assert await other.delete_runs([run.id]) == [run.id]
+        assert await stage.commit(turn(run, after=1), turn(alive)) == [False, True]
+        for place in range(3):
+            assert await stage.commit(turn(run, after=place)) == [False]
+        [again] = await stage.store.start_runs([new_run(id=run.id)], now=T0)
+        assert again.created
+        assert await stage.journal(run.id) == []
+
     async def test_a_turn_racing_a_takeover_is_accepted_before_it_or_refused(self, stage: Stage) -> None:
         other = await stage.open()
         for _ in range(20):

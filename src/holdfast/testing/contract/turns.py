@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from holdfast.model import Out, OutSignal, RunStatus, moment_of
 from holdfast.model import RowChange as Change
-from holdfast.model import RunStatus, moment_of
 
 from .stage import T0, Stage, after, ids_of, on_stage, row_write, turn
 
@@ -127,6 +127,61 @@ class TestCommitTurns:
         run = await stage.held()
         assert await stage.commit(turn(run, run_id="nobody"), turn(run)) == [False, True]
         assert await stage.journal("nobody") == []
+
+    # -- journals that a checkpoint has cut ----------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("kind", ["plain", "changing", "giving"])
+    async def test_a_late_turn_below_the_checkpoint_of_another_owner_is_refused(self, stage: Stage, kind: str) -> None:
+        stale, other = await stage.held(), await stage.held()
+        await stage.lose("one")
+        run = await stage.claim_one(worker="two", run_id=stale.id)
+        assert await stage.commit(turn(run), turn(run, b"checkpoint", after=1, out=Out(truncate=True))) == [True, True]
+        late = {
+            "plain": turn(stale, b"late"),
+            "changing": turn(stale, b"late", change=Change(status=RunStatus.WAITING, release=True)),
+            "giving": turn(stale, b"late", out=Out(signals=(OutSignal(other.id, "go", b""),))),
+        }
+        before = await stage.run(stale.id)
+        assert await stage.commit(late[kind]) == [False]
+        assert await stage.run(stale.id) == before
+        assert [data for _, _, data in await stage.journal(stale.id)] == [b"checkpoint"]
+        [again] = await stage.claim(run_id=other.id)
+        assert again.inbox == ()
+
+    async def test_a_late_turn_below_a_checkpoint_leaves_the_others_of_its_batch_alone(self, stage: Stage) -> None:
+        stale, other = await stage.held(), await stage.held(worker="two")
+        await stage.lose("one")
+        run = await stage.claim_one(worker="two", run_id=stale.id)
+        await stage.commit(turn(run, out=Out(truncate=True)))
+        assert await stage.commit(turn(other), turn(stale)) == [True, False]
+
+    async def test_an_own_turn_that_its_own_checkpoint_has_cut_off_was_accepted(self, stage: Stage) -> None:
+        # Only whoever was told that it was accepted goes on to a checkpoint, so the first answer was yes.
+        run, other = await stage.held(), await stage.held()
+        sends = turn(run, out=Out(signals=(OutSignal(other.id, "go", b""),)))
+        assert await stage.commit(sends, turn(run, after=1, out=Out(truncate=True))) == [True, True]
+        assert await stage.commit(sends) == [True]
+        assert [seq for seq, _, _ in await stage.journal(run.id)] == [1]
+        assert len(await stage.store.read_inbox("one")) == 1
+
+    async def test_an_own_turn_that_another_owner_s_checkpoint_has_cut_off_is_refused(self, stage: Stage) -> None:
+        # Whose row was there can't be told any more; its sender has lost the run in either case.
+        run = await stage.held()
+        parked = turn(run, change=Change(status=RunStatus.WAITING, due_at=T0, release=True))
+        assert await stage.commit(parked) == [True]
+        again = await stage.claim_one(worker="two")
+        assert await stage.commit(turn(again), turn(again, after=1, out=Out(truncate=True))) == [True, True]
+        assert await stage.commit(parked) == [False]
+        assert (await stage.run(run.id)).owner == "two"
+
+    async def test_a_run_with_a_checkpoint_goes_on_after_a_takeover(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.commit(turn(run), turn(run, b"checkpoint", after=1, out=Out(truncate=True)))
+        await stage.lose("one")
+        again = await stage.claim_one(worker="two")
+        assert [row.seq for row in again.rows] == [1, 2]
+        assert await stage.commit(turn(again)) == [True]
+        assert await stage.commit(turn(run, after=2)) == [False]
 
     async def test_an_end_is_written_with_its_turn(self, stage: Stage) -> None:
         run = await stage.held()

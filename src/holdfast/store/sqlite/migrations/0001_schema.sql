@@ -17,7 +17,8 @@ CREATE TABLE lanes (
 
 -- What changes in a run's life. A number is never used twice: a worker may still hold that of a run long deleted.
 -- next_seq is null while the run is owned and after its owner died; ended_at is set exactly when the status is final,
--- and expires_at with it, unless the run is kept for ever.
+-- and expires_at with it, unless the run is kept for ever. A checkpoint of cut_epoch at cut_seq has let go what the journal
+-- held before it: nothing is written there again.
 CREATE TABLE runs (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     namespace_id INTEGER NOT NULL,
@@ -30,6 +31,8 @@ CREATE TABLE runs (
     owner TEXT,
     epoch INTEGER NOT NULL DEFAULT 0,
     next_seq INTEGER,
+    cut_seq INTEGER,
+    cut_epoch INTEGER,
     created_at INTEGER NOT NULL,
     started_at INTEGER,
     ended_at INTEGER,
@@ -67,7 +70,8 @@ CREATE TABLE starts (
     parent_id TEXT,
     parent_key TEXT,
     on_parent_end TEXT NOT NULL,
-    forked_from TEXT
+    forked_from TEXT,
+    trace TEXT
 );
 
 CREATE INDEX starts_by_key ON starts (key) WHERE key IS NOT NULL;
