@@ -172,6 +172,26 @@ def test_a_plan_made_while_there_were_a_few_rows_does_not_walk_when_there_are_ma
     assert walks(kept) == []
 
 
+@pytest.mark.parametrize("name", ["claim_runs", "next_due"])
+def test_a_claim_goes_by_its_index_while_statistics_are_behind(tiny, name):
+    more = """
+    INSERT INTO holdfast.runs (namespace_id, id, lane_id, status, priority, created_at, due_at)
+    SELECT 1, 'more-' || n, 1, 'pending', 0, n, n FROM generate_series(1, 20000) AS n;
+    UPDATE holdfast.runs SET status = 'completed', due_at = NULL WHERE number > 3
+    """
+
+    async def plans(connection):
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute(more)
+        found = await plans_of(connection, BLOCKS.statement(name), VALUES)
+        await transaction.rollback()
+        return found
+
+    for plan in on_connection(tiny, plans):
+        assert "runs_listed" not in [node.get("Index Name") for node in nodes(plan)]
+
+
 @pytest.fixture(scope="module")
 def tiny(postgres):
     url = filled(postgres.create_database(), 1)
@@ -196,7 +216,7 @@ VALUES_OF = {
         "ids": ["new"], "lanes": [1], "priorities": [0], "delays": [0], "due_ats": [None], "deadlines": [None],
         "deadline_ats": [None], "next_seqs": [0], "after_run_ids": [None], "inputs": [b""], "seeds": [b""],
         "keys": ["new"], "tags": ["{}"], "retentions": [None], "chain_ids": [None], "parent_ids": [None],
-        "forked_froms": [None], "journal_ids": [], "journal_seqs": [], "journal_datas": [],
+        "forked_froms": [None], "traces": [None], "journal_ids": [], "journal_seqs": [], "journal_datas": [],
     },
     "register_worker": {"lanes": "[]"},
     "next_generation": {"id": "owner-7", "generation": 1},

@@ -18,12 +18,13 @@ from holdfast.errors import DefinitionError, StoreAway, StoreError
 CONNECT_TIMEOUT = 10.0
 COMMAND_TIMEOUT = 60.0
 LOCK_TIMEOUT = "3s"
+# To plan a claim takes longer than to execute it, and no value that is asked for makes another plan a better one.
+# Walks are made to look dear: among few rows they look cheap, and then there are many.
 _SETTINGS = f"""
     SET lock_timeout = '{LOCK_TIMEOUT}'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off;
     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off;
     SET synchronous_commit = on; SET plan_cache_mode = force_generic_plan
 """
-# To plan a claim takes longer than to execute it, and no value that is asked for makes another plan a better one.
 _LOCAL_SETTINGS = _SETTINGS.replace("SET ", "SET LOCAL ")
 # Connection trouble, resources (disk full, memory, too many connections), somebody who stops the server or the
 # statement, a transaction that was ended for its length, a server that is read-only, its files.
