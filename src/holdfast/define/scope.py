@@ -40,6 +40,7 @@ class RunInfo:
         "parent_id",
         "priority",
         "tags",
+        "trace",
         "version",
         "workflow",
     )
@@ -73,6 +74,8 @@ class RunInfo:
         """The same as `deadline`, as an instant."""
         self.journal_length = 0
         self.attempt = 1
+        self.trace: str | None = None
+        """Of its own span, as W3C writes it: what its steps and children belong to. None: nobody traces it."""
 
     @property
     def created_at(self) -> datetime:

@@ -238,6 +238,7 @@ class Requests(Sends):
             parent_id=run.id,
             parent_key=key,
             on_parent_end=options.on_parent_end or "cancel",
+            trace=run.trace,
         )
 
     def _match_child(self, key: str, digest: bytes) -> None:

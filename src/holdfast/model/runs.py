@@ -76,6 +76,8 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Take the seed of `forked_from` instead, if that run is still kept: a retry throws the same dice."""
     rows: tuple[bytes, ...] = ()
     """Journal rows that the run begins with, from seq 0: a retry's."""
+    trace: str | None = None
+    """The trace that it belongs to, as W3C writes it: that of whoever started it. Neither a body nor a step sees it."""
     takes_key_of: str | None = None
     """Take `key` over from this run, which must hold it and have ended; if it doesn't any more, nothing is created."""
 
@@ -151,6 +153,8 @@ class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_at: Instant
     """Stamped by the first claim, kept ever after: the time of the `started` entry."""
     claimed_at: Instant
+    due_at: Instant
+    """Since when it could have been claimed: due, or sent a message."""
     deadline_at: Instant | None
     chain_id: str
     chain_started_at: Instant
@@ -166,6 +170,8 @@ class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Takeovers without progress, this one included."""
     is_takeover: bool
     blocked: str | None
+    trace: str | None
+    """The trace that it belongs to, as it was started with."""
     rows: tuple[JournalRow, ...]
     """Empty, whatever the journal holds, for a run whose journal the caller said it has."""
     inbox: tuple[Message, ...]

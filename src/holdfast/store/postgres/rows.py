@@ -71,7 +71,7 @@ def claimed_run(row: Row, next_seq: int, rows: tuple[JournalRow, ...], inbox: tu
     """A row of claim_runs, which is as it is after the claim."""
     (_number, id, workflow, version, epoch, stored_seq, input, seed, key, tags, priority, created_at, started_at,
      deadline_at, chain_id, chain_started_at, parent_id, parent_key, on_parent_end, queue, retention, paused, crashes,
-     blocked, _has_messages, _due_at, now) = row  # fmt: skip
+     blocked, _has_messages, due_at, now, trace) = row  # fmt: skip
     return ClaimedRun(
         id=id,
         workflow=workflow,
@@ -86,6 +86,7 @@ def claimed_run(row: Row, next_seq: int, rows: tuple[JournalRow, ...], inbox: tu
         created_at=created_at,
         started_at=started_at,
         claimed_at=now,
+        due_at=due_at,
         deadline_at=deadline_at,
         chain_id=chain_id,
         chain_started_at=chain_started_at,
@@ -98,6 +99,7 @@ def claimed_run(row: Row, next_seq: int, rows: tuple[JournalRow, ...], inbox: tu
         crashes=crashes,
         is_takeover=stored_seq is None,
         blocked=blocked,
+        trace=trace,
         rows=rows,
         inbox=inbox,
     )

@@ -18,7 +18,8 @@ def refuse_unstorable(runs: Sequence[NewRun]) -> None:
         if not 0 <= run.priority <= 9:
             raise ValueError(f"run {run.id}: priority {run.priority} is none; expected 0 to 9")
         texts = [run.id, run.workflow, run.version, run.queue, *run.tags, *run.tags.values()]
-        _refuse(f"run {run.id!r}", [*texts, *filter(None, (run.key, run.chain_id, run.parent_id, run.forked_from))])
+        others = (run.key, run.chain_id, run.parent_id, run.forked_from, run.trace)
+        _refuse(f"run {run.id!r}", [*texts, *filter(None, others)])
 
 
 def refuse_unstorable_lanes(worker_id: str, lanes: Sequence[Lane]) -> None:

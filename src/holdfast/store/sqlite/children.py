@@ -51,9 +51,15 @@ def continue_run(tx: Transaction, run: int, run_id: str, successor: NewRun, at: 
     """
     row = tx.one("find_inherited", {"run": run})
     assert row is not None
-    key, chain_id, parent_id, parent_key, on_parent_end, workflow, is_paused, holder = row
+    key, chain_id, parent_id, parent_key, on_parent_end, trace, workflow, is_paused, holder = row
     new = msgspec.structs.replace(
-        successor, key=key, chain_id=chain_id, parent_id=parent_id, parent_key=parent_key, on_parent_end=on_parent_end
+        successor,
+        key=key,
+        chain_id=chain_id,
+        parent_id=parent_id,
+        parent_key=parent_key,
+        on_parent_end=on_parent_end,
+        trace=trace,
     )
     number, lane_id = create_run(tx, new, at)
     moved = {"run": run, "successor": number, "lane_id": lane_id, "successor_id": new.id, "id": run_id}

@@ -74,7 +74,7 @@ def claimed_run(
     """A row of claim_runs as it is after the claim."""
     (_number, id, workflow, version, epoch, stored_seq, _last_seq, input, seed, key, tags, priority, created_at,
      started_at, deadline_at, chain_id, chain_started_at, parent_id, parent_key, on_parent_end, queue, retention,
-     paused, crashes, blocked, _has_messages, _due_at) = row  # fmt: skip
+     paused, crashes, blocked, _has_messages, due_at, trace) = row  # fmt: skip
     return ClaimedRun(
         id=id,
         workflow=workflow,
@@ -89,6 +89,7 @@ def claimed_run(
         created_at=created_at,
         started_at=now if started_at is None else started_at,
         claimed_at=now,
+        due_at=due_at,
         deadline_at=deadline_at,
         chain_id=chain_id,
         chain_started_at=chain_started_at,
@@ -101,6 +102,7 @@ def claimed_run(
         crashes=crashes + (stored_seq is None),
         is_takeover=stored_seq is None,
         blocked=blocked,
+        trace=trace,
         rows=rows,
         inbox=inbox,
     )

@@ -175,6 +175,7 @@ def _start_row(tx: Transaction, number: int, run: NewRun, at: Instant) -> Row:
         run.parent_key,
         run.on_parent_end,
         run.forked_from,
+        run.trace,
     )
 
 

@@ -34,6 +34,10 @@ class TestContinuedRuns:
             run = await continued(stage, run, now=after(number + 1))
         assert (run.chain_id, run.chain_started_at) == (first.id, T0)
 
+    async def test_the_successor_stays_in_the_trace(self, stage: Stage) -> None:
+        run = await stage.held(trace="a trace")
+        assert (await continued(stage, run)).trace == "a trace"
+
     async def test_the_key_moves_on(self, stage: Stage) -> None:
         run = await stage.held(key="k")
         successor = await continued(stage, run)

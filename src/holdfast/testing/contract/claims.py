@@ -41,6 +41,14 @@ class TestClaimRuns:
         assert (again.started_at, again.claimed_at) == (after(1), after(2))
         assert (await stage.run(run.id)).started_at == moment_of(after(1))
 
+    async def test_a_claim_says_since_when_the_run_could_have_been_claimed(self, stage: Stage) -> None:
+        run_id = await stage.start_one(delay=2 * SECOND)
+        run = await stage.claim_one(now=after(5))
+        assert run.due_at == after(2)
+        await stage.hand_back(run, due_at=None)
+        await stage.store.send_signal(run_id, "go", b"1", now=after(7))
+        assert (await stage.claim_one(now=after(9))).due_at == after(7)
+
     async def test_a_run_is_claimed_once(self, stage: Stage) -> None:
         await stage.start(30)
         claims = await asyncio.gather(*(stage.claim(10, worker=f"w{number}") for number in range(6)))

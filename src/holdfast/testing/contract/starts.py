@@ -31,6 +31,11 @@ class TestStartRuns:
         assert (found.started_at, found.ended_at, found.output, found.error) == (None, None, None, None)
         assert not found.paused
 
+    async def test_a_run_comes_with_the_trace_it_was_started_in(self, stage: Stage) -> None:
+        trace = f"00-{'a' * 32}-{'b' * 16}-01"
+        assert (await stage.held(trace=trace)).trace == trace
+        assert (await stage.held()).trace is None
+
     async def test_a_run_is_kept_for_ever_if_nothing_is_said(self, stage: Stage) -> None:
         assert (await stage.run(await stage.start_one())).retention is None
 
