@@ -33,24 +33,27 @@ async def send_signal(
         "now": now,
         "is_held": not is_guest,
     }
+    seen: int | None = None
     while True:
         row = await tx.one("send_signal", params)
         if row is None:
             return Sent.MISSING
-        final, is_sent, is_known = row
+        final, is_sent, is_known, number = row
         if is_sent:
             tx.has_news = True
             return Sent.SENT
         if final is None or is_known:
             return Sent.DUPLICATE
-        if final != RunStatus.CONTINUED.value:
+        if final != RunStatus.CONTINUED.value or number == seen:
             return Sent.ENDED
-        # It was continued while the statement waited for it: its successor is there now.
+        # It was continued while the statement waited for it, and its successor is there now; or it has none any more.
+        seen = number
 
 
 async def send_signals(tx: Transaction, signals: Sequence[tuple[OutSignal, Instant]]) -> None:
     """Those of turns. What the ended and the missing are sent goes nowhere."""
     left = list(range(len(signals)))
+    seen: dict[int, int] = {}
     while left:
         params = {
             "namespace_id": tx.namespace_id,
@@ -60,7 +63,10 @@ async def send_signals(tx: Transaction, signals: Sequence[tuple[OutSignal, Insta
             "payloads": [signals[place][0].payload for place in left],
             "ats": [signals[place][1] for place in left],
         }
-        left = [place for (place,) in await tx.all("send_signals", params)]
+        met: dict[int, int] = dict(await tx.all("send_signals", params))
+        # One that is met again has no successor, or none any more.
+        left = [place for place, number in met.items() if seen.get(place) != number]
+        seen |= met
 
 
 async def send_cancels(tx: Transaction, cancels: Sequence[tuple[str, Instant]]) -> None:

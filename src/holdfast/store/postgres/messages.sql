@@ -8,7 +8,7 @@
 
 -- name: send_signal
 -- One signal for the newest run of a chain, which is held unless this is a caller's transaction, unless its id was sent
--- before. Answers the run's status, null if it is live; whether it was sent; and whether its id is known.
+-- before. Answers the run's status, null if it is live; whether it was sent; whether its id is known; and the run.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
@@ -49,12 +49,12 @@ SELECT CASE WHEN target.ended_at IS NOT NULL THEN target.status END, EXISTS (SEL
     SELECT 1 FROM holdfast.message_ids
     WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'signal/' || target.chain_id
         AND message_ids.id = :message_id::text
-)
+), target.number
 FROM target;
 
 -- name: send_signals
 -- Signals that turns give out, in order, to the newest runs of chains. Answers the places of those whose run was
--- continued while this statement waited for it: they are sent again.
+-- continued, and the run: if that was while this statement waited for it, they are sent again.
 WITH asked AS MATERIALIZED (
     SELECT given.place, given.id, given.name, given.payload, given.at
     FROM unnest(:places::integer[], :ids::text[], :names::text[], :payloads::bytea[], :ats::bigint[])
@@ -83,7 +83,7 @@ sent AS (
     WHERE met.ended_at IS NULL
     ORDER BY met.place
 )
-SELECT met.place FROM met WHERE met.status = 'continued' ORDER BY met.place;
+SELECT met.place, met.number FROM met WHERE met.status = 'continued' ORDER BY met.place;
 
 -- name: send_cancels
 -- Cancels that turns give out, for live runs, once in a run's life.

@@ -122,6 +122,22 @@ class TestContinuedRuns:
         await stage.end(await continued(stage, first))
         assert await stage.store.send_signal(first.id, "go", b"", now=T0) is Sent.ENDED
 
+    async def test_the_chain_ends_with_a_run_whose_successor_was_deleted(self, stage: Stage) -> None:
+        first, other = await stage.held(), await stage.held()
+        second = await continued(stage, first)
+        await stage.end(second)
+        assert await stage.store.delete_runs([second.id]) == [second.id]
+        assert await stage.store.send_signal(first.id, "go", b"", now=T0) is Sent.ENDED
+        assert await stage.commit(turn(other, out=Out(signals=(OutSignal(first.id, "go", b""),)))) == [True]
+
+    async def test_the_chain_ends_with_a_run_that_continued_without_a_successor(self, stage: Stage) -> None:
+        run, other = await stage.held(), await stage.held()
+        await stage.end(run, RunStatus.CONTINUED)
+        assert await stage.store.send_signal(run.id, "go", b"", message_id="m", now=T0) is Sent.ENDED
+        sends = (OutSignal(run.id, "go", b""), OutSignal(other.id, "go", b""))
+        assert await stage.commit(turn(other, out=Out(signals=sends))) == [True]
+        assert [message.run_id for message in await stage.store.read_inbox("one")] == [other.id]
+
     async def test_a_message_to_a_run_that_was_deleted_reaches_its_chain_by_the_first_id(self, stage: Stage) -> None:
         first = await stage.held()
         second = await continued(stage, first)
