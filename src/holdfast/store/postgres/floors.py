@@ -3,8 +3,8 @@
 A claimed run leaves a dead entry at the head of the index, and while anybody holds an old snapshot open it can't be
 removed: a walk from the beginning gets longer with every claim. So a claim begins a little before the earliest entry
 that the last walk found. That is a hint and no high-water mark: walks from the beginning go on, for what was committed
-late, as often as they are cheap. They take a twentieth of the time at most, and in a healthy database nearly every walk
-is one.
+late, every second at least while they take a hundredth of the time or less, and a twentieth of it at most. In a healthy
+database that is many times a second.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import time
 from holdfast.model import SECOND, Instant
 
 SLACK = SECOND
-_SHARE = 20
+_SELDOM = 100
+_OFTEN = 20
+_PAUSE = 1_000_000_000
+"""What was committed late waits no longer than this, in nanoseconds, unless walks take too long for that."""
 
 
 class Floor:
@@ -31,5 +34,5 @@ class Floor:
     def seen(self, begun_at: Instant, earliest: Instant | None, now: Instant, took: int) -> None:
         """A walk from `begun_at` found this as its earliest entry, or none, and took so many nanoseconds."""
         if begun_at == 0:
-            self._whole_at = time.monotonic_ns() + took * _SHARE
+            self._whole_at = time.monotonic_ns() + max(took * _OFTEN, min(took * _SELDOM, _PAUSE))
         self._at = max(0, min(now if earliest is None else earliest, now) - SLACK)
