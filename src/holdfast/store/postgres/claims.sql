@@ -36,11 +36,11 @@ candidates AS (
         OFFSET 0
     ) AS sent
     CROSS JOIN LATERAL (
-        SELECT runs.number, runs.priority, runs.paused, runs.after_run_id FROM holdfast.runs
+        SELECT runs.number, runs.priority, runs.paused, runs.started_at FROM holdfast.runs
         WHERE runs.number = sent.run AND runs.owner IS NULL AND runs.ended_at IS NULL
         OFFSET 0
     ) AS receiver
-    WHERE sent.kind <> 'pause' AND (NOT receiver.paused AND receiver.after_run_id IS NULL OR sent.kind = 'cancel')
+    WHERE sent.kind <> 'pause' AND (NOT receiver.paused AND receiver.started_at IS NOT NULL OR sent.kind = 'cancel')
 ),
 chosen AS MATERIALIZED (
     SELECT candidates.number, candidates.priority, min(candidates.due_at) AS due_at
@@ -95,7 +95,7 @@ locked AS MATERIALIZED (
             OR EXISTS (
                 SELECT 1 FROM holdfast.inbox
                 WHERE inbox.run = runs.number AND inbox.fresh AND inbox.kind <> 'pause'
-                    AND (NOT runs.paused AND runs.after_run_id IS NULL OR inbox.kind = 'cancel')
+                    AND (NOT runs.paused AND runs.started_at IS NOT NULL OR inbox.kind = 'cancel')
             )
         )
         AND (:of_any_lane::boolean OR runs.lane_id = ANY (:lanes::integer[]))
@@ -185,10 +185,10 @@ found AS (
         OFFSET 0
     ) AS sent
     CROSS JOIN LATERAL (
-        SELECT runs.number, runs.priority, runs.paused, runs.after_run_id FROM holdfast.runs
+        SELECT runs.number, runs.priority, runs.paused, runs.started_at FROM holdfast.runs
         WHERE runs.number = sent.run AND runs.owner IS NULL AND runs.ended_at IS NULL
         OFFSET 0
     ) AS receiver
-    WHERE sent.kind <> 'pause' AND (NOT receiver.paused AND receiver.after_run_id IS NULL OR sent.kind = 'cancel')
+    WHERE sent.kind <> 'pause' AND (NOT receiver.paused AND receiver.started_at IS NOT NULL OR sent.kind = 'cancel')
 )
 SELECT (SELECT min(found.due_at) FROM found), clock.now FROM clock;

@@ -4,7 +4,8 @@
 
 -- name: claim_runs
 -- Due runs and runs with fresh messages. Lanes times levels are index probes of bounded length: no backlog is ever sorted.
--- One that is to begin when another has ended is not woken by a message, but by a cancel.
+-- One that has not begun is due when it is to begin, after a delay or another run's end: a message does not begin it, but
+-- a cancel ends it.
 WITH wanted (lane_id) AS MATERIALIZED (
     SELECT lanes.id
     FROM json_each(:lanes) AS asked
@@ -31,7 +32,7 @@ candidates (number, due_at) AS (
     CROSS JOIN inbox ON inbox.lane_id = wanted.lane_id AND inbox.fresh = 1
     CROSS JOIN runs ON runs.number = inbox.run
     WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND inbox.kind <> 'pause'
-        AND (runs.paused = 0 AND runs.after_run_id IS NULL OR inbox.kind = 'cancel')
+        AND (runs.paused = 0 AND runs.started_at IS NOT NULL OR inbox.kind = 'cancel')
 ),
 chosen (number, due_at) AS MATERIALIZED (
     SELECT candidates.number, min(candidates.due_at)
@@ -73,7 +74,7 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = :run_id AND runs.owner IS 
         OR EXISTS (
             SELECT 1 FROM inbox
             WHERE inbox.run = runs.number AND inbox.fresh = 1 AND inbox.kind <> 'pause'
-                AND (runs.paused = 0 AND runs.after_run_id IS NULL OR inbox.kind = 'cancel')
+                AND (runs.paused = 0 AND runs.started_at IS NOT NULL OR inbox.kind = 'cancel')
         )
     )
     AND (
@@ -146,5 +147,5 @@ FROM (
     CROSS JOIN inbox ON inbox.lane_id = wanted.lane_id AND inbox.fresh = 1
     CROSS JOIN runs ON runs.number = inbox.run
     WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND inbox.kind <> 'pause'
-        AND (runs.paused = 0 AND runs.after_run_id IS NULL OR inbox.kind = 'cancel')
+        AND (runs.paused = 0 AND runs.started_at IS NOT NULL OR inbox.kind = 'cancel')
 );

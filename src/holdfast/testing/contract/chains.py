@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from holdfast.model import ClaimedRun, NewRun, NewWait, Out, OutSignal, RowChange, RunStatus, Sent, moment_of
 
@@ -88,7 +89,7 @@ class TestContinuedRuns:
             (successor.id, b"2"),
         ]
 
-    async def test_unread_signals_wake_a_successor_that_is_not_due(self, stage: Stage) -> None:
+    async def test_unread_signals_wait_for_a_successor_that_is_not_due(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.send_signal(run.id, "go", b"", now=T0)
         await stage.hand_back(run)
@@ -96,7 +97,8 @@ class TestContinuedRuns:
         successor = new_run(due_at=after(1000), workflow="other")
         await stage.commit(turn(run, change=CONTINUED, out=Out(successor=successor)))
         other = msgspec.structs.replace(LANE, workflow="other")
-        [claimed] = await stage.store.claim_runs("one", [other], 10, now=T0)
+        assert await stage.store.claim_runs("one", [other], 10, now=T0) == []
+        [claimed] = await stage.store.claim_runs("one", [other], 10, now=after(1000))
         assert [message.kind for message in claimed.inbox] == ["signal"]
 
     async def test_a_message_to_any_run_of_the_chain_reaches_the_live_one(self, stage: Stage) -> None:
@@ -159,6 +161,21 @@ class TestContinuedRuns:
         await stage.commit(turn(run, change=CONTINUED, out=Out(successor=new_run())))
         again = await stage.claim_one()
         assert [(message.kind, message.payload) for message in again.inbox] == [("cancel", b"enough")]
+
+    @pytest.mark.parametrize("is_taken_before", [True, False])
+    async def test_a_cancel_that_was_taken_stays_behind(self, stage: Stage, is_taken_before: bool) -> None:
+        run = await stage.held()
+        await stage.store.cancel_run(run.id, reason="enough", now=T0)
+        [cancel] = await stage.store.read_inbox("one")
+        if is_taken_before:
+            await stage.commit(turn(run, taken=(cancel.id,)))
+        taken = () if is_taken_before else (cancel.id,)
+        goes_on = turn(run, after=int(is_taken_before), change=CONTINUED, taken=taken, out=Out(successor=new_run()))
+        assert await stage.commit(goes_on) == [True]
+        successor = await stage.claim_one()
+        assert successor.inbox == ()
+        await stage.store.cancel_run(successor.id, reason="again", now=T0)
+        assert [message.payload for message in await stage.store.read_inbox("one")] == [b"again"]
 
     async def test_a_cancel_of_a_continued_run_reaches_the_live_one(self, stage: Stage) -> None:
         first = await stage.held()

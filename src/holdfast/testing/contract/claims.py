@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import SECOND, Claimed, Lane, RowChange, RunStatus, decode_entries, moment_of
+from holdfast.model import SECOND, Claimed, Lane, RowChange, RunStatus, Sent, decode_entries, moment_of
 
 from .stage import LANE, T0, Stage, after, ids_of, new_run, on_stage, turn
 
@@ -197,6 +197,26 @@ class TestClaimRuns:
         await stage.store.cancel_run(run.id, now=T0)
         await stage.hand_back(run, due_at=after(1000))
         assert len((await stage.claim_one()).inbox) == 1
+
+    async def test_a_message_does_not_begin_a_delayed_run(self, stage: Stage) -> None:
+        run_id = await stage.start_one(delay=60 * SECOND)
+        assert await stage.store.send_signal(run_id, "go", b"early", now=T0) is Sent.SENT
+        assert await stage.claim(now=after(59)) == []
+        assert await stage.claim(now=after(59), run_id=run_id) == []
+        assert await stage.store.next_due([LANE], now=after(59)) == after(60)
+        begun = await stage.claim_one(now=after(60))
+        assert [message.payload for message in begun.inbox] == [b"early"]
+
+    async def test_a_message_does_not_begin_a_run_that_waits_for_the_one_it_replaces(self, stage: Stage) -> None:
+        old = await stage.held(key="k")
+        new = await stage.start_one(key="k", on_conflict="replace")
+        assert await stage.store.send_signal(new, "go", b"early", now=T0) is Sent.SENT
+        assert await stage.claim(worker="two") == []
+        assert await stage.claim(worker="two", run_id=new) == []
+        assert await stage.store.next_due([LANE], now=T0) is None
+        await stage.end(old)
+        begun = await stage.claim_one(worker="two")
+        assert (begun.id, [message.payload for message in begun.inbox]) == (new, [b"early"])
 
     async def test_a_message_of_an_unknown_lane_wakes_nobody(self, stage: Stage) -> None:
         run_id = await stage.start_one(workflow="other")

@@ -248,6 +248,11 @@ class TestTriggers:
         assert await stage.store.list_triggers("paid") == []
         assert [one.version for one in await stage.store.list_triggers("sent")] == ["3"]
 
+    async def test_a_newer_version_of_which_nothing_was_declared_does_not_count(self, stage: Stage) -> None:
+        await declare(stage, "ship", "1", on_event="paid")
+        await stage.store.register_worker("plain", [Lane("ship", "2")], LEASE, now=T0 + SECOND)
+        assert await stage.store.list_triggers("paid") == [trigger("1")]
+
     async def test_a_version_may_be_declared_anew(self, stage: Stage) -> None:
         await declare(stage, "ship", "1", on_event="paid")
         await declare(stage, "ship", "1", on_event="sent")
