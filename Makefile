@@ -2,7 +2,7 @@
 #
 #   make demo     a worker is killed in the middle of an order, another one finishes it
 #   make test     all tests                       PYTEST_ARGS="-k sleep -x" is handed on; WORKERS=2 at once
-#   make soak     kill, stop and restart everything for a while     MINUTES=20 STORE=postgres (or sqlite) WORKERS=3
+#   make soak     kill, stop and restart everything for a while     MINUTES=20 STORE=postgres (or sqlite) PROCESSES=3
 #   make check    format, lint, types, layers
 #   make bench    the figures, into benchmarks/results/     BENCH_ARGS is handed on
 #   make bench-peers   the same work on other engines, side by side     BENCH_ARGS is handed on
@@ -16,7 +16,7 @@ WORKERS ?= 2
 BENCH_ARGS ?=
 MINUTES ?= 1
 STORE ?= postgres
-WORKERS ?= 3
+PROCESSES ?= 3
 BIN := .venv/bin
 READY := .venv/.ready
 SERVERS := .venv/.servers
@@ -35,7 +35,7 @@ test: $(READY) $(SERVERS)
 	PYTHONHASHSEED=$${PYTHONHASHSEED:-$$(date +%N | cut -c1-6 | sed 's/^0*//')} $(BIN)/python -m pytest -q -n $(WORKERS) $(PYTEST_ARGS)
 
 soak: $(READY) $(SERVERS)
-	@$(BIN)/python -m tests.soak --minutes $(MINUTES) --store $(STORE) --workers $(WORKERS)
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) --store $(STORE) --workers $(PROCESSES)
 
 check: $(READY)
 	$(BIN)/ruff format --check .
