@@ -242,6 +242,81 @@ async def test_a_fork_draws_the_same_before_its_cut():
         assert (await fork.result())[0] == before
 
 
+@pytest.mark.parametrize("result", [{}, {"result": 7}])
+async def test_a_fork_draws_otherwise_behind_its_cut(result):
+    async with Environment(drawing) as env:
+        run = await env.client.start(drawing)
+        _, *behind = await run.result()
+        fork = await env.client.fork(run.id, at="prepare", **result)
+        first = await fork.result()
+        other = await (await env.client.fork(fork.id, at="prepare", **result)).result()
+        assert first[0] == other[0]
+        assert len({*behind, *first[1:], *other[1:]}) == 6
+
+
+async def test_steps_asked_before_the_one_forked_at_get_what_they_got():
+    @workflow
+    async def together() -> list[str]:
+        first = await prepare(1)
+        holding = holdfast.rng()
+        asked = [leave.start(str(holding.random())), leave.start(str(holding.random()))]
+        return [str(first), *[await one for one in asked], str(holding.random())]
+
+    async with Environment(together) as env:
+        run = await env.client.start(together)
+        before = await run.result()
+        for result in ({}, {"result": before[2]}):
+            after = await (await env.client.fork(run.id, at="leave:1", **result)).result()
+            assert (after[:2], after[3] == before[3]) == (before[:2], False)
+
+
+async def test_the_hooks_of_a_fork_have_tokens_of_their_own():
+    tokens: list[str] = []
+
+    @step
+    async def tell(token: str) -> None:
+        tokens.append(token)
+
+    @workflow
+    async def asking() -> Any:
+        await prepare(1)
+        hook = holdfast.hook(name="answer")
+        await tell(hook.token)
+        return await hook.wait()
+
+    async with Environment(asking) as env:
+        run = await env.client.start(asking)
+        await env.until_waiting(run)
+        fork = await env.client.fork(run.id, at="prepare")
+        await env.until_waiting(fork)
+        await env.client.resume_hook(tokens[1], "to the fork")
+        await env.client.resume_hook(tokens[0], "to the run")
+        assert [await run.result(), await fork.result()] == ["to the run", "to the fork"]
+
+
+async def test_a_retried_fork_goes_on_drawing_as_it_did():
+    seen: list[str] = []
+
+    @step
+    async def look(drawn: str) -> None:
+        seen.append(drawn)
+
+    @workflow
+    async def trying() -> str:
+        await prepare(1)
+        await look(str(holdfast.uuid4()))
+        return await enter(1)
+
+    async with Environment(trying) as env:
+        run = await env.client.start(trying)
+        await run.wait()
+        fork = await env.client.fork(run.id, at="prepare", result=1)
+        await fork.wait()
+        is_open["door"] = True
+        assert await (await env.client.retry(fork.id)).result() == "in 1"
+        assert len(set(seen)) == 2
+
+
 async def test_a_fork_has_no_key():
     async with Environment(knocking) as env:
         run = await env.client.start(knocking, 1, key="one")

@@ -16,7 +16,7 @@ from holdfast.errors import (
     RunEnded,
     RunFailed,
 )
-from holdfast.testing import takes
+from holdfast.testing import Environment, takes
 from tests.testing.environments import START, environment, for_ever, forty_days
 from tests.testing.orders import ORDER, charge, checkout
 
@@ -176,6 +176,16 @@ async def test_a_blocked_run_does_not_keep_time_moving_for_others():
         run = await env.client.start(for_ever)
         with pytest.raises(HoldfastError, match="nothing is under way"):
             await run.result()
+
+
+async def test_until_waiting_follows_a_chain():
+    @workflow
+    async def twice(n: int) -> None:
+        await holdfast.sleep("1h") if n else twice.continue_as_new(n + 1)
+
+    async with Environment(twice) as env:
+        run = await env.client.start(twice, 0)
+        assert (await env.until_waiting(run)).run_id != run.id
 
 
 async def test_until_waiting_refuses_a_run_that_has_ended():

@@ -2,7 +2,8 @@
 
 The cut is a step. Without a `result` the step, and what was asked with it, is asked for anew; with one, that is what
 the step came to in the new run. Results recorded for steps asked before the cut are kept. The new run is the first of a
-chain of its own, so that its steps have idempotency keys of their own.
+chain of its own, so that its steps have idempotency keys of their own. What it draws before the step at which it was
+cut is what the other one drew; from there on it has a seed of its own.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from holdfast.model import (
     Claimed,
     Ended,
     Entry,
+    Inherited,
     Instant,
     JournalRow,
     NewRun,
     Reopened,
+    Reseeded,
     RunRecord,
+    Started,
     StepAsked,
     StepCompleted,
     StepFailed,
@@ -71,16 +75,20 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
         keys = [entry.key for entry in history if isinstance(entry, StepAsked)]
         known = ", ".join(keys[:20]) or "none"
         raise DefinitionError(f"fork(at={at!r}): run {record.id} has asked for no step of that key, but for: {known}")
-    cause = max(i for i in range(place) if not isinstance(history[i], ASKS))
+    cause = max(i for i in range(place) if not isinstance(history[i], (*ASKS, Inherited, Reseeded)))
+    until: tuple[str, ...] | None = None
     before: list[Entry]
     coming: list[Entry]
     if result is None:
         # What the body asks for after its last input follows from that input: it is delivered anew.
         before, coming = history[:cause], history[cause : cause + 1]
-        if not cause:
-            # A machine's checkpoint holds all that was before it, and what it asked for there is still to be done.
-            asks = sum(1 for _ in takewhile(lambda entry: isinstance(entry, ASKS), history[1:]))
-            before, coming = history[: 1 + asks] if isinstance(history[1], Checkpoint) else [], []
+        until = tuple(entry.key for entry in history[cause:place] if isinstance(entry, (StepAsked, ChildAsked)))
+        if isinstance(history[cause], Started):
+            coming = []
+            if isinstance(history[cause + 1], Checkpoint):
+                # It holds all that was before it in a machine, and what was asked for there is still to be done.
+                asks = sum(1 for _ in takewhile(lambda entry: isinstance(entry, ASKS), history[cause + 1 :]))
+                before, until = history[: cause + 1 + asks], None
     else:
         after = next((i for i in range(place, len(history)) if not isinstance(history[i], ASKS)), len(history))
         before = history[:after]
@@ -93,8 +101,9 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
         if isinstance(entry, StepCompleted) and entry.key in asked and entry.key not in ended
     ]
     carried: list[Entry] = [*coming, *kept]
-    if not before:
-        return []
+    before = [*before, Reseeded(now, secrets.token_bytes(16), until)]
+    if len(before) == 1:
+        return before
     # What was open at the cut is open in the new run, too: it has children, hooks and waits of its own.
     before.append(Reopened(now))
     return [*before, Blocked(now, len(carried)), *carried] if carried else before

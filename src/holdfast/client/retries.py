@@ -16,6 +16,7 @@ from holdfast.model import (
     Claimed,
     Ended,
     Entry,
+    Inherited,
     Instant,
     JournalRow,
     NewRun,
@@ -55,7 +56,7 @@ def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, version: str, at:
             f"run {record.id} of {record.workflow!r} has undone what it had done, so it can't go on where it stopped; "
             'start a new run (on_conflict="restart" gives it the key), or fork this one at a step'
         )
-    has_begun = any(isinstance(entry, (Started, Checkpoint)) for entry in history)
+    has_begun = any(isinstance(entry, (Started, Checkpoint, Inherited)) for entry in history)
     deadline = None
     if record.deadline_at is not None:
         deadline = max(instant_of(record.deadline_at) - instant_of(record.created_at), 0)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from holdfast.codec.arguments import ArgumentsCodec
 from holdfast.codec.codec import Codec
+from holdfast.codec.loaded import find_all
 from holdfast.codec.schemas import misfit
 from holdfast.codec.transforms import AesGcm, Transform, Zstd
 from holdfast.codec.values import ValueCodec
@@ -25,5 +26,6 @@ __all__ = [
     "Transform",
     "ValueCodec",
     "Zstd",
+    "find_all",
     "misfit",
 ]

@@ -1,4 +1,4 @@
-"""Classes by name, among the modules that are loaded already. Nothing here ever imports a module.
+"""Classes and functions by name, among the modules that are loaded already. Nothing here ever imports a module.
 
 A script run as `python orders.py` knows its own classes as `__main__.X`; a worker that imports the same file knows
 them as `orders.X`. Both are found from either side.
@@ -7,19 +7,24 @@ them as `orders.X`. Both are found from either side.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import PurePath
 from types import ModuleType
 
 
 def find_class(module: str, qualname: str, home: str | None = None) -> type | None:
     """The class of that name, or None. `home` is where names recorded under `__main__` may live now."""
+    return next((one for one in find_all(module, qualname, home) if isinstance(one, type)), None)
+
+
+def find_all(module: str, qualname: str, home: str | None = None) -> Iterator[object]:
+    """Whatever has that name."""
     for place in _places(module, home):
         found: object = place
         for part in qualname.split("."):
             found = getattr(found, part, None)
-        if isinstance(found, type):
-            return found
-    return None
+        if found is not None:
+            yield found
 
 
 def main_name() -> str | None:

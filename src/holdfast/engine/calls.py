@@ -24,7 +24,7 @@ from greenlet import getcurrent, greenlet
 from holdfast.codec import Codec
 from holdfast.define import Pending, Reply, RunInfo, Step, Workflow
 from holdfast.errors import IOInBody, JournalDiverged, JournalLimitReached, Suspended
-from holdfast.model import Entry, Instant, Patched, StepAsked, Undoing
+from holdfast.model import Entry, Instant, Patched, Reseeded, StepAsked, Undoing
 
 from .commands import Command
 from .divergence import calling_line, diverged, line_of
@@ -44,7 +44,7 @@ class Calls:
 
     __slots__ = (
         "_awaited_at", "_awaited_in", "_begun", "_codec", "_counts", "_cursor", "_entries", "_feed", "_is_limit_told",
-        "_numbers", "_open_pendings", "_refused", "_rng", "_seed", "_tickets", "_uuids", "_withdrawn",
+        "_numbers", "_open_pendings", "_refused", "_reseed", "_rng", "_seed", "_tickets", "_uuids", "_withdrawn",
         "commands", "fault", "hub", "is_blocking", "is_dead", "is_replaying", "loop", "run", "runners",
         "time", "verdict", "workflow",
     )  # fmt: skip  # a name a line would be a page
@@ -79,14 +79,17 @@ class Calls:
         self._is_limit_told = False
         self._refused = 0
         self._rng: random.Random | None = None
+        self._reseed: Reseeded | None = None
         self._uuids = 0
 
     def ask_step(self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reply[Any]:
         return self._ask(step, args, kwargs, Reply)
 
-    def ask_undoing(self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reply[Any]:
-        """A compensation."""
-        return self._ask(step, args, kwargs, Reply, Undoing)
+    def ask_undoing(
+        self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any], plain: bytes | None = None
+    ) -> Reply[Any]:
+        """A compensation; `plain` are its arguments if they came encoded."""
+        return self._ask(step, args, kwargs, Reply, Undoing, plain)
 
     def ask_pending(self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pending[Any]:
         pending = self._ask(step, args, kwargs, Pending)
@@ -106,6 +109,7 @@ class Calls:
         kwargs: dict[str, Any],
         cls: type[Reply[Any]],
         asked: type[StepAsked] = StepAsked,
+        plain: bytes | None = None,
     ) -> Reply[Any]:
         if self.is_dead:
             self.refuse()
@@ -113,7 +117,8 @@ class Calls:
             self.check_limit()
         name = step.name
         shapes = shapes_of(step, self._codec)
-        plain = shapes.arguments.pack(args, kwargs)
+        if plain is None:
+            plain = shapes.arguments.pack(args, kwargs)
         key = self._new_key(name)
         digest = blake2b(plain, digest_size=8).digest()
         if self.is_replaying:
@@ -134,6 +139,8 @@ class Calls:
                 used += 1
                 key = f"{name}:{used}"
         self._counts[name] = used + 1
+        if self._reseed is not None and key not in (self._reseed.until or ()):
+            self.reseed(self._reseed.seed)
         return key
 
     def _is_taken(self, key: str, name: str) -> bool:
@@ -247,6 +254,13 @@ class Calls:
         if self._rng is None:
             self._rng = random.Random(self._seed)
         return self._rng
+
+    def reseed(self, seed: bytes) -> None:
+        """Draw otherwise from here on: a fork must not have the tokens and the numbers of the run it stems from."""
+        self._seed, self._reseed = seed, None
+        if self._rng is not None:
+            # In place, for whoever holds it.
+            self._rng.seed(seed)
 
     def uuid4(self) -> UUID:
         self._uuids += 1

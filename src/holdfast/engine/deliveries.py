@@ -18,9 +18,11 @@ from holdfast.model import (
     Entry,
     EventTaken,
     HookResumed,
+    Inherited,
     Instant,
     Message,
     Patched,
+    Reseeded,
     RunStatus,
     SetAside,
     Signal,
@@ -128,9 +130,22 @@ class Deliveries(Requests):
                 self._resolve(wait, wait.shape.decode(entry.payload))
             except NotDecodable as error:
                 self.fail_with(error)
+        elif kind in (Inherited, Reseeded):
+            self._begin_with(entry)
         elif kind is not Patched:
             # A change that the code no longer asks about is passed over; anything else is none of ours.
             self.fail_with(self.divergence("nothing of that kind", entry))
+
+    def _begin_with(self, entry: Inherited | Reseeded) -> None:
+        """What the run was begun with: it is in the journal, and nothing that the body takes in."""
+        if not self.is_replaying:
+            self._entries.append(entry)
+        if isinstance(entry, Inherited):
+            self.life.compensations = list(entry.undo)
+        elif entry.until is None:
+            self.reseed(entry.seed)
+        else:
+            self._reseed = entry
 
     def _resolve(self, wait: Wait, value: Any) -> None:
         self.life.is_over(wait)

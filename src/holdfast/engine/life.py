@@ -13,7 +13,7 @@ import msgspec
 from holdfast.codec import ValueCodec
 from holdfast.define import ChildRun, Reply, Step, Workflow
 from holdfast.errors import Continued
-from holdfast.model import ChildEnded, Entry, Message, NewRun, NewWait, Out, OutEvent, OutSignal
+from holdfast.model import ChildEnded, Entry, Message, NewRun, NewWait, Out, OutEvent, OutSignal, Undo
 
 
 class Wait:
@@ -105,7 +105,7 @@ class Life:
         self.truncate = False
         self.shields = 0
         self.is_cancel_held = False
-        self.compensations: list[Compensation] = []
+        self.compensations: list[Compensation | Undo] = []
         self.is_compensating = False
         self.has_undone = False
         """A compensation has begun, so the run can't be tried again as if nothing had been undone."""

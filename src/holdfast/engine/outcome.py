@@ -8,10 +8,11 @@ from typing import Any, Protocol
 from holdfast.codec import Codec
 from holdfast.define import RunInfo, Workflow
 from holdfast.errors import CodecError, Continued, DeadlineExceeded, JournalLimitReached, NotCompensated
-from holdfast.model import Cancel, Ended, Instant, NewRun, RunRetrying, RunStatus
+from holdfast.model import Cancel, Ended, Inherited, Instant, NewRun, RunRetrying, RunStatus, encode_entries
 
 from .commands import Advance, Command
 from .deliveries import is_cancelled as ended_cancelled
+from .inheritance import bequeathed
 from .life import Life
 from .loop import BodyTask
 
@@ -111,6 +112,7 @@ def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> N
     """The run that goes on. What it takes over beside this is the store's affair, for it can't be read here."""
     run, target = body.run, asked.workflow
     drawn = blake2b(run.id.encode(), key=seed, person=b"holdfast next", digest_size=24).digest()
+    owed = bequeathed(body.life.compensations, codec, target)
     return NewRun(
         id=f"{run.chain_id}+{drawn[16:].hex()}",
         workflow=target.name,
@@ -125,6 +127,7 @@ def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> N
         retention=target.retention,
         chain_id=run.chain_id,
         parent_id=run.parent_id,
+        rows=(encode_entries([Inherited(body.time, owed)]),) if owed else (),
     )
 
 

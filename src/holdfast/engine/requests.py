@@ -24,6 +24,7 @@ from holdfast.model import (
     Message,
     NewRun,
     NewWait,
+    Undo,
     holds,
     instant_of,
     microseconds,
@@ -33,6 +34,7 @@ from holdfast.model import (
 
 from .commands import Command
 from .divergence import calling_line
+from .inheritance import inherited
 from .life import Child, Compensation, Wait
 from .sends import Sends
 
@@ -288,10 +290,10 @@ class Requests(Sends):
         first: Exception | None = None
         while life.compensations:
             found = life.compensations.pop()
-            step, args, kwargs = found
+            name = found.name if isinstance(found, Undo) else found.step.name
             life.has_undone = True
             try:
-                reply = self.ask_undoing(step, args, kwargs)
+                reply = self._ask_inherited(found) if isinstance(found, Undo) else self.ask_undoing(*found)
                 life.undoing.add(reply.key)
                 await reply
             except asyncio.CancelledError:
@@ -299,10 +301,27 @@ class Requests(Sends):
                 life.compensations.append(found)
                 raise
             except Exception as error:
-                life.uncompensated.append(f"{step.name}: {type(error).__name__}: {error}")
+                life.uncompensated.append(f"{name}: {type(error).__name__}: {error}")
                 first = first or error
         if first is not None and not life.is_compensating:
             raise first
+
+    def _ask_inherited(self, undo: Undo) -> Reply[Any]:
+        step = inherited(undo, self.workflow)
+        if step is None:
+            # Not the body's fault, and not to be given up: the run is blocked until somebody deploys it again.
+            self.stop_with(
+                NotDecodable(
+                    f"an earlier run of this chain has registered the compensation {undo.name!r}, and the function "
+                    f"{undo.module}.{undo.qualname} is not there: bring it back, or refer to it in the workflow"
+                )
+            )
+        return self.ask_undoing(step, (), {}, self._codec.open(undo.args))
+
+    @property
+    def has_to_undo(self) -> bool:
+        """Whether anything is registered that a failure would undo."""
+        return self._life is not None and bool(self._life.compensations)
 
 
 def _instant(asked: Any, now: int, what: str) -> int:

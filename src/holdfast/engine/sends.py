@@ -11,6 +11,7 @@ from holdfast.errors import Continued, MisplacedCall
 from holdfast.model import Checkpoint, OutEvent, OutSignal, Patched, Started
 
 from .calls import Calls
+from .inheritance import bequeathed
 from .life import Life
 from .runners import Runners
 
@@ -80,6 +81,9 @@ class Sends(Calls):
         self.run.journal_length = 0
         self._counts = dict(held.counts)
         self.loop.count_timers_from(held.timers)
+        self.reseed(held.started.seed)
+        if held.undo:
+            self.life.compensations = list(held.undo)
         if held.at > self.time:
             self.time = held.at
         return self._codec.value(Any).decode(held.state)
@@ -92,7 +96,8 @@ class Sends(Calls):
             self.stop_with(self.divergence("a checkpoint", self._next_held(), at=self._cursor))
         data = self._codec.value(Any).encode(state)
         started = Started(self.began_at, self._seed)
-        self._entries.append(Checkpoint(self.time, started, data, dict(self._counts), self.loop.timer_count))
+        undo = bequeathed(self.life.compensations, self._codec, self.workflow)
+        self._entries.append(Checkpoint(self.time, started, data, dict(self._counts), self.loop.timer_count, undo))
         # What came before it need not be read again, so it does not count any more.
         self.run.journal_length = 0
         self.life.truncate = True
@@ -139,6 +144,8 @@ class Sends(Calls):
             raise MisplacedCall("continue_as_new() was called in a task of the body; only the body itself may call it")
         target = self.workflow if workflow is None else workflow
         plain = self._codec.arguments(target.fn).check(args, kwargs)
+        # What is registered goes along: better refused here, where it can be seen, than at the end.
+        bequeathed(self.life.compensations, self._codec, target)
         self.life.continued = Continued(target, plain)
         raise self.life.continued
 

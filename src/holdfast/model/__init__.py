@@ -15,11 +15,12 @@ from .entries import (
     Ended,
     Entry,
     EventTaken,
-    History,
     HookResumed,
+    Inherited,
     Input,
     Patched,
     Reopened,
+    Reseeded,
     Result,
     RunRetrying,
     SetAside,
@@ -31,11 +32,12 @@ from .entries import (
     StepRetrying,
     Stopped,
     TimerFired,
+    Undo,
     Undoing,
     decode_entries,
     encode_entries,
-    history_of,
 )
+from .histories import History, history_of
 from .ids import new_id
 from .matches import holds, probe_of, probes_of
 from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent
@@ -92,6 +94,7 @@ __all__ = [
     "EventWait",
     "History",
     "HookResumed",
+    "Inherited",
     "Input",
     "Instant",
     "JournalRow",
@@ -109,6 +112,7 @@ __all__ = [
     "Patched",
     "Registration",
     "Reopened",
+    "Reseeded",
     "Result",
     "Retry",
     "RowChange",
@@ -132,6 +136,7 @@ __all__ = [
     "TimerFired",
     "Trigger",
     "Turn",
+    "Undo",
     "Undoing",
     "Unmatched",
     "WaitRecord",

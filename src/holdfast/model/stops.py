@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import msgspec
 
 from .durations import Instant, moment_of
-from .entries import Cancel, Started, StepAsked, StepCompleted, StepFailed, decode_entries, history_of
+from .entries import Cancel, Started, StepAsked, StepCompleted, StepFailed, decode_entries
+from .histories import history_of
 
 FORCED = "forced-cancel"
 """Stands where the worker's id stands in the `claimed` entry of a forced cancel."""

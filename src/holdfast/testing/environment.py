@@ -119,15 +119,18 @@ class Environment:
     async def until_waiting(self, run: AsyncRun[Any]) -> Explanation:
         """Let everything happen that can without time moving, and say what the run waits for.
 
-        Raises RunEnded if it waits for nothing any more, and what blocks it if it is blocked.
+        If it has continued as new, the run that goes on is meant. Raises RunEnded if it waits for nothing any more, and
+        what blocks it if it is blocked.
         """
         await self._entered.rest()
         record = (await run.refresh()).record
+        while record is not None and record.successor_id is not None:
+            record = await self._store.get_run(record.successor_id)
         assert record is not None
         _raise_if_blocked(record)
         if record.status.is_final:
             raise RunEnded(f"{run!r} does not wait: it has ended; ask for its result")
-        return await self._client.explain(run.id)
+        return await self._client.explain(record.id)
 
     # -- life --------------------------------------------------------------------------------------------------------
 

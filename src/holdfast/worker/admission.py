@@ -138,4 +138,7 @@ def _never_began(held: Held) -> bool:
     deadline = held.info.deadline_instant
     if deadline is None or held.started_at < deadline:
         return False
-    return held.history is None and held.execution is not None and held.execution.main is None
+    if held.history is not None or held.execution is None or held.execution.main is not None:
+        return False
+    # What an earlier run of its chain has left to be undone is undone after its body, which gets the deadline.
+    return not held.execution.has_to_undo

@@ -36,12 +36,16 @@ async def continue_runs(tx: Transaction, successors: Sequence[tuple[int, NewRun]
         "due_ats": [run.due_at for run in runs],
         "deadlines": [run.deadline for run in runs],
         "deadline_ats": [run.deadline_at for run in runs],
+        "next_seqs": [len(run.rows) for run in runs],
         "inputs": [run.input for run in runs],
         "seeds": [run.seed for run in runs],
         "keys": [run.key for run in runs],
         "tags": [as_json(run.tags) if run.tags else "{}" for run in runs],
         "retentions": [run.retention for run in runs],
         "forked_froms": [run.forked_from for run in runs],
+        "journal_ids": [run.id for run in runs for _ in run.rows],
+        "journal_seqs": [seq for run in runs for seq in range(len(run.rows))],
+        "journal_datas": [data for run in runs for data in run.rows],
         "now": now,
     }
     moved = await tx.all("continue_runs", params)

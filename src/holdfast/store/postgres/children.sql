@@ -147,25 +147,26 @@ SELECT runs.number FROM holdfast.runs WHERE runs.number = ANY (:runs::bigint[]) 
 
 -- name: continue_runs
 -- Successors of runs that have just ended as continued, with all that goes over to them but the inbox: chain, key, parent,
--- pause, open hooks, those who follow it, and whoever waits for the end. Hooks get numbers that a body's own waits never
--- have. Answers numbers, old and new.
+-- pause, open hooks, those who follow it, and whoever waits for the end; and with their first journal rows, if they have
+-- any. Hooks get numbers that a body's own waits never have. Answers numbers, old and new.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
 asked AS MATERIALIZED (
     SELECT nextval(pg_get_serial_sequence('holdfast.runs', 'number')) AS number, clock.now, given.run, given.id,
-        given.lane_id, given.priority, given.input, given.seed, given.tags, given.retention, given.forked_from,
-        old.id AS old_id, old.paused, starts.parent_id, starts.parent_key, starts.on_parent_end,
+        given.lane_id, given.priority, given.next_seq, given.input, given.seed, given.tags, given.retention,
+        given.forked_from, old.id AS old_id, old.paused, starts.parent_id, starts.parent_key, starts.on_parent_end,
         starts.trace, coalesce(given.key, starts.key) AS key, coalesce(starts.chain_id, old.id) AS chain_id,
         coalesce(starts.chain_started_at, old.created_at) AS chain_started_at,
         coalesce(given.given_due_at, clock.now + given.delay) AS due_at,
         coalesce(given.given_deadline_at, clock.now + given.deadline) AS deadline_at
     FROM clock
     CROSS JOIN unnest(:runs::bigint[], :ids::text[], :lanes::integer[], :priorities::smallint[], :delays::bigint[],
-            :due_ats::bigint[], :deadlines::bigint[], :deadline_ats::bigint[], :inputs::bytea[], :seeds::bytea[],
-            :keys::text[], :tags::text[], :retentions::bigint[], :forked_froms::text[])
-        AS given (run, id, lane_id, priority, delay, given_due_at, deadline, given_deadline_at, input, seed, key, tags,
-            retention, forked_from)
+            :due_ats::bigint[], :deadlines::bigint[], :deadline_ats::bigint[], :next_seqs::integer[],
+            :inputs::bytea[], :seeds::bytea[], :keys::text[], :tags::text[], :retentions::bigint[],
+            :forked_froms::text[])
+        AS given (run, id, lane_id, priority, delay, given_due_at, deadline, given_deadline_at, next_seq, input, seed,
+            key, tags, retention, forked_from)
     JOIN holdfast.runs AS old ON old.number = given.run
     JOIN holdfast.starts ON starts.number = given.run
 ),
@@ -173,7 +174,7 @@ started AS (
     INSERT INTO holdfast.runs (number, namespace_id, id, lane_id, status, priority, due_at, next_seq, created_at,
         deadline_at, paused)
     SELECT asked.number, :namespace_id, asked.id, asked.lane_id, 'pending', asked.priority,
-        least(asked.due_at, asked.deadline_at), 0, asked.now, asked.deadline_at, asked.paused
+        least(asked.due_at, asked.deadline_at), asked.next_seq, asked.now, asked.deadline_at, asked.paused
     FROM asked
 ),
 begun AS (
@@ -183,6 +184,12 @@ begun AS (
         asked.chain_started_at, asked.parent_id, asked.parent_key, asked.on_parent_end, asked.forked_from,
         asked.trace
     FROM asked
+),
+written AS (
+    INSERT INTO holdfast.journal (run, seq, epoch, at, data)
+    SELECT asked.number, first.seq, 0, asked.now, first.data
+    FROM unnest(:journal_ids::text[], :journal_seqs::integer[], :journal_datas::bytea[]) AS first (id, seq, data)
+    JOIN asked ON asked.id = first.id
 ),
 linked AS (
     UPDATE holdfast.runs SET successor_id = asked.id FROM asked WHERE runs.number = asked.run

@@ -51,7 +51,8 @@ class Live(NamedTuple):
 
     @property
     def has_begun(self) -> bool:
-        return self.started_at is not None or self.owner is not None
+        """Whether its body is to hear of its end; so is that of one begun with a journal: there may be much to undo."""
+        return self.started_at is not None or self.owner is not None or bool(self.next_seq)
 
 
 def live_run(tx: Transaction, run_id: str) -> Live | None:

@@ -19,6 +19,7 @@ from holdfast.model import (
     Ended,
     Entry,
     History,
+    Inherited,
     Instant,
     RunRecord,
     RunRetrying,
@@ -28,10 +29,12 @@ from holdfast.model import (
     StepCompleted,
     StepFailed,
     TimerFired,
+    Undo,
     history_of,
     instant_of,
 )
 
+from .bodies import work
 from .oracle import Journal, Oracle, Trace
 
 SLACK = 3_000_000
@@ -103,8 +106,10 @@ class Replays:
     def _check_from(self, record: RunRecord, history: History, cut: int, closing: Entry | None, number: int) -> None:
         entries = history.entries
         name = self._oracle.label(record.id)
-        started = entries[0]
-        assert isinstance(started, Started)
+        started = next((entry for entry in entries if isinstance(entry, Started)), None)
+        if started is None:
+            # Begun with something to undo, and nothing of it has come to pass yet.
+            return
         execution = self._execution(record, started.seed)
         self.is_under_way, self.trace = True, None
         try:
@@ -132,12 +137,19 @@ class Replays:
                 f"live it saw {known[at : at + 1]}",
             )
 
+    def _errand(self, undo: Undo) -> int:
+        (number, _), _ = self._codec.arguments(work).unpack(self._codec.open(undo.args))
+        return int(number)
+
     def _check_undone(
         self, record: RunRecord, entries: Sequence[Entry], closing: Ended, seen: Sequence[tuple[object, ...]]
     ) -> None:
         """What a run that failed or was cancelled has registered was undone, last first, and nothing else was."""
         name = self._oracle.label(record.id)
         registered = [item[1] for item in reversed(seen) if item[0] == "registers"]
+        for entry in entries:
+            if isinstance(entry, Inherited):
+                registered += [self._errand(undo) for undo in reversed(entry.undo)]
         expected = registered if closing.status in (RunStatus.FAILED, RunStatus.CANCELLED) else []
         keys = [one.key for one in entries if isinstance(one, StepAsked) and one.key.partition(":")[0] == "undo"]
         done = [self._oracle.undone.get((record.id, key)) for key in keys]

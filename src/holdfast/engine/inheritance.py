@@ -1,0 +1,63 @@
+"""Compensations on their way along a chain: by the name of their function, and found again by it.
+
+A step that was registered in one run is called in another, by another process maybe, whose body never came by the line
+that registered it. So it must be a function that can be found: in its module, or among what the workflow refers to.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from holdfast.codec import Codec, find_all
+from holdfast.define import Step, Workflow, make_step
+from holdfast.errors import DefinitionError
+from holdfast.model import Undo
+
+from .life import Compensation
+from .shapes import shapes_of
+
+
+def bequeathed(found: Sequence[Compensation | Undo], codec: Codec, heir: Workflow[Any, Any]) -> tuple[Undo, ...]:
+    """Compensations as the next run of the chain gets them. Raises DefinitionError if it could not find one."""
+    return tuple(one if isinstance(one, Undo) else _named(one, codec, heir) for one in found)
+
+
+def _named(one: Compensation, codec: Codec, heir: Workflow[Any, Any]) -> Undo:
+    step, args, kwargs = one
+    fn = step.fn
+    plain = shapes_of(step, codec).arguments.pack(args, kwargs)
+    undo = Undo(getattr(fn, "__module__", ""), getattr(fn, "__qualname__", ""), step.name, codec.seal(plain))
+    found = inherited(undo, heir)
+    # A bound method, say, has the name of something else.
+    if found is None or found.fn is not fn:
+        raise DefinitionError(
+            f"continue_as_new(): the compensation {step.name!r} can't go along: its function {fn!r} can't be found "
+            "again by its name; define it at the top of a module, or call rollback() first"
+        )
+    return undo
+
+
+def inherited(undo: Undo, workflow: Workflow[Any, Any]) -> Step[..., Any] | None:
+    """The step that was meant, under the name that it had; None if it is not there."""
+    for one in (*_referred(workflow.fn), *find_all(undo.module, undo.qualname, workflow.fn.__module__)):
+        fn = one.fn if isinstance(one, Step) else one
+        if getattr(fn, "__qualname__", None) != undo.qualname or not callable(fn):
+            continue
+        if isinstance(one, Step):
+            return one if one.name == undo.name else one.options(name=undo.name)
+        return make_step(fn, name=undo.name)
+    return None
+
+
+def _referred(fn: Callable[..., Any]) -> Iterator[object]:
+    """Steps and functions that a function refers to by name, and what undoes those."""
+    fn = inspect.unwrap(fn)
+    if not inspect.isfunction(fn):
+        return
+    names = inspect.getclosurevars(fn)
+    for value in (*names.nonlocals.values(), *names.globals.values()):
+        yield value
+        if isinstance(value, Step) and value.compensate is not None:
+            yield value.compensate

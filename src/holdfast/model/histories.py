@@ -1,0 +1,156 @@
+"""What a journal means: which entries a body is rebuilt from, and where a run that is tried again is cut. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+from .entries import (
+    ASKS,
+    MESSAGES,
+    Blocked,
+    Cancel,
+    Checkpoint,
+    ChildAsked,
+    ChildEnded,
+    Claimed,
+    Delivered,
+    Ended,
+    Entry,
+    Inherited,
+    Reopened,
+    Reseeded,
+    Result,
+    RunRetrying,
+    SetAside,
+    StepAsked,
+    StepCompleted,
+    StepFailed,
+    StepRetrying,
+    TimerFired,
+)
+
+Carried: TypeAlias = Result | TimerFired | Delivered
+
+
+class History(NamedTuple):
+    """What a journal means for the body that is rebuilt from it.
+
+    `entries` are delivered in order; what the body asks for on the way is compared. `carried` is taken in anew after
+    that, as inputs whose asks nobody knows: results that were recorded when the body was blocked, and, if the last
+    thing that happened is a retry of the whole run (`retrying` is then its entry), results that came after the cut for
+    steps asked before it.
+    """
+
+    entries: list[Entry]
+    carried: list[Carried]
+    retrying: RunRetrying | None
+    lives: tuple[tuple[int, RunRetrying], ...] = ()
+    """Where in `entries` each new try of the run begins: a body is told its attempt as it was when it lived there."""
+    is_cut: bool = False
+    """The run goes on from a cut, and what was open there has not been asked for anew yet."""
+
+
+def history_of(entries: Iterable[Entry]) -> History:
+    """The history that counts: claims left out, and cut wherever the run was tried again."""
+    kept: list[Entry] = []
+    carried: dict[str | int, Carried] = {}
+    coming = 0
+    retrying: RunRetrying | None = None
+    lives: list[tuple[int, RunRetrying]] = []
+    is_cut = False
+    for entry in entries:
+        if coming:
+            coming -= 1
+            if isinstance(entry, MESSAGES):
+                carried[_place(carried)] = entry
+            elif isinstance(entry, (StepCompleted, StepFailed, StepRetrying, TimerFired, ChildEnded)):
+                carried[_name(entry)] = entry
+        elif isinstance(entry, Checkpoint):
+            # Whatever came before is in it.
+            kept, carried, lives, retrying, is_cut = [entry.started, entry], {}, [], None, False
+        elif not isinstance(entry, (RunRetrying, Blocked, Claimed, Reopened, Ended)):
+            kept.append(entry)
+            retrying, is_cut = None, False
+            if carried:
+                _delivered(carried, entry)
+        elif isinstance(entry, RunRetrying):
+            kept, carried = _cut(kept, carried)
+            retrying, is_cut = entry, True
+            # What was cut off takes the lives that began in it along.
+            lives = [life for life in lives if life[0] < len(kept)]
+            lives.append((len(kept), entry))
+        elif isinstance(entry, Blocked):
+            coming = entry.results
+        elif isinstance(entry, Reopened):
+            retrying, is_cut = None if entry.done else retrying, not entry.done
+    return History(kept, [*carried.values()], retrying, tuple(lives), is_cut)
+
+
+_LASTING = (Inherited, Reseeded)
+"""What a run was begun with: no cut takes it away."""
+
+
+def _name(entry: StepCompleted | StepFailed | StepRetrying | ChildEnded | TimerFired) -> str | int:
+    """Of the step, child or timer whose end this is."""
+    return entry.timer if isinstance(entry, TimerFired) else entry.key
+
+
+def _place(carried: dict[str | int, Carried]) -> int:
+    """A name for a message among those carried: messages have none of their own, and timers count up from one."""
+    return min((name for name in carried if isinstance(name, int)), default=0) - 1
+
+
+def _delivered(carried: dict[str | int, Carried], entry: Entry) -> None:
+    """The body has got one of those carried: a result by its name, a message by what it holds."""
+    if isinstance(entry, (*MESSAGES, SetAside)):
+        for name, one in carried.items():
+            is_same = entry.__class__ is SetAside or entry.__class__ is one.__class__
+            if is_same and isinstance(one, MESSAGES) and (one.name, one.payload) == (entry.name, entry.payload):
+                del carried[name]
+                return
+    elif isinstance(entry, (StepCompleted, StepFailed, StepRetrying, TimerFired, ChildEnded)):
+        carried.pop(_name(entry), None)
+
+
+def _is_failure(entry: Entry) -> bool:
+    return isinstance(entry, StepFailed) or (isinstance(entry, ChildEnded) and entry.status != "completed")
+
+
+def _cut(entries: list[Entry], undelivered: dict[str | int, Carried]) -> tuple[list[Entry], dict[str | int, Carried]]:
+    """Cut at the cancel, else at the last failure delivered, else before the last input, which is then taken in anew.
+
+    The failed step is open again and its attempts are counted from one; a failed child is asked for anew. A result that
+    the body never got is as good as one that came after the cut. Messages that were taken after it are there for the
+    next try: nobody sends them twice. A machine is cut behind its checkpoint at most.
+    """
+    at = next((i for i, entry in enumerate(entries) if isinstance(entry, Cancel)), None)
+    if at is None:
+        at = max((i for i, entry in enumerate(entries) if _is_failure(entry)), default=None)
+    carried: dict[str | int, Carried] = {}
+    if at is None:
+        # The body failed by itself: what it does after its last input is open again.
+        first = len(entries) if any(isinstance(entry, Checkpoint) for entry in entries[1:2]) else 0
+        asks = (*ASKS, *_LASTING)
+        inputs = (i for i, entry in enumerate(entries) if not isinstance(entry, asks) and (i or not first))
+        at = max(inputs, default=first)
+        before = entries[:at]
+        after: list[Entry] = entries[at : at + 1]
+        for entry in after:
+            if isinstance(entry, (StepCompleted, TimerFired, ChildEnded)):
+                carried[_name(entry)] = entry
+        asked = {entry.key for entry in before if isinstance(entry, (StepAsked, ChildAsked))}
+    else:
+        before, cause, after = entries[:at], entries[at], entries[at + 1 :]
+        asked = {entry.key for entry in before if isinstance(entry, (StepAsked, ChildAsked))}
+        if isinstance(cause, StepFailed):
+            asked.discard(cause.key)
+            before = [entry for entry in before if not (isinstance(entry, StepRetrying) and entry.key == cause.key)]
+    for entry in (*after, *undelivered.values()):
+        if isinstance(entry, (StepCompleted, ChildEnded)) and entry.key in asked and not _is_failure(entry):
+            carried[entry.key] = entry
+    before += [entry for entry in entries[at:] if isinstance(entry, _LASTING)]
+    messages = [entry for entry in (*undelivered.values(), *after) if isinstance(entry, MESSAGES)]
+    for message in sorted(messages, key=lambda message: message.at):
+        carried[_place(carried)] = message
+    return before, carried
