@@ -503,6 +503,34 @@ class TestOnPostgres:
             assert await rows(database) == ["a", "a-2"]
             assert len(await client.store.read_journal(run.id)) == 2
 
+    async def test_what_its_turn_gives_out_goes_out_with_it(self, database):
+        @workflow
+        async def child(name: str) -> str:
+            return name
+
+        @workflow
+        async def parent(name: str) -> str:
+            await insert(name)
+            holdfast.set_value("booked", name)
+            return await child(name)
+
+        async with served(database, parent, child) as client:
+            run = await client.start(parent, "a")
+            assert await run.result(timeout=20) == "a"
+            assert await run.value("booked") == "a"
+
+    async def test_one_that_continues_goes_on_in_its_successor(self, database):
+        @workflow
+        async def order(left: int) -> int:
+            found = await insert(f"n{left}")
+            if left:
+                order.continue_as_new(left - 1)
+            return found
+
+        async with served(database, order) as client:
+            run = await client.start(order, 1)
+            assert await run.result(timeout=20) == 2
+
     async def test_it_works_where_sessions_cannot_be_relied_on(self, database):
         with PgBouncer(database, pool_size=3) as pooler:
             async with served(f"{pooler.url_for(database)}?pooler=transaction", inserting) as client:

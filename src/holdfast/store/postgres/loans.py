@@ -18,6 +18,7 @@ from holdfast.model import Instant, Turn, new_id
 from holdfast.store.loans import Undone
 
 from .connections import CONNECT_TIMEOUT, Target, explained, is_away
+from .outs import ending
 from .statements import PostgresBlocks
 from .transactions import Known, Row, Transaction
 from .turns import commit_turns
@@ -172,7 +173,8 @@ class PostgresLoan:
     async def _write(self, tx: Transaction, turn: Turn, now: Instant | None) -> bool | Undone:
         """Write the turn. A run that somebody has locked for a moment is waited for."""
         for left in range(_BUSY_TRIES, -1, -1):
-            [answer] = await commit_turns(tx, [turn], now)
+            # Whoever joins a run that is just ending is told by the next worker that looks for the dead.
+            [answer] = await commit_turns(tx, [ending(turn)], now, None if turn.out is None else [])
             if isinstance(answer, bool):
                 return answer
             if not isinstance(answer, StoreAway) or not left:
