@@ -4,16 +4,32 @@
 -- Waits of turns. A number registered anew is replaced. A token that this run's hook has used up stays so, and one that
 -- another live run has given out stays with that one. Waits for events are unmatched: the look for events that are there
 -- already is another commit's, so that publishing and registering can't miss each other. Of a run that continues with
--- the same turn only hooks are left to wait.
-WITH asked AS MATERIALIZED (
+-- the same turn only hooks are left to wait; those of one that ends with it are over, for whoever comes with their tokens.
+WITH known AS MATERIALIZED (
     SELECT given.run, given.number, given.kind, given.name, given.match, given.probe, given.schema, given.token,
-        given.expires_at, given.at, coalesce(starts.chain_started_at, runs.created_at) AS since
+        given.expires_at, given.at, coalesce(starts.chain_started_at, runs.created_at) AS since,
+        runs.ended_at IS NULL OR runs.status = 'continued' AND given.kind = 'hook' AS is_open
     FROM unnest(:runs::bigint[], :numbers::integer[], :kinds::text[], :names::text[], :matches::bytea[],
             :probes::bytea[], :schemas::bytea[], :tokens::text[], :expires_ats::bigint[], :ats::bigint[])
         AS given (run, number, kind, name, match, probe, schema, token, expires_at, at)
     JOIN holdfast.runs ON runs.number = given.run
     JOIN holdfast.starts ON starts.number = given.run
-    WHERE runs.ended_at IS NULL OR runs.status = 'continued' AND given.kind = 'hook'
+),
+asked AS MATERIALIZED (
+    SELECT known.run, known.number, known.kind, known.name, known.match, known.probe, known.schema, known.token,
+        known.expires_at, known.at, known.since
+    FROM known
+    WHERE known.is_open
+),
+hung_up AS (
+    INSERT INTO holdfast.used_hooks AS used (namespace_id, token, run, became)
+    SELECT DISTINCT ON (known.token) :namespace_id, known.token, known.run, 'ended'
+    FROM known
+    WHERE NOT known.is_open AND known.token IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM holdfast.waits WHERE waits.namespace_id = :namespace_id AND waits.token = known.token OFFSET 0
+    )
+    ON CONFLICT (namespace_id, token) DO UPDATE SET run = excluded.run, became = excluded.became
+        WHERE used.run <> excluded.run OR used.became <> 'used'
 ),
 renewed AS (
     UPDATE holdfast.waits

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.model import ClaimedRun, NewWait, Out, RowChange, RunStatus, Sent
 
-from .stage import T0, Stage, after, on_stage, turn
+from .stage import T0, Stage, after, new_run, on_stage, turn
 
 
 @on_stage
@@ -71,6 +71,40 @@ class TestHooks:
         await stage.commit(turn(run, after=1, change=RowChange(status=RunStatus.COMPLETED)))
         assert await stage.store.resume_hook("t", b"", now=T0) is Sent.ENDED
         assert await stage.store.find_hook("t") is None
+
+    async def test_a_hook_that_its_run_s_last_turn_registers_says_that_it_has_ended(self, stage: Stage) -> None:
+        run = await stage.held()
+        waits = tuple(NewWait(number=number, kind="hook", name="ok", token=f"t{number}") for number in (7, 8))
+        end = turn(run, change=RowChange(status=RunStatus.COMPLETED), out=Out(waits=waits))
+        assert await stage.commit(end) == [True]
+        for token in ("t7", "t8"):
+            assert await stage.store.resume_hook(token, b"", message_id="m", now=T0) is Sent.ENDED
+            assert await stage.store.find_hook(token) is None
+        assert await stage.store.read_waits(run.id) == []
+
+    async def test_a_hook_that_a_continuing_turn_registers_goes_over(self, stage: Stage) -> None:
+        run = await stage.held()
+        wait = NewWait(number=7, kind="hook", name="ok", token="t")
+        change = RowChange(status=RunStatus.CONTINUED)
+        await stage.commit(turn(run, change=change, out=Out(waits=(wait,), successor=new_run())))
+        successor = await stage.claim_one()
+        assert await stage.store.resume_hook("t", b"", now=T0) is Sent.SENT
+        assert [message.run_id for message in await stage.store.read_inbox("one")] == [successor.id]
+
+    async def test_a_last_turn_leaves_another_run_s_hook_alone(self, stage: Stage) -> None:
+        first = await hooked(stage)
+        run = await stage.held()
+        wait = NewWait(number=7, kind="hook", name="ok", token="t")
+        await stage.commit(turn(run, change=RowChange(status=RunStatus.COMPLETED), out=Out(waits=(wait,))))
+        assert await stage.store.resume_hook("t", b"", now=T0) is Sent.SENT
+        assert [message.run_id for message in await stage.store.read_inbox("one")] == [first.id]
+
+    async def test_a_used_hook_that_its_run_s_last_turn_registers_anew_stays_used(self, stage: Stage) -> None:
+        run = await hooked(stage)
+        await stage.store.resume_hook("t", b"", now=T0)
+        wait = NewWait(number=7, kind="hook", name="ok", token="t")
+        await stage.commit(turn(run, after=1, change=RowChange(status=RunStatus.COMPLETED), out=Out(waits=(wait,))))
+        assert await stage.store.resume_hook("t", b"", now=T0) is Sent.USED
 
     async def test_a_used_hook_of_an_ended_run_stays_used(self, stage: Stage) -> None:
         run = await hooked(stage)
