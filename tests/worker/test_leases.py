@@ -227,6 +227,35 @@ async def test_a_late_result_of_a_lost_run_is_refused_and_the_new_owners_counts(
             assert await run.result(PATIENCE) == "of the 2. worker"
 
 
+async def test_runs_that_are_lost_together_are_one_line_in_the_log(database_url, caplog):
+    gates = [asyncio.Event(), asyncio.Event()]
+    begun: list[str] = []
+
+    @step
+    async def gate() -> None:
+        begun.append(current_step().run.id)
+        await gates[begun.count(begun[-1]) - 1].wait()
+
+    @workflow
+    async def body() -> None:
+        await gate()
+
+    async with stage(database_url) as on, on.worker(body, concurrency=20):
+        runs = await on.client.start_many(body, [()] * 20)
+        await until(lambda: len(begun) == 20)
+        async with on.worker(body, concurrency=20):
+            await reap(on, 2_000 * 24 * LATER)
+            await until(lambda: len(begun) == 40)
+            gates[0].set()
+            await until(lambda: "taken over" in caplog.text)
+            gates[1].set()
+            for run in runs:
+                await run.result(PATIENCE)
+    told = [record.getMessage() for record in caplog.records if "taken over" in record.message]
+    assert len(told) < 5
+    assert sum(int(line.split()[0]) for line in told if "runs were taken over" in line) >= 16
+
+
 async def test_a_parked_run_survives_a_lost_lease_without_a_crash(database_url):
     @workflow
     async def body() -> str:

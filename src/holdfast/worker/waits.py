@@ -7,11 +7,13 @@ steps execute again, as after any crash. A crash behind it: whoever tries the ru
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from holdfast.define import RunInfo
 from holdfast.engine import Command
 from holdfast.errors import StoreError
 from holdfast.model import Blocked, Entry, Instant, Message, Out, RowChange, RowWrite, Turn
@@ -24,6 +26,8 @@ from .resting import Resting
 
 _log = logging.getLogger("holdfast.worker")
 _UNDONE_PAUSE = 100_000
+_NAMED = 5
+"""How many of the runs that were taken over a log line names."""
 
 
 class Waits(Resting):
@@ -49,6 +53,8 @@ class Waits(Resting):
         self._may_begin = may_begin
         self._held_up: dict[str, Held] = {}
         self._block_counts: dict[str, int] = {}
+        self._taken_over: list[RunInfo] = []
+        """Runs that were lost in this turn of the loop."""
 
     @abstractmethod
     def resume(self, held: Held) -> None:
@@ -202,9 +208,21 @@ class Waits(Resting):
         if isinstance(verdict, StoreError):
             self.block(held, verdict)
             return
-        _log.warning("%r was taken over by another worker; this one drops it", held.info)
+        if not self._taken_over:
+            # Those that are refused together are told of together, when this turn of the loop is over.
+            asyncio.get_running_loop().call_soon(self._tell_taken_over)
+        self._taken_over.append(held.info)
         held.is_taken_over = True
         self.drop(held)
+
+    def _tell_taken_over(self) -> None:
+        lost, self._taken_over = self._taken_over, []
+        if len(lost) == 1:
+            _log.warning("%r was taken over by another worker; this one drops it", lost[0])
+            return
+        first = ", ".join(run.id for run in lost[:_NAMED])
+        more = ", ..." if len(lost) > _NAMED else ""
+        _log.warning("%d runs were taken over by other workers; this one drops them: %s%s", len(lost), first, more)
 
     def undone(self, held: Held, undone: Undone) -> None:
         """The turn of a transactional step did not happen, and nobody took the run over: it begins anew.
