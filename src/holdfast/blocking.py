@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar, TypeVarTuple, overload
 
 from holdfast import define
-from holdfast.define import Pending, Step, body_for, make_step
+from holdfast.define import NoClass, Pending, Step, body_for, make_step
 from holdfast.errors import WaitTimeout
 from holdfast.model import NOT_GIVEN, Duration, Retry, instant_of, microseconds
 
@@ -108,7 +108,11 @@ def wait_for_signal(
 ) -> T | D: ...
 @overload
 def wait_for_signal(
-    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: Any = Any
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: NoClass
+) -> Any: ...
+@overload
+def wait_for_signal(
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN
 ) -> Any: ...
 def wait_for_signal(
     name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: Any = Any
@@ -125,7 +129,11 @@ def wait_for_event(
 ) -> T | D: ...
 @overload
 def wait_for_event(
-    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: Any = Any
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: NoClass
+) -> Any: ...
+@overload
+def wait_for_event(
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN
 ) -> Any: ...
 def wait_for_event(
     name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: Any = Any
@@ -167,7 +175,9 @@ class Hook(Generic[T]):
 @overload
 def hook(*, name: str = "hook", type: type[T], expires: Duration | None = "30d") -> Hook[T]: ...
 @overload
-def hook(*, name: str = "hook", type: Any = Any, expires: Duration | None = "30d") -> Hook[Any]: ...
+def hook(*, name: str = "hook", type: NoClass, expires: Duration | None = "30d") -> Hook[Any]: ...
+@overload
+def hook(*, name: str = "hook", expires: Duration | None = "30d") -> Hook[Any]: ...
 def hook(*, name: str = "hook", type: Any = Any, expires: Duration | None = "30d") -> Hook[Any]:
     """A one-time token that resumes this run; see `holdfast.hook`."""
     return Hook(define.hook(name=name, type=type, expires=expires))

@@ -24,7 +24,7 @@ from .scope import (
 from .shields import compensate, rollback, shield
 from .steps import AsyncStep, BlockingStep, Step, call, make_step, step
 from .timers import now, rng, sleep, sleep_until, uuid4
-from .waits import Hook, hook, wait_for_event, wait_for_signal
+from .waits import Hook, NoClass, hook, wait_for_event, wait_for_signal
 from .workflows import AsyncWorkflow, BlockingWorkflow, StartOptions, Workflow, refuse_in_body, workflow
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "Hook",
     "Machine",
     "Next",
+    "NoClass",
     "Pending",
     "Reply",
     "Resource",

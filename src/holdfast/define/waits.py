@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine
-from types import FrameType
-from typing import Any, Generic, TypeVar, cast, overload
+from types import FrameType, GenericAlias, UnionType
+from typing import Any, Generic, TypeAlias, TypeVar, _SpecialForm, cast, overload
 
 from holdfast.model import NOT_GIVEN, Duration, NotGiven, microseconds
 
@@ -19,6 +19,10 @@ from .steps import checked_name
 
 T = TypeVar("T")
 D = TypeVar("D")
+NoClass: TypeAlias = UnionType | _SpecialForm | GenericAlias
+"""What a type checker takes `int | None`, `Literal["a"]` and the like for: a type, but none that it can infer from.
+
+Anything wider would let `x: str = await wait_for_signal("s", type=int)` pass."""
 
 
 @overload
@@ -31,7 +35,11 @@ def wait_for_signal(
 ) -> Coroutine[Any, Any, T | D]: ...
 @overload
 def wait_for_signal(
-    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: Any = Any
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: NoClass
+) -> Coroutine[Any, Any, Any]: ...
+@overload
+def wait_for_signal(
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN
 ) -> Coroutine[Any, Any, Any]: ...
 def wait_for_signal(
     name: str,
@@ -63,7 +71,11 @@ def wait_for_event(
 ) -> Coroutine[Any, Any, T | D]: ...
 @overload
 def wait_for_event(
-    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: Any = Any
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: NoClass
+) -> Coroutine[Any, Any, Any]: ...
+@overload
+def wait_for_event(
+    name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN
 ) -> Coroutine[Any, Any, Any]: ...
 def wait_for_event(
     name: str,
@@ -148,7 +160,9 @@ async def _hooked(body: Body, ticket: int, reply: Pending[T]) -> T:
 @overload
 def hook(*, name: str = "hook", type: type[T], expires: Duration | None = "30d") -> Hook[T]: ...
 @overload
-def hook(*, name: str = "hook", type: Any = Any, expires: Duration | None = "30d") -> Hook[Any]: ...
+def hook(*, name: str = "hook", type: NoClass, expires: Duration | None = "30d") -> Hook[Any]: ...
+@overload
+def hook(*, name: str = "hook", expires: Duration | None = "30d") -> Hook[Any]: ...
 def hook(*, name: str = "hook", type: Any = Any, expires: Duration | NotGiven | None = "30d") -> Hook[Any]:
     """A one-time token that resumes this run.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn, assert_type
+from typing import Any, Literal, NoReturn, assert_type
 
 import holdfast
 from holdfast import ChildRun, Failure, Hook, blocking, step, workflow
@@ -41,6 +41,11 @@ async def waiting() -> str:
     assert_type(await holdfast.wait_for_event("paid", match={"order": 7}, type=int), int)
     assert_type(await holdfast.wait_for_event("paid", type=int, timeout=5, default="late"), int | str)
     assert_type(await holdfast.wait_for_signal("go"), Any)
+    assert_type(await holdfast.wait_for_signal("go", timeout=1, default=None), Any)
+    assert_type(await holdfast.wait_for_signal("go", type=list[int]), list[int])
+    await holdfast.wait_for_signal("go", type=Answer | None)
+    assert_type(await holdfast.wait_for_event("go", type=Literal["yes", "no"], default=None), Any)
+    await holdfast.hook(type=int | str).wait()
     hook = holdfast.hook(type=Answer, expires="3d")
     assert_type(hook, Hook[Answer])
     assert_type(hook.token, str)
@@ -76,6 +81,8 @@ def blocked() -> str:
     assert_type(blocking.wait_for_signal("go", type=Answer), Answer)
     assert_type(blocking.wait_for_signal("go", type=Answer, timeout="1h", default=None), Answer | None)
     assert_type(blocking.wait_for_event("paid", type=int), int)
+    assert_type(blocking.wait_for_signal("go"), Any)
+    blocking.wait_for_signal("go", type=Answer | None)
     hook = blocking.hook(type=Answer)
     assert_type(hook, blocking.Hook[Answer])
     assert_type(hook.wait(), Answer)

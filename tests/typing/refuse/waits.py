@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import holdfast
-from holdfast import step, workflow
+from holdfast import blocking, step, workflow
 
 
 @step
@@ -28,7 +28,20 @@ async def waiting() -> None:
     holdfast.wait_for_signal("go")  # refused: must be used
     await holdfast.wait_for_signal("go", colour=5)  # refused: No overload variant of "wait_for_signal"
     (await holdfast.hook(type=int).wait()).upper()  # refused: "int" has no attribute "upper"
+    text: str = await holdfast.wait_for_signal("go", type=int)  # refused: incompatible type "type[int]"
+    text = await holdfast.wait_for_event("e", type=int)  # refused: incompatible type "type[int]"
+    text = await holdfast.wait_for_event("e", type=int, default=None)  # refused: incompatible type "type[int]"
+    text = await holdfast.hook(type=int).wait()  # refused: Incompatible types in assignment
+    hook: holdfast.Hook[str] = holdfast.hook(type=int)  # refused: incompatible type "type[int]"
     holdfast.hook("confirm")  # refused: No overload variant of "hook"
+
+
+@workflow
+def blocked() -> None:
+    text: str = blocking.wait_for_signal("go", type=int)  # refused: Incompatible types in assignment
+    text = blocking.wait_for_event("e", type=int)  # refused: Incompatible types in assignment
+    text = blocking.hook(type=int).wait()  # refused: Incompatible types in assignment
+    hook: blocking.Hook[str] = blocking.hook(type=int)  # refused: incompatible type "type[int]"
 
 
 @workflow
