@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.define import workflow
-from holdfast.errors import BadArguments
+from holdfast.define import StartOptions, workflow
+from holdfast.errors import BadArguments, UnknownWorkflow
 from holdfast.model import Lane, microseconds
 from tests.client.hands import Hands, ship, total
 
@@ -26,6 +26,10 @@ async def moved(at: datetime, places: tuple[int, ...], names: set[str], pair: tu
 
 async def version(client, workflow, *args) -> str:
     return (await (await client.start(workflow, *args)).refresh()).record.version
+
+
+async def started(client, *args, **kwargs):
+    return (await (await client.start_call(*args, **kwargs)).refresh()).record
 
 
 # -- versions ----------------------------------------------------------------------------------------------------------
@@ -172,3 +176,36 @@ async def test_a_worker_that_is_seen_alive_is_not_asked_about_at_each_start(clie
     for _ in range(5):
         await client.start(total, 1)
     assert client.store.stats.reads == before
+
+
+# -- calls that came as data -------------------------------------------------------------------------------------------
+
+
+@workflow
+async def filed(id: str, key: str = "", tags: str = "") -> None: ...
+
+
+async def test_no_argument_of_a_call_that_came_as_data_is_taken_for_an_option(client, hands):
+    await hands.register(workflows=[filed])
+    given = {"id": "a", "key": "b", "tags": "c"}
+    record = await started(client, "filed", kwargs=given, options=StartOptions(key="order-42"))
+    assert client.codec.plain_arguments(record.input) == (["a", "b", "c"], {})
+    assert (record.key, dict(record.tags)) == ("order-42", {})
+
+
+async def test_arguments_of_such_a_call_are_checked_as_others_are(client, hands):
+    await hands.register(workflows=[filed])
+    with pytest.raises(BadArguments):
+        await client.start_call("filed", kwargs={"number": 1})
+
+
+async def test_a_version_may_be_asked_for_although_there_is_a_newer_one(client, hands):
+    await hands.register(workflows=[pack_1, pack_2])
+    assert (await started(client, "pack", ["a"], version="1")).version == "1"
+    assert (await started(client, "pack", ["a", True])).version == "2"
+
+
+async def test_a_version_that_nobody_registered_is_refused_with_those_there_are(client, hands):
+    await hands.register(workflows=[pack_1, pack_2])
+    with pytest.raises(UnknownWorkflow, match=r"version '3' of the workflow 'pack'.*are: '1', '2'"):
+        await client.start_call("pack", ["a"], version="3")

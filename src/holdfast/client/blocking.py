@@ -209,14 +209,26 @@ class Client:
         return [Run(self, run) for run in self._inside(connection, work)]
 
     @overload
-    def retry(self, run_id: str) -> Run[Any]: ...
+    def retry(self, run_id: str, *, id: str | None = None) -> Run[Any]: ...
     @overload
     def retry(self, run_id: RunFilter) -> int: ...
-    def retry(self, run_id: str | RunFilter) -> Run[Any] | int:
+    def retry(self, run_id: str | RunFilter, *, id: str | None = None) -> Run[Any] | int:
         """As AsyncClient.retry."""
-        if isinstance(run_id, RunFilter):
-            return self._portal.call(self._client.retry(run_id))
-        return Run(self, self._portal.call(self._client.retry(run_id)))
+        found = self._portal.call(self._client.retry(run_id, id=id))
+        return found if isinstance(found, int) else Run(self, found)
+
+    def start_call(
+        self,
+        workflow: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        version: str | None = None,
+        options: StartOptions | None = None,
+    ) -> Run[Any]:
+        """As AsyncClient.start_call."""
+        work = self._client.start_call(workflow, args, kwargs, version=version, options=options)
+        return Run(self, self._portal.call(work))
 
     @overload
     def get_run(self, run_id: str, /) -> Run[Any]: ...

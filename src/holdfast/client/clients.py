@@ -254,6 +254,28 @@ class AsyncClient(Messaging, Managing):
         refuse_others(options, others)
         return await self._starter.start_many(workflow, calls_of(items), options, connection=connection)
 
+    async def start_call(
+        self,
+        workflow: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        version: str | None = None,
+        options: StartOptions | None = None,
+    ) -> AsyncRun[Any]:
+        """Start a run by name with arguments that came as data: as `start`, and no name among them means an option.
+
+            run = await client.start_call("checkout", kwargs={"id": "o-1"}, options=StartOptions(key="order-42"))
+
+        `version` asks for one that workers have registered, live or not, instead of the newest; UnknownWorkflow if none
+        ever has.
+        """
+        refuse_in_body("client.start_call()", "start it in a step, with a key or an id so that it is started once")
+        if isinstance(workflow, Workflow):
+            raise DefinitionError(f"start_call takes the name of a workflow: {workflow.name!r}")
+        call = (tuple(args), dict(kwargs or {}))
+        return await self._starter.start(name_of(workflow), call, options or StartOptions(), version=version)
+
     # -- finding -----------------------------------------------------------------------------------------------------
 
     @overload

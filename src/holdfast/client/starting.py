@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from holdfast.define import StartOptions, Workflow
 from holdfast.errors import CodecError, KeyTaken
-from holdfast.model import NewRun, RunRecord, StartedRun
+from holdfast.model import NewRun, RunRecord, StartedRun, new_id
 from holdfast.store import Guest, Store
 
 from .connections import Connection
@@ -26,6 +26,7 @@ from .starts import (
     sealed_input,
     taken,
     unknown,
+    unknown_version,
 )
 
 _Named = Workflow[..., Any] | str
@@ -50,10 +51,14 @@ class Starter:
         options: StartOptions,
         *,
         is_served: bool = False,
+        version: str | None = None,
         connection: Any = None,
     ) -> AsyncRun[Any]:
-        """Create one run, or settle on the one there is. `is_served` says that the caller is about to execute it."""
-        store, name, place, [input] = await self._prepared(workflow, [call], is_served, connection)
+        """Create one run, or settle on the one there is.
+
+        `is_served` says that the caller is about to execute it; `version` asks for one of a workflow known by name.
+        """
+        store, name, place, [input] = await self._prepared(workflow, [call], is_served, connection, version=version)
         new = new_run(name, place, input, options)
         while True:
             [started] = await store.start_runs([new])
@@ -74,12 +79,14 @@ class Starter:
         started = await store.start_runs(runs) if runs else []
         return [self._handle(workflow, new, answer) for new, answer in zip(runs, started, strict=True)]
 
-    async def retry(self, record: RunRecord, workflow: _Named | None = None) -> AsyncRun[Any]:
-        """Create the run that goes on where this one stopped."""
+    async def retry(
+        self, record: RunRecord, workflow: _Named | None = None, *, id: str | None = None
+    ) -> AsyncRun[Any]:
+        """Create the run that goes on where this one stopped, with this id; one that has it already is returned."""
         check_retryable(record)
         store = await self._connection.opened()
         while True:
-            again = await self._retry(store, record, workflow)
+            again = await self._retry(store, record, workflow, id=id)
             if again is not None:
                 return again
             # Somebody was faster: whoever has the key now is the retry, or in its way.
@@ -107,17 +114,36 @@ class Starter:
         return self._found(workflow, record)
 
     async def _retry(
-        self, store: Store | Guest, record: RunRecord, workflow: _Named | None, version: str | None = None
+        self,
+        store: Store | Guest,
+        record: RunRecord,
+        workflow: _Named | None,
+        version: str | None = None,
+        *,
+        id: str | None = None,
     ) -> AsyncRun[Any] | None:
         rows = await store.read_journal(record.id)
         if version is None:
             version = next_version(await store.list_versions(record.workflow), record.version)
-        new = retry_of(record, rows, version=version, at=self._connection.now())
+        new = retry_of(record, rows, id=id or new_id(), version=version, at=self._connection.now())
         [started] = await store.start_runs([new])
+        if id is not None and started.id == id and not started.created:
+            # The answer to an earlier try was lost, or somebody else has taken this id.
+            found = await store.get_run(id)
+            if found is not None and found.forked_from != record.id:
+                raise taken(new, found)
+            return None if found is None else self._found(workflow, found)
         return self._handle(workflow or record.workflow, new, started) if started.id == new.id else None
 
     async def _prepared(
-        self, workflow: _Named, calls: list[Call], is_served: bool, connection: Any, *, many: bool = False
+        self,
+        workflow: _Named,
+        calls: list[Call],
+        is_served: bool,
+        connection: Any,
+        *,
+        version: str | None = None,
+        many: bool = False,
     ) -> tuple[Store | Guest, str, Place, list[bytes]]:
         """Everything that can be wrong with the arguments is found before anything is written."""
         codec = self._connection.codec
@@ -130,7 +156,10 @@ class Starter:
                 _noted(check_call, number, many)(workflow, place, call)
             return store, name, place, sealed
         store = await self._connection.opened_for(connection)
-        found = place_of(await store.list_versions(name), None)
+        versions = await store.list_versions(name)
+        found = place_of([one for one in versions if version in (None, one.version)], None)
+        if found is None and versions:
+            raise unknown_version(name, str(version), versions)
         if found is None:
             raise unknown(name, [one.name for one in await store.list_workflows() if one.versions])
         sealed = [_noted(sealed_input, number, many)(codec, name, call, found) for number, call in enumerate(calls)]

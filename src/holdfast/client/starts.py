@@ -203,6 +203,15 @@ def unknown(name: str, known: Sequence[str]) -> UnknownWorkflow:
     )
 
 
+def unknown_version(name: str, version: str, versions: Sequence[WorkflowVersion]) -> UnknownWorkflow:
+    """The error for a version that no worker has registered."""
+    known = ", ".join(repr(one.version) for one in sorted(versions, key=lambda one: one.age)[-20:])
+    return UnknownWorkflow(
+        f"no worker has ever registered version {version!r} of the workflow {name!r} here (registered are: {known}); "
+        "start a worker that has it, or leave the version out to take the newest"
+    )
+
+
 def taken(new: NewRun, record: RunRecord) -> KeyTaken:
     """The error for a start that would have had to create a run, and found one."""
     if record.workflow != new.workflow:

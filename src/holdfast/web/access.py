@@ -1,0 +1,159 @@
+"""Who may call: API keys and what they allow, and callers on this host where no keys are set. Pure but for `new_key`.
+
+A key is `hf_<id>_<secret>`. Only its SHA-256 is kept. A slow hash would add nothing: the secret is 32 random bytes, so
+there is no dictionary to try, and whoever had the hash would still have 2^256 guesses before them; but everybody could
+make the server compute slow hashes. A key is looked up by its id, and compared in constant time even if there is none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, cast, get_args
+
+from holdfast.errors import DefinitionError
+
+Right: TypeAlias = Literal["read", "operate", "admin"]
+RIGHTS: tuple[Right, ...] = get_args(Right)
+"""Each includes those before it."""
+_ID = re.compile(r"[A-Za-z0-9-]{1,40}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_NEEDED: dict[str, Right] = {"GET": "read", "HEAD": "read", "OPTIONS": "read", "DELETE": "admin"}
+_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+_WRITTEN = "<id>:<read|operate|admin>[+payloads]:<sha-256 of the key>"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key as it is kept: its name, what it allows, and its hash. `str()` writes it, and `parse` reads it.
+
+    `right` is "read" (GET), "operate" (also POST) or "admin" (also DELETE). Without `payloads` its holder sees runs,
+    steps and sizes, but no input, result, value, message or error text.
+    """
+
+    id: str
+    digest: str
+    right: Right = "read"
+    payloads: bool = False
+
+    def __post_init__(self) -> None:
+        if not _ID.fullmatch(self.id):
+            raise DefinitionError(f"the API key id {self.id!r}: expected 1 to 40 letters, digits and dashes")
+        if not _DIGEST.fullmatch(self.digest):
+            raise DefinitionError(f"the API key {self.id!r}: expected the SHA-256 of the key in hex, never the key")
+        if self.right not in RIGHTS:
+            raise DefinitionError(f"the API key {self.id!r}: {self.right!r} is no right; expected {', '.join(RIGHTS)}")
+
+    def __str__(self) -> str:
+        return f"{self.id}:{self.right}{'+payloads' if self.payloads else ''}:{self.digest}"
+
+    @classmethod
+    def parse(cls, line: str) -> ApiKey:
+        """A key from its line in a file of settings or an environment variable."""
+        parts = line.strip().split(":")
+        if len(parts) != 3:
+            # Not shown: it may be a key, put in the wrong place.
+            raise DefinitionError(f"an API key that can't be read: expected {_WRITTEN}; new_key() makes one")
+        right, plus, payloads = parts[1].partition("+")
+        if plus and payloads != "payloads":
+            raise DefinitionError(f"the API key {parts[0]!r}: expected {_WRITTEN}, and not {parts[1]!r}")
+        return cls(parts[0], parts[2], cast(Right, right), bool(plus))
+
+
+def new_key(id: str, right: Right = "read", *, payloads: bool = False) -> tuple[str, ApiKey]:
+    """A new key: the text to hand over, which is kept nowhere, and what to keep."""
+    text = f"hf_{id}_{secrets.token_urlsafe(32)}"
+    return text, ApiKey(id, _digest(text), right, payloads)
+
+
+@dataclass(slots=True)
+class Caller:
+    """Whoever makes a request, for as long as it lasts."""
+
+    request_id: str
+    who: str
+    """The key's id, or "local", "anybody", "hook" where none is needed."""
+    address: str
+    right: Right = "read"
+    sees_payloads: bool = False
+    run_id: str | None = None
+    """The run that the request brought about, for the audit log."""
+
+
+class Keys:
+    """The keys there are."""
+
+    def __init__(self, keys: Iterable[ApiKey | str]) -> None:
+        found = [key if isinstance(key, ApiKey) else ApiKey.parse(key) for key in keys]
+        self._keys = {key.id: key for key in found}
+        if len(self._keys) < len(found):
+            raise DefinitionError("two API keys have the same id; each needs its own, as the audit log names it")
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def find(self, authorization: str) -> ApiKey | None:
+        """The key in an Authorization header, if it is one of these."""
+        scheme, _, text = authorization.partition(" ")
+        text = text.strip()
+        prefix, _, rest = text.partition("_")
+        id, _, _ = rest.partition("_")
+        key = self._keys.get(id)
+        # One comparison whether the id is known or not: the time it takes tells nobody which ids there are.
+        is_right = hmac.compare_digest(_digest(text), _NOBODY if key is None else key.digest)
+        return key if is_right and scheme.lower() == "bearer" and prefix == "hf" else None
+
+
+def allows(right: Right, method: str) -> bool:
+    """Whether a right is enough for a method: GET reads, DELETE is the admin's, everything else operates."""
+    return RIGHTS.index(right) >= RIGHTS.index(_NEEDED.get(method, "operate"))
+
+
+def needed_for(method: str) -> Right:
+    return _NEEDED.get(method, "operate")
+
+
+def is_loopback(address: str) -> bool:
+    """Whether it is an address of this very host. What is no address is none."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return bool((mapped or found).is_loopback)
+
+
+def foreign(headers: Mapping[str, str], address: str, origins: Iterable[str]) -> str | None:
+    """Why a request without a key is not from this host, in words; None if it is.
+
+    A loopback address is not enough: a proxy on this host forwards for the whole world, and a page in a browser on
+    this host may send what it likes to localhost, or have its own name resolve to 127.0.0.1.
+    """
+    if not is_loopback(address):
+        return "it does not come from this host"
+    if any(name in headers for name in ("forwarded", "x-forwarded-for", "x-real-ip")):
+        return "it was forwarded by a proxy"
+    host = headers.get("host", "")
+    if host and _name_of(host) not in _LOCAL_NAMES:
+        return "its Host header is not localhost"
+    origin = headers.get("origin", "")
+    if origin and origin not in origins and _name_of(origin.partition("://")[2]) not in _LOCAL_NAMES:
+        return "it was sent by a page of another origin"
+    return None
+
+
+def _name_of(host: str) -> str:
+    """The name in `name:port`, which may be an address in brackets."""
+    return host if host.endswith("]") or ":" not in host else host.rpartition(":")[0]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+_NOBODY = _digest(secrets.token_urlsafe(32))

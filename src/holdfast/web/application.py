@@ -1,0 +1,141 @@
+"""The REST application: routers, edge, error handlers and an OpenAPI that says what is so."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import Depends, FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+
+from holdfast.client import AsyncClient
+from holdfast.errors import DefinitionError, HoldfastError
+
+from . import audit as auditing
+from .access import ApiKey, Keys
+from .changes import changes
+from .edge import Edge, Rules
+from .fleet import fleet, health
+from .limits import Buckets, Slots
+from .live import LiveRuns
+from .managing import managing, reading
+from .messages import events, signals
+from .problems import MEDIA_TYPE, Refused, handle
+from .runs import listing, one, starting
+from .service import Service, named_workflow
+from .streams import streams
+
+_BELOW = ("/v1/runs", "/v1/workflows/{workflow}/runs")
+_ABOUT = """Start, watch and manage durable runs. Every error is an `application/problem+json`, and `errors` names the
+fields that are to blame. Every answer has an `X-Request-Id`, which is the caller's own if it sent one."""
+
+
+def build(
+    client: AsyncClient | str | None,
+    *,
+    keys: Iterable[ApiKey | str],
+    allow_remote: bool,
+    open_hooks: bool,
+    cors: Iterable[str],
+    max_body: int,
+    rate: float | None,
+    streams: int,
+    audit: Callable[[auditing.AuditRecord], None] | None,
+    metrics: Callable[[], str | bytes] | None,
+) -> FastAPI:
+    """The application; see `holdfast.web.api`."""
+    if isinstance(max_body, bool) or not isinstance(max_body, int) or max_body < 1:
+        raise DefinitionError(f"max_body={max_body!r}: expected the largest body in bytes")
+    if isinstance(keys, str) or isinstance(cors, str):
+        raise DefinitionError("keys= and cors= are lists: put a single one into brackets")
+    own = client if isinstance(client, AsyncClient) else AsyncClient(client)
+    origins = tuple(cors)
+    rules = Rules(
+        keys=Keys(keys),
+        allow_remote=allow_remote,
+        open_hooks=open_hooks,
+        origins=origins,
+        max_body=max_body,
+        buckets=None if rate is None else Buckets(rate),
+        audit=audit or auditing.write,
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        if own is not client:
+            await own.close()
+
+    app = FastAPI(
+        title="Holdfast",
+        description=_ABOUT,
+        version="1",
+        lifespan=lifespan,
+        openapi_url="/v1/openapi.json",
+        docs_url="/docs",
+        redoc_url=None,
+        # A path with a slash too many is another path.
+        redirect_slashes=False,
+        generate_unique_id_function=_operation_id,
+    )
+    app.state.holdfast = Service(own, Slots(streams), LiveRuns(own), metrics)
+    _add_routes(app)
+    for kind in (HoldfastError, Refused, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, handle)
+    app.add_middleware(Edge, rules=rules)
+    if origins:
+        # Outside the edge: a browser asks first, without a key.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-Id"],
+            expose_headers=["X-Request-Id", "Retry-After"],
+        )
+    app.openapi = lambda: _openapi(app, bool(rules.keys))  # type: ignore[method-assign]  # FastAPI's own way
+    return app
+
+
+def _add_routes(app: FastAPI) -> None:
+    for router in (starting, listing, events, changes, fleet, health):
+        app.include_router(router)
+    for prefix in _BELOW:
+        named = [Depends(named_workflow)] if "{workflow}" in prefix else []
+        for router in (one, reading, managing, signals, streams):
+            app.include_router(router, prefix=prefix, dependencies=named)
+
+
+def _operation_id(route: APIRoute) -> str:
+    """The function's name; below a workflow it says so, since the same stands below /v1/runs."""
+    is_below = route.path_format.startswith(f"{_BELOW[1]}/")
+    return f"{route.name}_of_workflow" if is_below else route.name
+
+
+def _openapi(app: FastAPI, has_keys: bool) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        for path in made["paths"].values():
+            for operation in path.values():
+                _state(operation)
+        schemas = made["components"]["schemas"]
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        if has_keys:
+            made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            made["security"] = [{"key": []}]
+        app.openapi_schema = made
+    return app.openapi_schema
+
+
+def _state(operation: dict[str, Any]) -> None:
+    """Put errors under the media type that they have."""
+    for status, response in operation["responses"].items():
+        content = response.get("content", {})
+        if status >= "400" and "application/json" in content:
+            response["content"] = {MEDIA_TYPE: content["application/json"]}
+    # A route without parameters never has a wrong one, says FastAPI; the edge refuses some all the same.

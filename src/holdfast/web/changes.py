@@ -1,0 +1,55 @@
+"""/v1/live: changes of runs, as server-sent events that resume by Last-Event-ID."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.requests import Request
+
+from holdfast.errors import HoldfastError
+
+from . import showing
+from .live import LiveRuns
+from .problems import declared
+from .service import ServiceDep, refuse_crowd, refuse_unknown
+from .sse import EventStream, event
+from .streams import STREAMED
+
+changes = APIRouter(tags=["streams"])
+
+
+@changes.get(
+    "/v1/live",
+    status_code=200,
+    response_class=EventStream,
+    responses={**declared(), **STREAMED},
+    summary="Follow the changes of runs",
+)
+async def follow_runs(
+    request: Request,
+    service: ServiceDep,
+    workflow: Annotated[str | None, Query(description="Only runs of this workflow.")] = None,
+    last_event_id: Annotated[str | None, Header(description="Go on behind this event.")] = None,
+) -> EventStream:
+    """Events: `ready` first; then `run` with a run that is new or has another status, `deleted` with an id, and `reset`
+    when what was missed can't be told any more: list the runs again. Several changes of a run within a second may be
+    one event."""
+    refuse_unknown(request, ("workflow",))
+    refuse_crowd(service)
+    return EventStream(_told(service.live, workflow, last_event_id), service.slots.give)
+
+
+async def _told(live: LiveRuns, workflow: str | None, last_id: str | None) -> AsyncGenerator[bytes, None]:
+    try:
+        async for change in live.follow(last_id):
+            id = live.id_of(change.number)
+            if change.kind in ("ready", "reset"):
+                yield event(change.kind, {}, id=id)
+            elif change.run is None:
+                yield event("deleted", {"id": change.run_id}, id=id)
+            elif workflow is None or change.run.workflow == workflow:
+                yield event("run", showing.summary(change.run).model_dump(mode="json"), id=id)
+    except HoldfastError as error:
+        yield event("error", {"type": type(error).__name__, "detail": str(error)})

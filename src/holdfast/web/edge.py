@@ -1,0 +1,270 @@
+"""The edge: what every request passes before a route sees it, and every answer on its way out.
+
+In this order: an id for the request; who is it, and may it do this; not too often; a body that is JSON, not too large
+and not too deep. Whoever is refused here has learnt nothing, whatever the path: no route was looked up, nothing read.
+
+It is plain ASGI, so that streams pass through it as they come.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .access import Caller, Keys, allows, foreign, needed_for
+from .audit import AuditRecord, named, outcome_of
+from .limits import DEEPEST, Buckets, is_too_deep
+from .problems import Refused, answer_of, unforeseen
+
+SLASH = "\udc2f"
+"""Stands for a slash inside a part of the path: no text that came over the wire, and no name, can hold it."""
+_OPEN = ("/healthz", "/readyz")
+_HOOKS = "/v1/hooks/"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_READING = ("GET", "HEAD", "OPTIONS")
+_json = msgspec.json.Decoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the edge goes by."""
+
+    keys: Keys
+    allow_remote: bool
+    open_hooks: bool
+    origins: tuple[str, ...]
+    max_body: int
+    buckets: Buckets | None
+    audit: Callable[[AuditRecord], None]
+
+
+class Edge:
+    """The ASGI middleware."""
+
+    def __init__(self, app: ASGIApp, rules: Rules) -> None:
+        self._app = app
+        self._rules = rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                # One that is closed before it was accepted is refused.
+                await send({"type": "websocket.close", "code": 1000})
+                return
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        caller = _unknown(scope, headers)
+        scope["holdfast.caller"] = caller
+        answer = _Answer(send, caller.request_id)
+        try:
+            caller = scope["holdfast.caller"] = self._admitted(scope, headers, caller)
+            self._refuse_often(scope, caller)
+            _keep_slashes(scope)
+            receive = await self._received(scope, headers, receive)
+            await self._app(scope, receive, answer.send)
+        except Refused as refused:
+            response = answer_of(refused, caller.request_id) or unforeseen(refused, caller.request_id)
+            await response(scope, receive, answer.send)
+        finally:
+            self._tell(scope, answer.status)
+
+    def _admitted(self, scope: Scope, headers: Headers, caller: Caller) -> Caller:
+        """Who it is. Refused without a key that is right, or from elsewhere where no keys are set."""
+        rules, path = self._rules, _path(scope)
+        if path in _OPEN:
+            return replace(caller, who="anybody")
+        if rules.keys:
+            key = rules.keys.find(headers.get("authorization", ""))
+            if key is None and rules.open_hooks and _is_hook(scope):
+                return replace(caller, who="hook", right="operate")
+            if key is None:
+                self._refuse_often(scope, caller)
+                raise Refused(
+                    HTTPStatus.UNAUTHORIZED,
+                    "unauthorized",
+                    "expected an API key: send the header Authorization: Bearer hf_…",
+                    headers={"www-authenticate": "Bearer"},
+                )
+            known = replace(caller, who=key.id, right=key.right, sees_payloads=key.payloads)
+            if not allows(key.right, scope["method"]):
+                scope["holdfast.caller"] = known
+                needed = needed_for(scope["method"])
+                raise Refused(
+                    HTTPStatus.FORBIDDEN, "forbidden", f"{scope['method']} needs a key with the right {needed!r}"
+                )
+            return known
+        if rules.allow_remote:
+            return replace(caller, who="anybody", right="admin", sees_payloads=True)
+        reason = foreign(headers, caller.address, rules.origins)
+        if reason is None:
+            return replace(caller, who="local", right="admin", sees_payloads=True)
+        if rules.open_hooks and _is_hook(scope):
+            return replace(caller, who="hook", right="operate")
+        raise Refused(
+            HTTPStatus.FORBIDDEN,
+            "not-local",
+            f"without API keys only this host is served, and {reason}; set keys, or allow_remote if something else "
+            "guards this API",
+        )
+
+    def _refuse_often(self, scope: Scope, caller: Caller) -> None:
+        buckets = self._rules.buckets
+        if buckets is None or _path(scope) in _OPEN:
+            return
+        # One key is one caller wherever it is used; without a key an address is one.
+        is_key = self._rules.keys and caller.who not in ("nobody", "hook")
+        wait = buckets.take(f"key {caller.who}" if is_key else f"address {caller.address}")
+        if wait > 0:
+            raise Refused(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "too-many-requests",
+                "too many requests; Retry-After says in how many seconds the next one is taken",
+                headers={"retry-after": str(max(1, round(wait + 0.5)))},
+            )
+
+    async def _received(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
+        """The body, read whole and checked. It is bounded, so nothing is gained by streaming it."""
+        if scope["method"] in _READING:
+            return receive
+        most = self._rules.max_body
+        length = headers.get("content-length", "0")
+        if length.isdecimal() and len(length) < 20 and int(length) > most:
+            raise _too_large(most)
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                break
+            body += message.get("body", b"")
+            if len(body) > most:
+                raise _too_large(most)
+            if not message.get("more_body", False):
+                break
+        whole = bytes(body)
+        if whole:
+            _check_json(whole, headers.get("content-type", ""))
+        return _replayed(whole, receive)
+
+    def _tell(self, scope: Scope, status: int) -> None:
+        if scope["method"] in _READING or status == HTTPStatus.TOO_MANY_REQUESTS:
+            return
+        caller: Caller = scope["holdfast.caller"]
+        params: MutableMapping[str, Any] = scope.get("path_params") or {}
+        run_id = caller.run_id or params.get("run_id")
+        route = scope.get("route")
+        self._rules.audit(
+            AuditRecord(
+                who=caller.who,
+                address=caller.address,
+                what=scope["method"] if route is None else str(route.name),
+                workflow=_restored(params.get("workflow")),
+                run_id=_restored(run_id),
+                name=_restored(named(params)),
+                outcome=outcome_of(status),
+                status=status,
+                request_id=caller.request_id,
+            )
+        )
+
+
+class _Answer:
+    """Puts the request's id into the answer, and remembers its status."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._request_id = request_id
+        self.status = 500
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(raw=message["headers"])
+            headers["x-request-id"] = self._request_id
+            headers["x-content-type-options"] = "nosniff"
+        await self._send(message)
+
+
+def _unknown(scope: Scope, headers: Headers) -> Caller:
+    given = headers.get("x-request-id", "")
+    request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+    peer = scope.get("client")
+    return Caller(request_id, "nobody", str(peer[0]) if peer else "unknown")
+
+
+def _path(scope: Scope) -> str:
+    """The path inside this application, wherever it is mounted."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    return path.removeprefix(root) if root else path
+
+
+def _is_hook(scope: Scope) -> bool:
+    return scope["method"] == "POST" and _path(scope).startswith(_HOOKS)
+
+
+def _keep_slashes(scope: Scope) -> None:
+    """An id may hold a slash, which comes quoted: it must not be taken for one between two parts of the path."""
+    raw = scope.get("raw_path")
+    if raw and b"%2f" in raw.lower():
+        parts = raw.decode("ascii", "replace").partition("?")[0].split("/")
+        scope["path"] = "/".join(unquote(part).replace("/", SLASH) for part in parts)
+
+
+def _restored(text: str | None) -> str | None:
+    return None if text is None else text.replace(SLASH, "/")
+
+
+def _check_json(body: bytes, content_type: str) -> None:
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise Refused(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-media-type",
+            "expected JSON, with the header Content-Type: application/json",
+            field=("header", "content-type"),
+        )
+    if is_too_deep(body):
+        raise _bad_json(f"it nests deeper than {DEEPEST} levels")
+    try:
+        _json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise _bad_json(str(error)) from None
+
+
+def _bad_json(reason: str) -> Refused:
+    return Refused(
+        HTTPStatus.BAD_REQUEST, "bad-json", f"the body is no JSON that can be taken: {reason}", field=("body", "")
+    )
+
+
+def _too_large(most: int) -> Refused:
+    return Refused(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "body-too-large",
+        f"the body is larger than {most} bytes; keep large things elsewhere, and send where they are",
+        field=("body", ""),
+    )
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """The body once more, and then whatever comes: the end of the connection."""
+    is_given = False
+
+    async def again() -> Message:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

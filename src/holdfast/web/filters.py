@@ -1,0 +1,106 @@
+"""Query parameters as a filter of runs. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+
+from holdfast.errors import DefinitionError
+from holdfast.model import RunFilter, instant_of, is_text
+
+from .access import Caller
+from .problems import Refused
+
+INPUT = "input."
+_DEEPEST = 20
+
+
+def filter_of(
+    *,
+    workflow: str | None,
+    status: list[str],
+    key: str | None,
+    tag: list[str],
+    parent: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    query: Iterable[tuple[str, str]],
+    caller: Caller,
+) -> RunFilter:
+    """The filter that a query asks for. What can't be filtered by is refused by its name."""
+    for name, moment in (("since", since), ("until", until)):
+        if moment is not None:
+            _check_moment(name, moment)
+    for name, text in (("workflow", workflow), ("key", key), ("parent", parent)):
+        if text is not None and not is_text(text):
+            raise _wrong(name, "expected text without a NUL")
+    return RunFilter(
+        workflow=workflow,
+        status=tuple(status) or None,
+        key=key,
+        tags=dict(map(_tag, tag)),
+        parent=parent,
+        since=since,
+        until=until,
+        input=_input(query, caller),
+    )
+
+
+def _input(query: Iterable[tuple[str, str]], caller: Caller) -> dict[str, Any]:
+    """`input.order.card=4711` is {"order": {"card": 4711}}."""
+    wanted: dict[str, Any] = {}
+    for name, text in query:
+        if not name.startswith(INPUT):
+            continue
+        if not caller.sees_payloads:
+            # Who may ask whether an input holds something can read it, one guess after another.
+            raise Refused(
+                HTTPStatus.FORBIDDEN,
+                "payloads-hidden",
+                "to filter by input needs a key that may see payloads",
+                field=("query", name),
+            )
+        *path, last = name.removeprefix(INPUT).split(".")
+        if "" in (*path, last) or len(path) > _DEEPEST or not is_text(name):
+            raise _wrong(name, "expected the name of an argument, and of fields inside it, as input.order.card")
+        place = wanted
+        for part in path:
+            place = place.setdefault(part, {})
+            if not isinstance(place, dict):
+                raise _wrong(name, "it asks for a field of what another parameter says is none")
+        if last in place:
+            raise _wrong(name, "it is asked for twice")
+        place[last] = _value(name, text)
+    return wanted
+
+
+def _value(name: str, text: str) -> Any:
+    """JSON if it is some, else the text itself."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = text
+    if not is_text(text):
+        raise _wrong(name, "expected text without a NUL")
+    return value
+
+
+def _tag(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name or not is_text(text):
+        raise _wrong("tag", "expected name=value")
+    return name, value
+
+
+def _check_moment(name: str, moment: datetime) -> None:
+    try:
+        instant_of(moment, what=name)
+    except DefinitionError as error:
+        raise _wrong(name, str(error)) from None
+
+
+def _wrong(name: str, reason: str) -> Refused:
+    return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "bad-filter", reason, field=("query", name))

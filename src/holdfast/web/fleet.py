@@ -1,0 +1,87 @@
+"""What there is besides runs: workflows with their counts, workers, and whether this server is well."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from holdfast.errors import StoreAway
+
+from .problems import Refused, declared
+from .service import ServiceDep
+from .shapes import Health, LaneShown, WorkerList, WorkerShown, WorkflowList, WorkflowShown
+
+fleet = APIRouter(tags=["fleet"])
+health = APIRouter(tags=["health"])
+_PATIENCE = 5.0
+
+
+@fleet.get("/v1/workflows", responses=declared(), summary="List workflows")
+async def list_workflows(service: ServiceDep) -> WorkflowList:
+    """Every workflow that was ever registered or started, with its runs counted by status."""
+    found = await service.client.workflows()
+    shown = [
+        WorkflowShown(name=one.name, versions=list(one.versions), counts={**one.counts})  # type: ignore[dict-item]
+        for one in found
+    ]
+    return WorkflowList(workflows=shown)
+
+
+@fleet.get("/v1/workers", responses=declared(), summary="List workers")
+async def list_workers(service: ServiceDep) -> WorkerList:
+    """Every worker that is alive, and what it knows."""
+    return WorkerList(
+        workers=[
+            WorkerShown(
+                id=one.id,
+                host=one.host,
+                pid=one.pid,
+                started_at=one.started_at,
+                renewed_at=one.renewed_at,
+                lease_until=one.lease_until,
+                lanes=[LaneShown(workflow=lane.workflow, version=lane.version, queue=lane.queue) for lane in one.lanes],
+            )
+            for one in await service.client.workers()
+        ]
+    )
+
+
+@health.get("/healthz", summary="Is this server alive?")
+async def healthz() -> Health:
+    """It answers, so it is. Asks nobody else, and needs no key."""
+    return Health()
+
+
+@health.get("/readyz", responses={503: declared()[503]}, summary="Can this server reach its database?")
+async def readyz(service: ServiceDep) -> Health:
+    """200 if the database answers, else 503. Needs no key."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await service.client.workers()
+    except TimeoutError:
+        raise StoreAway(f"the database has not answered in {_PATIENCE:g} s") from None
+    except StoreAway:
+        # Whoever asks has no key: not even the database's address is told.
+        raise StoreAway("the database can't be reached") from None
+    return Health()
+
+
+@health.get(
+    "/metrics",
+    status_code=200,
+    response_class=Response,
+    responses={
+        **declared(404),
+        200: {"description": "Prometheus's text format", "content": {"text/plain": {"schema": {"type": "string"}}}},
+    },
+    summary="Metrics for Prometheus",
+)
+async def metrics(service: ServiceDep) -> Response:
+    """What the process has counted, if it was given something that counts."""
+    if service.metrics is None:
+        raise Refused(HTTPStatus.NOT_FOUND, "no-metrics", "this server was given no metrics; see api(metrics=)")
+    text = service.metrics()
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

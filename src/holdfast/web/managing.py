@@ -1,0 +1,147 @@
+"""What can be done to a run, and asked about it: cancel, retry, fork, pause, resume; journal, steps, values, why."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query, Response
+
+from holdfast.errors import DefinitionError
+from holdfast.model import NOT_GIVEN
+
+from . import showing
+from .plain import plain
+from .problems import Refused, declared
+from .service import CallerDep, FoundRun, ServiceDep, ValueName
+from .shapes import (
+    Cancelled,
+    CancelRun,
+    Explained,
+    ForkRun,
+    JournalPage,
+    RunStarted,
+    RunSummary,
+    StepList,
+    ValueShown,
+)
+
+managing = APIRouter(tags=["managing"])
+reading = APIRouter(tags=["runs"])
+_MISSING: Any = object()
+
+
+@managing.post("/{run_id}/cancel", responses=declared(404), summary="Cancel a run")
+async def cancel_run(run: FoundRun, service: ServiceDep, body: Annotated[CancelRun | None, Body()] = None) -> Cancelled:
+    """Ask a run to end: it may clean up, unless `force` is given. Repeats change nothing."""
+    asked = body or CancelRun(reason=None, force=False)
+    told = await service.client.cancel(run.id, reason=asked.reason, force=asked.force)
+    return Cancelled(id=told.run_id, sent=told.is_sent, was=told.status.value, skipped=list(told.skipped))
+
+
+@managing.post(
+    "/{run_id}/retry",
+    status_code=201,
+    responses={**declared(404, 409), 200: {"model": RunStarted, "description": "It was retried already"}},
+    summary="Retry a run",
+)
+async def retry_run(run: FoundRun, service: ServiceDep, caller: CallerDep, response: Response) -> RunStarted:
+    """Go on where a failed or cancelled run stopped, as a new run. Steps with a result are not executed again."""
+    again = await service.client.retry(run.id)
+    caller.run_id, created = again.id, again.created
+    response.status_code = HTTPStatus.CREATED if created else HTTPStatus.OK
+    return showing.started(await again.refresh())
+
+
+@managing.post("/{run_id}/fork", status_code=201, responses=declared(404), summary="Fork a run")
+async def fork_run(
+    run: FoundRun, service: ServiceDep, caller: CallerDep, body: Annotated[ForkRun | None, Body()] = None
+) -> RunStarted:
+    """A new run that shares this one's history up to a step. The old one stays as it was."""
+    asked = body or ForkRun(at=None, input=None, result=None)
+    if "result" in asked.model_fields_set and asked.at is None:
+        raise Refused(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "bad-fork",
+            "a result needs `at`, the key of the step whose result it is",
+            field=("body", "at"),
+        )
+    try:
+        new = await service.client.fork(
+            run.id,
+            at=asked.at,
+            input=NOT_GIVEN if asked.input is None else asked.input,
+            result=asked.result if "result" in asked.model_fields_set else NOT_GIVEN,
+        )
+    except DefinitionError as error:
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "bad-fork", str(error), field=("body", "at")) from None
+    caller.run_id = new.id
+    return showing.started(await new.refresh())
+
+
+@managing.post("/{run_id}/pause", responses=declared(404, 409), summary="Pause a run")
+async def pause_run(run: FoundRun, service: ServiceDep) -> RunSummary:
+    """Take no further turn of it until it is resumed. Repeats change nothing."""
+    await service.client.pause(run.id)
+    return showing.summary(await run.refresh())
+
+
+@managing.post("/{run_id}/resume", responses=declared(404, 409), summary="Resume a run")
+async def resume_run(run: FoundRun, service: ServiceDep) -> RunSummary:
+    """Let a paused run go on. Repeats change nothing."""
+    await service.client.resume(run.id)
+    return showing.summary(await run.refresh())
+
+
+@reading.get("/{run_id}/journal", responses=declared(404), summary="Read a run's journal")
+async def get_journal(
+    run: FoundRun,
+    service: ServiceDep,
+    caller: CallerDep,
+    cursor: Annotated[str | None, Query(description="The `next` of an earlier page.")] = None,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
+) -> JournalPage:
+    """Everything that the run took in and asked for, in order."""
+    first = _place(cursor)
+    entries = await service.client.journal(run.id)
+    some = [showing.entry_shown(entry, caller.sees_payloads) for entry in entries[first : first + limit]]
+    following = str(first + limit) if first + limit < len(entries) else None
+    return JournalPage(hidden=not caller.sees_payloads, entries=some, next=following)
+
+
+@reading.get("/{run_id}/steps", responses=declared(404), summary="List a run's steps")
+async def list_steps(run: FoundRun, service: ServiceDep, caller: CallerDep) -> StepList:
+    """What became of each step, in the order in which they were asked for."""
+    entries = await service.client.journal(run.id)
+    return StepList(hidden=not caller.sees_payloads, steps=showing.steps_shown(entries, caller.sees_payloads))
+
+
+@reading.get("/{run_id}/explain", responses=declared(404), summary="Say why a run is not moving")
+async def explain_run(run: FoundRun, service: ServiceDep, caller: CallerDep) -> Explained:
+    """Why the run is where it is, in one word, in a sentence, and as data."""
+    return showing.explained(await service.client.explain(run.id), caller.sees_payloads)
+
+
+@reading.get("/{run_id}/values/{name}", responses=declared(404), summary="Read a value that a run has set")
+async def get_value(run: FoundRun, name: ValueName, caller: CallerDep) -> ValueShown:
+    """The live state that the run has set last under this name."""
+    value = await run.value(name, default=_MISSING)
+    if value is _MISSING:
+        raise Refused(
+            HTTPStatus.NOT_FOUND, "value-not-found", f"run {run.id} has set no value {name!r}", field=("path", "name")
+        )
+    sees = caller.sees_payloads
+    return ValueShown(name=name, hidden=not sees, value=plain(value) if sees else None)
+
+
+def _place(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    if not cursor.isascii() or not cursor.isdecimal() or len(cursor) > 9:
+        raise Refused(
+            HTTPStatus.BAD_REQUEST,
+            "bad-cursor",
+            "it is none; give the `next` of an earlier page, or nothing",
+            field=("query", "cursor"),
+        )
+    return int(cursor)

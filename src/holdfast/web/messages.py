@@ -1,0 +1,52 @@
+"""Signals, events and hooks: the body is the payload, any JSON; with the header Idempotency-Key repeats count once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+from fastapi import APIRouter, Body, Header
+from pydantic import StringConstraints
+
+from .problems import declared
+from .service import EventName, FoundRun, ServiceDep, SignalName, Token
+from .shapes import Accepted
+
+signals = APIRouter(tags=["messages"])
+events = APIRouter(tags=["messages"])
+
+Payload: TypeAlias = Annotated[Any, Body(description="Any JSON; nothing is null.")]
+MessageId: TypeAlias = Annotated[
+    Annotated[str, StringConstraints(min_length=1, max_length=500)] | None,
+    Header(alias="Idempotency-Key", description="The same one is delivered once."),
+]
+
+
+@signals.post(
+    "/{run_id}/signals/{signal}", status_code=202, responses=declared(404, 409), summary="Send a signal to a run"
+)
+async def send_signal(
+    run: FoundRun, signal: SignalName, service: ServiceDep, payload: Payload = None, message_id: MessageId = None
+) -> Accepted:
+    """It waits in the run's inbox until the run takes it. One that does not fit what the run waits for is refused."""
+    await service.client.signal(run.id, signal, payload, message_id=message_id)
+    return Accepted()
+
+
+@events.post("/v1/events/{event}", status_code=202, responses=declared(), summary="Publish an event")
+async def publish_event(
+    event: EventName, service: ServiceDep, payload: Payload = None, message_id: MessageId = None
+) -> Accepted:
+    """Every run that waits for it, or will, may take it; it begins a run of each workflow that is declared so."""
+    await service.client.publish(event, payload, message_id=message_id)
+    return Accepted()
+
+
+@events.post(
+    "/v1/hooks/{token}", status_code=202, responses=declared(404, 409, 410), summary="Resume the run that made a hook"
+)
+async def resume_hook(
+    token: Token, service: ServiceDep, payload: Payload = None, message_id: MessageId = None
+) -> Accepted:
+    """A hook is resumed once. A payload that does not fit is refused, and the hook stays open."""
+    await service.client.resume_hook(token, payload, message_id=message_id)
+    return Accepted()

@@ -1,0 +1,60 @@
+"""Values as plain JSON that any client understands, and how much of them a caller may see.
+
+What a run returned or was sent is typed in Python and plain over HTTP: a datetime is its ISO text, a Decimal and a UUID
+their text, bytes are base64, sets and tuples are arrays, an object's keys are text. JSON has no NaN and no infinity:
+they are null.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import math
+from collections.abc import Mapping, Set
+from datetime import date, datetime, time, timedelta
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+_DEEPEST = 100
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """The value as JSON knows it. Never raises: what has no plain form is shown as text."""
+    if depth > _DEEPEST:
+        return "…"
+    match value:
+        case None | bool():
+            return value
+        case Enum():
+            return plain(value.value, depth + 1)
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case int():
+            return int(value)
+        case float():
+            return float(value) if math.isfinite(value) else None
+        case bytes() | bytearray() | memoryview():
+            return base64.b64encode(bytes(value)).decode("ascii")
+        case datetime() | date() | time():
+            return value.isoformat()
+        case timedelta():
+            return msgspec.to_builtins(value)
+        case Mapping():
+            return {_name(key): plain(one, depth + 1) for key, one in value.items()}
+        case Set():
+            return [plain(one, depth + 1) for one in sorted(value, key=repr)]
+        case list() | tuple():
+            return [plain(one, depth + 1) for one in value]
+        case BaseException():
+            return f"{type(value).__name__}: {value}"
+    if dataclasses.is_dataclass(value) or isinstance(value, msgspec.Struct):
+        fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else msgspec.structs.fields(value)
+        return {field.name: plain(getattr(value, field.name), depth + 1) for field in fields}
+    return plain(str(value), depth + 1)
+
+
+def _name(key: Any) -> str:
+    found = plain(key)
+    return found if isinstance(found, str) else msgspec.json.encode(found).decode()

@@ -1,0 +1,190 @@
+"""Errors as problem+json (RFC 9457): one table says which of Holdfast's errors is which status.
+
+A problem says what was wrong, names the field, and ends with what to do. It never holds more of what the caller sent
+than a line, and an error that nobody foresaw says nothing but the id of the request, under which it was logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, TypeAlias
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast import errors
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER = "5"
+"""Seconds after which it is worth asking a database again that was away."""
+_LONGEST = 500
+_logger = logging.getLogger("holdfast.web")
+
+Status: TypeAlias = tuple[type[Exception], HTTPStatus, str | None]
+
+TABLE: tuple[Status, ...] = (
+    # The first that fits counts; a field is named where the error can only be about that one.
+    (errors.RunNotFound, HTTPStatus.NOT_FOUND, None),
+    (errors.UnknownWorkflow, HTTPStatus.NOT_FOUND, None),
+    (errors.HookNotFound, HTTPStatus.NOT_FOUND, None),
+    (errors.HookExpired, HTTPStatus.GONE, None),
+    (errors.HookUsed, HTTPStatus.CONFLICT, None),
+    (errors.KeyTaken, HTTPStatus.CONFLICT, None),
+    (errors.RunEnded, HTTPStatus.CONFLICT, None),
+    (errors.NotRetryable, HTTPStatus.CONFLICT, None),
+    (errors.AlreadyCompensated, HTTPStatus.CONFLICT, None),
+    (errors.PayloadTooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, None),
+    (errors.BadArguments, HTTPStatus.UNPROCESSABLE_ENTITY, "input"),
+    (errors.BadPayload, HTTPStatus.UNPROCESSABLE_ENTITY, "payload"),
+    (errors.CodecError, HTTPStatus.UNPROCESSABLE_ENTITY, None),
+    (errors.DefinitionError, HTTPStatus.UNPROCESSABLE_ENTITY, None),
+    (errors.StoreError, HTTPStatus.SERVICE_UNAVAILABLE, None),
+    (errors.ClientClosed, HTTPStatus.SERVICE_UNAVAILABLE, None),
+)
+
+
+class WrongField(BaseModel):
+    """One thing in a request that can't be taken as it is."""
+
+    place: str = Field(description="Where it stands: body, query, path or header.")
+    field: str = Field(description="Its name, with dots where it lies inside something.")
+    reason: str
+
+
+class Problem(BaseModel):
+    """Why a request was refused, as RFC 9457 has it."""
+
+    type: str = Field(description="A URN for this kind of problem.")
+    title: str
+    status: int
+    detail: str = Field(description="What was wrong, and what to do.")
+    errors: list[WrongField] = Field(description="The fields that are to blame; may be empty.")
+    request_id: str
+
+
+class Refused(Exception):
+    """A request that is refused here, before Holdfast is asked."""
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        code: str,
+        detail: str,
+        *,
+        field: tuple[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.wrong = [] if field is None else [WrongField(place=field[0], field=field[1], reason=detail)]
+        self.headers = dict(headers or {})
+
+
+def problem(
+    status: HTTPStatus,
+    code: str,
+    detail: str,
+    *,
+    request_id: str,
+    wrong: Sequence[WrongField] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """The answer to a request that was refused."""
+    told = Problem(
+        type=f"urn:holdfast:problem:{code}",
+        title=code.replace("-", " ").capitalize(),
+        status=status,
+        detail=_shortened(detail),
+        errors=list(wrong),
+        request_id=request_id,
+    )
+    own = {"cache-control": "no-store", **(headers or {})}
+    return Response(told.model_dump_json(), status, media_type=MEDIA_TYPE, headers=own)
+
+
+def answer_of(error: Exception, request_id: str) -> Response | None:
+    """What an error is over HTTP; None for one that nobody foresaw."""
+    if isinstance(error, Refused):
+        return problem(
+            error.status, error.code, error.detail, request_id=request_id, wrong=error.wrong, headers=error.headers
+        )
+    if isinstance(error, RequestValidationError):
+        wrong = [_wrong(one) for one in error.errors()]
+        detail = "; ".join(f"{one.place}: {one.field}: {one.reason}" for one in wrong[:5])
+        return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "bad-request", detail, request_id=request_id, wrong=wrong)
+    if isinstance(error, HTTPException):
+        status = HTTPStatus(error.status_code)
+        code = status.phrase.lower().replace(" ", "-")
+        return problem(status, code, str(error.detail), request_id=request_id, headers=error.headers)
+    for kind, status, field in TABLE:
+        if isinstance(error, kind):
+            headers = {"retry-after": RETRY_AFTER} if status is HTTPStatus.SERVICE_UNAVAILABLE else None
+            place = [] if field is None else [WrongField(place="body", field=field, reason=_shortened(str(error)))]
+            code = _dashed(type(error).__name__)
+            return problem(status, code, _text(error), request_id=request_id, wrong=place, headers=headers)
+    return None
+
+
+def unforeseen(error: Exception, request_id: str) -> Response:
+    """The answer when something broke. What broke is in the log, and not in the answer."""
+    _logger.error("request %s failed: %s", request_id, type(error).__name__, exc_info=error)
+    detail = "something broke here; the log of the server has it under this request's id"
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail, request_id=request_id)
+
+
+async def handle(request: Request, error: Exception) -> Response:
+    """The exception handler of the application."""
+    request_id = request.scope["holdfast.caller"].request_id
+    return answer_of(error, request_id) or unforeseen(error, request_id)
+
+
+def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What an operation may answer besides its result, as OpenAPI says it. The edge answers some for all."""
+    everywhere = (400, 401, 403, 413, 415, 422, 429, 503)
+    return {status: {"model": Problem, "description": _meaning(status)} for status in (*everywhere, *statuses)}
+
+
+def _meaning(status: int) -> str:
+    return _MEANINGS.get(status) or HTTPStatus(status).phrase
+
+
+_MEANINGS = {
+    400: "It can't be read: no JSON, or a cursor that is none",
+    401: "No valid API key",
+    403: "The key may not do this, or the caller is not on this host",
+    404: "There is no such workflow, run, hook or value",
+    409: "What is there is in a state that does not allow it",
+    410: "Its time is over",
+    413: "Too large",
+    415: "The body is not JSON",
+    422: "Something in it can't be taken; `errors` names the field",
+    429: "Too many requests; Retry-After says when to come again",
+    503: "The database can't be reached, or too many are connected; try again",
+}
+
+
+def _wrong(error: Mapping[str, Any]) -> WrongField:
+    place, *inside = error["loc"] or ("body",)
+    field = ".".join(str(part) for part in inside if not str(part).startswith(("function-", "list[", "dict[")))
+    return WrongField(place=str(place), field=field, reason=_shortened(str(error["msg"])))
+
+
+def _text(error: Exception) -> str:
+    return "; ".join([str(error), *getattr(error, "__notes__", ())])
+
+
+def _dashed(name: str) -> str:
+    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")
+
+
+def _shortened(text: str) -> str:
+    # What can't be encoded may have come from the caller.
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

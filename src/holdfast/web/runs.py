@@ -1,0 +1,181 @@
+"""Runs: start, list, read, delete, wait for a result. Each stands below its workflow, and below /v1/runs."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import AwareDatetime
+from starlette.requests import Request
+
+from holdfast.define import StartOptions
+from holdfast.errors import CodecError
+from holdfast.model import NOT_GIVEN, RunFilter, microseconds
+
+from . import showing
+from .filters import INPUT, filter_of
+from .problems import Refused, declared
+from .service import CallerDep, FoundRun, Service, ServiceDep, WorkflowName, refuse_crowd, refuse_unknown
+from .shapes import Length, Outcome, RunPage, RunShown, RunStarted, StartRun, Status, moment_or_duration
+
+LONGEST_WAIT = 60
+"""Seconds that a request for a result may stay."""
+_FILTERS = ("status", "key", "tag", "parent", "since", "until", "cursor", "limit")
+
+starting = APIRouter(tags=["runs"])
+listing = APIRouter(tags=["runs"])
+one = APIRouter(tags=["runs"])
+
+Statuses = Annotated[list[Status] | None, Query(description="Only these; may be repeated.")]
+Key = Annotated[str | None, Query(description="Only the run with this key.")]
+Tags = Annotated[list[str] | None, Query(description="Only runs with this tag, as name=value; may be repeated.")]
+Parent = Annotated[str | None, Query(description="Only children of this run.")]
+Since = Annotated[AwareDatetime | None, Query(description="Created at this time or later, as 2026-01-31T12:00:00Z.")]
+Until = Annotated[AwareDatetime | None, Query(description="Created before this time.")]
+Cursor = Annotated[str | None, Query(description="The `next` of an earlier page.")]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+
+@starting.post(
+    "/v1/workflows/{workflow}/runs",
+    status_code=201,
+    responses={**declared(404, 409), 200: {"model": RunStarted, "description": "There was such a run already"}},
+    summary="Start a run",
+)
+async def start_run(
+    workflow: WorkflowName, body: StartRun, service: ServiceDep, caller: CallerDep, response: Response
+) -> RunStarted:
+    """Start a run of a workflow that workers have registered. With a `key` or an `id` it is safe to repeat."""
+    options = StartOptions(
+        id=body.id,
+        key=body.key,
+        on_conflict=body.on_conflict,
+        delay=moment_or_duration(body.delay),
+        deadline=moment_or_duration(body.deadline),
+        priority=body.priority,
+        tags=body.tags,
+        queue=body.queue,
+        # Left out is the workflow's own; null is for ever.
+        retention=body.retention if "retention" in body.model_fields_set else NOT_GIVEN,
+    )
+    args, kwargs = (body.input, {}) if isinstance(body.input, list) else ([], body.input)
+    run = await service.client.start_call(workflow, args, kwargs, version=body.version, options=options)
+    caller.run_id = run.id
+    created = run.created
+    await run.refresh()
+    response.status_code = HTTPStatus.CREATED if created else HTTPStatus.OK
+    return showing.started(run)
+
+
+@listing.get("/v1/workflows/{workflow}/runs", responses=declared(), summary="List a workflow's runs")
+async def list_runs_of_workflow(
+    request: Request,
+    workflow: WorkflowName,
+    service: ServiceDep,
+    caller: CallerDep,
+    status: Statuses = None,
+    key: Key = None,
+    tag: Tags = None,
+    parent: Parent = None,
+    since: Since = None,
+    until: Until = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> RunPage:
+    """Its runs, newest first. `input.order.card=4711` keeps those whose argument `order` has that `card`: the value is
+    read as JSON if it is some, else as text. Runs started meanwhile don't disturb a cursor. A page may be short, or
+    even empty, and have a `next`: go on until that is null."""
+    refuse_unknown(request, _FILTERS, INPUT)
+    where = filter_of(
+        workflow=workflow, status=[*(status or [])], key=key, tag=tag or [], parent=parent, since=since, until=until,
+        query=request.query_params.multi_items(), caller=caller,
+    )  # fmt: skip  # one line a group reads better here
+    return await _page(service, where, cursor, limit)
+
+
+@listing.get("/v1/runs", responses=declared(), summary="List runs")
+async def list_runs(
+    request: Request,
+    service: ServiceDep,
+    caller: CallerDep,
+    workflow: Annotated[str | None, Query(description="Only runs of this workflow.")] = None,
+    status: Statuses = None,
+    key: Key = None,
+    tag: Tags = None,
+    parent: Parent = None,
+    since: Since = None,
+    until: Until = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> RunPage:
+    """All runs, newest first; filters and cursors as below a workflow."""
+    refuse_unknown(request, ("workflow", *_FILTERS), INPUT)
+    where = filter_of(
+        workflow=workflow, status=[*(status or [])], key=key, tag=tag or [], parent=parent, since=since, until=until,
+        query=request.query_params.multi_items(), caller=caller,
+    )  # fmt: skip  # one line a group reads better here
+    return await _page(service, where, cursor, limit)
+
+
+@one.get("/{run_id}", responses=declared(404), summary="Read a run")
+async def get_run(run: FoundRun, service: ServiceDep, caller: CallerDep) -> RunShown:
+    """A run, with what it was given and, if it has ended, what it came to."""
+    return await showing.shown(service.client, run, caller.sees_payloads)
+
+
+@one.delete("/{run_id}", status_code=204, responses=declared(404, 409), summary="Delete an ended run")
+async def delete_run(run: FoundRun, service: ServiceDep) -> None:
+    """Remove an ended run and all that it owns. A live one is left alone: cancel it first."""
+    if not run.status.is_final:
+        raise Refused(
+            HTTPStatus.CONFLICT,
+            "run-not-ended",
+            f"run {run.id} is {run.status}: only an ended one can be deleted; cancel it first",
+        )
+    await service.client.delete(run.id)
+
+
+@one.get(
+    "/{run_id}/result",
+    responses={**declared(404), 202: {"model": Outcome, "description": "It has not ended yet"}},
+    summary="Wait for a run's result",
+)
+async def get_result(
+    run: FoundRun,
+    service: ServiceDep,
+    caller: CallerDep,
+    response: Response,
+    wait: Annotated[Length, Query(description="How long to wait for its end, at most 60s.")] = 0,
+) -> Outcome:
+    """What a run has come to: 200 when it has ended, however, and 202 while it has not. A run that continued as new has
+    the result of the last one that goes on."""
+    limit = microseconds(float(wait) if str(wait).replace(".", "", 1).isdecimal() else wait, what="wait")
+    if limit > LONGEST_WAIT * 1_000_000:
+        raise Refused(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "bad-wait",
+            f"expected a duration of at most {LONGEST_WAIT}s; ask again for longer",
+            field=("query", "wait"),
+        )
+    if limit > 0 and not run.status.is_final:
+        refuse_crowd(service)
+        try:
+            await run.wait(limit / 1_000_000)
+        except TimeoutError:
+            await run.refresh()
+        finally:
+            service.slots.give()
+    found = await showing.outcome(run, caller.sees_payloads)
+    response.status_code = HTTPStatus.OK if found.done else HTTPStatus.ACCEPTED
+    return found
+
+
+async def _page(service: Service, where: RunFilter, cursor: str | None, limit: int) -> RunPage:
+    try:
+        page: Any = await service.client.runs(where).page(cursor=cursor, limit=limit)
+    except CodecError:
+        raise
+    except ValueError as error:
+        raise Refused(HTTPStatus.BAD_REQUEST, "bad-cursor", str(error), field=("query", "cursor")) from None
+    return RunPage(runs=[showing.summary(run) for run in page.items], next=page.next)

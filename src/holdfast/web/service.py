@@ -1,0 +1,95 @@
+"""What every route may use: the client, the caller, the run that the path names, and places for those who stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, Any, TypeAlias
+
+from fastapi import Depends, Path
+from pydantic import AfterValidator
+from starlette.requests import Request
+
+from holdfast.client import AsyncClient, AsyncRun
+from holdfast.errors import RunNotFound
+
+from .access import Caller
+from .edge import SLASH
+from .limits import Slots
+from .live import LiveRuns
+from .problems import RETRY_AFTER, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What the application was built with."""
+
+    client: AsyncClient
+    slots: Slots
+    live: LiveRuns
+    metrics: Callable[[], str | bytes] | None
+
+
+def _service(request: Request) -> Service:
+    found: Service = request.app.state.holdfast
+    return found
+
+
+def _caller(request: Request) -> Caller:
+    found: Caller = request.scope["holdfast.caller"]
+    return found
+
+
+def _with_slashes(text: str) -> str:
+    return text.replace(SLASH, "/")
+
+
+ServiceDep: TypeAlias = Annotated[Service, Depends(_service)]
+CallerDep: TypeAlias = Annotated[Caller, Depends(_caller)]
+RunId: TypeAlias = Annotated[str, Path(description="The run's id."), AfterValidator(_with_slashes)]
+WorkflowName: TypeAlias = Annotated[str, Path(description="The workflow's name."), AfterValidator(_with_slashes)]
+SignalName: TypeAlias = Annotated[str, Path(description="The signal's name."), AfterValidator(_with_slashes)]
+EventName: TypeAlias = Annotated[str, Path(description="The event's name."), AfterValidator(_with_slashes)]
+ValueName: TypeAlias = Annotated[str, Path(description="The value's name."), AfterValidator(_with_slashes)]
+Token: TypeAlias = Annotated[str, Path(description="The hook's token."), AfterValidator(_with_slashes)]
+
+
+async def named_workflow(workflow: WorkflowName) -> str:
+    """So that the paths below a workflow say that they have its name in them."""
+    return workflow
+
+
+async def found_run(request: Request, run_id: RunId, service: ServiceDep) -> AsyncRun[Any]:
+    """The run that the path names, and the workflow before it if there is one."""
+    run = await service.client.get_run(run_id)
+    given = request.path_params.get("workflow")
+    if given is not None and run.workflow != _with_slashes(given):
+        raise RunNotFound(f"the workflow {_with_slashes(given)!r} has no run {run_id!r}; look for it below /v1/runs")
+    return run
+
+
+FoundRun: TypeAlias = Annotated[AsyncRun[Any], Depends(found_run)]
+
+
+def refuse_unknown(request: Request, known: tuple[str, ...], prefix: str | None = None) -> None:
+    """Refuse a query parameter that there is not: a filter that is passed over would let everything through."""
+    for name in request.query_params:
+        if name not in known and not (prefix and name.startswith(prefix)):
+            raise Refused(
+                HTTPStatus.UNPROCESSABLE_ENTITY,
+                "unknown-parameter",
+                f"there is no query parameter {name!r}; expected {', '.join(known) or 'none'}",
+                field=("query", name),
+            )
+
+
+def refuse_crowd(service: Service) -> None:
+    """Take a place for a request that stays, or refuse it."""
+    if not service.slots.take():
+        raise Refused(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "too-many-connected",
+            f"{service.slots.most} streams and waits are open already; come again",
+            headers={"retry-after": RETRY_AFTER},
+        )

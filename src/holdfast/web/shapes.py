@@ -1,0 +1,301 @@
+"""What goes over the wire: bodies of requests, and answers. OpenAPI is made from these.
+
+Requests are strict: an unknown field, or a number given as text, is refused by its name. What a key may not see is
+null, and `hidden` says so.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+
+from holdfast.errors import DefinitionError
+from holdfast.model import Duration, instant_of, is_name, is_text, microseconds
+
+Status: TypeAlias = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "continued"]
+_LENGTH = r"^\s*(\d+(\.\d+)?\s*(us|ms|s|m|h|d|w)\s*)+$"
+_MOMENT = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})$"
+
+
+def _kept(text: str) -> str:
+    if not is_text(text):
+        raise ValueError("expected text without a NUL")
+    return text
+
+
+def _named(text: str) -> str:
+    if not is_name(text, 500):
+        raise ValueError("expected text of 1 to 500 characters, without a NUL")
+    return text
+
+
+def _length(given: str | float) -> str | float:
+    try:
+        microseconds(given, what="")
+    except DefinitionError as error:
+        raise ValueError(str(error).removeprefix(": ")) from None
+    return given
+
+
+def _when(given: str | float) -> str | float:
+    if isinstance(given, str) and re.match(_MOMENT, given):
+        try:
+            instant_of(datetime.fromisoformat(given), what="")
+        except (ValueError, DefinitionError) as error:
+            raise ValueError(f"expected a time that there is: {error}") from None
+        return given
+    return _length(given)
+
+
+def moment_or_duration(given: str | float | None) -> Duration | datetime | None:
+    """A time as a datetime, a duration as it is."""
+    if isinstance(given, str) and re.match(_MOMENT, given):
+        return datetime.fromisoformat(given).astimezone(UTC)
+    return given
+
+
+Text: TypeAlias = Annotated[str, AfterValidator(_kept)]
+Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(_named)]
+Seconds: TypeAlias = Annotated[float, Field(ge=0, le=31_622_400_000)]
+Length: TypeAlias = Annotated[
+    Annotated[str, StringConstraints(pattern=_LENGTH, max_length=100)] | Seconds, AfterValidator(_length)
+]
+"""A duration: "1h30m", or seconds."""
+When: TypeAlias = Annotated[
+    Annotated[str, StringConstraints(pattern=f"{_LENGTH}|{_MOMENT}", max_length=100)] | Seconds, AfterValidator(_when)
+]
+"""A duration from now, or a time with its zone, as 2026-01-31T12:00:00Z."""
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class StartRun(_Request):
+    """What a run is started with."""
+
+    input: list[Any] | dict[str, Any] = Field(
+        default_factory=list, description="Arguments: an array by position, an object by name."
+    )
+    version: Name | None = Field(None, description="One that workers have registered; by default the newest.")
+    key: Name | None = Field(None, description="One run for a workflow and a key, however often it is started.")
+    on_conflict: Literal["return", "raise", "replace", "restart", "retry"] | None = Field(
+        None, description="What happens if the key is taken."
+    )
+    id: Name | None = Field(None, description="The run's own id.")
+    delay: When | None = Field(None, description="When it begins: a duration, or a time.")
+    deadline: When | None = Field(None, description="When it fails if it has not ended: a duration, or a time.")
+    retention: Length | None = Field(None, description="How long it is kept after its end; null for ever.")
+    priority: int | None = Field(None, ge=0, le=9, description="0 to 9, larger first.")
+    tags: dict[Text, Text] | None = None
+    queue: Name | None = None
+
+
+class CancelRun(_Request):
+    """How a run is cancelled."""
+
+    reason: Text | None = Field(None, description="Why; kept in the journal.")
+    force: bool = Field(False, description="End at once, without cleanup.")
+
+
+class ForkRun(_Request):
+    """Where another run goes its own way, and how."""
+
+    at: Text | None = Field(None, description="The step's key, as the journal shows it; by default from the start.")
+    input: list[Any] | None = Field(None, description="Other arguments, by position.")
+    result: Any = Field(None, description="What the step at `at` came to in the new run, if given.")
+
+
+class RunSummary(BaseModel):
+    """A run without what it was given and came to."""
+
+    id: str
+    workflow: str
+    version: str
+    status: Status
+    paused: bool
+    key: str | None
+    tags: dict[str, str]
+    queue: str
+    priority: int
+    created_at: AwareDatetime
+    started_at: AwareDatetime | None
+    ended_at: AwareDatetime | None
+    due_at: AwareDatetime | None = Field(description="When it wants to go on; null: when a message comes, or never.")
+    deadline_at: AwareDatetime | None
+    chain_id: str
+    parent_id: str | None
+    forked_from: str | None
+    successor_id: str | None
+    after_run_id: str | None
+    owner: str | None
+    crashes: int
+    is_blocked: bool = Field(description="It is stopped without an end, and intact; explain says why.")
+
+
+class Fault(BaseModel):
+    """An error."""
+
+    type: str = Field(description="The name of its class.")
+    message: str | None = Field(description="null if it is hidden.")
+
+
+class CallShown(BaseModel):
+    """Arguments as they are stored: by position, and those that only have a name."""
+
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+class RunShown(RunSummary):
+    """A run, with what it was given and came to."""
+
+    hidden: bool = Field(description="Payloads are left out: the key lacks the right to see them.")
+    input: CallShown | None
+    input_size: int = Field(description="Bytes, as it is stored.")
+    result: Any = None
+    result_size: int | None
+    error: Fault | None
+    blocked: str | None = Field(description="Why it is stopped although it has not ended.")
+
+
+class RunStarted(RunSummary):
+    """A run, and whether this request created it."""
+
+    created: bool
+
+
+class RunPage(BaseModel):
+    """Some of many runs, newest first."""
+
+    runs: list[RunSummary]
+    next: str | None = Field(description="The cursor of the following page; null on the last.")
+
+
+class Outcome(BaseModel):
+    """What a run has come to."""
+
+    id: str
+    status: Status
+    done: bool
+    hidden: bool
+    result: Any = None
+    error: Fault | None
+
+
+class Cancelled(BaseModel):
+    """What a cancel came to."""
+
+    id: str
+    sent: bool = Field(description="False if the run had ended already.")
+    was: Status = Field(description="Its status when the cancel came.")
+    skipped: list[str] = Field(description="What a forced end left undone.")
+
+
+class EntryShown(BaseModel):
+    """One entry of a journal."""
+
+    number: int
+    seq: int
+    epoch: int
+    at: AwareDatetime
+    kind: str
+    key: str | None
+    attempt: int | None
+    value: Any = None
+    error: Fault | None
+    note: str | None
+
+
+class JournalPage(BaseModel):
+    """Some of a journal's entries, in order."""
+
+    hidden: bool
+    entries: list[EntryShown]
+    next: str | None = Field(description="The cursor of the following page; null on the last.")
+
+
+class StepShown(BaseModel):
+    """A step of a run."""
+
+    key: str
+    status: Literal["asked", "retrying", "completed", "failed"]
+    attempt: int
+    asked_at: AwareDatetime
+    ended_at: AwareDatetime | None
+    value: Any = None
+    error: Fault | None
+
+
+class StepList(BaseModel):
+    """The steps of a run, in the order in which they were asked for."""
+
+    hidden: bool
+    steps: list[StepShown]
+
+
+class Explained(BaseModel):
+    """Why a run is where it is."""
+
+    id: str
+    reason: str
+    hidden: bool
+    text: str | None
+    details: dict[str, Any] | None
+
+
+class ValueShown(BaseModel):
+    """A value that a run has set."""
+
+    name: str
+    hidden: bool
+    value: Any = None
+
+
+class Accepted(BaseModel):
+    """A message that was taken. Whether and when its receiver takes it is the receiver's affair."""
+
+    accepted: Literal[True] = True
+
+
+class WorkflowShown(BaseModel):
+    """A workflow, and its runs by status."""
+
+    name: str
+    versions: list[str] = Field(description="The newest last.")
+    counts: dict[Status, int]
+
+
+class WorkflowList(BaseModel):
+    workflows: list[WorkflowShown]
+
+
+class LaneShown(BaseModel):
+    """A workflow in one version on one queue."""
+
+    workflow: str
+    version: str
+    queue: str
+
+
+class WorkerShown(BaseModel):
+    """A worker that is alive."""
+
+    id: str
+    host: str
+    pid: int
+    started_at: AwareDatetime
+    renewed_at: AwareDatetime
+    lease_until: AwareDatetime
+    lanes: list[LaneShown]
+
+
+class WorkerList(BaseModel):
+    workers: list[WorkerShown]
+
+
+class Health(BaseModel):
+    status: Literal["ok"] = "ok"

@@ -1,0 +1,151 @@
+"""Records of the client as answers: what of a run, an entry or an error is shown to whom. Reads nothing but handles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.client import AsyncClient, AsyncRun, Explanation, JournalEntry
+from holdfast.errors import CodecError, HoldfastError, RunCancelled, RunFailed, StepFailed
+from holdfast.model import RunRecord, RunStatus
+
+from .plain import plain
+from .shapes import CallShown, EntryShown, Explained, Fault, Outcome, RunShown, RunStarted, RunSummary, StepShown
+
+_SUMMARY = tuple(name for name in RunSummary.model_fields if name != "is_blocked")
+_WITH_RESULT = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)
+
+
+def summary(run: AsyncRun[Any]) -> RunSummary:
+    """A run as listings show it."""
+    return RunSummary(**_fields(_record(run)))
+
+
+def started(run: AsyncRun[Any]) -> RunStarted:
+    return RunStarted(**_fields(_record(run)), created=bool(run.created))
+
+
+async def shown(client: AsyncClient, run: AsyncRun[Any], sees: bool) -> RunShown:
+    """A run with its payloads, if the caller may see them."""
+    record = _record(run)
+    result, error = await _came_to(run) if record.status in _WITH_RESULT else (None, None)
+    return RunShown(
+        **_fields(record),
+        hidden=not sees,
+        input=_call(client, record) if sees else None,
+        input_size=len(record.input),
+        result=plain(result) if sees else None,
+        result_size=None if record.output is None else len(record.output),
+        error=fault(error, sees),
+        blocked=record.blocked if sees else None,
+    )
+
+
+async def outcome(run: AsyncRun[Any], sees: bool) -> Outcome:
+    """What a run has come to; of one that continued, what the last one of its chain has."""
+    try:
+        result, error = await _came_to(run)
+    except TimeoutError:
+        return Outcome(id=run.id, status=run.status.value, done=False, hidden=not sees, result=None, error=None)
+    return Outcome(
+        id=run.id,
+        status=run.status.value,
+        done=True,
+        hidden=not sees,
+        result=plain(result) if sees else None,
+        error=fault(error, sees),
+    )
+
+
+def fault(error: BaseException | None, sees: bool) -> Fault | None:
+    """An error: its class, and what it says if the caller may see that."""
+    if error is None:
+        return None
+    name = error.type.rpartition(".")[2] if isinstance(error, StepFailed) and error.type else type(error).__name__
+    return Fault(type=plain(name), message=plain(str(error)) if sees else None)
+
+
+def entry_shown(entry: JournalEntry, sees: bool) -> EntryShown:
+    return EntryShown(
+        number=entry.number,
+        seq=entry.seq,
+        epoch=entry.epoch,
+        at=entry.at,
+        kind=entry.kind,
+        key=entry.key,
+        attempt=entry.attempt,
+        value=plain(entry.value) if sees else None,
+        error=fault(entry.error, sees),
+        note=entry.note if sees else None,
+    )
+
+
+def steps_shown(entries: Iterable[JournalEntry], sees: bool) -> list[StepShown]:
+    """What became of each step, from the entries about it."""
+    steps: dict[str, StepShown] = {}
+    for entry in entries:
+        if entry.key is None or not entry.kind.startswith("step_"):
+            continue
+        known = steps.get(entry.key)
+        if known is None:
+            known = StepShown(
+                key=entry.key, status="asked", attempt=1, asked_at=entry.at, ended_at=None, value=None, error=None
+            )
+            steps[entry.key] = known
+        if entry.kind == "step_retrying":
+            known.status, known.attempt = "retrying", (entry.attempt or 1) + 1
+        elif entry.kind in ("step_completed", "step_failed"):
+            known.status = "completed" if entry.kind == "step_completed" else "failed"
+            known.attempt, known.ended_at = entry.attempt or known.attempt, entry.at
+            known.value = plain(entry.value) if sees else None
+        if entry.kind != "step_asked":
+            known.error = fault(entry.error, sees)
+    return list(steps.values())
+
+
+def explained(found: Explanation, sees: bool) -> Explained:
+    details = {str(name): plain(value) for name, value in found.details.items()}
+    return Explained(
+        id=found.run_id,
+        reason=found.reason.value,
+        hidden=not sees,
+        text=found.text if sees else None,
+        details=details if sees else None,
+    )
+
+
+async def _came_to(run: AsyncRun[Any]) -> tuple[Any, BaseException | None]:
+    """(result, error) of a run that has ended. TimeoutError if it has not."""
+    try:
+        return await run.result(timeout=0), None
+    except RunFailed as failed:
+        return None, failed.__cause__ or failed
+    except RunCancelled as cancelled:
+        return None, cancelled
+    except CodecError as unreadable:
+        # Written with another codec, or by code that this process lacks.
+        return None, unreadable
+    except HoldfastError as error:
+        if type(error) is not HoldfastError:
+            raise
+        # It ended in a way that leaves no result.
+        return None, error
+
+
+def _call(client: AsyncClient, record: RunRecord) -> CallShown | None:
+    try:
+        positional, named = client.codec.plain_arguments(record.input)
+    except CodecError:
+        return None
+    return CallShown(args=plain(positional), kwargs=plain(named))
+
+
+def _record(run: AsyncRun[Any]) -> RunRecord:
+    record = run.record
+    assert record is not None, "a run that was read has a record"
+    return record
+
+
+def _fields(record: RunRecord) -> dict[str, Any]:
+    told = {name: getattr(record, name) for name in _SUMMARY}
+    return {**told, "status": record.status.value, "tags": dict(record.tags), "is_blocked": record.blocked is not None}

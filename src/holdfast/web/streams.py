@@ -1,0 +1,114 @@
+"""A run's streams and changes of status, as server-sent events that resume by Last-Event-ID.
+
+The id of an event says how far each stream was read, so that any server can go on from it: nothing is kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import parse_qsl, urlencode
+
+from fastapi import APIRouter, Header, Query
+
+from holdfast.client import AsyncRun
+from holdfast.errors import HoldfastError
+from holdfast.model import is_name
+
+from .plain import plain
+from .problems import Refused, declared
+from .service import CallerDep, FoundRun, ServiceDep, refuse_crowd
+from .sse import MEDIA_TYPE, EventStream, event, merged
+
+streams = APIRouter(tags=["streams"])
+STREAMED: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Events, as they come", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
+}
+_LARGEST = 2**53
+
+
+@streams.get(
+    "/{run_id}/stream",
+    status_code=200,
+    response_class=EventStream,
+    responses={**declared(404), **STREAMED},
+    summary="Follow a run's streams and its status",
+)
+async def follow_run(
+    run: FoundRun,
+    service: ServiceDep,
+    caller: CallerDep,
+    name: Annotated[list[str] | None, Query(description="A stream of the run's; may be repeated.")] = None,
+    last_event_id: Annotated[str | None, Header(description="Go on behind this event.")] = None,
+) -> EventStream:
+    """Events: `status` whenever that is another one, `item` for each item of the streams named, and `end` when the run,
+    or the last one that goes on after it, has ended; then the stream ends. On `error` connect again."""
+    names = list(dict.fromkeys(name or []))
+    if len(names) > 20 or not all(is_name(one, 200) for one in names):
+        raise Refused(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "bad-name",
+            "expected at most 20 names of 1 to 200 characters, without a NUL",
+            field=("query", "name"),
+        )
+    offsets = _offsets(last_event_id, names)
+    refuse_crowd(service)
+    return EventStream(_told(run, offsets, caller.sees_payloads), service.slots.give)
+
+
+async def _told(run: AsyncRun[Any], offsets: dict[str, int], sees: bool) -> AsyncGenerator[bytes, None]:
+    # The names and offsets of all streams are one id, which each item moves on.
+    sources = [_items(run, name, offsets, sees) for name in offsets]
+    try:
+        async for chunk in merged(_changes(run), *sources):
+            yield chunk
+        yield event("end", {"id": run.id, "status": (await run.refresh()).status.value})
+    except HoldfastError as error:
+        yield event("error", {"type": type(error).__name__, "detail": str(error) if sees else None})
+
+
+async def _changes(run: AsyncRun[Any]) -> AsyncIterator[bytes]:
+    async for status in run.changes():
+        yield event("status", {"id": run.record.id if run.record else run.id, "status": status.value})
+
+
+async def _items(run: AsyncRun[Any], name: str, offsets: dict[str, int], sees: bool) -> AsyncIterator[bytes]:
+    async for item in run.stream(name, after=offsets[name]):
+        offsets[name] = item.offset
+        told = {
+            "stream": name,
+            "offset": item.offset,
+            "value": plain(item.value) if sees else None,
+            "hidden": not sees,
+            "step": item.step,
+            "attempt": item.attempt,
+            "at": item.at.isoformat(),
+            "reset": item.reset,
+        }
+        yield event("item", told, id=_id_of(offsets))
+
+
+def _id_of(offsets: Mapping[str, int]) -> str:
+    return urlencode(offsets)
+
+
+def _offsets(last_event_id: str | None, names: list[str]) -> dict[str, int]:
+    """Where each stream goes on."""
+    offsets = dict.fromkeys(names, 0)
+    if not last_event_id:
+        return offsets
+    try:
+        pairs = parse_qsl(last_event_id, strict_parsing=True, max_num_fields=20)
+    except ValueError:
+        pairs = [("", "")]
+    for name, text in pairs:
+        if not (text.isascii() and text.isdecimal() and len(text) <= 16 and int(text) <= _LARGEST and name in offsets):
+            raise Refused(
+                HTTPStatus.BAD_REQUEST,
+                "bad-cursor",
+                "it is no event's id of these streams; leave it out to begin anew",
+                field=("header", "last-event-id"),
+            )
+        offsets[name] = int(text)
+    return offsets
