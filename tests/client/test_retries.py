@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from holdfast.errors import KeyTaken, NotRetryable, RunNotFound
+from holdfast.errors import DefinitionError, KeyTaken, NotRetryable, RunNotFound, StoreAway
 from holdfast.model import (
     Claimed,
     Ended,
+    RunFilter,
     RunRetrying,
     RunStatus,
     Started,
@@ -106,6 +107,43 @@ async def test_retrying_a_run_with_a_key_again_returns_the_first_retry(client, h
     first, second = await asyncio.gather(client.retry(old.id), client.retry(old.id))
     assert first.id == second.id
     assert sorted([first.created, second.created]) == [False, True]
+
+
+async def test_a_retry_with_an_id_that_is_asked_for_again_is_one_run(client, hands):
+    old = await failed(client, hands)
+    first = await client.retry(old.id, id="again")
+    second = await client.retry(old.id, id="again")
+    assert (first.id, first.created) == ("again", True)
+    assert (second.id, second.created) == ("again", False)
+    assert (await second.refresh()).record.forked_from == old.id
+
+
+async def test_a_retry_whose_answer_was_lost_is_found_by_its_id(client, hands, monkeypatch):
+    old = await failed(client, hands)
+    start_runs = client.store.start_runs
+
+    async def lose(runs, **options):
+        await start_runs(runs, **options)
+        raise StoreAway("the answer was lost")
+
+    monkeypatch.setattr(client.store, "start_runs", lose)
+    with pytest.raises(StoreAway):
+        await client.retry(old.id, id="again")
+    monkeypatch.undo()
+    assert (await client.retry(old.id, id="again")).id == "again"
+    assert len([run async for run in client.runs()]) == 2
+
+
+async def test_the_id_of_another_run_is_refused_for_a_retry(client, hands):
+    old, other = await failed(client, hands), await client.start(total, 1)
+    with pytest.raises(KeyTaken) as refused:
+        await client.retry(old.id, id=other.id)
+    assert refused.value.run_id == other.id
+
+
+async def test_an_id_is_for_one_retry(client):
+    with pytest.raises(DefinitionError, match="names one new run"):
+        await client.retry(RunFilter(), id="again")
 
 
 async def test_a_run_whose_key_has_gone_to_another_is_not_retried(client, hands):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, Self, TypeVar, overload
+from typing import Any, ParamSpec, Self, TypeVar, cast, overload
 
 from holdfast.codec import Codec
 from holdfast.define import StartOptions, Workflow
@@ -211,11 +211,13 @@ class Client:
     @overload
     def retry(self, run_id: str, *, id: str | None = None) -> Run[Any]: ...
     @overload
-    def retry(self, run_id: RunFilter) -> int: ...
+    def retry(self, run_id: RunFilter, *, id: None = None) -> int: ...
     def retry(self, run_id: str | RunFilter, *, id: str | None = None) -> Run[Any] | int:
         """As AsyncClient.retry."""
-        found = self._portal.call(self._client.retry(run_id, id=id))
-        return found if isinstance(found, int) else Run(self, found)
+        if not isinstance(run_id, RunFilter):
+            return Run(self, self._portal.call(self._client.retry(run_id, id=id)))
+        # What is said beside a filter is refused where it is known why.
+        return self._portal.call(self._client.retry(run_id, id=cast("None", id)))
 
     def start_call(
         self,

@@ -70,22 +70,27 @@ class Managing:
         return sum(one.is_sent for one in told)
 
     @overload
-    async def retry(self, run_id: str) -> AsyncRun[Any]: ...
+    async def retry(self, run_id: str, *, id: str | None = None) -> AsyncRun[Any]: ...
     @overload
-    async def retry(self, run_id: RunFilter) -> int: ...
-    async def retry(self, run_id: str | RunFilter) -> AsyncRun[Any] | int:
+    async def retry(self, run_id: RunFilter, *, id: None = None) -> int: ...
+    async def retry(self, run_id: str | RunFilter, *, id: str | None = None) -> AsyncRun[Any] | int:
         """Go on where a failed or cancelled run stopped: as a new run, with its history up to the last failure.
 
         Steps with a recorded result are not executed again. The old run stays as it was. Retrying a run with a key
-        once more returns the run that the first retry made. Raises NotRetryable for a run that is live or
-        completed, AlreadyCompensated for one that has undone what it did, KeyTaken if the key has gone to another
-        run, RunNotFound. With a filter all failed and cancelled runs that it lets through are retried, those that can
-        be, and the answer is how many.
+        once more returns the run that the first retry made. For one without, `id` names the new run: whoever has lost
+        the answer asks again with it, and gets the run that is there by then. Raises NotRetryable for a run that is
+        live or completed, AlreadyCompensated for one that has undone what it did, KeyTaken if the key has gone to
+        another run, or the id is another's, RunNotFound. With a filter all failed and cancelled runs that it lets
+        through are retried, those that can be, and the answer is how many.
         """
         refuse_in_body("client.retry()", "do it in a step")
         if not isinstance(run_id, RunFilter):
+            if id is not None:
+                check_id(id)
             _, record = await self._found(run_id)
-            return await self._starter.retry(record)
+            return await self._starter.retry(record, id=id)
+        if id is not None:
+            raise DefinitionError("retry(id=) names one new run, and a filter may let many through; leave it out")
         count = 0
         for record in [record async for record in self._matching(run_id, RETRYABLE)]:
             with suppress(AlreadyCompensated, KeyTaken, NotRetryable):

@@ -28,7 +28,6 @@ from holdfast.model import (
     decode_entries,
     encode_entries,
     instant_of,
-    new_id,
 )
 
 RETRYABLE = (RunStatus.FAILED, RunStatus.CANCELLED)
@@ -47,8 +46,8 @@ def check_retryable(record: RunRecord) -> None:
     )
 
 
-def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, version: str, at: Instant) -> NewRun:
-    """The run that goes on where `record` stopped, with its journal's `rows`, from `at` on."""
+def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, version: str, at: Instant) -> NewRun:
+    """The run `id` that goes on where `record` stopped, with its journal's `rows`, from `at` on."""
     entries = [entry for row in rows for entry in decode_entries(row.data)]
     history = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
     if any(isinstance(entry, Undoing) for entry in history):
@@ -61,7 +60,7 @@ def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, version: str, at:
     if record.deadline_at is not None:
         deadline = max(instant_of(record.deadline_at) - instant_of(record.created_at), 0)
     return NewRun(
-        id=new_id(),
+        id=id,
         workflow=record.workflow,
         version=version,
         input=record.input,

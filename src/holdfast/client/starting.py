@@ -79,9 +79,7 @@ class Starter:
         started = await store.start_runs(runs) if runs else []
         return [self._handle(workflow, new, answer) for new, answer in zip(runs, started, strict=True)]
 
-    async def retry(
-        self, record: RunRecord, workflow: _Named | None = None, *, id: str | None = None
-    ) -> AsyncRun[Any]:
+    async def retry(self, record: RunRecord, workflow: _Named | None = None, *, id: str | None = None) -> AsyncRun[Any]:
         """Create the run that goes on where this one stopped, with this id; one that has it already is returned."""
         check_retryable(record)
         store = await self._connection.opened()
