@@ -48,6 +48,10 @@ class Settings:
     """Where the command finds workflows: modules, files and folders; None: `workflows` in the working directory."""
     ignore: tuple[str, ...] = ("tests", "test_*.py", "conftest.py")
     """Names of files and folders that it passes by."""
+    metrics: tuple[str, int] | None = None
+    """Where a worker serves its metrics, for Prometheus: a host and a port."""
+    tracing: bool = False
+    """Whether workers and clients take part in OpenTelemetry's traces."""
 
 
 def resolve(
@@ -177,6 +181,13 @@ def _count(value: Any) -> int:
     return value
 
 
+def _address(value: Any) -> tuple[str, int]:
+    host, _, port = str(value).strip().rpartition(":")
+    if isinstance(value, bool) or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError("expected a port, such as 9464, or a host and a port, such as 0.0.0.0:9464")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
 def _switch(value: Any) -> bool:
     if isinstance(value, str):
         value = _WORDS.get(value.strip().lower(), value)
@@ -205,4 +216,6 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "processes": _count,
     "workflows": _texts,
     "ignore": _texts,
+    "metrics": _address,
+    "tracing": _switch,
 }

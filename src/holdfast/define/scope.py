@@ -29,16 +29,17 @@ class RunInfo:
     """
 
     __slots__ = (
-        "_created_at",
-        "_started_at",
         "attempt",
         "chain_id",
+        "created_instant",
         "deadline_instant",
         "id",
         "journal_length",
         "key",
         "parent_id",
         "priority",
+        "span",
+        "started_instant",
         "tags",
         "trace",
         "version",
@@ -68,22 +69,25 @@ class RunInfo:
         self.priority = priority
         self.chain_id = chain_id
         self.parent_id = parent_id
-        self._created_at = created_at
-        self._started_at = started_at
+        self.created_instant = created_at
+        self.started_instant = started_at
         self.deadline_instant = deadline_at
-        """The same as `deadline`, as an instant."""
+        """These are the same as `created_at`, `started_at` and `deadline`, as instants."""
         self.journal_length = 0
         self.attempt = 1
         self.trace: str | None = None
-        """Of its own span, as W3C writes it: what its steps and children belong to. None: nobody traces it."""
+        """What its steps and children belong to, as W3C writes it: its own span where it is traced, else what it was
+        started in."""
+        self.span: Any = None
+        """What an observer keeps about it."""
 
     @property
     def created_at(self) -> datetime:
-        return moment_of(self._created_at)
+        return moment_of(self.created_instant)
 
     @property
     def started_at(self) -> datetime:
-        return moment_of(self._started_at)
+        return moment_of(self.started_instant)
 
     @property
     def deadline(self) -> datetime | None:
@@ -103,7 +107,18 @@ class StepInfo:
     is what the attempt before this one said last, if it failed; it is None if its process died.
     """
 
-    __slots__ = ("attempt", "cancelled", "deadline", "done", "heartbeat_details", "key", "name", "resources", "run")
+    __slots__ = (
+        "attempt", "began_at", "cancelled", "deadline", "done", "error", "heartbeat_details", "key", "kind", "name",
+        "resources", "run", "span",
+    )  # fmt: skip  # a name a line would be a page
+    began_at: Instant
+    """When this attempt began. It and those below are there only where somebody observes."""
+    error: BaseException | None
+    """What it failed with."""
+    kind: str
+    """How it executes: "async", which is on the loop, "thread" or "transaction"."""
+    span: Any
+    """What an observer keeps about it."""
 
     def __init__(
         self,

@@ -1,7 +1,4 @@
-"""One registration of a worker:
-
-its lease, its claims, its runs. When the lease is lost, so is the session, and another begins.
-"""
+"""One registration of a worker: its lease, claims and runs. A lost lease ends it, and another one begins."""
 
 from __future__ import annotations
 
@@ -18,7 +15,8 @@ from typing import Any
 from holdfast.codec import Codec
 from holdfast.define import StepInfo, Workflow
 from holdfast.errors import LeaseLost, StoreAway, StoreError
-from holdfast.model import ClaimedRun, Instant, Lane, Registration, RowWrite, Turn, new_id
+from holdfast.model import ClaimedRun, Instant, Lane, Registration, RowWrite, Swept, Turn, new_id
+from holdfast.observe import Observers
 from holdfast.store import Answer, Store
 
 from .admission import Admission
@@ -58,10 +56,15 @@ class Plan:
     keep_parked: int
     middleware: tuple[Callable[[StepInfo], Any], ...]
     replay_each_turn: bool = False
+    observers: Observers | None = None
 
 
 class Session:
     """Between registering and leaving. `look` finds work; everything else follows from it."""
+
+    _runs_of: type[Admission] = Admission
+    _attempts_of: type[Attempts] = Attempts
+    _swept: Callable[[Swept], None] | None = None
 
     def __init__(self, plan: Plan, resources: Mapping[object, Any], interrupted: Callable[[], None]) -> None:
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{new_id()[-12:]}"
@@ -104,7 +107,7 @@ class Session:
         self.lease.renewed(asked_at)
         self._turns: GroupWriter[Turn, Held] = GroupWriter(self._commit, self.lease)
         self._rows: GroupWriter[RowWrite, Held] = GroupWriter(self._write, self.lease)
-        self.runs = Admission(
+        self.runs = self._runs_of(
             self.worker_id,
             plan.workflows,
             plan.codec,
@@ -117,7 +120,7 @@ class Session:
             may_begin=self.lease.holds,
             freed=self._freed,
         )
-        self.runs.attempts = Attempts(
+        self.runs.attempts = self._attempts_of(
             plan.codec,
             self._clock,
             threads=plan.threads,
@@ -161,7 +164,7 @@ class Session:
         self._unsubscribe = self._store.subscribe(self._changed)
         if not is_serving:
             return
-        upkeep = Upkeep(self._store, self._clock, self.worker_id, found=self._wake.set, look=self._changed)
+        upkeep = Upkeep(self._store, self._clock, self.worker_id, self._wake.set, self._changed, self._swept)
         self.tasks = [loop.create_task(self._serve()), loop.create_task(upkeep.run())]
 
     def renewed(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from holdfast.errors import StoreAway
+from holdfast.model import Swept
 from holdfast.store import Store
 
 from .clock import Clock
@@ -21,16 +22,24 @@ _KEEP_EVENTS = 7 * 24 * 3600 * 1_000_000
 
 
 class Upkeep:
-    """A task beside a session. `found` is called when something has become due, `look` when it is time to."""
+    """A task beside a session. `found` is called when something has become due, `look` when it is time to, and `swept`,
+    if there is one, with what each sweep came to."""
 
     def __init__(
-        self, store: Store, clock: Clock, worker_id: str, *, found: Callable[[], None], look: Callable[[], None]
+        self,
+        store: Store,
+        clock: Clock,
+        worker_id: str,
+        found: Callable[[], None],
+        look: Callable[[], None],
+        swept: Callable[[Swept], None] | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._worker_id = worker_id
         self._found = found
         self._look = look
+        self._swept = swept
 
     async def run(self) -> None:
         """Until it is cancelled. The store being away only makes it later."""
@@ -40,18 +49,20 @@ class Upkeep:
                     self._found()
             if count % _SWEEP_EVERY == _SWEEP_EVERY - 1:
                 with suppress(StoreAway):
-                    await sweep(self._store, self._clock)
+                    await sweep(self._store, self._clock, self._swept)
             if count % _POLL_EVERY == 0:
                 # Notifications are hints: a look now and then bounds the delay if one is lost.
                 self._look()
             await asyncio.sleep(_REAP_EVERY)
 
 
-async def sweep(store: Store, clock: Clock) -> None:
+async def sweep(store: Store, clock: Clock, told: Callable[[Swept], None] | None = None) -> None:
     """Remove what was kept long enough: a little at a time, so that nobody waits for it."""
     before = clock.now() - _KEEP_EVENTS
     while True:
         swept = await store.sweep(_SWEEP, events_before=before, now=clock.store_time())
+        if told is not None:
+            told(swept)
         if swept.is_all:
             return
         await asyncio.sleep(_SWEEP_PAUSE)

@@ -15,6 +15,7 @@ from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
 from holdfast.errors import DefinitionError, StoreAway, StoreError
 from holdfast.model import SECOND, Duration, microseconds
+from holdfast.observe import Observer, Observers, observers_of
 from holdfast.settings import Settings, resolve
 from holdfast.store import Store, open_store
 
@@ -30,6 +31,7 @@ from .given import (
     open_resources,
 )
 from .session import Plan, Session
+from .watched import new_session
 
 _log = logging.getLogger("holdfast.worker")
 _DRIVE_GRACE = 3 * SECOND
@@ -69,6 +71,7 @@ class Worker:
         lease: Duration | None = None,
         resources: Sequence[Resource[Any]] = (),
         middleware: Sequence[Callable[[StepInfo], Any]] = (),
+        observers: Sequence[Observer] | None = None,
         threads: int | None = None,
         grace: Duration | None = None,
         stall: Duration = "5m",
@@ -110,6 +113,7 @@ class Worker:
             blocked_after=microseconds(blocked_after, what="Worker(blocked_after=)"),
             keep_parked=checked_count(keep_parked, what="Worker(keep_parked=)"),
             middleware=checked_middleware(middleware, giver="Worker"),
+            observers=_observers_of(url, settings, observers),
         )
         if self._plan.lease < SECOND:
             raise DefinitionError(f"Worker(lease={lease!r}): expected a second or more")
@@ -154,7 +158,7 @@ class Worker:
         async with self._open_store(), contextlib.AsyncExitStack() as stack:
             opened = await open_resources(stack, self._resources)
             plan = replace(self._plan, grace=min(self._plan.grace, _DRIVE_GRACE))
-            session = Session(plan, opened, lambda: None)
+            session = new_session(plan, opened, lambda: None)
             await session.register()
             return await drive(session, plan, run_id, seconds)
 
@@ -222,12 +226,16 @@ class Worker:
         store = self._plan.store
         async with self._opening:
             await store.open()
+            if self._plan.observers is not None and not self._users:
+                self._plan.observers.open()
             self._users += 1
         try:
             yield
         finally:
             async with self._opening:
                 self._users -= 1
+                if self._plan.observers is not None and not self._users:
+                    self._plan.observers.close()
                 if self._owns_store and not self._users:
                     await store.close()
 
@@ -259,7 +267,7 @@ class Worker:
         """A session that the store knows; None if the worker was told to stop before the store could be reached."""
         pause = _FIRST_PAUSE
         while True:
-            session = Session(self._plan, resources, self.stop)
+            session = new_session(self._plan, resources, self.stop)
             try:
                 await session.register()
             except StoreAway as error:
@@ -285,3 +293,11 @@ def _store_of(url: object, settings: Settings, codec: Codec | None) -> tuple[Sto
         holder = cast(StoreHolder, url)
         return holder.store, codec or holder.codec
     raise DefinitionError(f"Worker({url!r}): expected a url such as 'sqlite:///orders.db', a client or an open store")
+
+
+def _observers_of(url: object, settings: Settings, given: Sequence[Observer] | None) -> Observers | None:
+    """Those that were given; else those of the client, if there is one; else those that the settings ask for."""
+    if given is not None:
+        return Observers.given(given, giver="Worker")
+    taken_over: Observers | None = getattr(url, "observers", None)
+    return taken_over or Observers.given(observers_of(settings, is_worker=True), giver="Worker")

@@ -1,0 +1,128 @@
+"""Observer: who is told. Observers: all of those that one worker or client was given.
+
+An observer never changes what happens. One that raises is logged, and the others and the run don't notice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from holdfast.define import RunInfo, StepInfo
+from holdfast.errors import DefinitionError
+
+from .facts import Fact
+
+_log = logging.getLogger("holdfast.observe")
+
+
+class Observer:
+    """Derive from it, override what you need, and give it to a worker or a client: `observers=[Mine()]`.
+
+    Everything here is called on the path that runs take, most of it on the worker's event loop: be quick, never block.
+    A client calls from whatever thread it is used in.
+    """
+
+    def open(self) -> None:
+        """A worker is about to begin. May raise: then the worker does not begin."""
+
+    def close(self) -> None:
+        """The worker has stopped."""
+
+    def observe(self, fact: Fact) -> None:
+        """Something has happened."""
+
+    def hold(self, run: RunInfo) -> None:
+        """A run has come into this worker's hands. `run.trace` is the trace it was started in: the place to put it in
+        another one, before anything of it executes."""
+
+    def enter(self, step: StepInfo) -> None:
+        """An attempt is about to execute, and this is its own context: what is set in a contextvar here is seen by the
+        step, also in its thread, and by nobody else."""
+
+    def caller_trace(self) -> str | None:
+        """The trace that the caller of a client is in, as W3C writes it: a `traceparent`, and after a space a
+        `tracestate` if there is one."""
+        return None
+
+
+class Observers:
+    """Several as one. Where there are none there is none of these either."""
+
+    def __init__(self, observers: Iterable[Observer]) -> None:
+        self.all = tuple(observers)
+        self._observes = _overridden(self.all, "observe")
+        self._holds = _overridden(self.all, "hold")
+        self._enters = _overridden(self.all, "enter")
+        self._callers = _overridden(self.all, "caller_trace")
+        self._broken: set[Callable[..., Any]] = set()
+
+    @staticmethod
+    def given(observers: object, *, giver: str) -> Observers | None:
+        """What was given, if all of it are observers; None if there are none."""
+        if isinstance(observers, Observer) or not isinstance(observers, Iterable):
+            raise DefinitionError(f"{giver}(observers={observers!r}) is no list; expected [{observers!r}]")
+        found = tuple(observers)
+        for one in found:
+            if not isinstance(one, Observer):
+                raise DefinitionError(
+                    f"{giver}(observers=[{one!r}]): expected instances of classes that derive from "
+                    "holdfast.observe.Observer, such as Prometheus() or Tracing()"
+                )
+        return Observers(found) if found else None
+
+    def open(self) -> None:
+        for one in self.all:
+            one.open()
+
+    def close(self) -> None:
+        for one in self.all:
+            try:
+                one.close()
+            except Exception:
+                self._failed(one.close)
+
+    def tell(self, fact: Fact) -> None:
+        for observe in self._observes:
+            try:
+                observe(fact)
+            except Exception:
+                self._failed(observe)
+
+    def hold(self, run: RunInfo) -> None:
+        for hold in self._holds:
+            try:
+                hold(run)
+            except Exception:
+                self._failed(hold)
+
+    def enter(self, step: StepInfo) -> None:
+        for enter in self._enters:
+            try:
+                enter(step)
+            except Exception:
+                self._failed(enter)
+
+    def caller_trace(self) -> str | None:
+        """The first that an observer knows of."""
+        for caller_trace in self._callers:
+            try:
+                found: str | None = caller_trace()
+            except Exception:
+                self._failed(caller_trace)
+            else:
+                if found is not None:
+                    return found
+        return None
+
+    def _failed(self, call: Callable[..., Any]) -> None:
+        # Once each: facts come by the thousand.
+        if call not in self._broken:
+            self._broken.add(call)
+            _log.exception("an observer raised; this is said once, and what it missed is lost: %r", call)
+
+
+def _overridden(observers: Iterable[Observer], name: str) -> tuple[Callable[..., Any], ...]:
+    """The methods of that name, without those that do nothing."""
+    return tuple(getattr(one, name) for one in observers if getattr(type(one), name) is not getattr(Observer, name))

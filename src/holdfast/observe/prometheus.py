@@ -1,0 +1,262 @@
+"""Prometheus: metrics of workers and clients, for a registry, a port, or a page of one's own.
+
+Labels are workflows, steps, statuses and kinds, never runs or keys; of workflows and steps the first `names` are told
+apart, so that names made at run time can't fill a server's memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from holdfast.errors import DefinitionError
+from holdfast.extras import load_extra
+
+from .facts import (
+    Fact,
+    Load,
+    MessageSent,
+    MessageTaken,
+    RowsWritten,
+    RunBlocked,
+    RunEnded,
+    RunLost,
+    RunReplayed,
+    RunRetrying,
+    RunsClaimed,
+    RunsStarted,
+    RunsSwept,
+    StepEnded,
+    TurnsCommitted,
+    WorkerBegan,
+    WorkerEnded,
+    WorkerLost,
+)
+from .observers import Observer
+from .series import Counts, Names, Spread
+
+_log = logging.getLogger("holdfast.observe")
+_SECOND = 1_000_000
+_PORTS = 64
+"""How many ports are tried: that of the address, and those after it."""
+_QUICK = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_STEPS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+_RUNS = (0.01, 0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 43200.0, 86400.0, 604800.0)
+_LENGTHS = (1, 5, 10, 50, 100, 500, 1000, 5000, 10000, 50000)
+_BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+
+
+class Prometheus(Observer):
+    """Counts what workers and clients do.
+
+        metrics = Prometheus()
+        Worker(url, workflows=[checkout], observers=[metrics])
+        body, content_type = metrics.render()        # for a page of your own
+
+    `registry` is prometheus_client's own unless another one is given: what `prometheus_client.start_http_server` and
+    `generate_latest` show is there, too. One instance may be given to any number of workers and clients of a process,
+    and their numbers are added. With `port` it serves `/metrics` there while a worker runs; if that port is taken, the
+    next free one, so that each process of `holdfast worker --processes 4` has a port of its own.
+
+    `names` bounds how many workflows, and how many steps, have labels of their own. Needs `holdfast[metrics]`.
+    """
+
+    def __init__(
+        self, *, registry: Any = None, names: int = 200, port: int | None = None, host: str = "127.0.0.1"
+    ) -> None:
+        if isinstance(names, bool) or not isinstance(names, int) or names < 1:
+            raise DefinitionError(f"Prometheus(names={names!r}): expected a whole number from 1")
+        if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 65536):
+            raise DefinitionError(f"Prometheus(port={port!r}): expected a port, 0 to 65535; 0 is any that is free")
+        self._client = load_extra("prometheus_client", extra="metrics", needed_by="holdfast.observe.Prometheus")
+        self._core = load_extra("prometheus_client.core", extra="metrics", needed_by="holdfast.observe.Prometheus")
+        self.registry = self._client.REGISTRY if registry is None else registry
+        self.address: tuple[str, int] | None = None
+        """Where it serves, while it does."""
+        self._port, self._host = port, host
+        self._server: Any = None
+        self._users = 0
+        self._lock = threading.Lock()
+        self._workflows, self._steps, self._queues = Names(names), Names(names), Names(names)
+        self._loads: dict[str, Callable[[], Load]] = {}
+        self._make()
+        self._takes: Mapping[type, Callable[[Any], None]] = self._handlers()
+        self._by_step: dict[tuple[str, str, str], list[int]] = {}
+        try:
+            self.registry.register(self)
+        except ValueError as error:
+            raise DefinitionError(
+                f"Prometheus(): this registry counts for another one already ({error}); give that one to all workers "
+                "and clients of this process, or give this one a registry= of its own"
+            ) from error
+
+    def _make(self) -> None:
+        of = ("workflow",)
+        self._started = Counts("holdfast_client_starts", "Runs that clients here have started.", of)
+        self._sent = Counts("holdfast_client_messages", "Signals, events and hook payloads sent.", ("kind",))
+        self._begun = Counts("holdfast_runs_started", "Runs that were begun.", of)
+        self._ended = Counts("holdfast_runs_completed", "Runs that have ended, by how.", ("workflow", "status"))
+        self._lasted = Spread(
+            "holdfast_run_duration_seconds",
+            "From a run's beginning to its end.",
+            ("workflow", "status"),
+            _RUNS,
+            _SECOND,
+        )
+        self._retried = Counts("holdfast_runs_retried", "Runs tried again as a whole.", of)
+        self._blocked = Counts("holdfast_runs_blocked", "Tries of runs that can't go on.", of)
+        self._lost = Counts("holdfast_runs_lost", "Runs that another worker has taken over from here.", of)
+        self._took_over = Counts("holdfast_runs_taken_over", "Runs claimed from workers that died.", of)
+        self._replays = Spread("holdfast_replay_length", "Inputs delivered to rebuild a body.", of, _LENGTHS, 1)
+        steps = ("workflow", "step", "status")
+        self._step = Spread("holdfast_step_duration_seconds", "One attempt of a step.", steps, _STEPS, _SECOND)
+        self._step_retries = Counts("holdfast_step_retries", "Attempts that failed and are repeated.", steps[:2])
+        self._taken = Counts("holdfast_messages_taken", "Messages that runs have taken in.", ("workflow", "kind"))
+        self._lag = Spread(
+            "holdfast_queue_lag_seconds", "From when a run was due to its claim.", ("queue",), _STEPS, _SECOND
+        )
+        self._claims = Spread("holdfast_claim_seconds", "One claim, of however many runs.", (), _QUICK, _SECOND)
+        self._claimed = Spread("holdfast_claim_size", "Runs in one claim.", (), _BATCHES, 1)
+        self._commits = Spread("holdfast_commit_seconds", "One commit, of a group of turns.", (), _QUICK, _SECOND)
+        self._batches = Spread("holdfast_commit_size", "Turns in one commit.", (), _BATCHES, 1)
+        self._rows = Spread("holdfast_row_write_seconds", "One group of parks and hand-backs.", (), _QUICK, _SECOND)
+        self._leases = Counts("holdfast_leases_lost", "Leases that workers here have lost.", ())
+        self._swept = Counts("holdfast_swept", "Runs and events removed after their retention.", ("what",))
+        self._series: tuple[Counts | Spread, ...] = tuple(
+            one for one in vars(self).values() if isinstance(one, (Counts, Spread))
+        )
+
+    def _handlers(self) -> Mapping[type, Callable[[Any], None]]:
+        workflows = self._workflows
+        return {
+            StepEnded: self._step_ended,
+            TurnsCommitted: lambda fact: self._group(self._commits, self._batches, fact.took, fact.count),
+            RowsWritten: lambda fact: self._rows.add_to((), fact.took),
+            RunsClaimed: self._runs_claimed,
+            RunEnded: self._run_ended,
+            RunReplayed: lambda fact: self._replays.add_to((workflows[fact.run.workflow],), fact.length),
+            RunRetrying: lambda fact: self._retried.add((workflows[fact.run.workflow],)),
+            RunBlocked: lambda fact: self._blocked.add((workflows[fact.run.workflow],)),
+            RunLost: lambda fact: self._lost.add((workflows[fact.run.workflow],)),
+            MessageTaken: lambda fact: self._taken.add((workflows[fact.run.workflow], fact.kind)),
+            RunsStarted: lambda fact: self._started.add((workflows[fact.workflow],), fact.count),
+            MessageSent: lambda fact: self._sent.add((fact.kind,)),
+            WorkerLost: lambda fact: self._leases.add(()),
+            RunsSwept: self._runs_swept,
+            WorkerBegan: lambda fact: self._loads.update({fact.worker_id: fact.load}),
+            WorkerEnded: self._worker_ended,
+        }
+
+    # -- counting ----------------------------------------------------------------------------------------------------
+
+    def observe(self, fact: Fact) -> None:
+        """Count it. Workers and clients may be in several threads."""
+        with self._lock:
+            self._takes[fact.__class__](fact)
+
+    def _step_ended(self, fact: StepEnded) -> None:
+        step, status = fact.step, fact.status
+        series = self._by_step.get((step.run.workflow, step.name, status))
+        if series is None:
+            labels = (self._workflows[step.run.workflow], self._steps[step.name], status)
+            series = self._step.of(labels)
+            if labels[:2] == (step.run.workflow, step.name):
+                # Names that have no label of their own are looked up each time, so that this stays as small as those.
+                self._by_step[labels] = series
+        self._step.add(series, fact.at - fact.began_at)
+        if status == "retrying":
+            self._step_retries.add((self._workflows[step.run.workflow], self._steps[step.name]))
+
+    def _group(self, times: Spread, sizes: Spread, took: int, count: int) -> None:
+        times.add_to((), took)
+        sizes.add_to((), count)
+
+    def _runs_claimed(self, fact: RunsClaimed) -> None:
+        if fact.took is not None:
+            self._group(self._claims, self._claimed, fact.took, len(fact.runs))
+        for run in fact.runs:
+            workflow = self._workflows[run.workflow]
+            if run.epoch == 1:
+                self._begun.add((workflow,))
+            if run.is_takeover:
+                self._took_over.add((workflow,))
+            self._lag.add_to((self._queues[run.queue],), max(run.claimed_at - run.due_at, 0))
+
+    def _run_ended(self, fact: RunEnded) -> None:
+        labels = (self._workflows[fact.run.workflow], fact.status.value)
+        self._ended.add(labels)
+        self._lasted.add_to(labels, max(fact.at - fact.run.started_instant, 0))
+
+    def _worker_ended(self, fact: WorkerEnded) -> None:
+        self._loads.pop(fact.worker_id, None)
+
+    def _runs_swept(self, fact: RunsSwept) -> None:
+        self._swept.add(("runs",), fact.runs)
+        self._swept.add(("events",), fact.events)
+
+    # -- showing -----------------------------------------------------------------------------------------------------
+
+    def describe(self) -> Iterable[Any]:
+        """What there will be, for the registry to find names that are taken."""
+        return [one.empty(self._core) for one in self._series]
+
+    def collect(self) -> Iterable[Any]:
+        """All that was counted, as the registry wants it."""
+        with self._lock:
+            found = [one.family(self._core) for one in self._series]
+            loads = list(self._loads.values())
+        return [*found, *self._gauges([load() for load in loads])]
+
+    def _gauges(self, loads: list[Load]) -> Iterable[Any]:
+        gauge = self._core.GaugeMetricFamily
+        held: dict[str, int] = {}
+        for load in loads:
+            for workflow, count in load.held.items():
+                label = self._workflows[workflow]
+                held[label] = held.get(label, 0) + count
+        in_flight = gauge("holdfast_runs_in_flight", "Runs in a worker's hands: not parked.", labels=["workflow"])
+        for workflow, count in held.items():
+            in_flight.add_metric([workflow], count)
+        return [
+            in_flight,
+            gauge("holdfast_runs_busy", "Runs that advance or have a step in flight.", sum(one.busy for one in loads)),
+            gauge("holdfast_steps_in_flight", "Attempts under way.", sum(one.steps for one in loads)),
+            gauge("holdfast_bodies_parked", "Bodies kept in memory.", sum(one.parked for one in loads)),
+            gauge("holdfast_workers", "Workers that serve in this process.", len(loads)),
+        ]
+
+    def render(self) -> tuple[bytes, str]:
+        """The registry as text, and the content type to send it with."""
+        return self._client.generate_latest(self.registry), self._client.CONTENT_TYPE_LATEST
+
+    def open(self) -> None:
+        """Serve, if a port was given; the first worker that begins does it for all."""
+        self._users += 1
+        if self._port is None or self._server is not None:
+            return
+        first = self._port
+        refused: OSError | None = None
+        for port in range(first, min(first + (_PORTS if first else 1), 65536)):
+            try:
+                self._server, _ = self._client.start_http_server(port, self._host, self.registry)
+            except OSError as error:
+                refused = error
+                continue
+            self.address = self._server.server_address[:2]
+            _log.info("metrics are at http://%s:%d/metrics", *self.address)
+            return
+        self._users -= 1
+        raise DefinitionError(
+            f"Prometheus(port={first}, host={self._host!r}): neither that port nor one of the next {_PORTS - 1} can be "
+            f"served at: {refused}; give another one"
+        )
+
+    def close(self) -> None:
+        """Stop serving when the last worker has stopped. What was counted stays."""
+        self._users -= 1
+        if self._users <= 0 and self._server is not None:
+            server, self._server, self.address = self._server, None, None
+            server.shutdown()
+            server.server_close()

@@ -1,0 +1,89 @@
+"""Numbers by labels: counted here in plain lists, made into Prometheus's own families when somebody asks.
+
+Prometheus's client counts under a lock of each series and looks labels up each time, which costs more than all the rest
+of a fact. Labels are bounded: names beyond the first so many are counted as "other".
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+OTHER = "other"
+
+
+class Names:
+    """The first so many names as they are, all others as one."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        if name in self._known:
+            return name
+        if len(self._known) < self._most:
+            self._known.add(name)
+            return name
+        return OTHER
+
+
+class Counts:
+    """A counter by labels."""
+
+    def __init__(self, name: str, text: str, labels: Sequence[str]) -> None:
+        self.name, self.text, self.labels = name, text, tuple(labels)
+        self._counts: dict[tuple[str, ...], int] = {}
+
+    def add(self, labels: tuple[str, ...], count: int = 1) -> None:
+        self._counts[labels] = self._counts.get(labels, 0) + count
+
+    def empty(self, core: Any) -> Any:
+        return core.CounterMetricFamily(self.name, self.text, labels=self.labels)
+
+    def family(self, core: Any) -> Any:
+        found = self.empty(core)
+        for labels, count in self._counts.items():
+            found.add_metric(labels, count)
+        return found
+
+
+class Spread:
+    """A histogram by labels. What is added is microseconds, or any whole number; bounds are in what is shown."""
+
+    def __init__(self, name: str, text: str, labels: Sequence[str], bounds: Sequence[float], unit: float) -> None:
+        self.name, self.text, self.labels = name, text, tuple(labels)
+        self._unit = unit
+        self._bounds = tuple(bounds)
+        self._limits = [round(bound * unit) for bound in bounds]
+        self._series: dict[tuple[str, ...], list[int]] = {}
+
+    def of(self, labels: tuple[str, ...]) -> list[int]:
+        """A series: how many there were up to each bound and no lower one, how many beyond, and their sum."""
+        found = self._series.get(labels)
+        if found is None:
+            found = self._series[labels] = [0] * (len(self._limits) + 2)
+        return found
+
+    def add(self, series: list[int], value: int) -> None:
+        series[bisect_left(self._limits, value)] += 1
+        series[-1] += value
+
+    def add_to(self, labels: tuple[str, ...], value: int) -> None:
+        self.add(self.of(labels), value)
+
+    def empty(self, core: Any) -> Any:
+        return core.HistogramMetricFamily(self.name, self.text, labels=self.labels)
+
+    def family(self, core: Any) -> Any:
+        found = self.empty(core)
+        for labels, series in self._series.items():
+            found.add_metric(labels, list(self._buckets(series)), series[-1] / self._unit)
+        return found
+
+    def _buckets(self, series: list[int]) -> Iterator[tuple[str, int]]:
+        total = 0
+        for bound, count in zip((*map(str, self._bounds), "+Inf"), series, strict=False):
+            total += count
+            yield bound, total

@@ -1,0 +1,136 @@
+"""Tracing: runs, steps and messages as OpenTelemetry's spans.
+
+A run outlives processes, a span object does not. So there is no object: a run's span id is drawn from the run's own id,
+every process that holds the run knows it, steps in all of them have it as their parent, and the one span
+`workflow.run` is made at the run's end, from what the store has kept: the caller's trace, and when the run began.
+Whether a run is sampled is asked once by each process that holds it, with the caller's decision or a trace id that is
+drawn from the run's id, so that they agree.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from holdfast.define import RunInfo, StepInfo
+from holdfast.errors import DefinitionError
+from holdfast.extras import load_extra
+from holdfast.model import RunStatus
+
+from .facts import Fact, MessageSent, MessageTaken, RunEnded, StepEnded
+from .observers import Observer
+
+_log = logging.getLogger("holdfast.observe")
+_WHO = "holdfast.observe.Tracing"
+
+
+class Tracing(Observer):
+    """Makes spans `workflow.run`, `workflow.step` and `workflow.signal`.
+
+        Worker(url, workflows=[checkout], observers=[Tracing()])
+        AsyncClient(url, observers=[Tracing()])      # so that a run knows in whose trace it was started
+
+    Spans go to the processors of `provider`, a TracerProvider of OpenTelemetry's SDK; without one, to those of the
+    provider that is set when the worker begins (`opentelemetry.trace.set_tracer_provider`, or
+    `opentelemetry-instrument`). Its sampler decides about runs; steps follow their run. The step's span is current
+    while the step executes, in threads too. Needs `holdfast[otel]`.
+    """
+
+    def __init__(self, provider: Any = None) -> None:
+        self._api = load_extra("opentelemetry.trace", extra="otel", needed_by=_WHO)
+        load_extra("opentelemetry.sdk.trace", extra="otel", needed_by=_WHO)
+        self._room = load_extra("holdfast.observe.spans", extra="otel", needed_by=_WHO)
+        self._provider = provider
+        self._spans: Any = None
+        if provider is not None:
+            self._spans = self._made(provider)
+            if self._spans is None:
+                raise DefinitionError(
+                    f"Tracing({provider!r}): expected a TracerProvider of OpenTelemetry's SDK, whose spans can be made"
+                )
+
+    def open(self) -> None:
+        """Find the provider that is set by now."""
+        if self._spans is None:
+            self._spans = self._made(self._api.get_tracer_provider())
+            if self._spans is None:
+                _log.warning(
+                    "tracing is on, and no TracerProvider of OpenTelemetry's SDK is set, so there are no spans; call "
+                    "opentelemetry.trace.set_tracer_provider(...) before the worker begins, or start it by "
+                    "opentelemetry-instrument"
+                )
+
+    def _made(self, provider: Any) -> Any:
+        tracer = provider.get_tracer("holdfast")
+        return self._room.Spans(tracer) if hasattr(tracer, "span_processor") else None
+
+    def caller_trace(self) -> str | None:
+        found: str | None = self._room.current_trace()
+        return found
+
+    def hold(self, run: RunInfo) -> None:
+        spans = self._spans
+        if spans is not None:
+            traced = spans.trace_of(f"{run.id} {run.created_instant}".encode(), run.trace, _named(run))
+            run.span = traced
+            run.trace = self._room.written(traced.context)
+
+    def enter(self, step: StepInfo) -> None:
+        traced = step.run.span
+        if traced is not None:
+            step.span = self._spans.step(traced, step.began_at * 1_000)
+
+    def observe(self, fact: Fact) -> None:
+        kind = fact.__class__
+        if kind is StepEnded:
+            self._step_ended(fact)  # type: ignore[arg-type]  # its class says so
+        elif kind is RunEnded:
+            self._run_ended(fact)  # type: ignore[arg-type]  # as above
+        elif kind is MessageTaken:
+            self._message_taken(fact)  # type: ignore[arg-type]  # as above
+        elif kind is MessageSent:
+            self._message_sent(fact)  # type: ignore[arg-type]  # as above
+
+    def _step_ended(self, fact: StepEnded) -> None:
+        step = fact.step
+        span = step.span
+        if span is None:
+            return
+        step.span = None
+        run = step.run
+        attributes = {
+            "workflow.name": run.workflow,
+            "workflow.version": run.version,
+            "run_id": run.id,
+            "status": fact.status,
+            "step.name": step.name,
+            "step.kind": step.kind,
+            "step.attempt": step.attempt,
+        }
+        self._room.finish_step(span, fact.at * 1_000, attributes, fact.error)
+
+    def _run_ended(self, fact: RunEnded) -> None:
+        traced = fact.run.span
+        if traced is not None and traced.is_sampled:
+            attributes = {**_named(fact.run), "status": fact.status.value}
+            is_failed = fact.status is RunStatus.FAILED
+            self._spans.run(traced, fact.run.started_instant * 1_000, fact.at * 1_000, attributes, is_failed)
+
+    def _message_taken(self, fact: MessageTaken) -> None:
+        traced = fact.run.span
+        if traced is not None and traced.is_sampled:
+            attributes = {**_named(fact.run), f"{fact.kind}.name": fact.name or ""}
+            self._spans.message(traced, fact.kind, fact.at * 1_000, attributes)
+
+    def _message_sent(self, fact: MessageSent) -> None:
+        tracer = (self._provider or self._api).get_tracer("holdfast")
+        attributes: dict[str, Any] = {}
+        if fact.name is not None:
+            attributes[f"{fact.kind}.name"] = fact.name
+        if fact.run_id is not None:
+            attributes["run_id"] = fact.run_id
+        self._room.sent(tracer, fact.kind, fact.took * 1_000, attributes)
+
+
+def _named(run: RunInfo) -> dict[str, Any]:
+    return {"workflow.name": run.workflow, "workflow.version": run.version, "run_id": run.id}
