@@ -164,3 +164,19 @@ async def test_delete_and_prune_work_on_every_store(url, tmp_path):
         await live.signal("go", 1)
         assert await live.result(timeout=30) == 1
         assert live.status is RunStatus.COMPLETED
+
+
+@workflow(retention="1d")
+async def twice(left: int) -> int:
+    if left:
+        twice.continue_as_new(left - 1)
+    return left
+
+
+@pytest.mark.parametrize(("options", "kept"), [({"retention": "1h"}, 3_600), ({"retention": None}, None), ({}, 86_400)])
+async def test_a_successor_is_kept_as_long_as_the_run_that_it_continues(options, kept):
+    async with Environment(twice) as env:
+        run = await env.client.start(twice, 1, **options)
+        assert await run.result() == 0
+        ended = [one.record.retention async for one in env.client.runs(RunFilter(workflow="twice"))]
+        assert ended == [None if kept is None else kept * 1_000_000] * 2

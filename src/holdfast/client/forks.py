@@ -62,6 +62,7 @@ def fork_of(
         priority=record.priority,
         tags=record.tags,
         retention=record.retention,
+        has_own_retention=True,
         forked_from=record.id,
         keeps_seed=at is not None,
         rows=shared,

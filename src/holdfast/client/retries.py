@@ -76,6 +76,7 @@ def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, version:
         priority=record.priority,
         tags=record.tags,
         retention=record.retention,
+        has_own_retention=True,
         chain_id=record.chain_id,
         forked_from=record.id,
         rows=(_row(history, record.error, at),) if has_begun else (),

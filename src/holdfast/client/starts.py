@@ -189,6 +189,7 @@ def new_run(name: str, place: Place, input: bytes, options: StartOptions) -> New
         priority=options.priority or 0,
         tags=dict(options.tags or {}),
         retention=retention,
+        has_own_retention=not isinstance(options.retention, NotGiven),
     )
 
 

@@ -237,6 +237,7 @@ class Requests(Sends):
             priority=run.priority if options.priority is None else options.priority,
             tags=options.tags or {},
             retention=retention,
+            has_own_retention=options.retention is not NOT_GIVEN,
             parent_id=run.id,
             parent_key=key,
             on_parent_end=options.on_parent_end or "cancel",

@@ -63,6 +63,8 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tags: Mapping[str, str] = {}
     retention: int | None = None
     """Microseconds that the run is kept after its end; None for ever."""
+    has_own_retention: bool = False
+    """Whether whoever started it asked for that, whatever its workflow declares: a successor keeps it."""
     chain_id: str | None = None
     """The first run of the chain; None: this one."""
     parent_id: str | None = None

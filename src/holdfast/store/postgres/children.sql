@@ -154,8 +154,9 @@ WITH clock AS MATERIALIZED (
 ),
 asked AS MATERIALIZED (
     SELECT nextval(pg_get_serial_sequence('holdfast.runs', 'number')) AS number, clock.now, given.run, given.id,
-        given.lane_id, given.priority, given.next_seq, given.input, given.seed, given.tags, given.retention,
-        given.forked_from, old.id AS old_id, old.paused, starts.parent_id, starts.parent_key, starts.on_parent_end,
+        given.lane_id, given.priority, given.next_seq, given.input, given.seed, given.tags,
+        CASE WHEN starts.has_own_retention THEN starts.retention ELSE given.retention END AS retention,
+        starts.has_own_retention, given.forked_from, old.id AS old_id, old.paused, starts.parent_id, starts.parent_key, starts.on_parent_end,
         starts.trace, coalesce(given.key, starts.key) AS key, coalesce(starts.chain_id, old.id) AS chain_id,
         coalesce(starts.chain_started_at, old.created_at) AS chain_started_at,
         coalesce(given.given_due_at, clock.now + given.delay) AS due_at,
@@ -179,10 +180,10 @@ started AS (
 ),
 begun AS (
     INSERT INTO holdfast.starts (number, due_at, input, seed, key, tags, retention, chain_id, chain_started_at,
-        parent_id, parent_key, on_parent_end, forked_from, trace)
+        parent_id, parent_key, on_parent_end, forked_from, trace, has_own_retention)
     SELECT asked.number, asked.due_at, asked.input, asked.seed, asked.key, asked.tags, asked.retention, asked.chain_id,
         asked.chain_started_at, asked.parent_id, asked.parent_key, asked.on_parent_end, asked.forked_from,
-        asked.trace
+        asked.trace, asked.has_own_retention
     FROM asked
 ),
 written AS (

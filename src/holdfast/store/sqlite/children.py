@@ -51,7 +51,7 @@ def continue_run(tx: Transaction, run: int, run_id: str, successor: NewRun, at: 
     """
     row = tx.one("find_inherited", {"run": run})
     assert row is not None
-    key, chain_id, parent_id, parent_key, on_parent_end, trace, workflow, is_paused, holder = row
+    key, chain_id, parent_id, parent_key, on_parent_end, trace, kept, is_own, workflow, is_paused, holder = row
     new = msgspec.structs.replace(
         successor,
         key=key,
@@ -60,6 +60,8 @@ def continue_run(tx: Transaction, run: int, run_id: str, successor: NewRun, at: 
         parent_key=parent_key,
         on_parent_end=on_parent_end,
         trace=trace,
+        retention=kept if is_own else successor.retention,
+        has_own_retention=bool(is_own),
     )
     number, lane_id = create_run(tx, new, at)
     moved = {"run": run, "successor": number, "lane_id": lane_id, "successor_id": new.id, "id": run_id}

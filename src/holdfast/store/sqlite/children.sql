@@ -69,7 +69,7 @@ WHERE namespace_id = :namespace_id AND after_run_id = :id;
 -- name: find_inherited
 -- What a run leaves to the one that it goes on in.
 SELECT starts.key, coalesce(starts.chain_id, runs.id), starts.parent_id, starts.parent_key, starts.on_parent_end,
-    starts.trace, lanes.workflow, runs.paused, (
+    starts.trace, starts.retention, starts.has_own_retention, lanes.workflow, runs.paused, (
         SELECT keys.run FROM keys
         WHERE keys.namespace_id = runs.namespace_id AND keys.workflow = lanes.workflow AND keys.key = starts.key
     )

@@ -46,10 +46,10 @@ WHERE column1 IS NOT NULL;
 -- name: insert_starts
 -- What those runs were started with.
 INSERT INTO starts (number, due_at, input, seed, key, tags, retention, chain_id, chain_started_at, parent_id, parent_key,
-    on_parent_end, forked_from, trace)
+    on_parent_end, forked_from, trace, has_own_retention)
 SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, column12,
-    column13, column14
-FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+    column13, column14, column15
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 WHERE column1 IS NOT NULL;
 
 -- name: find_seed

@@ -176,6 +176,7 @@ def _start_row(tx: Transaction, number: int, run: NewRun, at: Instant) -> Row:
         run.on_parent_end,
         run.forked_from,
         run.trace,
+        run.has_own_retention,
     )
 
 

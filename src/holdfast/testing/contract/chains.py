@@ -7,7 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.model import ClaimedRun, NewRun, NewWait, Out, OutSignal, RowChange, RunStatus, Sent, moment_of
+from holdfast.model import (
+    SECOND,
+    ClaimedRun,
+    NewRun,
+    NewWait,
+    Out,
+    OutSignal,
+    RowChange,
+    RunStatus,
+    Sent,
+    moment_of,
+)
 
 from .children import child_of, end_in, family
 from .events import published
@@ -64,6 +75,17 @@ class TestContinuedRuns:
         assert await stage.claim() == []
         await stage.end(successor)
         assert (await stage.claim_one()).id == new.id
+
+    @pytest.mark.parametrize("given", [None, 5 * SECOND])
+    async def test_a_retention_that_was_asked_for_goes_over(self, stage: Stage, given: int | None) -> None:
+        run = await stage.held(retention=given, has_own_retention=True)
+        second = await continued(stage, run, retention=9 * SECOND)
+        third = await continued(stage, second, retention=9 * SECOND)
+        assert [second.retention, third.retention] == [given, given]
+
+    async def test_a_retention_that_was_only_declared_is_that_of_the_successor(self, stage: Stage) -> None:
+        run = await stage.held(retention=5 * SECOND)
+        assert (await continued(stage, run, retention=9 * SECOND)).retention == 9 * SECOND
 
     async def test_a_pause_goes_over(self, stage: Stage) -> None:
         run = await stage.held()

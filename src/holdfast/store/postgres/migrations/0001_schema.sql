@@ -68,6 +68,7 @@ CREATE TABLE holdfast.starts (
     chain_started_at bigint,
     input bytea NOT NULL,
     seed bytea NOT NULL,
+    has_own_retention boolean NOT NULL DEFAULT false,
     key text,
     tags text NOT NULL,
     chain_id text,

@@ -65,6 +65,7 @@ CREATE TABLE starts (
     key TEXT,
     tags TEXT NOT NULL,
     retention INTEGER,
+    has_own_retention INTEGER NOT NULL DEFAULT 0,
     chain_id TEXT,
     chain_started_at INTEGER,
     parent_id TEXT,
