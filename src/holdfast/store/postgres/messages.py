@@ -63,7 +63,7 @@ async def send_signals(tx: Transaction, signals: Sequence[tuple[OutSignal, Insta
             "payloads": [signals[place][0].payload for place in left],
             "ats": [signals[place][1] for place in left],
         }
-        met: dict[int, int] = dict(await tx.all("send_signals", params))
+        met: dict[int, int] = {row[0]: row[1] for row in await tx.all("send_signals", params)}
         # One that is met again has no successor, or none any more.
         left = [place for place, number in met.items() if seen.get(place) != number]
         seen |= met
@@ -97,8 +97,8 @@ async def resume_hook(
     see by a later statement what became of it.
     """
     given = {"namespace_id": tx.namespace_id, "token": token, "message_id": message_id, "now": await tx.now(now)}
-    is_first = await tx.one("mark_hook", given) is not None
-    row = await tx.one("see_hook" if is_guest else "take_hook", given) if is_first else None
+    mark = await tx.one("mark_hook", given)
+    row = await tx.one("see_hook" if is_guest else "take_hook", given) if mark is not None else None
     if row is not None:
         run, number, name = row
         # A hook that an earlier run of the chain has opened has no number that this one knows.
@@ -106,8 +106,8 @@ async def resume_hook(
         await tx.all("send_hook", {**given, **sent, "is_taken": not is_guest})
         tx.has_news = True
         return Sent.SENT
-    if is_first:
-        await tx.all("unmark_hook", given)
+    if mark is not None:
+        await tx.all("unmark_hook", {**given, "mark": mark[0]})
     settled = await tx.one("settle_hook", given)
     assert settled is not None
     is_known, is_marked, is_there, became = settled
