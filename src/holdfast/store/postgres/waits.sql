@@ -81,16 +81,19 @@ JOIN holdfast.waits ON waits.run = last.number
 WHERE waits.token IS NULL OR NOT EXISTS (
     SELECT 1 FROM holdfast.message_ids
     WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'hook/' || waits.token
-        AND message_ids.id = ''
+        AND message_ids.id = chr(1) || last.chain_id
 )
 ORDER BY waits.number;
 
 -- name: mark_hook
 -- Whoever marks an open hook is first to resume it, and others wait for that one's commit. Turns never look at the mark, so
--- a caller's open transaction keeps none of them waiting, as the lock of a wait's row would. No message has this id.
+-- a caller's open transaction keeps none of them waiting, as the lock of a wait's row would. The mark is its chain's: a
+-- fork has the same token, and a hook of its own.
 INSERT INTO holdfast.message_ids (namespace_id, scope, id, sent_at)
-SELECT :namespace_id, 'hook/' || :token::text, '', :now
+SELECT :namespace_id, 'hook/' || :token::text, chr(1) || coalesce(starts.chain_id, runs.id), :now
 FROM holdfast.waits
+JOIN holdfast.runs ON runs.number = waits.run
+JOIN holdfast.starts ON starts.number = waits.run
 WHERE waits.namespace_id = :namespace_id AND waits.token = :token
     AND (waits.expires_at IS NULL OR waits.expires_at > :now)
 ON CONFLICT DO NOTHING
@@ -99,7 +102,8 @@ RETURNING message_ids.id;
 -- name: unmark_hook
 -- It was closed between the mark and the delete.
 DELETE FROM holdfast.message_ids
-WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'hook/' || :token::text AND message_ids.id = '';
+WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'hook/' || :token::text
+    AND message_ids.id = :mark;
 
 -- name: see_hook
 -- What take_hook answers, of a hook that is left where it is.
@@ -124,9 +128,19 @@ SELECT EXISTS (
             AND message_ids.id = :message_id::text
     ),
     EXISTS (
-        SELECT 1 FROM holdfast.message_ids
-        WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'hook/' || :token::text
-            AND message_ids.id = ''
+        SELECT 1
+        FROM (
+            SELECT waits.run FROM holdfast.waits
+            WHERE waits.namespace_id = :namespace_id AND waits.token = :token::text
+            UNION ALL
+            SELECT used_hooks.run FROM holdfast.used_hooks
+            WHERE used_hooks.namespace_id = :namespace_id AND used_hooks.token = :token::text
+        ) AS hooks
+        JOIN holdfast.runs ON runs.number = hooks.run
+        JOIN holdfast.starts ON starts.number = hooks.run
+        JOIN holdfast.message_ids ON message_ids.namespace_id = :namespace_id
+            AND message_ids.scope = 'hook/' || :token::text
+            AND message_ids.id = chr(1) || coalesce(starts.chain_id, runs.id)
     ),
     EXISTS (SELECT 1 FROM holdfast.waits WHERE waits.namespace_id = :namespace_id AND waits.token = :token::text),
     (

@@ -106,6 +106,16 @@ class TestHooks:
         await stage.commit(turn(run, after=1, change=RowChange(status=RunStatus.COMPLETED), out=Out(waits=(wait,))))
         assert await stage.store.resume_hook("t", b"", now=T0) is Sent.USED
 
+    async def test_a_token_that_was_used_up_may_be_another_run_s(self, stage: Stage) -> None:
+        # A fork has the tokens of the run that it stems from, as far as it shares its history.
+        first = await hooked(stage)
+        assert await stage.store.resume_hook("t", b"", message_id="m", now=T0) is Sent.SENT
+        await stage.commit(turn(first, after=1, change=RowChange(status=RunStatus.COMPLETED)))
+        second = await hooked(stage)
+        assert await stage.store.resume_hook("t", b"", message_id="n", now=T0) is Sent.SENT
+        assert await stage.store.resume_hook("t", b"", now=T0) is Sent.USED
+        assert [message.run_id for message in await stage.store.read_inbox("one")] == [second.id]
+
     async def test_a_used_hook_of_an_ended_run_stays_used(self, stage: Stage) -> None:
         run = await hooked(stage)
         await stage.store.resume_hook("t", b"", now=T0)
