@@ -25,6 +25,7 @@ from holdfast.model import (
     WorkerRecord,
     WorkflowCount,
 )
+from holdfast.observe import Observer, Observers
 from holdfast.store import Store
 
 from .clients import AsyncClient
@@ -61,9 +62,16 @@ class Client:
         schema: str | None = None,
         max_payload: int | None = None,
         migrate: bool | None = None,
+        observers: Sequence[Observer] | None = None,
     ) -> None:
         self._client = AsyncClient(
-            url, namespace=namespace, codec=codec, schema=schema, max_payload=max_payload, migrate=migrate
+            url,
+            namespace=namespace,
+            codec=codec,
+            schema=schema,
+            max_payload=max_payload,
+            migrate=migrate,
+            observers=observers,
         )
         self._portal = Portal()
         at_exit = partial(_close, weakref.ref(self))
@@ -78,6 +86,10 @@ class Client:
     @property
     def codec(self) -> Codec:
         return self._client.codec
+
+    @property
+    def observers(self) -> Observers | None:
+        return self._client.observers
 
     @property
     def namespace(self) -> str:

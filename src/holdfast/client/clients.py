@@ -25,6 +25,7 @@ from holdfast.model import (
     decode_entries,
     moment_of,
 )
+from holdfast.observe import Observer, Observers
 from holdfast.store import Store
 
 from . import journals
@@ -67,9 +68,16 @@ class AsyncClient(Messaging, Managing):
         schema: str | None = None,
         max_payload: int | None = None,
         migrate: bool | None = None,
+        observers: Sequence[Observer] | None = None,
     ) -> None:
         self._connection = Connection(
-            url, namespace=namespace, codec=codec, schema=schema, max_payload=max_payload, migrate=migrate
+            url,
+            namespace=namespace,
+            codec=codec,
+            schema=schema,
+            max_payload=max_payload,
+            migrate=migrate,
+            observers=observers,
         )
         self._starter = Starter(self._connection)
 
@@ -83,6 +91,10 @@ class AsyncClient(Messaging, Managing):
     @property
     def codec(self) -> Codec:
         return self._connection.codec
+
+    @property
+    def observers(self) -> Observers | None:
+        return self._connection.observers
 
     @property
     def namespace(self) -> str:

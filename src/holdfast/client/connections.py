@@ -10,15 +10,18 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from msgspec import structs
+
 from holdfast.codec import Codec
 from holdfast.define import refuse_in_body
 from holdfast.errors import ClientClosed, DefinitionError, StoreError
-from holdfast.model import SECOND, Instant, RunRecord
+from holdfast.model import SECOND, Instant, NewRun, RunRecord
+from holdfast.observe import Observer, Observers, observers_of
 from holdfast.settings import Settings, checked, resolve
 from holdfast.store import Guest, Store, open_store
 
@@ -40,6 +43,7 @@ class Connection:
         schema: str | None,
         max_payload: int | None,
         migrate: bool | None,
+        observers: Sequence[Observer] | None = None,
     ) -> None:
         if codec is not None and not isinstance(codec, Codec):
             raise DefinitionError(f"codec={codec!r}: expected a holdfast.codec.Codec(...)")
@@ -53,6 +57,7 @@ class Connection:
             self._given_store = _checked_store(url, given)
         self._given = checked(given, lambda key: f"{key}=")
         self._given_codec = codec
+        self._given_observers = None if observers is None else (Observers.given(observers, giver="Client"),)
         self._store: Store | None = None
         self._opening: asyncio.Task[None] | None = None
         self._is_open = False
@@ -74,6 +79,18 @@ class Connection:
             return self._given_codec
         limit = self.settings.max_payload
         return Codec() if limit is None else Codec(max_payload=limit)
+
+    @cached_property
+    def observers(self) -> Observers | None:
+        """Whom to tell; None where there is nobody."""
+        if self._given_observers is not None:
+            return self._given_observers[0]
+        return Observers.given(observers_of(self.settings, is_worker=False), giver="Client")
+
+    def traced(self, new: NewRun) -> NewRun:
+        """The run, in the trace that its caller is in."""
+        trace = None if self.observers is None else self.observers.caller_trace()
+        return new if trace is None else structs.replace(new, trace=trace)
 
     @property
     def store(self) -> Store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from time import monotonic_ns
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from holdfast.codec import Codec, misfit
 from holdfast.define import refuse_in_body
 from holdfast.errors import BadPayload, DefinitionError, HookExpired, HookNotFound, HookUsed, RunEnded
 from holdfast.model import Sent, WaitRecord, holds, is_name
+from holdfast.observe import MessageSent
 
 from .connections import Connection
 from .ids import check_id, not_found
@@ -51,7 +53,9 @@ class Messaging:
         _check_message_id(message_id)
         data = self._connection.codec.message(payload)
         store = await self._connection.opened_for(connection)
+        asked_at = monotonic_ns()
         await store.publish_event(event, data, message_id=message_id)
+        _tell(self._connection, "event", event, None, asked_at)
 
     async def resume_hook(
         self, token: str, payload: Any = None, *, message_id: str | None = None, connection: Any = None
@@ -73,6 +77,7 @@ class Messaging:
         data = codec.message(payload)
         if found is not None:
             _refuse_misfit(found, data, codec)
+        asked_at = monotonic_ns()
         sent = await store.resume_hook(digest, data, message_id=message_id)
         if sent is Sent.MISSING:
             raise HookNotFound("there is no hook with this token; it may have been deleted with its run")
@@ -82,6 +87,7 @@ class Messaging:
             raise HookExpired("this hook has expired; its run has been told")
         if sent is Sent.ENDED:
             raise RunEnded("the run that made this hook has ended")
+        _tell(self._connection, "hook", None if found is None else found.name, None, asked_at)
 
 
 async def send_signal(
@@ -102,11 +108,18 @@ async def send_signal(
         asking = [wait for wait in waits if wait.match is None or holds(plain, _json.decode(wait.match))]
         for wait in asking[:1]:
             _refuse_misfit(wait, data, codec)
+    asked_at = monotonic_ns()
     sent = await store.send_signal(run_id, name, data, message_id=message_id)
     if sent is Sent.MISSING:
         raise not_found(run_id, client.store.namespace)
     if sent is Sent.ENDED:
         raise RunEnded(f"run {run_id} has ended, so nobody will take the signal {name!r}")
+    _tell(client, "signal", name, run_id, asked_at)
+
+
+def _tell(client: Connection, kind: str, name: str | None, run_id: str | None, asked_at: int) -> None:
+    if client.observers is not None:
+        client.observers.tell(MessageSent(kind, name, run_id, (monotonic_ns() - asked_at) // 1_000))
 
 
 def _refuse_misfit(wait: WaitRecord, data: bytes, codec: Codec) -> None:

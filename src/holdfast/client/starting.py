@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 from holdfast.define import StartOptions, Workflow
 from holdfast.errors import CodecError, KeyTaken
 from holdfast.model import NewRun, RunRecord, StartedRun, new_id
+from holdfast.observe import RunsStarted
 from holdfast.store import Guest, Store
 
 from .connections import Connection
@@ -59,7 +60,7 @@ class Starter:
         `is_served` says that the caller is about to execute it; `version` asks for one of a workflow known by name.
         """
         store, name, place, [input] = await self._prepared(workflow, [call], is_served, connection, version=version)
-        new = new_run(name, place, input, options)
+        new = self._connection.traced(new_run(name, place, input, options))
         while True:
             [started] = await store.start_runs([new])
             # A start that the store had to send again finds the run that it created itself.
@@ -75,7 +76,7 @@ class Starter:
     ) -> list[AsyncRun[Any]]:
         """Create a run for each call, in one write."""
         store, name, place, sealed = await self._prepared(workflow, calls, False, connection, many=True)
-        runs = [new_run(name, place, input, options) for input in sealed]
+        runs = [self._connection.traced(new_run(name, place, input, options)) for input in sealed]
         started = await store.start_runs(runs) if runs else []
         return [self._handle(workflow, new, answer) for new, answer in zip(runs, started, strict=True)]
 
@@ -124,6 +125,7 @@ class Starter:
         if version is None:
             version = next_version(await store.list_versions(record.workflow), record.version)
         new = retry_of(record, rows, id=id or new_id(), version=version, at=self._connection.now())
+        new = self._connection.traced(new)
         [started] = await store.start_runs([new])
         if id is not None and started.id == id and not started.created:
             # The answer to an earlier try was lost, or somebody else has taken this id.
@@ -174,6 +176,8 @@ class Starter:
         return place_of(versions, workflow) or own_place(workflow)
 
     def _handle(self, workflow: _Named, new: NewRun, started: StartedRun) -> AsyncRun[Any]:
+        if self._connection.observers is not None:
+            self._connection.observers.tell(RunsStarted(new.workflow, new.version, 1))
         return AsyncRun(
             self._connection, started.id, workflow=workflow, status=started.status, key=new.key, created=True
         )
