@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import claims, fleet, idle, machine, memory, replays, starts, steps, tables, throughput
+from . import claims, fans, fleet, idle, machine, memory, replays, starts, steps, tables, throughput
 from .children import leave_in_order
 from .databases import Engine
 from .figures import Figure, Group
@@ -27,6 +27,7 @@ RESULTS = Path(__file__).parent / "results"
 IN_A_STORE: dict[str, Callable[[Scale, Engine], list[Figure]]] = {
     "throughput": throughput.measure,
     "fleet": fleet.measure,
+    "fans": fans.measure,
     "steps": steps.measure,
     "starts": starts.measure,
     "replays": replays.measure_claimed,

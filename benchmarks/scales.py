@@ -32,6 +32,8 @@ class Scale:
     """Runs claimed and ended under a snapshot that is held open."""
     fleet: int
     """Runs for all worker processes together."""
+    fans: tuple[int, int]
+    """Runs woken by one event and children of one run: a few, and the many that are compared with them."""
     parked: int
     idle: float
     """Seconds to watch an idle worker."""
@@ -51,6 +53,7 @@ FULL = Scale(
     claims=40,
     churned=20_000,
     fleet=8_000,
+    fans=(1_000, 10_000),
     parked=1_000,
     idle=5.0,
 )
@@ -69,6 +72,7 @@ QUICK = Scale(
     claims=3,
     churned=300,
     fleet=200,
+    fans=(20, 100),
     parked=100,
     idle=0.5,
 )

@@ -21,7 +21,7 @@ from holdfast.store.postgres.statements import blocks_for
 BLOCKS = blocks_for("holdfast")
 MANY = 20_000
 NOW = 1_800_000_000 * SECOND
-BIG = {"runs", "starts", "journal", "inbox", "keys"}
+BIG = {"runs", "starts", "journal", "inbox", "keys", "waits"}
 FRAGMENTS = {"get_run", "find_run", "read_ended"}
 LISTING = {"list_runs", "select_runs"} | {
     name for name in BLOCKS if name.startswith(("and_", "list_by_", "end_")) and name != "end_run"
@@ -29,7 +29,7 @@ LISTING = {"list_runs", "select_runs"} | {
 NOT_EXPLAINED = {"create_schema", "create_migrations", "settle_constraints"}
 WHOLE = re.compile(r"\(namespace_id = \S+\)")
 """A condition that is true of every row of a tenant."""
-SMALL = {"runs_after", "runs_by_owner"}
+SMALL = {"runs_after", "runs_by_owner", "waits_unmatched"}
 """Indexes that hold only what is to be found by walking them."""
 # Counting all runs is not for hot paths, and says so.
 MAY_WALK = {"list_workflows"}
@@ -71,11 +71,12 @@ SELECT number, 0, seq, 1, '\\x00' FROM holdfast.runs CROSS JOIN generate_series(
 INSERT INTO holdfast.inbox (run, sent_at, lane_id, fresh, kind, payload)
 SELECT number, number, lane_id, id LIKE 'owned-%' AND number % 100 = 0, 'signal', '\\x'
 FROM holdfast.runs WHERE ended_at IS NULL;
-ANALYZE
+INSERT INTO holdfast.waits (run, registered_at, since, number, namespace_id, unmatched, kind, name, probe)
+SELECT number, 0, 0, 1, 1, false, 'event', 'paid', '\\x' FROM holdfast.runs WHERE id LIKE 'asleep-%'
 """
 
 
-def filled(url, many=MANY):
+def filled(url, many=MANY, *, with_statistics=True):
     """A store's database with many runs of every kind in it."""
 
     async def fill():
@@ -84,6 +85,8 @@ def filled(url, many=MANY):
         await store.close()
         connection = await asyncpg.connect(url)
         await connection.execute(FILL.format(now=NOW, many=many))
+        if with_statistics:
+            await connection.execute("ANALYZE")
         await connection.close()
 
     asyncio.run(fill())
@@ -163,6 +166,21 @@ def test_no_statement_walks_a_table(url, name, statement):
     values = {**VALUES, **VALUES_OF.get(name, {})}
     for plan in on_connection(url, lambda connection: plans_of(connection, statement, values)):
         assert walks(plan) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["claim_runs", "change_runs", "tell_ends", "deliver_event", "mark_waits", "close_waits"]
+)
+def test_no_statement_walks_a_table_of_which_nothing_is_known(unknown, name):
+    values = {**VALUES, **VALUES_OF.get(name, {})}
+    _, kept = on_connection(unknown, lambda connection: plans_of(connection, BLOCKS.statement(name), values))
+    assert walks(kept) == []
+
+
+@pytest.fixture(scope="module")
+def unknown(postgres):
+    """Many rows, and no statistics: as it is until autovacuum comes round for the first time."""
+    return filled(postgres.create_database(), with_statistics=False)
 
 
 @pytest.mark.parametrize("name", ["next_due", "read_inbox", "commit_turns", "read_journals"])

@@ -101,7 +101,9 @@ unfollowed AS (
 kin AS MATERIALIZED (
     SELECT finished.number, finished.namespace_id, starts.parent_id, starts.parent_key
     FROM finished
-    JOIN holdfast.starts ON starts.number = finished.number
+    CROSS JOIN LATERAL (
+        SELECT starts.parent_id, starts.parent_key FROM holdfast.starts WHERE starts.number = finished.number OFFSET 0
+    ) AS starts
     WHERE starts.parent_key IS NOT NULL
 ),
 told AS (
@@ -123,9 +125,13 @@ INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
 SELECT children.number, children.lane_id, 'cancel',
     convert_to('its parent ' || finished.id || ' has ended', 'UTF8'), finished.ended_at
 FROM finished
-JOIN holdfast.starts ON starts.parent_id = finished.id
-JOIN holdfast.runs AS children ON children.number = starts.number
-WHERE starts.on_parent_end = 'cancel' AND children.namespace_id = finished.namespace_id AND children.ended_at IS NULL
+CROSS JOIN LATERAL (
+    SELECT starts.number FROM holdfast.starts
+    WHERE starts.parent_id = finished.id AND starts.on_parent_end = 'cancel'
+    OFFSET 0
+) AS born
+JOIN holdfast.runs AS children ON children.number = born.number
+WHERE children.namespace_id = finished.namespace_id AND children.ended_at IS NULL
 ON CONFLICT DO NOTHING;
 
 -- name: cancel_orphans

@@ -82,21 +82,30 @@ ORDER BY events.published_at, events.id LIMIT :limit::integer;
 -- them gone, and what it would take for another wait of the same chain is taken (taken_events is unique). A run that ends
 -- or continues as new deletes the same rows, so it comes before or after; what comes before is in its inbox.
 WITH present AS MATERIALIZED (
-    SELECT waits.run, waits.number, waits.name
-    FROM unnest(:runs::bigint[], :numbers::integer[]) AS asked (run, number)
-    JOIN holdfast.waits ON waits.run = asked.run AND waits.number = asked.number
-    WHERE waits.kind = 'event' AND waits.namespace_id = :namespace_id
-    ORDER BY waits.run, waits.number
-    FOR UPDATE OF waits
+    SELECT wait.run, wait.number, wait.name
+    FROM (
+        SELECT given.run, given.number FROM unnest(:runs::bigint[], :numbers::integer[]) AS given (run, number)
+        ORDER BY given.run, given.number
+    ) AS asked
+    CROSS JOIN LATERAL (
+        SELECT waits.run, waits.number, waits.name, waits.kind, waits.namespace_id FROM holdfast.waits
+        WHERE waits.run = asked.run AND waits.number = asked.number
+        OFFSET 0
+        FOR UPDATE
+    ) AS wait
+    WHERE wait.kind = 'event' AND wait.namespace_id = :namespace_id
 ),
 first AS MATERIALIZED (
-    SELECT DISTINCT ON (coalesce(starts.chain_id, runs.id)) present.run, present.number, present.name, runs.lane_id,
-        coalesce(starts.chain_id, runs.id) AS chain_id
+    SELECT DISTINCT ON (receiver.chain_id) present.run, present.number, present.name, receiver.lane_id, receiver.chain_id
     FROM present
-    JOIN holdfast.runs ON runs.number = present.run
-    JOIN holdfast.starts ON starts.number = present.run
-    WHERE runs.ended_at IS NULL
-    ORDER BY coalesce(starts.chain_id, runs.id), present.number
+    CROSS JOIN LATERAL (
+        SELECT runs.lane_id, coalesce(starts.chain_id, runs.id) AS chain_id
+        FROM holdfast.runs
+        JOIN holdfast.starts ON starts.number = runs.number
+        WHERE runs.number = present.run AND starts.number = present.run AND runs.ended_at IS NULL
+        OFFSET 0
+    ) AS receiver
+    ORDER BY receiver.chain_id, present.number
 ),
 taken AS (
     INSERT INTO holdfast.taken_events (event, namespace_id, chain_id)
@@ -106,14 +115,16 @@ taken AS (
 ),
 gone AS (
     DELETE FROM holdfast.waits
-    USING first
-    JOIN taken ON taken.chain_id = first.chain_id
-    WHERE waits.run = first.run AND waits.number = first.number
+    WHERE waits.run = ANY (ARRAY(SELECT first.run FROM first))
+        AND ((waits.run, waits.number) IN (
+            SELECT first.run, first.number FROM first
+            WHERE (first.chain_id IN (SELECT taken.chain_id FROM taken)) IS TRUE
+        )) IS TRUE
 )
 INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, wait)
 SELECT first.run, first.lane_id, 'event', first.name, :payload, :published_at, first.number
 FROM first
-JOIN taken ON taken.chain_id = first.chain_id
+WHERE (first.chain_id IN (SELECT taken.chain_id FROM taken)) IS TRUE
 RETURNING inbox.run;
 
 -- name: mark_events
@@ -123,8 +134,10 @@ UPDATE holdfast.events SET unmatched = false WHERE events.id = ANY (:events::big
 -- name: mark_waits
 -- These waits were looked at.
 UPDATE holdfast.waits SET unmatched = false
-FROM unnest(:runs::bigint[], :numbers::integer[]) AS asked (run, number)
-WHERE waits.run = asked.run AND waits.number = asked.number AND waits.unmatched;
+WHERE waits.run = ANY (:runs::bigint[]) AND waits.unmatched
+    AND ((waits.run, waits.number) IN (
+        SELECT asked.run, asked.number FROM unnest(:runs::bigint[], :numbers::integer[]) AS asked (run, number)
+    )) IS TRUE;
 
 -- name: list_triggers
 -- Every version of the workflows of which some version begins runs for an event of this name.

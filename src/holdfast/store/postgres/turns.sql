@@ -130,7 +130,9 @@ kin AS MATERIALIZED (
     SELECT finished.number, finished.namespace_id, starts.parent_id, starts.parent_key, finished.id, finished.status,
         finished.output, finished.error, finished.ended_at
     FROM finished
-    JOIN holdfast.starts ON starts.number = finished.number
+    CROSS JOIN LATERAL (
+        SELECT starts.parent_id, starts.parent_key FROM holdfast.starts WHERE starts.number = finished.number OFFSET 0
+    ) AS starts
     WHERE starts.parent_key IS NOT NULL
 ),
 told AS (
