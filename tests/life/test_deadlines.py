@@ -212,3 +212,98 @@ async def test_a_run_that_never_began_fails_at_its_deadline_on_every_store(url):
     async with AsyncClient(url) as client, Worker(client, workflows=[in_an_hour]):
         run = await client.start(in_an_hour, delay="1h", deadline=0.1)
         assert await run.wait(timeout=30) is RunStatus.FAILED
+
+
+# -- what can't end in time is not begun -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_before_steps", [True, False])
+async def test_a_deadline_in_the_pause_of_a_workflow_s_retry_is_deadline_exceeded(is_before_steps):
+    """Also if the body would fail again by itself, at once."""
+
+    @workflow(deadline="1h", retry=Retry(attempts=None, initial="25m", max="25m", factor=1, jitter=0))
+    async def trying() -> None:
+        if is_before_steps:
+            raise ValueError("no")
+        await clean("the table")
+        raise ValueError("no")
+
+    async with Environment(trying) as env:
+        begun = env.now
+        failure = await cause(await env.client.start(trying))
+        assert isinstance(failure, DeadlineExceeded)
+        assert isinstance(failure.__cause__, ValueError)
+        assert env.now - begun == timedelta(hours=1)
+
+
+async def test_what_a_run_did_is_undone_when_its_deadline_falls_in_the_pause_of_its_retry():
+    undone: list[str] = []
+
+    @step
+    async def undo(what: str) -> None:
+        undone.append(what)
+
+    @step(compensate=undo)
+    async def do() -> str:
+        return "done"
+
+    @workflow(deadline="1h", retry=Retry(attempts=None, initial="25m", max="25m", factor=1, jitter=0))
+    async def trying() -> None:
+        await do()
+        raise ValueError("no")
+
+    async with Environment(trying) as env:
+        assert isinstance(await cause(await env.client.start(trying)), DeadlineExceeded)
+        assert (undone, len(env.calls(do))) == (["done"], 1)
+
+
+async def test_a_retry_that_is_due_behind_the_deadline_is_not_begun():
+    @step(retry=Retry(attempts=2, initial="2h", max="2h", jitter=0))
+    async def failing() -> None:
+        raise ConnectionError
+
+    @workflow(deadline="1h")
+    async def trying() -> None:
+        await failing()
+
+    async with Environment(trying) as env:
+        begun = env.now
+        assert isinstance(await cause(await env.client.start(trying)), DeadlineExceeded)
+        assert (env.now - begun, len(env.calls(failing))) == (timedelta(hours=1), 1)
+
+
+async def test_a_step_sees_the_run_s_deadline_as_its_own_if_that_comes_first():
+    @step(timeout="2h")
+    async def long() -> datetime | None:
+        return holdfast.current_step().deadline
+
+    @step(timeout="1m")
+    async def short() -> datetime | None:
+        return holdfast.current_step().deadline
+
+    @workflow(deadline="1h")
+    async def looking() -> list[datetime | None]:
+        return [await long(), await short()]
+
+    async with Environment(looking) as env:
+        begun = env.now
+        seen = await (await env.client.start(looking)).result()
+        assert seen == [begun + timedelta(hours=1), begun + timedelta(minutes=1)]
+
+
+async def test_a_step_that_cleans_up_does_not_see_the_deadline():
+    @step
+    async def last() -> None:
+        assert holdfast.current_step().deadline is None
+
+    @workflow(deadline="1h")
+    async def leaving() -> None:
+        try:
+            await holdfast.sleep("2h")
+        finally:
+            await last()
+
+    async with Environment(leaving) as env:
+        failure = await cause(await env.client.start(leaving))
+        assert isinstance(failure, DeadlineExceeded)
+        assert failure.__cause__ is None

@@ -67,3 +67,26 @@ async def test_a_run_that_has_not_begun_at_its_deadline_fails_and_never_begins(d
         assert "had not begun when its deadline" in str(failed.value.__cause__)
         assert seen == []
         assert await on.kinds(run) == ["ended"]
+
+
+async def test_no_step_begins_behind_a_deadline(database_url):
+    begun: list[str] = []
+
+    @step
+    async def first() -> None:
+        # The worker takes the result in before its alarm can ring.
+        on.clock.skipped += 7_200_000_000
+
+    @step
+    async def second() -> None:
+        begun.append("second")
+
+    @workflow(deadline="1h")
+    async def body() -> None:
+        await first()
+        await second()
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        assert await run.wait(PATIENCE) == "failed"
+        assert begun == []

@@ -202,6 +202,13 @@ class Deliveries(Requests):
         elif self.main is not None and (self._life is None or not self._life.is_compensating):
             self.main.cancel()
 
+    @property
+    def is_cleaning_up(self) -> bool:
+        """Whether the run is on its way to its end, or in a block that a cancel must not interrupt."""
+        return self.cancel is not None or (
+            self._life is not None and (self._life.is_compensating or self._life.shields > 0)
+        )
+
     def begins_compensation(self, would_retry: bool) -> bool:
         """The body has ended: if it failed and something is to be undone, that begins now, as a task of its own."""
         life, main = self._life, self.main
@@ -212,7 +219,7 @@ class Deliveries(Requests):
             error = main.exception()
             if error is None or isinstance(error, Continued):
                 return False
-        life.is_compensating = True
+        life.is_compensating, life.failed_at = True, self.time
         self.ended_main = main
         for task in list(self.loop.tasks.values()):
             if task is not main and not task.done():

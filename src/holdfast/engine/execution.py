@@ -61,7 +61,7 @@ class Execution(Deliveries):
     """
 
     __slots__ = (
-        "_generators", "_input", "_lives", "_lost_generators", "_retried_at", "context",
+        "_generators", "_input", "_lives", "_lost_generators", "_retried_at", "context", "failure",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(
@@ -71,6 +71,7 @@ class Execution(Deliveries):
         self._input = input
         self.context = contextvars.Context()
         self.began_at: Instant = 0
+        self.failure = b""
         self.cancel: Cancel | None = None
         self.main: BodyTask[Any] | None = None
         self.ended_main = None
@@ -235,6 +236,7 @@ class Execution(Deliveries):
                 coming = (*self._feed[self._cursor :], *carried)
                 self._life.begins_anew(self.run.attempt, [one for one in coming if isinstance(one, ChildEnded)])
             self.began_at = self._retried_at = retrying.first_at
+            self.failure = retrying.error
 
     def _would_retry(self) -> bool:
         """Whether the run is tried again: its policy says so, and no cancel came with what made the body fail.
@@ -297,16 +299,19 @@ class Execution(Deliveries):
                 command.first_at = entry.first_at
                 command.details = entry.details
         elif kind is Cancel:
-            if self.cancel is None and self.main is not None:
+            if self.cancel is None:
                 self._take_in(entry)
                 self.cancel = entry
                 if self._life is not None and self._life.is_compensating:
                     self._life.is_exempt = True
+                # Before the start: the body is cancelled before it begins, and there is only what others left to undo.
                 self.cancel_main()
         elif kind is Started:
             self._take_in(entry)
             self.began_at = self.time if self._retried_at is None else self._retried_at
             self._begin()
+            if self.cancel is not None:
+                self.cancel_main()
         else:
             self.deliver(entry)
 

@@ -78,8 +78,9 @@ class Life:
     """One body's share of the outside."""
 
     __slots__ = (
-        "cancels", "child_numbers", "children", "closed", "compensations", "continued", "events", "has_undone", "hooks",
-        "is_cancel_held", "is_compensating", "is_exempt", "is_reopened", "items", "mailbox", "markers", "marks",
+        "cancels", "child_numbers", "children", "closed", "compensations", "continued", "events", "failed_at",
+        "has_undone", "hooks", "is_cancel_held", "is_compensating", "is_exempt", "is_reopened", "items", "mailbox",
+        "markers", "marks",
         "new_children", "numbers", "patches", "shields", "signals", "successor", "taken", "truncate", "uncompensated",
         "undoing", "values", "waits",
     )  # fmt: skip  # a name a line would be a page
@@ -107,6 +108,8 @@ class Life:
         self.is_cancel_held = False
         self.compensations: list[Compensation | Undo] = []
         self.is_compensating = False
+        self.failed_at = 0
+        """When the body ended, by the run's own time, if something is undone after it."""
         self.has_undone = False
         """A compensation has begun, so the run can't be tried again as if nothing had been undone."""
         self.undoing: set[str] = set()

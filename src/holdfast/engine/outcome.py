@@ -28,6 +28,8 @@ class Finished(Protocol):
     main: BodyTask[Any] | None
     ended_main: BodyTask[Any] | None
     verdict: Exception | None
+    failure: bytes
+    """What an earlier try of the run came to, as it is stored; empty if there was none."""
     commands: dict[str, Command]
     _life: Life | None
 
@@ -46,8 +48,10 @@ def settle(
     done.withdrawn = [*done.withdrawn] + [command for command in body.commands.values() if id(command) not in begun]
     output, error = _result(body, codec)
     cancel = body.cancel
-    if cancel is not None and cancel.deadline and not (body._life is not None and body._life.is_exempt):
+    if _is_late(body, error):
         late = DeadlineExceeded(f"{body.run!r} did not end before its deadline, {body.run.deadline}")
+        if error is None and body.failure:
+            error = codec.decode_exception(body.failure, home=body.workflow.fn.__module__)
         late.__cause__ = error
         output, error, is_cancelled = None, late, False
     else:
@@ -71,6 +75,23 @@ def settle(
         if done.retrying is None:
             done.ended = Ended(body.time, RunStatus.FAILED, None, stored)
     done.entries.append(done.ended or done.retrying)  # type: ignore[arg-type]  # one of the two is set
+
+
+def _is_late(body: Finished, error: BaseException | None) -> bool:
+    """Whether the run ends by its deadline: it got that, or its body failed when it was over.
+
+    Such as a run that is woken by its deadline from the pause before its next try. What cleans up is exempt.
+    """
+    life, cancel = body._life, body.cancel
+    if cancel is not None and not (life is not None and life.is_exempt):
+        return cancel.deadline
+    if error is None or isinstance(error, Continued) or body.verdict is not None:
+        return False
+    return _is_over(body, life.failed_at if life is not None and life.is_compensating else body.time)
+
+
+def _is_over(body: Finished, at: Instant) -> bool:
+    return body.run.deadline_instant is not None and body.run.deadline_instant <= at
 
 
 def _result(body: Finished, codec: Codec) -> tuple[bytes | None, BaseException | None]:
@@ -151,7 +172,7 @@ def _missed(cancel: Cancel) -> str:
 
 def _retrying(body: Finished, error: BaseException, stored: bytes, seed: bytes) -> RunRetrying | None:
     policy = body.workflow.retry
-    if policy is None or isinstance(error, JournalLimitReached):
+    if policy is None or isinstance(error, JournalLimitReached) or _is_over(body, body.time):
         return None
     if body._life is not None and body._life.has_undone:
         # What it did before is undone: a next try would build upon it.

@@ -159,10 +159,12 @@ class Attempts:
 
     def _limit(self, attempt: Attempt) -> None:
         """Its time begins: that in line, for a thread or for a transaction, does not count."""
+        ends = attempt.held.deadline_of_steps
         if attempt.timeout is not None:
-            now = self._clock.now()
-            attempt.deadline = moment_of(now + attempt.timeout)
-            attempt.alarm = self._clock.call_at(now + attempt.timeout, partial(self._time_out, attempt))
+            when = self._clock.now() + attempt.timeout
+            attempt.alarm = self._clock.call_at(when, partial(self._time_out, attempt))
+            ends = when if ends is None else min(ends, when)
+        attempt.deadline = None if ends is None else moment_of(ends)
 
     def _landed(self, attempt: Attempt) -> None:
         """One less in flight: the next in line begins."""
@@ -220,11 +222,10 @@ class Attempts:
     async def _run(self, attempt: Attempt) -> None:
         command = attempt.command
         step = command.step
-        if not self._holds():
-            # Many were launched at once, and the process was stopped before this one's turn came.
+        if not self._holds():  # Many were launched at once, and the process was stopped before this one's turn came.
             self._queues[step.is_async].append(attempt)
             return self._landed(attempt)
-        if attempt.timeout is not None and not step.is_transactional:
+        if (attempt.timeout or attempt.run.deadline_instant) and not step.is_transactional:
             self._limit(attempt)
         current_scope.set(attempt)
         try:
@@ -360,8 +361,7 @@ class Attempts:
         stored = self._codec.encode_exception(error, notes=notes_of(attempt))
         done: bytes | None = None
         if attempt.done is not None:
-            # If it can't be stored, it can't be undone: there is nothing to undo it with.
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # What can't be stored can't be undone.
                 done = attempt.command.shapes.result.encode(attempt.done)
         self._settle(attempt)
         self._done(attempt, StepFailedEntry(self._clock.now(), attempt.key, attempt.attempt, stored, done))

@@ -143,6 +143,21 @@ class Held:
         """Whether that result was taken in; else it failed, or nobody waits for it: its transaction is rolled back."""
         return any(isinstance(entry, StepCompleted) and entry.key == self.inside.key for entry in entries)
 
+    def is_late(self, now: Instant) -> bool:
+        """Whether its deadline has passed and its body has yet to hear of it."""
+        deadline = self.info.deadline_instant
+        return deadline is not None and deadline <= now and not self.is_deadline_told
+
+    @property
+    def is_exempt(self) -> bool:
+        """Whether its deadline means nothing to its steps any more: they clean up."""
+        return self.is_deadline_told or (self.execution is not None and self.execution.is_cleaning_up)
+
+    @property
+    def deadline_of_steps(self) -> Instant | None:
+        """When a step that begins now is cancelled because the run's time is over."""
+        return None if self.is_exempt else self.info.deadline_instant
+
     def quiet(self) -> bool:
         """Whether nothing of it is under way: it only waits."""
         return not self.attempts and not self.is_committing

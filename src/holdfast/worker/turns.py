@@ -50,6 +50,8 @@ from .waits import open_commands
 
 _log = logging.getLogger("holdfast.worker")
 _UNWRITTEN_AFTER = 1_000_000
+_FIRST = -1
+"""Before the start of a run, which comes at 0."""
 
 
 class Turns(Arrivals):
@@ -88,8 +90,7 @@ class Turns(Arrivals):
     def resume(self, held: Held) -> None:
         """Let a run go on: its first turn, what has arrived, timers that are due, open steps; else it waits."""
         now = self._clock.now()
-        deadline = held.info.deadline_instant
-        is_late = deadline is not None and deadline <= now and not held.is_deadline_told
+        is_late = held.is_late(now)
         started_at = held.started_at
         if held.history is not None and held.history.retrying is not None:
             retry_at = held.history.retrying.retry_at
@@ -107,15 +108,20 @@ class Turns(Arrivals):
         if execution.main is None:
             # Stamped by the first claim and kept, so that a crash in the first turn changes nothing that the body sees.
             held.arrive(Arrival(0, MESSAGE, Started(started_at, held.seed)))
-        if deadline is not None and deadline <= now and not held.is_deadline_told:
-            held.is_deadline_told = True
-            held.arrive(Arrival(deadline, MESSAGE, Cancel(now, "deadline", True)))
+            if is_late and held.started_at >= (held.info.deadline_instant or 0):
+                # Nothing of it has begun, nor will: see admission.
+                self._meet_deadline(held, now, when=_FIRST)
         for due_at, number in execution.due_timers(now):
             held.arrive(Arrival(due_at, TIMER, TimerFired(now, number)))
-        if held.arrivals or execution.is_unwritten:
+        if held.arrivals or execution.is_unwritten or held.is_late(now):
             self._take(held)
         else:
             self._settle(held)
+
+    def _meet_deadline(self, held: Held, now: Instant, when: Instant | None) -> None:
+        """Let the deadline arrive, by the time at which it was or in another place."""
+        held.is_deadline_told = True
+        held.arrive(Arrival(when or 0, MESSAGE, Cancel(now, "deadline", True)))
 
     def _begin_retry(self, held: Held) -> bool:
         history, held.history = held.history, None
@@ -156,6 +162,9 @@ class Turns(Arrivals):
         if execution is None:
             self.resume(held)
             return
+        if held.info.deadline_instant is not None and held.is_late(now := self._clock.now()):
+            # Also when a step has ended before the alarm could ring: nothing is begun behind a deadline.
+            self._meet_deadline(held, now, held.info.deadline_instant)
         arrivals: Sequence[Arrival] = held.arrivals
         held.arrivals = ()
         if len(arrivals) > 1:

@@ -75,7 +75,7 @@ class Waits(Resting):
     # -- open steps ------------------------------------------------------------------------------------------------
 
     def _begin(self, held: Held, command: Command) -> None:
-        if self.is_stopping:
+        if self.is_stopping or self._is_too_late(held):
             return
         held.is_takeover = False
         if self._may_begin():
@@ -84,6 +84,11 @@ class Waits(Resting):
             # The lease has lapsed: nothing new begins until it is renewed. If it is lost, so is this run.
             held.held_up |= {command.key}
             self._held_up[held.id] = held
+
+    def _is_too_late(self, held: Held) -> bool:
+        """Whether no step may begin, for the deadline is over and comes next. What cleans up is exempt."""
+        deadline = held.info.deadline_instant
+        return deadline is not None and deadline <= self._clock.now() and not held.is_exempt
 
     def _begin_open(self, held: Held) -> None:
         """Begin the steps that are open and due."""
