@@ -3,7 +3,8 @@
 #   make demo     a worker is killed in the middle of an order, another one finishes it
 #   make test     all tests                       PYTEST_ARGS="-k sleep -x" is handed on; WORKERS=2 at once
 #   make soak     kill, stop and restart everything for a while     MINUTES=20 STORE=postgres (or sqlite) PROCESSES=3
-#   make check    format, lint, types, layers
+#   make check    format, lint, types, layers, and whether the documentation's site can be built
+#   make docs     the documentation's site, into build/docs/
 #   make bench    the figures, into benchmarks/results/     BENCH_ARGS is handed on
 #   make bench-peers   the same work on other engines, side by side     BENCH_ARGS is handed on
 #   make format   put the code into the shape that make check asks for
@@ -20,9 +21,10 @@ PROCESSES ?= 3
 BIN := .venv/bin
 READY := .venv/.ready
 SERVERS := .venv/.servers
+SITE := .venv/.site
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check bench bench-peers format clean
+.PHONY: help demo test soak check docs bench bench-peers format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -42,6 +44,12 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	@$(MAKE) --no-print-directory docs
+
+docs: $(SITE)
+	@# A warning, such as one of a link that leads nowhere, is an error. The variable stops an advertisement.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "the site is in build/docs: open build/docs/index.html"
 
 bench: $(READY)
 	@mkdir -p benchmarks/results
@@ -55,7 +63,7 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment that is half made, or whose Python has gone, is thrown away and made afresh.
@@ -65,6 +73,12 @@ $(READY): pyproject.toml
 	@echo "setting up .venv"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv || { rm -rf .venv; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+# What builds the site is installed when it is first asked for: `make test` does without.
+$(SITE): $(READY)
+	@echo "setting up what builds the documentation"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
 # The servers that tests need and no wheel holds. Where one can't be had the tests that need it fail, and say what to do.
