@@ -92,6 +92,14 @@ class Stage:
         self._processes.append(process)
         return process
 
+    def command(self, *arguments: str, cwd: Path | None = None) -> Process:
+        """Another subcommand, on this database."""
+        name = f"command-{len(self._processes)}"
+        options = ["--url", self.url]
+        process = Process(name, ["-m", "holdfast", *arguments, *options], self.folder, cwd or self.folder)
+        self._processes.append(process)
+        return process
+
     def ready(self, process: Process) -> list[int]:
         """Wait for the ready line; the processes that work."""
         self.until(lambda: "ready for" in process.output or not process.is_alive, "it is ready")

@@ -35,7 +35,7 @@ def test_migrate_sql_prints_statements_and_touches_no_database(tmp_path, monkeyp
 
 
 def test_a_database_that_cannot_be_opened_is_an_error_on_stderr(tmp_path, capsys):
-    assert main(["migrate", "--url", f"sqlite:///{tmp_path / 'no' / 'such' / 'directory' / 'x.db'}"]) == 1
+    assert main(["migrate", "--url", f"sqlite:///{tmp_path / 'no' / 'such' / 'directory' / 'x.db'}"]) == 3
     seen = capsys.readouterr()
     assert seen.out == ""
     assert seen.err.startswith("holdfast: ")
@@ -53,6 +53,17 @@ def test_a_database_that_cannot_be_opened_is_an_error_on_stderr(tmp_path, capsys
         ["runs", "--tag", "gift"],
         ["start", "order", "--input", "{"],
         ["start", "order", "--input", '{"key": 1}'],
+        ["start", "order", "--delay", "soon"],
+        ["runs", "--status", "happy"],
+        ["runs", "--where", "order"],
+        ["runs", "--watch", "--interval", "often"],
+        ["cancel"],
+        ["cancel", "one", "--all"],
+        ["pause", "one", "--workflow", "order"],
+        ["fork", "one", "--result", "1"],
+        ["fork", "one", "--input", "{}"],
+        ["signal", "one", "go", "--payload", "{"],
+        ["prune", "--older-than", "long"],
     ],
     ids=" ".join,
 )
@@ -67,10 +78,46 @@ def test_wrong_usage_is_told_from_a_refusal_by_its_exit_code(arguments, tmp_path
 
 def test_a_traceback_is_shown_only_when_asked_for(tmp_path, capsys):
     url = f"sqlite:///{tmp_path / 'no' / 'such' / 'directory' / 'x.db'}"
-    assert main(["migrate", "--url", url]) == 1
+    assert main(["migrate", "--url", url]) == 3
     assert "Traceback" not in capsys.readouterr().err
-    assert main(["migrate", "--url", url, "--traceback"]) == 1
+    assert main(["migrate", "--url", url, "--traceback"]) == 3
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_traceback_may_be_asked_for_by_the_environment(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOLDFAST_TRACEBACK", "1")
+    assert main(["migrate", "--url", f"sqlite:///{tmp_path / 'no' / 'such' / 'directory' / 'x.db'}"]) == 3
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_wrong_setting_in_a_file_is_wrong_usage_and_names_the_file_and_the_key(tmp_path, monkeypatch, capsys):
+    (tmp_path / "holdfast.toml").write_text('ulr = "sqlite:///x.db"\n')
+    monkeypatch.chdir(tmp_path)
+    assert main(["runs"]) == 2
+    told = capsys.readouterr().err
+    assert str(tmp_path / "holdfast.toml") in told
+    assert "ulr" in told
+    assert "did you mean 'url'?" in told
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_command_completes_in_shells(shell):
+    ran = subprocess.run(
+        [sys.executable, "-m", "holdfast"],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
+            "_HOLDFAST_COMPLETE": f"complete_{shell}",
+            "COMP_WORDS": "holdfast jou",
+            "COMP_CWORD": "1",
+            "_TYPER_COMPLETE_ARGS": "holdfast jou",
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "journal" in ran.stdout
 
 
 @pytest.mark.parametrize("package", ["typer", "rich"])

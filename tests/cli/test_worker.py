@@ -55,7 +55,7 @@ def test_nothing_found_says_what_to_do(stage: Stage, processes: str):
 
 def test_a_database_that_can_t_be_reached_is_an_error_in_one_line(stage: Stage):
     worker = stage.worker("--url", "postgresql://127.0.0.1:9/x")
-    assert worker.wait() == 1
+    assert worker.wait() == 3
     assert worker.output.splitlines()[-1].startswith("holdfast: ")
     assert "Traceback" not in worker.output
 

@@ -1,16 +1,18 @@
 """The command `holdfast`. It parses, calls one front door and prints; what things mean is decided elsewhere.
 
-    app                   the command and its subcommands
-    workers               worker: one process, or a fleet of them ──▶ fleet, restarts ──▶ child ──▶ serving
-    runs, journals        what the client offers, by noun
-    schema                migrate
-    options, output       how options are written, how answers are
-
-Exit codes: 0 done, 1 Holdfast refused (its error is on stderr), 2 wrong usage.
+app                        the command and its subcommands
+workers, servers, dev      processes: worker ──▶ fleet, restarts ──▶ child ──▶ serving; serve; dev ──▶ reloads
+runs, changes, messages    what the client offers, by noun; journals and timelines for one run
+archives, replaying        export, import; replay
+schema, doctor ──▶ checks  migrate; what is wrong with a setup
+linting ──▶ lint           a static check of workflow bodies
+projects, bench, keys      init; a small benchmark; API keys
+options, output, exits     how options are written, how answers are, which exit code means what
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -18,24 +20,35 @@ from collections.abc import Sequence
 from holdfast.errors import HoldfastError
 from holdfast.extras import load_extra
 
+from .exits import INTERRUPTED, code_of
+
 __all__ = ["main"]
 
 _NEEDED_BY = "the command holdfast"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. `--traceback` may stand anywhere."""
+    """Run one command and return its exit code. `--traceback` may stand anywhere; HOLDFAST_TRACEBACK=1 is the same."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    wants_traceback = "--traceback" in given
-    if wants_traceback:
+    wants_traceback = "--traceback" in given or os.environ.get("HOLDFAST_TRACEBACK", "0") not in ("", "0")
+    if "--traceback" in given:
         given.remove("--traceback")
     try:
         for package in ("typer", "rich"):
             load_extra(package, extra="cli", needed_by=_NEEDED_BY)
         code: int = load_extra("holdfast.cli.app", extra="cli", needed_by=_NEEDED_BY).run(given)
         return code
-    except HoldfastError as error:
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (HoldfastError, OSError) as error:
+        # OSError: a file that can't be written, a port that is taken.
         if wants_traceback:
             traceback.print_exc()
         print(f"holdfast: {error}", file=sys.stderr)
-        return 1
+        return code_of(error)
+    except Exception as error:
+        if wants_traceback:
+            raise
+        told = f"{type(error).__name__}: {error}"
+        print(f"holdfast: this was not expected: {told}; --traceback shows where", file=sys.stderr)
+        return code_of(error)

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 import typer.main
 
+from .changes import cancel, delete, fork, pause, prune, resume, retry
 from .journals import journal, why
-from .runs import cancel, retry, runs, show, start
+from .linting import lint
+from .messages import hook, publish, signal
+from .options import grouped
+from .runs import runs, show, start
 from .schema import migrate
 from .workers import worker, workers, workflows
 
 app = typer.Typer(
     name="holdfast",
-    help="Durable execution for Python. Exit codes: 0 done, 1 refused, 2 wrong usage.",
+    help="Durable execution for Python. Exit codes: 0 done, 1 refused or wrong, 2 wrong usage, 3 the database is away.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for subcommand in (worker, workers, workflows, start, runs, show, why, journal, cancel, retry, migrate):
-    app.command()(subcommand)
+_PANELS: dict[str, Sequence[Callable[..., None]]] = {
+    "Processes": (worker, workers, workflows),
+    "Runs": (start, runs, show, why, journal, cancel, retry, fork, pause, resume, delete, prune),
+    "Messages": (signal, publish, hook),
+    "Code": (lint,),
+    "Database": (migrate,),
+}
+
+for _panel, _subcommands in _PANELS.items():
+    for _subcommand in _subcommands:
+        app.command(rich_help_panel=_panel)(grouped(_subcommand))
+app.command("logs", hidden=True)(grouped(journal))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -36,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-@app.command()
+@app.command(rich_help_panel="Database")
 def version() -> None:
     """Print the version."""
     typer.echo(importlib.metadata.version("holdfast"))

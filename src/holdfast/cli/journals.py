@@ -1,21 +1,35 @@
-"""journal, why: what happened to a run, and why it is not moving."""
+"""journal, logs, why: what happened to a run, and why it is not moving."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import time
+from typing import Annotated, Any
 
-from holdfast.client import JournalEntry
+import typer
 
-from .options import Json, Namespace, RunId, Schema, Url, client_of
-from .output import print_json, print_line
+from holdfast.client import Client, JournalEntry
+
+from .options import Json, Place, RunId, duration_given
+from .output import print_json, print_json_line, print_line
+
+Interval = Annotated[str, typer.Option("--interval", help="How often to look.", metavar="DURATION")]
 
 
 def journal(
-    run_id: RunId, url: Url = None, namespace: Namespace = None, schema: Schema = None, as_json: Json = False
+    run_id: RunId,
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print what comes until the run ends.")] = False,
+    interval: Interval = "1s",
+    place: Place,
+    as_json: Json = False,
 ) -> None:
-    """Print everything that a run took in and asked for, in order."""
-    with client_of(url, namespace, schema) as client:
+    """Print everything that a run took in and asked for, in order. `logs` is another name for it."""
+    pause = duration_given(interval, "--interval") / 1_000_000
+    with place.client() as client:
+        if follow:
+            _follow(client, run_id, pause, as_json)
+            return
         entries = client.journal(run_id)
     if as_json:
         print_json([_told(entry) for entry in entries])
@@ -24,16 +38,30 @@ def journal(
         print_line(str(entry))
 
 
-def why(
-    run_id: RunId, url: Url = None, namespace: Namespace = None, schema: Schema = None, as_json: Json = False
-) -> None:
+def why(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
     """Say why a run is not moving."""
-    with client_of(url, namespace, schema) as client:
+    with place.client() as client:
         found = client.explain(run_id)
     if as_json:
         print_json({"id": run_id, "reason": found.reason, "text": found.text, "details": _plain(found.details)})
     else:
         print_line(str(found))
+
+
+def _follow(client: Client, run_id: str, pause: float, as_json: bool) -> None:
+    last = -1
+    while True:
+        # The status first: what was written before the run ended is then in the journal that is read.
+        is_over = client.get_run(run_id).status.is_final
+        entries = client.journal(run_id)
+        for entry in entries:
+            # By turn: those are written whole, and a machine's older ones go when it writes a checkpoint.
+            if entry.seq > last:
+                print_json_line(_told(entry)) if as_json else print_line(str(entry))
+        last = entries[-1].seq if entries else last
+        if is_over:
+            return
+        time.sleep(pause)
 
 
 def _told(entry: JournalEntry) -> dict[str, Any]:

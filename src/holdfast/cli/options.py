@@ -1,15 +1,29 @@
-"""Options that several commands have, and what they come to. A value that can't be one is wrong usage."""
+"""Options that several commands have, and what they come to. A value that can't be one is wrong usage.
+
+A group of options is a dataclass; a command that has a parameter of such a type has all of its options. `grouped` makes
+that known to Typer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+import dataclasses
+import inspect
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from holdfast.client import Client
 from holdfast.errors import DefinitionError
+from holdfast.model import RunFilter, RunStatus, microseconds
 from holdfast.settings import Settings, checked, resolve
+
+from .exits import WrongSettings
 
 Url = Annotated[
     str | None, typer.Option("--url", help="The database; by default the one that the settings name.", metavar="URL")
@@ -17,8 +31,114 @@ Url = Annotated[
 Namespace = Annotated[str | None, typer.Option("--namespace", help="Whose runs.", metavar="NAME")]
 Schema = Annotated[str | None, typer.Option("--schema", help="The schema of a Postgres database.", metavar="NAME")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 RunId = Annotated[str, typer.Argument(help="The run's id.", metavar="RUN_ID")]
+RunIds = Annotated[list[str] | None, typer.Argument(help="Ids of runs.", metavar="[RUN_ID]...", show_default=False)]
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Where the workflows are: module, module:attribute, a .py file or a folder. Else the setting "
+        "`workflows`, else `workflows` in the working directory.",
+        metavar="TARGET...",
+        show_default=False,
+    ),
+]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be repeated.", metavar="NAME=VALUE")]
+Payload = Annotated[
+    str | None, typer.Option("--payload", help="What it holds, as JSON; '-' reads it from stdin.", metavar="JSON")
+]
+MessageId = Annotated[
+    str | None, typer.Option("--message-id", help="The same id is delivered once.", metavar="ID", show_default=False)
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which database, and whose runs in it."""
+
+    url: Url = None
+    namespace: Namespace = None
+    schema: Schema = None
+
+    def settings(self, **more: Any) -> Settings:
+        """The settings that hold, with what was given on the command line first."""
+        return settings_of(url=self.url, namespace=self.namespace, schema=self.schema, **more)
+
+    def client(self) -> Client:
+        """A client for the database that the options and settings name."""
+        settings = self.settings()
+        return Client(settings.url, namespace=settings.namespace, schema=settings.schema, migrate=settings.migrate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which runs: everything given must hold."""
+
+    workflow: Annotated[str | None, typer.Option("--workflow", help="Runs of this workflow.", metavar="NAME")] = None
+    status: Annotated[
+        list[str] | None, typer.Option("--status", help="Runs of this status; may be repeated.", metavar="STATUS")
+    ] = None
+    key: Annotated[str | None, typer.Option("--key", help="The run with this key.", metavar="KEY")] = None
+    tag: Tags = None
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", help="An argument of the run, by its name; may be repeated.", metavar="NAME=JSON"),
+    ] = None
+    since: Annotated[str | None, typer.Option("--since", help="Created since: a time, or '1h' for an hour ago.")] = None
+    until: Annotated[str | None, typer.Option("--until", help="Created before: a time, or '1h' for an hour ago.")] = (
+        None
+    )
+    parent: Annotated[str | None, typer.Option("--parent", help="Children of this run.", metavar="RUN_ID")] = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any of them narrows the choice."""
+        return any(getattr(self, one.name) for one in dataclasses.fields(self))
+
+    def filter(self, statuses: Sequence[RunStatus] = ()) -> RunFilter:
+        """The filter that they come to. `statuses` are those that are meant if none is named."""
+        return RunFilter(
+            workflow=self.workflow,
+            status=_statuses(self.status) or tuple(statuses) or None,
+            key=self.key,
+            tags=tags_of(self.tag),
+            input={name: _plain(value) for name, value in _pairs(self.where, "--where")},
+            since=moment_given(self.since, "--since"),
+            until=moment_given(self.until, "--until"),
+            parent=self.parent,
+        )
+
+
+_GROUPS = (Place, Chosen)
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of its groups in their place."""
+    hints = get_type_hints(command, include_extras=True)
+    given = inspect.signature(command).parameters
+    groups = {name: hints[name] for name in given if hints[name] in _GROUPS}
+    parameters = []
+    for name, parameter in given.items():
+        if name not in groups:
+            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        fields = get_type_hints(groups[name], include_extras=True)
+        parameters += [
+            inspect.Parameter(
+                one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=fields[one.name]
+            )
+            for one in dataclasses.fields(groups[name])
+        ]
+
+    @wraps(command)
+    def wrapped(**options: Any) -> None:
+        for name, group in groups.items():
+            options[name] = group(**{one.name: options.pop(one.name) for one in dataclasses.fields(group)})
+        command(**options)
+
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect.signature
+    wrapped.__annotations__ = {one.name: one.annotation for one in parameters}
+    return wrapped
 
 
 def settings_of(**given: Any) -> Settings:
@@ -27,21 +147,72 @@ def settings_of(**given: Any) -> Settings:
         checked(given, lambda key: f"--{key.replace('_', '-')}")
     except DefinitionError as error:
         raise typer.BadParameter(str(error)) from None
-    return resolve(**given)
-
-
-def client_of(url: str | None, namespace: str | None, schema: str | None) -> Client:
-    """A client for the database that the options and settings name."""
-    settings = settings_of(url=url, namespace=namespace, schema=schema)
-    return Client(settings.url, namespace=settings.namespace, schema=settings.schema, migrate=settings.migrate)
+    try:
+        return resolve(**given)
+    except DefinitionError as error:
+        raise WrongSettings(str(error)) from error
 
 
 def tags_of(given: Sequence[str] | None) -> dict[str, str]:
     """`--tag customer=42 --tag kind=gift` as a mapping."""
-    found = {}
+    return dict(_pairs(given, "--tag"))
+
+
+def json_given(given: str | None, option: str) -> Any:
+    """A value that was given as JSON, or on stdin."""
+    if given is None:
+        return None
+    try:
+        return json.loads(sys.stdin.read() if given == "-" else given)
+    except ValueError as error:
+        raise typer.BadParameter(f"it is no JSON: {error}", param_hint=option) from None
+
+
+def moment_given(given: str | None, option: str) -> datetime | None:
+    """A time, or so long ago."""
+    if given is None:
+        return None
+    try:
+        at = datetime.fromisoformat(given)
+        return at if at.tzinfo is not None else at.astimezone()
+    except ValueError:
+        pass
+    return datetime.now(UTC) - timedelta(microseconds=duration_given(given, option, or_time=True))
+
+
+def duration_given(given: str, option: str, *, or_time: bool = False) -> int:
+    """A duration, in microseconds."""
+    try:
+        return microseconds(given)
+    except DefinitionError:
+        expected = "a time, as 2026-01-31T12:00, or how long ago, as 1h30m" if or_time else "a duration, as 1h30m"
+        raise typer.BadParameter(f"{given!r}: expected {expected}", param_hint=option) from None
+
+
+def _statuses(given: Sequence[str] | None) -> tuple[RunStatus, ...]:
+    known = ", ".join(RunStatus)
+    found = []
+    for one in given or ():
+        try:
+            found.append(RunStatus(one))
+        except ValueError:
+            raise typer.BadParameter(f"{one!r} is no status; known: {known}", param_hint="--status") from None
+    return tuple(found)
+
+
+def _pairs(given: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
+    found = []
     for one in given or ():
         name, equals, value = one.partition("=")
         if not name or not equals:
-            raise typer.BadParameter(f"{one!r}: expected NAME=VALUE", param_hint="--tag")
-        found[name] = value
+            raise typer.BadParameter(f"{one!r}: expected NAME=VALUE", param_hint=option)
+        found.append((name, value))
     return found
+
+
+def _plain(text: str) -> Any:
+    """JSON; what is none is text, so that a word needs no second pair of quotes."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

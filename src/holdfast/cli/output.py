@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
+import typer
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
 _WIDE = 100_000
+T = TypeVar("T")
 
 
 def print_json(value: object) -> None:
@@ -19,11 +23,27 @@ def print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, default=_plain, ensure_ascii=False, indent=2) + "\n")
 
 
+def print_json_line(value: object) -> None:
+    """One JSON text on one line, at once: for whoever follows."""
+    sys.stdout.write(json.dumps(value, default=_plain, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def json_line(value: object) -> str:
+    """One line of JSON."""
+    return json.dumps(value, default=_plain, ensure_ascii=False)
+
+
 def print_line(text: str = "") -> None:
     """A line as it is, without anything that would move a terminal's cursor."""
-    sys.stdout.write("\n".join(_printable(line) for line in text.split("\n")) + "\n")
+    sys.stdout.write("\n".join(printable(line) for line in text.split("\n")) + "\n")
     # Whoever waits for a worker to be ready reads this from a pipe.
     sys.stdout.flush()
+
+
+def print_note(text: str) -> None:
+    """A line that is no data, to stderr."""
+    sys.stderr.write(printable(text) + "\n")
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -32,12 +52,17 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
     console = Console(markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = _WIDE
+    console.print(table_of(headings, rows))
+
+
+def table_of(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table for a console."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(*(_cell(cell) for cell in row))
-    console.print(table)
+    return table
 
 
 def moment(at: datetime | None) -> str:
@@ -45,14 +70,43 @@ def moment(at: datetime | None) -> str:
     return "" if at is None else at.strftime("%Y-%m-%d %H:%M:%S")
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def tracked(items: Sequence[T], what: str) -> Iterator[T]:
+    """The items, with a bar on stderr while they are gone through, if somebody looks."""
+    console = Console(stderr=True)
+    return iter(track(items, what, console=console, transient=True, disable=not console.is_terminal))
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[None]:
+    """A sign on stderr that something is under way, if somebody looks."""
+    console = Console(stderr=True)
+    with console.status(what) if console.is_terminal else contextlib.nullcontext():
+        yield
+
+
+def agreed(question: str, is_agreed: bool) -> None:
+    """Ask before something is done to many; ends the command if the answer is no."""
+    if is_agreed:
+        return
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"{question} Nobody is there to answer: say --yes", param_hint="--yes")
+    typer.confirm(question, abort=True, err=True)
+
+
+def printable(text: str) -> str:
+    """The text without anything that would move a terminal's cursor."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def _cell(value: object) -> str:
     if isinstance(value, datetime):
         return moment(value)
-    return "" if value is None else _printable(str(value))
-
-
-def _printable(text: str) -> str:
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return "" if value is None else printable(str(value))
 
 
 def _plain(value: Any) -> Any:

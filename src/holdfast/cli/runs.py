@@ -1,57 +1,56 @@
-"""runs, show, start, cancel, retry: what the client offers for runs, in words."""
+"""runs, show, start: what the client offers for runs, in words."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-import sys
+import time
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.live import Live
 
 from holdfast.client import Client, Run
-from holdfast.errors import CodecError, DefinitionError, HoldfastError
-from holdfast.model import RunFilter, RunRecord, microseconds, spoken
+from holdfast.errors import CodecError, HoldfastError
+from holdfast.model import Page, RunFilter, RunRecord, spoken
 
-from .options import Json, Namespace, RunId, Schema, Tags, Url, client_of, tags_of
-from .output import moment, print_json, print_line, print_table
+from .options import Chosen, Json, Place, RunId, Tags, duration_given, json_given, tags_of
+from .output import moment, print_json, print_json_line, print_line, print_table, table_of
+from .timelines import timeline
 
 _FIELDS = (
     *("id", "workflow", "version", "status", "paused", "key", "tags", "queue", "priority", "created_at", "started_at"),
     *("ended_at", "due_at", "deadline_at", "chain_id", "parent_id", "forked_from", "after_run_id", "owner", "crashes"),
     "blocked",
 )
+_HEADINGS = ("ID", "WORKFLOW", "STATUS", "KEY", "CREATED", "TOOK")
 
 
 def runs(
-    workflow: Annotated[str | None, typer.Option("--workflow", help="Only runs of this workflow.")] = None,
-    status: Annotated[list[str] | None, typer.Option("--status", help="Only these; may be repeated.")] = None,
-    key: Annotated[str | None, typer.Option("--key", help="Only the run with this key.")] = None,
-    tag: Tags = None,
-    since: Annotated[
-        str | None, typer.Option("--since", help="Created since: a time, or '1h' for an hour ago.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", help="Created before: a time, or '1h' for an hour ago.")
-    ] = None,
+    *,
+    chosen: Chosen,
     limit: Annotated[int, typer.Option("--limit", help="At most so many.", min=1, max=1000)] = 50,
     cursor: Annotated[str | None, typer.Option("--cursor", help="Go on where a page ended.")] = None,
-    url: Url = None,
-    namespace: Namespace = None,
-    schema: Schema = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing them, until Ctrl-C.")] = False,
+    interval: Annotated[str, typer.Option("--interval", help="How often to look.", metavar="DURATION")] = "1s",
+    place: Place,
     as_json: Json = False,
 ) -> None:
-    """List runs, newest first."""
-    where = RunFilter(
-        workflow=workflow,
-        status=tuple(status) if status else None,
-        key=key,
-        tags=tags_of(tag),
-        since=_moment(since, "--since"),
-        until=_moment(until, "--until"),
-    )
-    with client_of(url, namespace, schema) as client:
-        page = client.runs(where).page(cursor=cursor, limit=limit)
+    """List runs, newest first. With --watch and --json, a line of JSON is printed for each run that has changed."""
+    where = chosen.filter()
+    pause = duration_given(interval, "--interval") / 1_000_000
+    with place.client() as client:
+        if watch:
+            with contextlib.suppress(KeyboardInterrupt):
+                _watch(client, where, limit, pause, as_json)
+            return
+        try:
+            page = client.runs(where).page(cursor=cursor, limit=limit)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--cursor") from None
     records = [_record(run) for run in page.items]
     if as_json:
         print_json({"runs": [_fields(record) for record in records], "next": page.next})
@@ -59,30 +58,28 @@ def runs(
     if not records:
         print_line("no runs")
         return
-    print_table(
-        ["ID", "WORKFLOW", "STATUS", "KEY", "CREATED", "TOOK"],
-        [[one.id, one.workflow, _status(one), one.key, one.created_at, _took(one)] for one in records],
-    )
+    print_table(_HEADINGS, [_row(one) for one in records])
     if page.next is not None:
         print_line(f"there are more: --cursor {page.next}")
 
 
-def show(
-    run_id: RunId, url: Url = None, namespace: Namespace = None, schema: Schema = None, as_json: Json = False
-) -> None:
-    """Show one run: what it was given, what it came to, and why it is where it is."""
-    with client_of(url, namespace, schema) as client:
+def show(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
+    """Show one run: what it was given, what it came to, a timeline of its steps, and why it is where it is."""
+    with place.client() as client:
         record = _record(client.get_run(run_id))
         told = {**_fields(record), **_values(client, record), "why": str(client.explain(run_id))}
         entries = client.journal(run_id)
     if as_json:
-        print_json(told)
+        print_json({**told, "journal": [entry.as_dict() for entry in entries]})
         return
     for name, value in told.items():
         if value not in (None, {}, False) and name not in ("why", "error") and (name, value) != ("chain_id", run_id):
             text = moment(value) if isinstance(value, datetime) else value
             print_line(f"{name:<12} {text if isinstance(text, str) else json.dumps(text, default=str)}")
     print_line()
+    lines = timeline(entries, until=record.ended_at or datetime.now(UTC), width=min(Console().width, 120))
+    for line in [*lines, ""] if lines else []:
+        print_line(line)
     for entry in entries:
         print_line(str(entry))
     print_line(f"\n{told['why']}")
@@ -90,6 +87,7 @@ def show(
 
 def start(
     workflow: Annotated[str, typer.Argument(help="The workflow's name.", metavar="NAME")],
+    *,
     input: Annotated[
         str | None,
         typer.Option(
@@ -108,29 +106,40 @@ def start(
     priority: Annotated[int | None, typer.Option("--priority", help="0 to 9, larger first.")] = None,
     queue: Annotated[str | None, typer.Option("--queue", help="The queue that it goes to.")] = None,
     tag: Tags = None,
+    retention: Annotated[
+        str | None, typer.Option("--retention", help="How long it is kept after its end, as '90d'.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end and print the result.")] = False,
-    url: Url = None,
-    namespace: Namespace = None,
-    schema: Schema = None,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", help="Wait no longer than this; the run goes on.", metavar="DURATION")
+    ] = None,
+    place: Place,
     as_json: Json = False,
 ) -> None:
-    """Start a run of a workflow that workers have registered, and print its id."""
+    """Start a run of a workflow that workers have registered, and print its id.
+
+    With --wait the exit code is 0 if the run completed, and 1 if it failed or was cancelled.
+    """
+    for option, duration in {"--delay": delay, "--deadline": deadline, "--retention": retention}.items():
+        if duration is not None:
+            duration_given(duration, option)
+    patience = None if timeout is None else duration_given(timeout, "--timeout") / 1_000_000
     args, kwargs = _arguments(input)
     options: dict[str, Any] = {
         "key": key, "id": id, "on_conflict": on_conflict, "delay": delay, "deadline": deadline, "priority": priority,
-        "queue": queue, "tags": tags_of(tag) or None, "retention": None,
+        "queue": queue, "tags": tags_of(tag) or None, "retention": retention,
     }  # fmt: skip  # one line a group reads better here
     for name in options.keys() & kwargs.keys():
         raise typer.BadParameter(
             f"an argument named {name!r} would be taken for the option; give the arguments as a list, by position",
             param_hint="--input",
         )
-    with client_of(url, namespace, schema) as client:
+    with place.client() as client:
         given = {name: value for name, value in options.items() if value is not None}
         run = client.start(workflow, *args, **kwargs, **given)
         told = {"id": run.id, "workflow": run.workflow, "created": run.created}
         if wait:
-            told["result"] = run.result()
+            told["result"] = run.result(timeout=patience)
         if as_json:
             print_json({**told, "status": run.status})
         elif wait:
@@ -139,40 +148,34 @@ def start(
             print_line(run.id)
 
 
-def cancel(
-    run_ids: Annotated[list[str], typer.Argument(help="Ids of runs.", metavar="RUN_ID...")],
-    reason: Annotated[str | None, typer.Option("--reason", help="Why; kept in the journal.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="End at once, without cleanup.")] = False,
-    url: Url = None,
-    namespace: Namespace = None,
-    schema: Schema = None,
-    as_json: Json = False,
-) -> None:
-    """Ask runs to end. They may clean up, unless --force is given."""
-    with client_of(url, namespace, schema) as client:
-        answers = [client.cancel(run_id, reason=reason, force=force) for run_id in run_ids]
+def _watch(client: Client, where: RunFilter, limit: int, pause: float, as_json: bool) -> None:
     if as_json:
-        print_json(
-            [
-                {"id": one.run_id, "sent": one.is_sent, "was": one.status, "skipped": list(one.skipped)}
-                for one in answers
-            ]
-        )
+        seen: dict[str, dict[str, Any]] = {}
+        for page in _pages(client, where, limit, pause):
+            for record in map(_record, reversed(page.items)):
+                fields = _fields(record)
+                if seen.get(record.id) != fields:
+                    print_json_line(fields)
+                seen[record.id] = fields
         return
-    for one in answers:
-        print_line(str(one))
+    console = Console(markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        for page in _pages(client, where, limit, pause):
+            print_table(_HEADINGS, [_row(_record(run)) for run in page.items])
+        return
+    with Live(console=console, auto_refresh=False, screen=True) as live:
+        for page in _pages(client, where, limit, pause):
+            live.update(table_of(_HEADINGS, [_row(_record(run)) for run in page.items]), refresh=True)
 
 
-def retry(
-    run_id: RunId, url: Url = None, namespace: Namespace = None, schema: Schema = None, as_json: Json = False
-) -> None:
-    """Go on where a failed or cancelled run stopped, as a new run, and print its id."""
-    with client_of(url, namespace, schema) as client:
-        run = client.retry(run_id)
-    if as_json:
-        print_json({"id": run.id, "workflow": run.workflow, "forked_from": run_id, "created": run.created})
-    else:
-        print_line(run.id)
+def _pages(client: Client, where: RunFilter, limit: int, pause: float) -> Iterator[Page[Run[Any]]]:
+    while True:
+        yield client.runs(where).page(limit=limit)
+        time.sleep(pause)
+
+
+def _row(record: RunRecord) -> Sequence[object]:
+    return [record.id, record.workflow, _status(record), record.key, record.created_at, _took(record)]
 
 
 def _record(run: Run[Any]) -> RunRecord:
@@ -216,27 +219,7 @@ def _took(record: RunRecord) -> str:
 def _arguments(given: str | None) -> tuple[list[Any], dict[str, Any]]:
     if given is None:
         return [], {}
-    try:
-        value = json.loads(sys.stdin.read() if given == "-" else given)
-    except ValueError as error:
-        raise typer.BadParameter(f"it is no JSON: {error}", param_hint="--input") from None
+    value = json_given(given, "--input")
     if isinstance(value, dict):
         return [], value
     return (value, {}) if isinstance(value, list) else ([value], {})
-
-
-def _moment(given: str | None, option: str) -> datetime | None:
-    """A time, or so long ago."""
-    if given is None:
-        return None
-    try:
-        at = datetime.fromisoformat(given)
-        return at if at.tzinfo is not None else at.astimezone()
-    except ValueError:
-        pass
-    try:
-        return datetime.now(UTC) - timedelta(microseconds=microseconds(given))
-    except DefinitionError:
-        raise typer.BadParameter(
-            f"{given!r}: expected a time, as 2026-01-31T12:00, or how long ago, as 1h30m", param_hint=option
-        ) from None

@@ -15,6 +15,7 @@ from .output import print_json, print_line
 
 
 def migrate(
+    *,
     url: Url = None,
     schema: Schema = None,
     sql: Annotated[bool, typer.Option("--sql", help="Print the statements and touch no database.")] = False,

@@ -17,7 +17,7 @@ import typer
 from holdfast.worker import Worker
 
 from .fleet import Fleet
-from .options import Json, Namespace, Schema, Url, client_of, settings_of
+from .options import Json, Place, Targets
 from .output import print_json, print_line, print_table
 from .plan import ServingPlan, plan_of, set_up_logging
 from .serving import Ready, find, serve
@@ -35,18 +35,9 @@ class LogLevel(StrEnum):
 
 
 def worker(
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Where the workflows are: module, module:attribute, a .py file or a folder. Else the setting "
-            "`workflows`, else `workflows` in the working directory.",
-            metavar="TARGET...",
-            show_default=False,
-        ),
-    ] = None,
-    url: Url = None,
-    namespace: Namespace = None,
-    schema: Schema = None,
+    targets: Targets = None,
+    *,
+    place: Place,
     queues: Annotated[str | None, typer.Option("--queues", help="Only runs on these.", metavar="A,B")] = None,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", help="Runs at work at once in a process. [default: 100]")
@@ -67,16 +58,8 @@ def worker(
 
     A worker that is told to stop lets steps end within the grace period and hands everything else back at once.
     """
-    settings = settings_of(
-        url=url,
-        namespace=namespace,
-        schema=schema,
-        queues=queues,
-        concurrency=concurrency,
-        threads=threads,
-        processes=processes,
-        lease=lease,
-        grace=grace,
+    settings = place.settings(
+        queues=queues, concurrency=concurrency, threads=threads, processes=processes, lease=lease, grace=grace
     )
     plan = plan_of(settings, targets or (), log_level)
     set_up_logging(plan.log_level)
@@ -91,9 +74,9 @@ def worker(
     raise typer.Exit(asyncio.run(_serve_by_many(plan, settings.processes)))
 
 
-def workers(url: Url = None, namespace: Namespace = None, schema: Schema = None, as_json: Json = False) -> None:
+def workers(*, place: Place, as_json: Json = False) -> None:
     """List the workers that are alive."""
-    with client_of(url, namespace, schema) as client:
+    with place.client() as client:
         found = client.workers()
     if as_json:
         print_json(
@@ -121,9 +104,9 @@ def workers(url: Url = None, namespace: Namespace = None, schema: Schema = None,
     )
 
 
-def workflows(url: Url = None, namespace: Namespace = None, schema: Schema = None, as_json: Json = False) -> None:
+def workflows(*, place: Place, as_json: Json = False) -> None:
     """List the workflows that were ever registered or started, with their runs by status."""
-    with client_of(url, namespace, schema) as client:
+    with place.client() as client:
         found = client.workflows()
     if as_json:
         print_json([{"name": one.name, "versions": one.versions, "counts": one.counts} for one in found])

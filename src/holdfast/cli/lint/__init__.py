@@ -1,0 +1,20 @@
+"""A static check of workflow bodies, by their syntax alone: no module of the user's is ever executed.
+
+    sources      files, parsed; how modules of a project find each other
+    meanings     what a name or an expression stands for: `dt.now` is "datetime.datetime.now"
+    bodies       which functions are bodies, and which helpers they call
+    hazards      what a body must not call, with its code and the fix
+    unordered    iteration in an order that is another one in another process
+    awaits       durable calls that nobody awaits
+    findings     what was found, and comments that allow it
+
+A body is deterministic: replayed from its journal it must ask for the same things in the same order. What is found here
+would break that, or would do real work outside a step. It is a check by syntax, so it knows what can be seen in the
+text of a module: a hazard behind a function of another module is the test kit's to find.
+"""
+
+from .bodies import check
+from .findings import CODES, Finding
+from .sources import Project, files_of
+
+__all__ = ["CODES", "Finding", "Project", "check", "files_of"]

@@ -1,0 +1,238 @@
+"""Which functions are bodies, which helpers they call, and what is found in them.
+
+A body is a function decorated with `@workflow`, under whichever name that was imported. From there every function of
+the same module is followed that the body calls or hands on, except to what makes a step of it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from .awaits import is_forgotten
+from .findings import CODES, Allowances, Finding
+from .hazards import READ, Hazard, hazard_of
+from .meanings import Function, FunctionNode, Kind, Scope, own_nodes
+from .sources import Project
+from .unordered import minds_no_order, unordered_in
+
+_STEP_MAKERS = frozenset(
+    {
+        *("holdfast.call", "holdfast.compensate", "holdfast.step", "holdfast.map", "holdfast.workflow"),
+        *("holdfast.blocking.call", "holdfast.blocking.map"),
+    }
+)
+"""What executes a function that it is given as a step, or undoes with it: elsewhere, and once."""
+_CALLERS = frozenset({"builtins.map", "builtins.filter", "functools.partial", "functools.reduce"})
+"""Functions that call what they are given."""
+_CHANGES = frozenset(
+    {
+        *("append", "add", "update", "extend", "insert", "pop", "popitem", "clear", "setdefault", "remove", "discard"),
+        *("appendleft", "popleft"),
+    }
+)
+_CONTAINERS = frozenset(
+    {f"builtins.{name}" for name in ("list", "dict", "set")}
+    | {f"collections.{name}" for name in ("defaultdict", "Counter", "deque", "OrderedDict")}
+)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def check(project: Project, path: Path) -> list[Finding]:
+    """Everything that is found in the bodies of one file and in the helpers that they call there, by line."""
+    try:
+        source = project.source(path)
+    except (SyntaxError, ValueError, OSError) as error:
+        line = getattr(error, "lineno", None) or 1
+        column = getattr(error, "offset", None) or 1
+        return [Finding(str(path), line, column, "syntax", f"{CODES['syntax']}: {getattr(error, 'msg', error)}")]
+    allowances = Allowances(source.shown, source.text)
+    module = Scope(project, source)
+    found: dict[tuple[int, int, str], Finding] = {}
+    visited: set[ast.AST] = set()
+    for body in _bodies(module):
+        for finding in _Reader(body, visited).findings():
+            found.setdefault((finding.line, finding.column, finding.code), finding)
+    return sorted([*allowances.without(found.values()), *allowances.wrong])
+
+
+def _bodies(module: Scope) -> Iterator[Function]:
+    yield from (one for one in _functions(module, module.source.tree) if one.kind is Kind.WORKFLOW)
+    for name, bindings in module.bindings.items():
+        # checkout = workflow(checkout_body)
+        for binding in bindings:
+            if isinstance(binding.value, ast.Call):
+                found = module.meaning(binding.value)
+                is_here = isinstance(found, Function) and found.scope.source is module.source
+                if is_here and isinstance(found, Function) and found.kind is Kind.WORKFLOW and name:
+                    yield found
+
+
+def _functions(scope: Scope, top: ast.AST) -> Iterator[Function]:
+    for node in own_nodes(top):
+        if isinstance(node, _FUNCTIONS):
+            yield scope.function_at(node)
+            yield from _functions(scope.inside(node), node)
+        elif isinstance(node, ast.ClassDef):
+            yield from _functions(scope, node)
+
+
+class _Reader:
+    """Reads one body and all helpers that it leads to."""
+
+    def __init__(self, body: Function, visited: set[ast.AST]) -> None:
+        self._body = body
+        self._visited = visited
+        self._waiting: list[Function] = [body]
+        self._found: list[Finding] = []
+
+    def findings(self) -> list[Finding]:
+        while self._waiting:
+            function = self._waiting.pop()
+            if function.node not in self._visited:
+                self._visited.add(function.node)
+                scope = function.scope.inside(function.node)
+                for statement in function.node.body:
+                    self._read(statement, scope, function.node)
+        return self._found
+
+    def _read(self, node: ast.AST, scope: Scope, owner: FunctionNode) -> None:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Import() | ast.ImportFrom():
+                # A function inside is read when something calls it.
+                return
+            case ast.Lambda():
+                self._read(node.body, scope.inside(node), owner)
+                return
+            case ast.Global():
+                for name in node.names:
+                    self._add(node, f"global {name}", Hazard("global"))
+            case ast.Name(ctx=ast.Load()):
+                self._follow(node, scope)
+                self._look(node, scope)
+                return
+            case ast.Attribute(ctx=ast.Load()):
+                self._look(node, scope)
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    self._written(target, scope)
+            case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+                self._written(target, scope)
+            case ast.Delete(targets=targets):
+                for target in targets:
+                    self._written(target, scope)
+            case ast.Call():
+                self._called(node, scope, owner)
+        self._iterated(node, scope)
+        for child in self._children(node, scope):
+            self._read(child, scope, owner)
+
+    def _children(self, node: ast.AST, scope: Scope) -> Iterator[ast.AST]:
+        made = self._made_steps(node, scope) if isinstance(node, ast.Call) else ()
+        for child in ast.iter_child_nodes(node):
+            value = child.value if isinstance(child, ast.keyword) else child
+            is_annotation = isinstance(node, ast.AnnAssign) and child is node.annotation
+            if not is_annotation and value not in made:
+                yield child
+
+    def _made_steps(self, call: ast.Call, scope: Scope) -> list[ast.expr]:
+        """Functions among the arguments that are called as steps, not here."""
+        path = scope.path(call.func)
+        if path is None or path.rstrip("()") not in _STEP_MAKERS:
+            return []
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        return [one for one in given if isinstance(one, ast.Lambda) or scope.meaning(one) is not None]
+
+    def _follow(self, name: ast.Name, scope: Scope) -> None:
+        found = scope.function(name)
+        if found is not None and found.kind is Kind.PLAIN and found.scope.source is scope.source:
+            self._waiting.append(found)
+
+    def _look(self, node: ast.Name | ast.Attribute, scope: Scope) -> None:
+        path = scope.path(node)
+        if path in READ:
+            self._add(node, path, READ[path])
+
+    def _called(self, call: ast.Call, scope: Scope, owner: FunctionNode) -> None:
+        found = scope.meaning(call.func)
+        if isinstance(found, Function) and found.kind is Kind.RESOURCE and found.attribute is None:
+            self._add(call, f"{ast.unparse(call.func)}()", Hazard("resource"))
+        elif isinstance(found, str):
+            hazard = hazard_of(found, len(call.args) + len(call.keywords))
+            if hazard is not None and not self._was_told(call.func, found, scope):
+                self._add(call, f"{ast.unparse(call.func)}()", hazard)
+            if found in _CALLERS:
+                for given in call.args[:1]:
+                    self._handed(given, scope)
+            if found == "asyncio.as_completed":
+                self._completed(call, scope)
+        self._changed(call, scope)
+        if isinstance(owner, ast.AsyncFunctionDef) and is_forgotten(call, scope, owner):
+            self._add(call, f"{ast.unparse(call.func)}()", Hazard("await"))
+
+    def _was_told(self, func: ast.expr, path: str, scope: Scope) -> bool:
+        """Whether the body has made the thing itself: then that was a finding, and what it does with it is none."""
+        while isinstance(func, ast.Attribute):
+            func = func.value
+        if not isinstance(func, ast.Name) or path.startswith(("pathlib.", "asyncio.")):
+            return False
+        found = scope.binding(func.id, func.lineno)
+        return found is not None and found[1].outer is not None and found[0].value is not None and "()" in path
+
+    def _handed(self, given: ast.expr, scope: Scope) -> None:
+        path = scope.path(given)
+        hazard = None if path is None else hazard_of(path, 1)
+        if hazard is not None:
+            self._add(given, f"{ast.unparse(given)}()", hazard)
+
+    def _completed(self, call: ast.Call, scope: Scope) -> None:
+        given = call.args[0] if call.args else None
+        if isinstance(given, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
+            elements = [given.elt]
+        else:
+            elements = list(given.elts) if isinstance(given, (ast.List, ast.Tuple, ast.Set)) else []
+        for element in elements:
+            found = scope.function(element.func) if isinstance(element, ast.Call) else None
+            if found is not None and found.is_async and found.attribute is None:
+                fix = "make tasks of them first: asyncio.as_completed([asyncio.create_task(c) for c in ...])"
+                told = "asyncio.as_completed() over bare coroutines starts them in no fixed order"
+                self._add(call, told, Hazard("asyncio", fix), message=f"{told}; {fix}")
+                return
+
+    def _changed(self, call: ast.Call, scope: Scope) -> None:
+        func = call.func
+        if isinstance(func, ast.Attribute) and func.attr in _CHANGES and self._is_module_state(func.value, scope):
+            self._add(call, f"{ast.unparse(func)}()", Hazard("global"))
+
+    def _written(self, target: ast.expr, scope: Scope) -> None:
+        if isinstance(target, ast.Subscript) and self._is_module_state(target.value, scope):
+            self._add(target, ast.unparse(target), Hazard("global"))
+
+    def _is_module_state(self, expr: ast.expr, scope: Scope) -> bool:
+        """A list, dict or set that stands at the top of a module."""
+        if not isinstance(expr, ast.Name) or (found := scope.binding(expr.id, expr.lineno)) is None:
+            return False
+        binding, home = found
+        if home.outer is not None or binding.value is None:
+            return False
+        if isinstance(binding.value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)):
+            return True
+        return isinstance(binding.value, ast.Call) and home.path(binding.value.func) in _CONTAINERS
+
+    def _iterated(self, node: ast.AST, scope: Scope) -> None:
+        found = unordered_in(node, scope)
+        if found is not None and not minds_no_order(node, scope.source.parent(node), scope):
+            self._add(found, f"the set {_shortened(ast.unparse(found))}", Hazard("unordered"))
+
+    def _add(self, node: ast.AST, what: str, hazard: Hazard, *, message: str | None = None) -> None:
+        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
+        name = self._body.node.name
+        told = message or f"{what} {hazard.told}"
+        text = f"{told} (workflow {name})"
+        end = getattr(node, "end_lineno", None) or line
+        self._found.append(Finding(self._body.scope.source.shown, line, column, hazard.code, text, end))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:39]}…"

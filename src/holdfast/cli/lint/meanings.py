@@ -1,0 +1,318 @@
+"""What a name or an expression stands for, as far as the text says: `dt.now` is "datetime.datetime.now".
+
+A meaning is a dotted path, in which `()` is an instance ("httpx.Client().get"); or a function of the project; or a
+module of it; or None, if nobody can tell. A name that is bound twice means what the nearest line above a use gave it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from .sources import Project, Source
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+_ROOMS = frozenset({"define", "client", "worker", "script"})
+_SEEDED = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.RandomState"})
+_DEEPEST = 12
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class Kind(StrEnum):
+    """What a decorator has made of a function."""
+
+    PLAIN = "plain"
+    STEP = "step"
+    WORKFLOW = "workflow"
+    RESOURCE = "resource"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of the project, and the scope that it was defined in."""
+
+    node: FunctionNode
+    scope: Scope
+    kind: Kind
+    attribute: str | None = None
+    """`start` for `charge.start`."""
+
+    @property
+    def is_async(self) -> bool:
+        """Whether calling it gives a coroutine: an async generator is none."""
+        if not isinstance(self.node, ast.AsyncFunctionDef):
+            return False
+        return not any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in own_nodes(self.node))
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One place where a name gets its meaning. A use below `line` sees it."""
+
+    line: int
+    value: ast.expr | None = None
+    annotation: ast.expr | None = None
+    function: FunctionNode | None = None
+    path: str | None = None
+    """An import."""
+    name: str | None = None
+    """Of `from path import name`."""
+    level: int = 0
+
+
+class Scope:
+    """The names of a module or of a function, and where they get their meaning."""
+
+    def __init__(
+        self, project: Project, source: Source, outer: Scope | None = None, node: ast.AST | None = None
+    ) -> None:
+        self.project = project
+        self.source = source
+        self.outer = outer
+        self.bindings: dict[str, list[Binding]] = {}
+        self._stars: list[Binding] = []
+        self._evaluating: set[tuple[str, int]] = set()
+        top = source.tree if node is None else node
+        for name, binding in _bindings(top):
+            if name == "*":
+                self._stars.append(binding)
+            else:
+                self.bindings.setdefault(name, []).append(binding)
+
+    def inside(self, node: FunctionNode | ast.Lambda) -> Scope:
+        """The scope of a function in this one."""
+        return Scope(self.project, self.source, self, node)
+
+    def binding(self, name: str, line: int) -> tuple[Binding, Scope] | None:
+        """Where a name used on a line gets its meaning."""
+        found = self.bindings.get(name)
+        if found is None:
+            return None if self.outer is None else self.outer.binding(name, sys.maxsize)
+        above = [one for one in found if one.line < line]
+        return (above[-1] if above else found[0]), self
+
+    def meaning(self, expr: ast.expr | None, depth: int = 0) -> str | Function | Scope | None:
+        """What an expression stands for."""
+        if expr is None or depth > _DEEPEST:
+            return None
+        match expr:
+            case ast.Name(id=name):
+                return self._named(name, expr.lineno, depth)
+            case ast.Attribute(value=value, attr=attr):
+                return self._member(self.meaning(value, depth + 1), attr, depth)
+            case ast.Call():
+                return self._called(expr, depth)
+            case ast.Await(value=value) | ast.NamedExpr(value=value) | ast.IfExp(body=value):
+                return self.meaning(value, depth + 1)
+            case ast.BinOp(left=left, op=ast.Div()):
+                found = self.meaning(left, depth + 1)
+                return found if isinstance(found, str) and found.startswith("pathlib.") else None
+            case ast.Constant(value=str() as text):
+                # An annotation in quotes.
+                return self._quoted(text, depth)
+            case _:
+                return None
+
+    def path(self, expr: ast.expr | None) -> str | None:
+        """The dotted path that an expression stands for, if that is what it is."""
+        found = self.meaning(expr)
+        return found if isinstance(found, str) else None
+
+    def function(self, expr: ast.expr) -> Function | None:
+        """The function of the project that an expression stands for."""
+        found = self.meaning(expr)
+        return found if isinstance(found, Function) else None
+
+    def function_at(self, node: FunctionNode) -> Function:
+        """A function that is defined in this scope, with what its decorators make of it."""
+        for decorator in node.decorator_list:
+            target = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if (kind := self._makes(target)) is not None:
+                return Function(node, self, kind)
+        return Function(node, self, Kind.PLAIN)
+
+    def _makes(self, decorator: ast.expr, depth: int = 0) -> Kind | None:
+        found = self.meaning(decorator, depth + 1)
+        if not isinstance(found, str) or not found.startswith("holdfast."):
+            return None
+        name = found.removeprefix("holdfast.").rstrip("()")
+        return Kind(name) if name in ("step", "workflow", "resource") else None
+
+    def _named(self, name: str, line: int, depth: int) -> str | Function | Scope | None:
+        found = self.binding(name, line)
+        if found is None:
+            return self._unbound(name, depth)
+        binding, scope = found
+        if binding.function is not None:
+            return scope.function_at(binding.function)
+        if binding.path is not None or binding.level:
+            return scope._imported(binding, depth)
+        if (key := (name, binding.line)) in scope._evaluating:
+            return None
+        scope._evaluating.add(key)
+        try:
+            if binding.value is not None:
+                return scope.meaning(binding.value, depth + 1)
+            of_type = scope.meaning(binding.annotation, depth + 1)
+            return f"{of_type}()" if isinstance(of_type, str) else None
+        finally:
+            scope._evaluating.discard(key)
+
+    def _unbound(self, name: str, depth: int) -> str | Function | Scope | None:
+        module = self
+        while module.outer is not None:
+            module = module.outer
+        # The later star wins.
+        for star in reversed(module._stars):
+            if _brings(star, name):
+                return module._imported(replace(star, name=name), depth)
+        return f"builtins.{name}" if hasattr(builtins, name) else None
+
+    def _imported(self, binding: Binding, depth: int) -> str | Function | Scope | None:
+        path = binding.path or ""
+        if path.partition(".")[0] in sys.stdlib_module_names or path.partition(".")[0] == "holdfast":
+            return _canonical(path if binding.name is None else f"{path}.{binding.name}")
+        if binding.name is None:
+            return path
+        source = self.project.module(path, binding.level, self.source.path)
+        if source is not None and depth < _DEEPEST:
+            scope = Scope(self.project, source)
+            if binding.name in scope.bindings or scope._stars:
+                return scope._named(binding.name, sys.maxsize, depth + 1)
+        inner = self.project.module(f"{path}.{binding.name}", binding.level, self.source.path)
+        if inner is not None:
+            return Scope(self.project, inner)
+        return None if binding.level else f"{path}.{binding.name}"
+
+    def _member(self, of: str | Function | Scope | None, attr: str, depth: int) -> str | Function | Scope | None:
+        if isinstance(of, Function):
+            return replace(of, attribute=attr)
+        if isinstance(of, Scope):
+            return of._named(attr, sys.maxsize, depth + 1)
+        if of is None:
+            return None
+        is_known = of.partition(".")[0] in sys.stdlib_module_names or of.startswith(("holdfast", "builtins"))
+        if not is_known and "(" not in of and self.project.module(of, 0, self.source.path) is not None:
+            return self._imported(Binding(0, path=of, name=attr), depth)
+        return _canonical(f"{of}.{attr}")
+
+    def _called(self, call: ast.Call, depth: int) -> str | Function | Scope | None:
+        found = self.meaning(call.func, depth + 1)
+        if isinstance(found, Function):
+            if found.attribute == "options":
+                return replace(found, attribute=None)
+            returned = found.scope.meaning(found.node.returns, depth + 1) if found.attribute is None else None
+            return f"{returned}()" if isinstance(returned, str) else None
+        if not isinstance(found, str):
+            return None
+        if found == "functools.partial" and call.args:
+            return self.meaning(call.args[0], depth + 1)
+        if found in _SEEDED and (call.args or call.keywords):
+            return "seeded()"
+        made = self._makes(call.func, depth) if found.startswith("holdfast.") and call.args else None
+        if made is not None and isinstance(given := self.meaning(call.args[0], depth + 1), Function):
+            return replace(given, kind=made)
+        return f"{found}()"
+
+    def _quoted(self, text: str, depth: int) -> str | Function | Scope | None:
+        try:
+            expr = ast.parse(text, mode="eval").body
+        except (SyntaxError, ValueError):
+            return None
+        return self.meaning(expr, depth + 1) if isinstance(expr, (ast.Name, ast.Attribute)) else None
+
+
+def _brings(star: Binding, name: str) -> bool:
+    """Whether `from ... import *` may have brought a name. Of the standard library only what is loaded is known."""
+    if star.path == "holdfast":
+        return name in _PUBLIC
+    if star.path in sys.stdlib_module_names:
+        return hasattr(sys.modules.get(star.path or ""), name)
+    return not hasattr(builtins, name)
+
+
+def _canonical(path: str) -> str:
+    """Public names by their shortest path, whichever room they were taken from."""
+    parts = path.split(".")
+    if parts[0] == "holdfast" and len(parts) > 2 and parts[1] in _ROOMS:
+        del parts[1]
+    return ".".join(parts)
+
+
+def own_nodes(top: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a module or function without those of the functions and classes in it, which are yielded."""
+    body = top.body if isinstance(top, (ast.Module, *_FUNCTIONS, ast.ClassDef, ast.Lambda)) else []
+    waiting: list[ast.AST] = [*body] if isinstance(body, list) else [body]
+    while waiting:
+        node = waiting.pop(0)
+        yield node
+        if not isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
+            waiting[:0] = ast.iter_child_nodes(node)
+
+
+def _bindings(top: ast.AST) -> Iterator[tuple[str, Binding]]:
+    if isinstance(top, (*_FUNCTIONS, ast.Lambda)):
+        given = top.args
+        for one in [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]:
+            if one is not None:
+                is_many = one in (given.vararg, given.kwarg)
+                yield one.arg, Binding(0, annotation=None if is_many else one.annotation)
+    for node in own_nodes(top):
+        yield from _bound_by(node)
+
+
+def _bound_by(node: ast.AST) -> Iterator[tuple[str, Binding]]:
+    match node:
+        case ast.Import(names=names):
+            for alias in names:
+                name = alias.asname or alias.name.partition(".")[0]
+                yield name, Binding(node.lineno, path=alias.name if alias.asname else name)
+        case ast.ImportFrom(names=names, module=module, level=level):
+            for alias in names:
+                yield alias.asname or alias.name, Binding(node.lineno, path=module or "", name=alias.name, level=level)
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            yield name, Binding(node.lineno, function=node)
+        case ast.ClassDef(name=name):
+            yield name, Binding(node.lineno)
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                yield from _targets(target, value, node.end_lineno or node.lineno)
+        case ast.AnnAssign(target=ast.Name(id=name), value=value, annotation=annotation):
+            yield name, Binding(node.end_lineno or node.lineno, value=value, annotation=annotation)
+        case ast.NamedExpr(target=ast.Name(id=name), value=value):
+            yield name, Binding(node.lineno, value=value)
+        case ast.For(target=target) | ast.AsyncFor(target=target) | ast.comprehension(target=target):
+            yield from _targets(target, None, target.lineno)
+        case ast.withitem(context_expr=value, optional_vars=ast.expr() as target):
+            yield from _targets(target, value, target.lineno)
+        case ast.ExceptHandler(name=str() as name) | ast.MatchAs(name=str() as name):
+            yield name, Binding(node.lineno)
+
+
+def _targets(target: ast.expr, value: ast.expr | None, line: int) -> Iterator[tuple[str, Binding]]:
+    if isinstance(target, ast.Name):
+        yield target.id, Binding(line, value=value)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        values: list[ast.expr | None] = [None] * len(target.elts)
+        if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
+            values = list(value.elts)
+        for one, its in zip(target.elts, values, strict=True):
+            yield from _targets(one, its, line)
+    elif isinstance(target, ast.Starred):
+        yield from _targets(target.value, None, line)
+
+
+_PUBLIC = frozenset(
+    {
+        *("call", "compensate", "continue_as_new", "current_run", "current_step", "emit", "hook", "logger", "map"),
+        *("now", "patched", "publish", "resource", "rng", "rollback", "set_value", "shield", "signal", "sleep"),
+        *("sleep_until", "step", "uuid4", "wait_for_event", "wait_for_signal", "workflow", "run", "Client"),
+        *("AsyncClient", "Worker"),
+    }
+)
+"""What `from holdfast import *` may bring, as far as it matters here."""

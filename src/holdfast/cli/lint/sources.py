@@ -1,0 +1,134 @@
+"""Files, parsed, and how the modules of a project find each other: as files, for nothing is ever imported."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+
+from holdfast.errors import DefinitionError
+
+_LEVELS = 6
+"""So many folders above a file are searched for the modules that it imports."""
+
+
+class Source:
+    """One file: its text and its tree, with a way from a node to the one around it."""
+
+    def __init__(self, path: Path, text: str, tree: ast.Module) -> None:
+        self.path = path
+        self.text = text
+        self.tree = tree
+        self._parents: dict[ast.AST, ast.AST] | None = None
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        """The node around this one."""
+        if self._parents is None:
+            self._parents = {child: one for one in ast.walk(self.tree) for child in ast.iter_child_nodes(one)}
+        return self._parents.get(node)
+
+    @property
+    def shown(self) -> str:
+        """The path as people would type it."""
+        try:
+            return self.path.relative_to(Path.cwd()).as_posix()
+        except ValueError:
+            return str(self.path)
+
+
+class Project:
+    """The files that were looked at so far, by path."""
+
+    def __init__(self, roots: Sequence[Path] = ()) -> None:
+        self._roots = tuple(roots)
+        self._sources: dict[Path, Source | None] = {}
+
+    def source(self, path: Path) -> Source:
+        """A file, parsed. Raises SyntaxError, OSError and UnicodeDecodeError."""
+        path = path.resolve()
+        found = self._sources.get(path)
+        if found is None:
+            text = path.read_text("utf-8")
+            found = self._sources[path] = Source(path, text, ast.parse(text, str(path)))
+        return found
+
+    def module(self, name: str, level: int, importer: Path) -> Source | None:
+        """The module that `from ..name import` means in a file, if it is a file of this project that can be read."""
+        parts = [part for part in name.split(".") if part]
+        if level:
+            places = [importer.parents[level - 1]] if level <= len(importer.parents) else []
+        else:
+            places = [*importer.parents[:_LEVELS], *self._roots]
+        for place in places:
+            target = place.joinpath(*parts)
+            for candidate in (target.with_name(f"{target.name}.py"), target / "__init__.py"):
+                if parts and candidate.is_file():
+                    return self._readable(candidate)
+            if not parts and (place / "__init__.py").is_file():
+                return self._readable(place / "__init__.py")
+        return None
+
+    def _readable(self, path: Path) -> Source | None:
+        try:
+            return self.source(path)
+        except (SyntaxError, OSError, ValueError):
+            return None
+
+
+def files_of(targets: Sequence[str], *, ignore: Sequence[str], directory: Path, home: Path | None) -> list[Path]:
+    """The files that targets name, as `holdfast worker` takes them: modules, `module:attribute`, files and folders.
+
+    Raises DefinitionError for one that is not there. Without targets it is `workflows` in `directory` or `home`.
+    """
+    roots = [directory, *([] if home is None else [home]), directory / "src"]
+    found: dict[Path, None] = {}
+    for target in targets or [_default(roots)]:
+        place = _place(target, roots)
+        if place is None:
+            raise DefinitionError(
+                f"{target!r}: there is no such file, folder or module under {directory}; name what is to be checked: "
+                "holdfast lint shop/ jobs/daily.py"
+            )
+        for file in _files(place, ignore) if place.is_dir() else [place]:
+            found[file.resolve()] = None
+    return list(found)
+
+
+def _default(roots: Sequence[Path]) -> str:
+    for root in roots:
+        for candidate in (root / "workflows", root / "workflows.py"):
+            if candidate.exists():
+                return str(candidate)
+    raise DefinitionError(
+        f"there is nothing to check: {roots[0]} has no package, folder or module 'workflows'; name files or folders "
+        '(holdfast lint shop/), or set workflows = ["shop"] in holdfast.toml or in [tool.holdfast] of pyproject.toml'
+    )
+
+
+def _place(target: str, roots: Sequence[Path]) -> Path | None:
+    path = roots[0] / target
+    if path.is_dir() or path.is_file():
+        return path
+    parts = target.partition(":")[0].split(".")
+    if os.sep in target or not all(part.isidentifier() for part in parts):
+        return None
+    for root in roots:
+        place = root.joinpath(*parts)
+        if place.is_dir():
+            return place
+        if (file := place.with_name(f"{place.name}.py")).is_file():
+            return file
+    return None
+
+
+def _files(folder: Path, ignore: Sequence[str]) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        is_ignored = any(fnmatch(path.name, pattern) or fnmatch(path.as_posix(), pattern) for pattern in ignore)
+        if is_ignored or path.name.startswith((".", "__pycache__")):
+            continue
+        if path.is_dir():
+            yield from _files(path, ignore)
+        elif path.suffix == ".py":
+            yield path

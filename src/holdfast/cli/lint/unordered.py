@@ -1,0 +1,170 @@
+"""Iteration over sets: strings hash anew in every process, so that a set of them has another order on every replay.
+
+Sets of a body's own tasks and futures are fine, for those hash by their number; so are sets of whole numbers that stand
+in the text. What doesn't care for order (sorted, sum, min, len, `in`, another set) is fine, too.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from .meanings import Function, Scope
+
+_SET_TYPES = frozenset({"builtins.set", "builtins.frozenset", "typing.Set", "typing.FrozenSet", "typing.AbstractSet"})
+_SETS_BY_ANNOTATION = _SET_TYPES | {"collections.abc.Set", "collections.abc.MutableSet", "typing.MutableSet"}
+_SET_METHODS = frozenset({"union", "intersection", "difference", "symmetric_difference", "copy"})
+_IN_ORDER = frozenset(
+    {
+        *("builtins.list", "builtins.tuple", "builtins.enumerate", "builtins.iter", "builtins.zip", "builtins.map"),
+        *("builtins.filter", "builtins.dict", "builtins.reversed", "builtins.dict.fromkeys", "collections.deque"),
+        *("holdfast.map", "functools.reduce", "collections.OrderedDict", "itertools.chain.from_iterable"),
+    }
+)
+"""Functions that hand on the order of what they are given."""
+_WITHOUT_ORDER = frozenset(
+    {
+        *("builtins.sorted", "builtins.sum", "builtins.min", "builtins.max", "builtins.any", "builtins.all"),
+        *("builtins.set", "builtins.frozenset", "builtins.len", "math.fsum", "statistics.mean"),
+    }
+)
+_OPERATORS = (ast.BitOr, ast.BitAnd, ast.Sub, ast.BitXor)
+_STARTS = frozenset({"create_task", "ensure_future", "start"})
+
+
+def is_set(expr: ast.expr | None, scope: Scope, depth: int = 0) -> bool:
+    """Whether an expression is a set whose order may be another one on replay, as far as the text says."""
+    if expr is None or depth > 8:
+        return False
+    match expr:
+        case ast.Set(elts=elements):
+            return not all(_is_whole(one) for one in elements) and not all(_is_start(one) for one in elements)
+        case ast.SetComp(elt=element):
+            return not _is_start(element)
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SET_METHODS:
+            return is_set(value, scope, depth + 1)
+        case ast.Call():
+            return _is_made(expr, scope, depth)
+        case ast.Await(value=ast.Call() as call):
+            return _returns_set(call, scope)
+        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _OPERATORS):
+            return is_set(left, scope, depth + 1) or is_set(right, scope, depth + 1)
+        case ast.IfExp(body=one, orelse=other):
+            return is_set(one, scope, depth + 1) or is_set(other, scope, depth + 1)
+        case ast.NamedExpr(value=value):
+            return is_set(value, scope, depth + 1)
+        case ast.Name(id=name):
+            return _is_named(name, expr.lineno, scope, depth)
+        case _:
+            return False
+
+
+def unordered_in(node: ast.AST, scope: Scope) -> ast.expr | None:
+    """The set over which this very node iterates in order, if it does."""
+    match node:
+        case ast.For(iter=iterated) | ast.AsyncFor(iter=iterated) | ast.YieldFrom(value=iterated):
+            return iterated if is_set(iterated, scope) else None
+        case ast.ListComp(generators=generators) | ast.DictComp(generators=generators):
+            return next((one.iter for one in generators if is_set(one.iter, scope)), None)
+        case ast.GeneratorExp(generators=generators) | ast.SetComp(generators=generators):
+            return next((one.iter for one in generators if is_set(one.iter, scope)), None)
+        case ast.Starred(value=value) if is_set(value, scope):
+            return value
+        case ast.Assign(targets=[ast.Tuple() | ast.List()], value=value) if is_set(value, scope):
+            return value
+        case ast.Call():
+            return _unordered_call(node, scope)
+        case _:
+            return None
+
+
+def minds_no_order(node: ast.AST, parent: ast.AST | None, scope: Scope) -> bool:
+    """Whether a generator or comprehension is only handed to what doesn't care for order, and asks for nothing."""
+    if any(isinstance(one, (ast.Await, ast.Yield)) for one in ast.walk(node)):
+        return False
+    if isinstance(node, ast.SetComp):
+        return True
+    if isinstance(node, (ast.Starred, ast.GeneratorExp, ast.ListComp)):
+        if isinstance(parent, ast.Set):
+            return True
+        return isinstance(parent, ast.Call) and scope.path(parent.func) in _WITHOUT_ORDER
+    return False
+
+
+def _unordered_call(call: ast.Call, scope: Scope) -> ast.expr | None:
+    if isinstance(call.func, ast.Attribute) and not call.args and call.func.attr == "pop":
+        return call.func.value if is_set(call.func.value, scope) else None
+    takes_order = isinstance(call.func, ast.Attribute) and call.func.attr in ("join", "extend")
+    if not takes_order:
+        path = scope.path(call.func)
+        takes_order = path is not None and (path in _IN_ORDER or path.startswith("itertools."))
+    return next((one for one in call.args if is_set(one, scope)), None) if takes_order else None
+
+
+def _is_made(call: ast.Call, scope: Scope, depth: int) -> bool:
+    if scope.path(call.func) in ("builtins.set", "builtins.frozenset"):
+        made_of = call.args[0] if call.args else None
+        is_of_starts = isinstance(made_of, (ast.GeneratorExp, ast.ListComp)) and _is_start(made_of.elt)
+        return not is_of_starts and made_of is not None
+    return _returns_set(call, scope)
+
+
+def _returns_set(call: ast.Call, scope: Scope) -> bool:
+    found = scope.meaning(call.func)
+    return isinstance(found, Function) and found.attribute is None and _is_set_type(found.node.returns, found.scope)
+
+
+def _is_named(name: str, line: int, scope: Scope, depth: int) -> bool:
+    found = scope.binding(name, line)
+    if found is None:
+        return False
+    binding, home = found
+    if binding.annotation is not None and _is_set_type(binding.annotation, home):
+        return True
+    if binding.value is None:
+        return False
+    # An empty set that is filled later has no order, either.
+    is_empty = isinstance(binding.value, ast.Call) and not binding.value.args and not binding.value.keywords
+    if is_empty and isinstance(binding.value, ast.Call) and home.path(binding.value.func) == "builtins.set":
+        return not _is_filled_with_starts(name, home)
+    return is_set(binding.value, home, depth + 1)
+
+
+def _is_filled_with_starts(name: str, scope: Scope) -> bool:
+    """Whether only tasks are ever added to it."""
+    added = [
+        node.args[0]
+        for node in ast.walk(scope.source.tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "add"
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == name
+        and node.args
+    ]
+    return bool(added) and all(_is_start(one) for one in added)
+
+
+def _is_set_type(annotation: ast.expr | None, scope: Scope) -> bool:
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            annotation = ast.parse(annotation.value, mode="eval").body
+        except SyntaxError:
+            return False
+    if isinstance(annotation, ast.Subscript):
+        inner = annotation.slice
+        if isinstance(inner, ast.Name) and inner.id == "int":
+            return False
+        annotation = annotation.value
+    return annotation is not None and scope.path(annotation) in _SETS_BY_ANNOTATION
+
+
+def _is_whole(element: ast.expr) -> bool:
+    return isinstance(element, ast.Constant) and isinstance(element.value, (int, bool, type(None)))
+
+
+def _is_start(element: ast.expr) -> bool:
+    """A task or a Pending: those of a body hash by their number."""
+    if not isinstance(element, ast.Call):
+        return False
+    name = element.func.attr if isinstance(element.func, ast.Attribute) else getattr(element.func, "id", "")
+    return name in _STARTS

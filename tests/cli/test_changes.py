@@ -1,0 +1,199 @@
+"""The commands that change runs or send to them, one by one and by filter."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import holdfast
+from holdfast import Client, Retry, Worker, step, workflow
+from holdfast.cli import main
+
+
+@step(retry=Retry(attempts=1))
+async def divide(number: int) -> int:
+    return 100 // number
+
+
+@workflow
+async def halve(number: int) -> int:
+    return await divide(number)
+
+
+@pytest.fixture
+def client(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.setenv("HOLDFAST_URL", database_url)
+    with Client(database_url) as client:
+        yield client
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command that goes well; what it printed."""
+
+    def say(*arguments: str) -> str:
+        code = main(arguments)
+        seen = capsys.readouterr()
+        assert (code, seen.err) == (0, "")
+        return seen.out
+
+    return say
+
+
+def failed(client: Client) -> str:
+    with pytest.raises(holdfast.RunFailed) as raised:
+        holdfast.run(halve, 0, url=client.url)
+    return raised.value.run_id
+
+
+def test_runs_are_cancelled_by_a_filter(client, say):
+    ours = client.start(halve, 2, tags={"kind": "gift"})
+    other = client.start(halve, 2)
+    assert say("cancel", "--tag", "kind=gift", "--yes") == "cancelled 1 run\n"
+    assert (ours.refresh().status, other.refresh().status) == ("cancelled", "pending")
+
+
+def test_a_deed_to_many_runs_says_how_many_and_needs_an_answer(client, capsys):
+    run = client.start(halve, 2)
+    assert main(["cancel", "--all"]) == 2
+    assert "Cancel 1 run?" in capsys.readouterr().err
+    assert run.refresh().status == "pending"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("answer", "status", "code"), [("y\n", "cancelled", 0), ("n\n", "pending", 1)])
+def test_a_deed_to_many_runs_is_done_if_the_answer_is_yes(client, monkeypatch, capsys, answer, status, code):
+    run = client.start(halve, 2)
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    assert main(["cancel", "--all"]) == code
+    assert run.refresh().status == status
+
+
+def test_nobody_is_asked_about_no_runs(client, say):
+    assert json.loads(say("cancel", "--all", "--json")) == {"cancelled": 0}
+
+
+def test_failed_runs_are_retried_by_a_filter(client, say):
+    old = failed(client)
+    assert json.loads(say("retry", "--status", "failed", "--yes", "--json")) == {"retried": 1}
+    assert [run.record.forked_from for run in client.runs(holdfast.RunFilter(status="pending"))] == [old]
+
+
+def test_a_run_is_forked_with_another_input(client, say):
+    holdfast.run(halve, 4, url=client.url, key="first")
+    old = client.get_run(halve, key="first")
+    new = say("fork", old.id, "--input", "[5]").strip()
+    assert client.get_run(new).record.forked_from == old.id
+    assert json.loads(say("show", new, "--json"))["input"] == {"args": [5], "kwargs": {}}
+
+
+def test_a_run_is_forked_as_if_a_step_had_come_to_something_else(client, say):
+    holdfast.run(halve, 4, url=client.url, key="first")
+    old = client.get_run(halve, key="first")
+    told = json.loads(say("fork", old.id, "--at", "divide", "--result", "7", "--json"))
+    (recorded,) = [one for one in client.journal(told["id"]) if one.kind == "step_completed"]
+    assert recorded.value == 7
+
+
+def test_runs_are_paused_and_resumed(client, say):
+    run = client.start(halve, 2)
+    assert say("pause", run.id) == f"paused {run.id}\n"
+    assert client.get_run(run.id).record.paused
+    assert say("pause", run.id) == f"{run.id} was paused already\n"
+    assert json.loads(say("resume", run.id, "--json")) == [{"id": run.id, "resumed": True}]
+    assert not client.get_run(run.id).record.paused
+
+
+def test_runs_are_paused_and_resumed_by_a_filter(client, say):
+    client.start(halve, 2)
+    assert say("pause", "--workflow", "halve", "--yes") == "paused 1 run\n"
+    assert say("resume", "--workflow", "halve", "--yes") == "resumed 1 run\n"
+
+
+def test_one_run_that_cannot_be_paused_does_not_keep_the_others_from_it(client, capsys):
+    run = client.start(halve, 2)
+    assert main(["pause", "nobody", run.id]) == 1
+    seen = capsys.readouterr()
+    assert "nobody" in seen.err
+    assert seen.out == f"paused {run.id}\n"
+
+
+def test_an_ended_run_is_deleted_and_a_live_one_is_not(client, say, capsys):
+    live = client.start(halve, 2, delay="1h")
+    ended = failed(client)
+    assert say("delete", ended) == f"deleted {ended}\n"
+    assert main(["delete", live.id]) == 1
+    assert "cancel it first" in capsys.readouterr().err
+
+
+def test_ended_runs_are_deleted_by_a_filter(client, say):
+    failed(client)
+    client.start(halve, 2, delay="1h")
+    assert say("delete", "--all", "--yes") == "deleted 1 run\n"
+    assert client.count(holdfast.RunFilter()) == 1
+
+
+def test_old_runs_are_pruned_into_an_archive(client, say, tmp_path):
+    run_id = failed(client)
+    assert say("prune", "--older-than", "1h", "--yes") == "deleted 0 runs\n"
+    told = say("prune", "--older-than", "0s", "--archive", str(tmp_path / "old.jsonl"), "--yes", "--json")
+    assert json.loads(told)["deleted"] == 1
+    assert json.loads((tmp_path / "old.jsonl").read_text())["id"] == run_id
+
+
+def test_pruning_asks_first(client, capsys):
+    failed(client)
+    assert main(["prune", "--older-than", "0s"]) == 2
+    assert "Delete 1 run that ended" in capsys.readouterr().err
+    assert client.count(holdfast.RunFilter()) == 1
+
+
+@workflow
+async def waits() -> object:
+    first = await holdfast.wait_for_signal("go")
+    second = await holdfast.wait_for_event("news")
+    hook = holdfast.hook(name="late")
+    holdfast.set_value("token", hook.token)
+    return [first, second, await hook.wait()]
+
+
+def drive(client: Client, run_id: str) -> str:
+    """Take turns of a run, in a worker that is there for nothing else."""
+
+    async def turns() -> str:
+        return (await Worker(client.url, workflows=[waits]).drive(run_id)).reason
+
+    return asyncio.run(turns())
+
+
+def test_messages_reach_a_run(client, say, monkeypatch):
+    run = client.start(waits)
+    assert say("signal", run.id, "go", "--payload", '{"by": "me"}') == f"sent go to run {run.id}\n"
+    assert say("publish", "news", "--payload", "[1]") == "published news\n"
+    assert drive(client, run.id) == "waiting"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(run.value("token") + "\n"))
+    assert say("hook", "-", "--payload", '"done"') == "resumed\n"
+    assert drive(client, run.id) == "ended"
+    assert run.result() == [{"by": "me"}, [1], "done"]
+
+
+def test_a_message_with_an_id_is_delivered_once(client, say):
+    run = client.start(waits)
+    for _ in range(2):
+        say("signal", run.id, "go", "--message-id", "mail-7")
+    drive(client, run.id)
+    assert [one.kind for one in client.journal(run.id)].count("signal") == 1
+
+
+def test_a_token_that_is_none_is_refused(client, capsys):
+    assert main(["hook", "nonsense"]) == 1
+    assert capsys.readouterr().err.startswith("holdfast: ")

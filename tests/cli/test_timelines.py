@@ -1,0 +1,104 @@
+"""A journal as a timeline, and the commands that follow runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+
+import pytest
+
+import holdfast
+from holdfast import Client, Retry, Worker, step, workflow
+from holdfast.cli import main
+from holdfast.cli.timelines import rows_of, timeline
+from tests.cli.stage import Stage
+
+
+@step(retry=Retry(attempts=2, initial="0.01s"))
+async def charge(number: int) -> int:
+    return 100 // number
+
+
+@workflow
+async def order(number: int) -> int:
+    first, _ = await asyncio.gather(charge(2), charge(5))
+    try:
+        await charge(number)
+    except ZeroDivisionError:
+        await holdfast.wait_for_signal("go")
+    return first
+
+
+@pytest.fixture
+def journal(database_url, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_URL", database_url)
+    with Client(database_url) as client:
+        run = client.start(order, 0, id="order-1")
+        client.signal(run.id, "go")
+
+        async def turns():
+            worker = Worker(database_url, workflows=[order])
+            while not (await worker.drive(run.id)).done:
+                pass
+
+        asyncio.run(turns())
+        yield client.journal(run.id)
+
+
+def test_every_step_has_a_row_and_messages_are_points(journal):
+    rows = rows_of(journal)
+    assert [row.label for row in rows if not row.is_point] == ["charge", "charge:1", "charge:2"]
+    assert [row.label for row in rows if row.is_point] == ["signal go"]
+    assert [row.is_failed for row in rows if not row.is_point] == [False, False, True]
+    assert len(rows[2].attempts) == 1
+
+
+def test_bars_stand_where_their_time_was(journal):
+    lines = timeline(journal, until=journal[-1].at, width=80)
+    assert len(lines) == 5
+    assert all(len(line) <= 80 for line in lines)
+    bars = {line.split()[0]: line for line in lines[:3]}
+    assert "✗" in bars["charge:2"]
+    assert "✗" not in bars["charge"]
+    assert bars["charge:2"].index("✗") > bars["charge"].index("━")
+
+
+def test_a_step_that_goes_on_has_no_end(journal):
+    begun = [entry for entry in journal if entry.seq == journal[0].seq and entry.kind != "step_completed"][:3]
+    lines = timeline(begun, until=begun[0].at + timedelta(seconds=5), width=60)
+    assert lines[0].endswith("5s so far")
+    assert "…" in lines[0]
+
+
+def test_an_empty_journal_has_no_timeline():
+    assert timeline([], until=None) == []
+
+
+def test_show_draws_the_timeline(journal, capsys):
+    assert main(["show", "order-1"]) == 0
+    assert "━" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["journal", "logs"])
+def test_following_an_ended_run_prints_its_journal_and_ends(journal, capsys, name):
+    assert main([name, "order-1", "--follow"]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(entry) for entry in journal]
+
+
+def test_a_watch_prints_each_change_as_a_line(stage: Stage):
+    process = stage.command("runs", "--watch", "--json", "--interval", "0.05s")
+    run = stage.client.start(order, 1)
+    stage.until(lambda: run.id in process.output, "the run was seen")
+    run.cancel()
+    stage.until(lambda: "cancelled" in process.output, "its end was seen")
+    told = [json.loads(line) for line in process.output.splitlines()]
+    assert [one["status"] for one in told] == ["pending", "cancelled"]
+
+
+def test_a_journal_is_followed_until_the_run_ends(stage: Stage):
+    run = stage.client.start(order, 1)
+    process = stage.command("journal", run.id, "--follow", "--interval", "0.05s")
+    run.cancel()
+    assert process.wait() == 0
+    assert process.output.splitlines() == [str(entry) for entry in stage.client.journal(run.id)]
