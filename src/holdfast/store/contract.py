@@ -219,8 +219,13 @@ class Store(Protocol):
     # -- events meet waits: each side commits first and is looked at in a later statement, so that neither misses the
     #    other. Any worker may do it; doing it twice changes nothing.
 
-    async def read_unmatched(self, limit: int) -> Unmatched:
-        """Events and waits for events that nobody has looked at yet, up to `limit` of each."""
+    async def read_unmatched(
+        self, limit: int, *, after_event: int = 0, after_wait: tuple[int, int] = (0, 0)
+    ) -> Unmatched:
+        """Events and waits for events that nobody has looked at yet, up to `limit` of each.
+
+        Events come by their ids, waits by run and number, those behind these places.
+        """
 
     async def find_waits(
         self, event: Event, probes: Sequence[bytes], *, after: tuple[int, int] | None = None, limit: int = 1000

@@ -4,10 +4,14 @@ Both sides insert, commit, and are looked at by a later statement: an event find
 wait the events that were there before it, so whichever of the two came second finds the other. The delete of the
 wait's row decides who was first. Crash windows: before the delivery, somebody else looks again; after it and before it
 is marked, looking again delivers nothing twice.
+
+An event that this worker's codec can't open is left unmatched, for a worker that can, and so is a wait that asks for
+something in it. They are passed by until it is time to begin anew, so that they keep nobody from what comes behind.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
 from typing import Any
 
@@ -15,12 +19,17 @@ import msgspec
 
 from holdfast.codec import Codec
 from holdfast.errors import NotDecodable
-from holdfast.model import Event, EventWait, NewRun, Trigger, holds, probes_of
+from holdfast.model import SECOND, Event, EventWait, NewRun, Trigger, holds, probes_of
 from holdfast.store import Store
 
 from .clock import Clock
 
 _MANY = 1000
+_PAGE = 100
+_ANEW = 60 * SECOND
+"""How long what was left to others is passed by: what was committed late stands before it."""
+_SEALED = object()
+_log = logging.getLogger("holdfast.worker")
 _json = msgspec.json.Decoder()
 
 
@@ -31,19 +40,32 @@ class Matchmaker:
         self._store = store
         self._codec = codec
         self._clock = clock
+        self._event = 0
+        self._wait = 0, 0
+        """Up to where what is unmatched was left to others."""
+        self._anew_at: int | None = None
+        self._told: set[str] = set()
 
     async def look(self) -> bool:
         """Match some; True if there may be more."""
-        found = await self._store.read_unmatched(100)
-        for event in found.events:
-            await self._match_event(event)
-        for wait in found.waits:
-            await self._match_wait(wait)
-        return len(found.events) == 100 or len(found.waits) == 100
+        if self._anew_at is not None and self._clock.monotonic() >= self._anew_at:
+            self._event, self._wait, self._anew_at = 0, (0, 0), None
+        found = await self._store.read_unmatched(_PAGE, after_event=self._event, after_wait=self._wait)
+        are_matched = [await self._match_event(event) for event in found.events]
+        if not all(are_matched):
+            self._event = found.events[-1].id
+        are_matched += [await self._match_wait(wait) for wait in found.waits]
+        if not all(are_matched[len(found.events) :]):
+            self._wait = found.waits[-1].run, found.waits[-1].number
+        if not all(are_matched) and self._anew_at is None:
+            self._anew_at = self._clock.monotonic() + _ANEW
+        return _PAGE in (len(found.events), len(found.waits))
 
-    async def _match_event(self, event: Event) -> None:
+    async def _match_event(self, event: Event) -> bool:
+        """False: it is left to a worker that can read it. Waits that ask for nothing in it get it even so."""
         payload = self._plain(event)
-        probes = probes_of(event.name, payload)
+        is_sealed = payload is _SEALED
+        probes = probes_of(event.name, None if is_sealed else payload)
         after: tuple[int, int] | None = None
         while True:
             waits = await self._store.find_waits(event, probes, after=after, limit=_MANY)
@@ -53,10 +75,13 @@ class Matchmaker:
             if len(waits) < _MANY:
                 break
             after = waits[-1].run, waits[-1].number
+        if is_sealed:
+            return False
         for trigger in await self._store.list_triggers(event.name):
             if _fits(payload, trigger.match):
                 await self._begin(trigger, event)
         await self._store.mark_matched([event.id], [])
+        return True
 
     async def _begin(self, trigger: Trigger, event: Event) -> None:
         """One run for one event: its id says so, and a second start with it finds the first."""
@@ -72,28 +97,40 @@ class Matchmaker:
         )
         await self._store.start_runs([new], now=self._clock.store_time())
 
-    async def _match_wait(self, wait: EventWait) -> None:
+    async def _match_wait(self, wait: EventWait) -> bool:
+        """False: it is left to a worker that can read the first event that it may get."""
         after = 0
         while True:
             events = await self._store.find_events(wait, after=after, limit=100)
             for event in events:
-                if not _fits(self._plain(event), wait.match):
+                payload = None if wait.match is None else self._plain(event)
+                if payload is _SEALED:
+                    return False
+                if not _fits(payload, wait.match):
                     continue
                 if await self._store.deliver_event(event, [wait], now=self._clock.store_time()):
                     await self._store.mark_matched([], [wait])
-                    return
+                    return True
             if len(events) < 100:
                 break
             after = events[-1].id
         await self._store.mark_matched([], [wait])
+        return True
 
     def _plain(self, event: Event) -> Any:
         try:
-            return _json.decode(self._codec.open(event.payload))
-        except (msgspec.DecodeError, NotDecodable):
-            # Sealed with a key that this worker has not: only waits that ask for nothing in it can match.
+            opened = self._codec.open(event.payload)
+        except NotDecodable as error:
+            if event.name not in self._told:
+                self._told.add(event.name)
+                _log.warning("events %r are left to a worker that can read them: %s", event.name, error)
+            return _SEALED
+        try:
+            return _json.decode(opened)
+        except msgspec.DecodeError:
+            # No JSON: only waits that ask for nothing in it can match.
             return None
 
 
 def _fits(payload: Any, match: bytes | None) -> bool:
-    return match is None or holds(payload, _json.decode(match))
+    return match is None or (payload is not _SEALED and holds(payload, _json.decode(match)))

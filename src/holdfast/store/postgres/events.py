@@ -40,9 +40,16 @@ async def publish_events(tx: Transaction, events: Sequence[tuple[OutEvent, Insta
     await tx.all("publish_events", params)
 
 
-async def read_unmatched(tx: Transaction, limit: int) -> Unmatched:
+async def read_unmatched(tx: Transaction, limit: int, after_event: int, after_wait: tuple[int, int]) -> Unmatched:
     """What nobody has looked at. The waits are read after the events: each is looked at by itself anyway."""
-    params = {"namespace_id": tx.namespace_id, "limit": limit}
+    run, number = after_wait
+    params = {
+        "namespace_id": tx.namespace_id,
+        "after": after_event,
+        "after_run": run,
+        "after_number": number,
+        "limit": limit,
+    }
     events = await tx.all("read_unmatched_events", params)
     waits = await tx.all("read_unmatched_waits", params)
     return Unmatched(tuple(Event(*row) for row in events), tuple(EventWait(*row) for row in waits))

@@ -30,7 +30,7 @@ ORDER BY asked.place;
 -- Events that nobody has looked at yet.
 SELECT events.id, events.name, events.payload, events.published_at
 FROM holdfast.events
-WHERE events.namespace_id = :namespace_id AND events.unmatched
+WHERE events.namespace_id = :namespace_id AND events.unmatched AND events.id > :after::bigint
 ORDER BY events.id LIMIT :limit::integer;
 
 -- name: read_unmatched_waits
@@ -38,7 +38,8 @@ ORDER BY events.id LIMIT :limit::integer;
 SELECT waits.run, waits.number, waits.name, waits.match, waits.since
 FROM holdfast.waits
 WHERE waits.namespace_id = :namespace_id AND waits.unmatched
-ORDER BY waits.registered_at, waits.run, waits.number LIMIT :limit::integer;
+    AND (waits.run, waits.number) > (:after_run::bigint, :after_number::integer)
+ORDER BY waits.run, waits.number LIMIT :limit::integer;
 
 -- name: find_waits
 -- Waits that an event may match: for each probe, and for none, a bounded walk along the index.

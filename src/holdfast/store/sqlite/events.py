@@ -28,9 +28,16 @@ def insert_events(tx: Transaction, events: Sequence[OutEvent], at: Instant) -> N
     tx.has_news = True
 
 
-def read_unmatched(tx: Transaction, limit: int) -> Unmatched:
+def read_unmatched(tx: Transaction, limit: int, after_event: int, after_wait: tuple[int, int]) -> Unmatched:
     """What nobody has looked at."""
-    params = {"namespace_id": tx.namespace_id, "limit": limit}
+    run, number = after_wait
+    params = {
+        "namespace_id": tx.namespace_id,
+        "after": after_event,
+        "after_run": run,
+        "after_number": number,
+        "limit": limit,
+    }
     return Unmatched(
         tuple(Event(*row) for row in tx.all("read_unmatched", params)),
         tuple(EventWait(*row) for row in tx.all("unmatched_waits", params)),

@@ -11,15 +11,15 @@ WHERE column1 IS NOT NULL;
 -- Events that nobody has looked at.
 SELECT id, name, payload, published_at
 FROM events
-WHERE namespace_id = :namespace_id AND unmatched = 1
+WHERE namespace_id = :namespace_id AND unmatched = 1 AND id > :after
 ORDER BY id LIMIT :limit;
 
 -- name: unmatched_waits
 -- Waits that nobody has looked at.
 SELECT run, number, name, match, since
 FROM waits
-WHERE namespace_id = :namespace_id AND unmatched = 1
-ORDER BY id LIMIT :limit;
+WHERE namespace_id = :namespace_id AND unmatched = 1 AND (run, number) > (:after_run, :after_number)
+ORDER BY run, number LIMIT :limit;
 
 -- name: find_waits
 -- Waits that an event may match: a bounded walk for each of its probes, and then the first of all.

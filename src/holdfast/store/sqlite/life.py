@@ -63,8 +63,12 @@ class LifeStore:
 
     # -- events ----------------------------------------------------------------------------------------------------
 
-    async def read_unmatched(self, limit: int) -> Unmatched:
-        return await self._read(partial(events.read_unmatched, limit=limit))
+    async def read_unmatched(
+        self, limit: int, *, after_event: int = 0, after_wait: tuple[int, int] = (0, 0)
+    ) -> Unmatched:
+        return await self._read(
+            partial(events.read_unmatched, limit=limit, after_event=after_event, after_wait=after_wait)
+        )
 
     async def find_waits(
         self, event: Event, probes: Sequence[bytes], *, after: tuple[int, int] | None = None, limit: int = 1000

@@ -62,8 +62,13 @@ class FaultyLife:
     async def read_waits(self, run_id: str) -> list[WaitRecord]:
         return await self._ask("read_waits", lambda: self._inner.read_waits(run_id))
 
-    async def read_unmatched(self, limit: int) -> Unmatched:
-        return await self._ask("read_unmatched", lambda: self._inner.read_unmatched(limit))
+    async def read_unmatched(
+        self, limit: int, *, after_event: int = 0, after_wait: tuple[int, int] = (0, 0)
+    ) -> Unmatched:
+        return await self._ask(
+            "read_unmatched",
+            lambda: self._inner.read_unmatched(limit, after_event=after_event, after_wait=after_wait),
+        )
 
     async def find_waits(
         self, event: Event, probes: Sequence[bytes], *, after: tuple[int, int] | None = None, limit: int = 1000
@@ -83,7 +88,9 @@ class FaultyLife:
         return await self._ask("list_triggers", lambda: self._inner.list_triggers(event))
 
     async def set_value(self, run_id: str, name: str, value: bytes, *, now: Instant | None = None) -> None:
-        return await self._ask("set_value", lambda: self._inner.set_value(run_id, name, value, now=now), run_id)
+        return await self._ask(
+            "set_value", lambda: self._inner.set_value(run_id, name, value, now=now), (run_id, name, value)
+        )
 
     async def read_value(self, run_id: str, name: str) -> bytes | None:
         return await self._ask("read_value", lambda: self._inner.read_value(run_id, name))
@@ -102,7 +109,7 @@ class FaultyLife:
         return await self._ask(
             "append_items",
             lambda: self._inner.append_items(run_id, stream, items, step=step, attempt=attempt, begins=begins, now=now),
-            run_id,
+            (run_id, stream, items, step, attempt, begins),
         )
 
     async def read_items(self, run_id: str, stream: str, *, after: int = 0, limit: int = 100) -> list[StreamRecord]:

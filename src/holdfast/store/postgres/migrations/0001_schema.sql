@@ -165,7 +165,7 @@ CREATE TABLE holdfast.waits (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 
 CREATE INDEX waits_for_events ON holdfast.waits (namespace_id, name, probe, run, number) WHERE kind = 'event';
-CREATE INDEX waits_unmatched ON holdfast.waits (namespace_id, registered_at, run, number) WHERE unmatched;
+CREATE INDEX waits_unmatched ON holdfast.waits (namespace_id, run, number) WHERE unmatched;
 CREATE UNIQUE INDEX waits_by_token ON holdfast.waits (namespace_id, token) WHERE token IS NOT NULL;
 
 -- Hooks that are open no more, and why: what to answer whoever comes with the token.

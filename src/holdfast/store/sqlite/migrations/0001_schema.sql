@@ -142,7 +142,7 @@ CREATE TABLE waits (
 CREATE UNIQUE INDEX waits_by_run ON waits (run, number);
 CREATE UNIQUE INDEX waits_by_token ON waits (namespace_id, token) WHERE token IS NOT NULL;
 CREATE INDEX waits_for_events ON waits (namespace_id, name, probe, run, number) WHERE kind = 'event';
-CREATE INDEX waits_unmatched ON waits (namespace_id, id) WHERE unmatched = 1;
+CREATE INDEX waits_unmatched ON waits (namespace_id, run, number) WHERE unmatched = 1;
 
 -- Hooks that are open no more, and why: what to answer whoever comes with the token.
 CREATE TABLE used_hooks (

@@ -1,0 +1,133 @@
+"""Events that one worker's codec can't open wait for a worker whose codec can, and keep nobody from anything else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from holdfast.codec import AesGcm, Codec
+from holdfast.model import SECOND, NewWait, Out
+from holdfast.store import open_store
+from holdfast.testing.contract.stage import T0, Stage, turn
+from holdfast.worker import SystemClock
+from holdfast.worker.events import Matchmaker
+from tests.servers import Databases
+
+SEALING = Codec(chain=[AesGcm({"a": bytes(32)}, "a")])
+PLAIN = Codec()
+
+
+class SkippingClock(SystemClock):
+    skipped = 0
+
+    def monotonic(self) -> int:
+        return super().monotonic() + self.skipped
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, database_url: str) -> str:
+    if request.param == "sqlite":
+        return database_url
+    databases: Databases = request.getfixturevalue("postgres")
+    return databases.create_database()
+
+
+@asynccontextmanager
+async def on_stage(url: str) -> AsyncIterator[Stage]:
+    stage = Stage(lambda: open_store(url))
+    await stage.store.open()
+    try:
+        yield stage
+    finally:
+        await stage.close()
+
+
+async def wait_for_paid(stage: Stage, match: bytes | None = b'{"order":1}') -> None:
+    """A run that "one" holds waits for an event."""
+    run = await stage.held()
+    wait = NewWait(number=1, kind="event", name="paid", match=match)
+    assert await stage.commit(turn(run, out=Out(waits=(wait,)))) == [True]
+
+
+async def publish(stage: Stage, codec: Codec, payload: Any) -> None:
+    await stage.store.publish_event("paid", codec.message(payload), now=T0)
+
+
+async def got(stage: Stage) -> list[bytes]:
+    return [message.payload for message in await stage.store.read_inbox("one")]
+
+
+def matchmaker(stage: Stage, codec: Codec, clock: SystemClock | None = None) -> Matchmaker:
+    return Matchmaker(stage.store, codec, clock or SystemClock())
+
+
+@pytest.mark.parametrize("is_wait_first", [True, False], ids=["the wait came first", "the event came first"])
+async def test_a_worker_that_cannot_read_an_event_leaves_it_to_one_that_can(url, is_wait_first):
+    async with on_stage(url) as stage:
+        blind, seeing = matchmaker(stage, PLAIN), matchmaker(stage, SEALING)
+        if is_wait_first:
+            await wait_for_paid(stage)
+            assert not await blind.look()
+        await publish(stage, SEALING, {"order": 1})
+        assert not await blind.look()
+        if not is_wait_first:
+            await wait_for_paid(stage)
+        for _ in range(3):
+            assert not await blind.look()
+        assert await got(stage) == []
+        await seeing.look()
+        assert [SEALING.open(payload) for payload in await got(stage)] == [b'{"order":1}']
+        found = await stage.store.read_unmatched(10)
+        assert (found.events, found.waits) == ((), ())
+
+
+async def test_a_wait_that_asks_for_nothing_in_it_gets_it_from_any_worker(url):
+    async with on_stage(url) as stage:
+        await wait_for_paid(stage, match=None)
+        await publish(stage, SEALING, {"order": 1})
+        await matchmaker(stage, PLAIN).look()
+        assert len(await got(stage)) == 1
+
+
+async def test_what_it_cannot_read_keeps_it_from_nothing_that_comes_behind(url):
+    async with on_stage(url) as stage:
+        await wait_for_paid(stage)
+        for number in range(250):
+            await publish(stage, SEALING, {"order": number + 2})
+        await publish(stage, PLAIN, {"order": 1})
+        blind = matchmaker(stage, PLAIN)
+        looks = 0
+        while await blind.look():
+            looks += 1
+        assert looks == 2
+        assert [PLAIN.open(payload) for payload in await got(stage)] == [b'{"order":1}']
+
+
+async def test_what_was_passed_by_is_looked_at_anew_after_a_while(url):
+    async with on_stage(url) as stage:
+        clock = SkippingClock()
+        codec = Codec()
+        worker = matchmaker(stage, codec, clock)
+        await wait_for_paid(stage)
+        await publish(stage, SEALING, {"order": 1})
+        await worker.look()
+        worker._codec = SEALING  # as if what can be read had been committed late, before it
+        await worker.look()
+        assert await got(stage) == []
+        clock.skipped = 60 * SECOND
+        await worker.look()
+        assert len(await got(stage)) == 1
+
+
+async def test_the_log_says_once_that_events_of_a_name_are_left_to_others(database_url, caplog):
+    async with on_stage(database_url) as stage:
+        blind = matchmaker(stage, PLAIN)
+        for number in range(3):
+            await publish(stage, SEALING, {"order": number})
+            await blind.look()
+        told = [record.getMessage() for record in caplog.records if "left to a worker" in record.getMessage()]
+        assert len(told) == 1
+        assert "'paid'" in told[0]
