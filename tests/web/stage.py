@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import uvicorn
 
 import holdfast
 from holdfast import AsyncClient, FatalError, step, workflow
-from holdfast.web import api
+from holdfast.web import api, new_key
 from tests.worker.stage import Stage, stage
 
 
@@ -105,3 +106,44 @@ async def listening(app: Any) -> AsyncIterator[str]:
     finally:
         server.should_exit = True
         await serving
+
+
+SECRET, KEY = new_key("server", "admin", payloads=True)
+HEADERS = {"Authorization": f"Bearer {SECRET}"}
+RUNS = {"completed": "checkout", "failed": "checkout", "waiting": "approval"}
+
+
+class Server(threading.Thread):
+    """A server with a worker, and runs in every state, on a loop of its own."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(daemon=True)
+        self.url = url
+        self.address = ""
+        self.error: BaseException | None = None
+        self.is_up = threading.Event()
+        self.loop = asyncio.new_event_loop()
+        self.is_over = asyncio.Event()
+
+    def run(self) -> None:
+        try:
+            self.loop.run_until_complete(self._serve())
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.is_up.set()
+
+    async def _serve(self) -> None:
+        async with stage(self.url, *WORKFLOWS) as made:
+            client = made.client
+            for name, workflow in RUNS.items():
+                run = await client.start(workflow, "stolen" if name == "failed" else "4711", id=name, tags={"a": "b"})
+                await (made.until_waiting(run) if name == "waiting" else run.wait("20s"))
+            async with listening(api(client, keys=[KEY], rate=None, streams=1000)) as self.address:
+                self.is_up.set()
+                await self.is_over.wait()
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.is_over.set)
+        self.join(30)
+        self.loop.close()

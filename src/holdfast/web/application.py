@@ -19,7 +19,7 @@ from holdfast.errors import DefinitionError, HoldfastError
 from . import audit as auditing
 from .access import ApiKey, Keys
 from .changes import changes
-from .edge import Edge, Rules
+from .edge import OPEN, Edge, Rules
 from .fleet import fleet, health
 from .limits import Buckets, Slots
 from .live import LiveRuns
@@ -119,9 +119,9 @@ def _operation_id(route: APIRoute) -> str:
 def _openapi(app: FastAPI, has_keys: bool) -> dict[str, Any]:
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        for path in made["paths"].values():
-            for operation in path.values():
-                _state(operation)
+        for path, operations in made["paths"].items():
+            for operation in operations.values():
+                _state(path, operation)
         schemas = made["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
@@ -132,10 +132,10 @@ def _openapi(app: FastAPI, has_keys: bool) -> dict[str, Any]:
     return app.openapi_schema
 
 
-def _state(operation: dict[str, Any]) -> None:
-    """Put errors under the media type that they have."""
+def _state(path: str, operation: dict[str, Any]) -> None:
+    """Say what FastAPI can't know: the media type of errors, and which paths need no key."""
     for status, response in operation["responses"].items():
-        content = response.get("content", {})
-        if status >= "400" and "application/json" in content:
-            response["content"] = {MEDIA_TYPE: content["application/json"]}
-    # A route without parameters never has a wrong one, says FastAPI; the edge refuses some all the same.
+        if status >= "400":
+            response["content"] = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    if path in OPEN:
+        operation["security"] = []

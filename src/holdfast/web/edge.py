@@ -27,7 +27,8 @@ from .problems import Refused, answer_of, unforeseen
 
 SLASH = "\udc2f"
 """Stands for a slash inside a part of the path: no text that came over the wire, and no name, can hold it."""
-_OPEN = ("/healthz", "/readyz")
+OPEN = ("/healthz", "/readyz")
+"""Paths that need no key, and tell nothing that is worth one."""
 _HOOKS = "/v1/hooks/"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _READING = ("GET", "HEAD", "OPTIONS")
@@ -62,14 +63,15 @@ class Edge:
                 return
             await self._app(scope, receive, send)
             return
+        # A copy: the server, and what stands around, go on with the path as it came.
+        outer, scope = scope, _with_slashes_kept(scope)
         headers = Headers(scope=scope)
         caller = _unknown(scope, headers)
-        scope["holdfast.caller"] = caller
+        scope["holdfast.caller"] = outer["holdfast.caller"] = caller
         answer = _Answer(send, caller.request_id)
         try:
             caller = scope["holdfast.caller"] = self._admitted(scope, headers, caller)
             self._refuse_often(scope, caller)
-            _keep_slashes(scope)
             receive = await self._received(scope, headers, receive)
             await self._app(scope, receive, answer.send)
         except Refused as refused:
@@ -81,7 +83,7 @@ class Edge:
     def _admitted(self, scope: Scope, headers: Headers, caller: Caller) -> Caller:
         """Who it is. Refused without a key that is right, or from elsewhere where no keys are set."""
         rules, path = self._rules, _path(scope)
-        if path in _OPEN:
+        if path in OPEN:
             return replace(caller, who="anybody")
         if rules.keys:
             key = rules.keys.find(headers.get("authorization", ""))
@@ -119,7 +121,7 @@ class Edge:
 
     def _refuse_often(self, scope: Scope, caller: Caller) -> None:
         buckets = self._rules.buckets
-        if buckets is None or _path(scope) in _OPEN:
+        if buckets is None or _path(scope) in OPEN:
             return
         # One key is one caller wherever it is used; without a key an address is one.
         is_key = self._rules.keys and caller.who not in ("nobody", "hook")
@@ -212,12 +214,13 @@ def _is_hook(scope: Scope) -> bool:
     return scope["method"] == "POST" and _path(scope).startswith(_HOOKS)
 
 
-def _keep_slashes(scope: Scope) -> None:
+def _with_slashes_kept(scope: Scope) -> Scope:
     """An id may hold a slash, which comes quoted: it must not be taken for one between two parts of the path."""
     raw = scope.get("raw_path")
-    if raw and b"%2f" in raw.lower():
-        parts = raw.decode("ascii", "replace").partition("?")[0].split("/")
-        scope["path"] = "/".join(unquote(part).replace("/", SLASH) for part in parts)
+    if not raw or b"%2f" not in raw.lower():
+        return {**scope}
+    parts = raw.decode("ascii", "replace").partition("?")[0].split("/")
+    return {**scope, "path": "/".join(unquote(part).replace("/", SLASH) for part in parts)}
 
 
 def _restored(text: str | None) -> str | None:

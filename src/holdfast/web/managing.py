@@ -13,7 +13,7 @@ from holdfast.model import NOT_GIVEN
 from . import showing
 from .plain import plain
 from .problems import Refused, declared
-from .service import CallerDep, FoundRun, ServiceDep, ValueName
+from .service import CallerDep, Cursor, FoundRun, ServiceDep, ValueName
 from .shapes import (
     Cancelled,
     CancelRun,
@@ -98,7 +98,7 @@ async def get_journal(
     run: FoundRun,
     service: ServiceDep,
     caller: CallerDep,
-    cursor: Annotated[str | None, Query(description="The `next` of an earlier page.")] = None,
+    cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
 ) -> JournalPage:
     """Everything that the run took in and asked for, in order."""

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import compile_path, get_route_path
 
 from holdfast import errors
 
@@ -141,6 +142,8 @@ def unforeseen(error: Exception, request_id: str) -> Response:
 
 async def handle(request: Request, error: Exception) -> Response:
     """The exception handler of the application."""
+    if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        error = _not_allowed(request)
     request_id = request.scope["holdfast.caller"].request_id
     return answer_of(error, request_id) or unforeseen(error, request_id)
 
@@ -174,6 +177,18 @@ def _wrong(error: Mapping[str, Any]) -> WrongField:
     place, *inside = error["loc"] or ("body",)
     field = ".".join(str(part) for part in inside if not str(part).startswith(("function-", "list[", "dict[")))
     return WrongField(place=str(place), field=field, reason=_shortened(str(error["msg"])))
+
+
+def _not_allowed(request: Request) -> Refused:
+    """A path may have several routes, one a method; the router only knows the first that it met."""
+    path = get_route_path(request.scope)
+    methods: set[str] = set()
+    for format, operations in request.app.openapi()["paths"].items():
+        if compile_path(format)[0].match(path):
+            methods |= {method.upper() for method in operations}
+    allowed = ", ".join(sorted(methods))
+    detail = f"{request.method} is not for this path; expected {allowed}"
+    return Refused(HTTPStatus.METHOD_NOT_ALLOWED, "method-not-allowed", detail, headers={"allow": allowed})
 
 
 def _text(error: Exception) -> str:

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from pydantic import AwareDatetime
+from pydantic import StringConstraints
 from starlette.requests import Request
 
 from holdfast.define import StartOptions
@@ -16,8 +16,8 @@ from holdfast.model import NOT_GIVEN, RunFilter, microseconds
 from . import showing
 from .filters import INPUT, filter_of
 from .problems import Refused, declared
-from .service import CallerDep, FoundRun, Service, ServiceDep, WorkflowName, refuse_crowd, refuse_unknown
-from .shapes import Length, Outcome, RunPage, RunShown, RunStarted, StartRun, Status, moment_or_duration
+from .service import CallerDep, Cursor, FoundRun, Service, ServiceDep, WorkflowName, refuse_crowd, refuse_unknown
+from .shapes import Length, Moment, Outcome, RunPage, RunShown, RunStarted, StartRun, Status, moment_or_duration
 
 LONGEST_WAIT = 60
 """Seconds that a request for a result may stay."""
@@ -29,11 +29,11 @@ one = APIRouter(tags=["runs"])
 
 Statuses = Annotated[list[Status] | None, Query(description="Only these; may be repeated.")]
 Key = Annotated[str | None, Query(description="Only the run with this key.")]
-Tags = Annotated[list[str] | None, Query(description="Only runs with this tag, as name=value; may be repeated.")]
+Tag = Annotated[str, StringConstraints(pattern="^[^=]+=", max_length=1000)]
+Tags = Annotated[list[Tag] | None, Query(description="Only runs with this tag, as name=value; may be repeated.")]
 Parent = Annotated[str | None, Query(description="Only children of this run.")]
-Since = Annotated[AwareDatetime | None, Query(description="Created at this time or later, as 2026-01-31T12:00:00Z.")]
-Until = Annotated[AwareDatetime | None, Query(description="Created before this time.")]
-Cursor = Annotated[str | None, Query(description="The `next` of an earlier page.")]
+Since = Annotated[Moment | None, Query(description="Created at this time or later, as 2026-01-31T12:00:00Z.")]
+Until = Annotated[Moment | None, Query(description="Created before this time.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 

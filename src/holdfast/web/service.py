@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any, TypeAlias
 
-from fastapi import Depends, Path
+from fastapi import Depends, Path, Query
 from pydantic import AfterValidator
 from starlette.requests import Request
 
@@ -52,6 +52,11 @@ WorkflowName: TypeAlias = Annotated[str, Path(description="The workflow's name."
 SignalName: TypeAlias = Annotated[str, Path(description="The signal's name."), AfterValidator(_with_slashes)]
 EventName: TypeAlias = Annotated[str, Path(description="The event's name."), AfterValidator(_with_slashes)]
 ValueName: TypeAlias = Annotated[str, Path(description="The value's name."), AfterValidator(_with_slashes)]
+Cursor: TypeAlias = Annotated[
+    str | None,
+    # Only described: one that is none is for the listing to refuse, and is no wrong field.
+    Query(description="The `next` of an earlier page.", json_schema_extra={"pattern": "^[A-Za-z0-9_=-]+$"}),
+]
 Token: TypeAlias = Annotated[str, Path(description="The hook's token."), AfterValidator(_with_slashes)]
 
 

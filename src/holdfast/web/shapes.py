@@ -10,7 +10,7 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from holdfast.errors import DefinitionError
 from holdfast.model import Duration, instant_of, is_name, is_text, microseconds
@@ -57,6 +57,14 @@ def moment_or_duration(given: str | float | None) -> Duration | datetime | None:
     return given
 
 
+def _written(given: Any) -> Any:
+    # A number would be read as seconds since 1970, which nobody who writes a time there means.
+    if isinstance(given, str) and not re.match(_MOMENT, given):
+        raise ValueError("expected a time with its zone, as 2026-01-31T12:00:00Z")
+    return given
+
+
+Moment: TypeAlias = Annotated[AwareDatetime, BeforeValidator(_written)]
 Text: TypeAlias = Annotated[str, AfterValidator(_kept)]
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(_named)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0, le=31_622_400_000)]

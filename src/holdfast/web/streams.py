@@ -22,8 +22,18 @@ from .service import CallerDep, FoundRun, ServiceDep, refuse_crowd
 from .sse import MEDIA_TYPE, EventStream, event, merged
 
 streams = APIRouter(tags=["streams"])
+_EVENT = {
+    "type": "object",
+    "description": "One event, by the fields of its lines.",
+    "properties": {
+        "event": {"type": "string"},
+        "id": {"type": "string", "description": "What to come back with, as Last-Event-ID."},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "required": ["event", "data"],
+}
 STREAMED: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Events, as they come", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
+    200: {"description": "Events, as they come", "content": {MEDIA_TYPE: {"schema": _EVENT}}}
 }
 _LARGEST = 2**53
 
