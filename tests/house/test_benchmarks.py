@@ -11,7 +11,8 @@ import pytest
 
 from tests.house.sources import ROOT, SOURCE
 
-IN_BOTH_STORES = {"throughput", "steps", "starts", "replays", "claims", "idle"}
+pytestmark = pytest.mark.timeout(400)
+IN_BOTH_STORES = {"throughput", "steps", "starts", "replays", "claims", "idle", "fans"}
 GROUPS = {
     *((group, store) for group in IN_BOTH_STORES for store in ("SQLite", "Postgres")),
     *(("fleet", "Postgres"), ("replays", None), ("memory", None)),
@@ -31,7 +32,7 @@ def report(tmp_path_factory):
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=380,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
