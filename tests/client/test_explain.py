@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ from holdfast.client import Reason
 from holdfast.client.explain import Surroundings, explain
 from holdfast.model import (
     Cancel,
+    ChildAsked,
     Entry,
     Lane,
     RunRecord,
@@ -18,6 +20,7 @@ from holdfast.model import (
     StepAsked,
     StepCompleted,
     StepRetrying,
+    WaitRecord,
     WorkerRecord,
     instant_of,
 )
@@ -50,8 +53,13 @@ def worker(id: str = "w1", *lanes: Lane) -> WorkerRecord:
     )  # fmt: skip  # as above
 
 
-def why(run: RunRecord, *entries: Entry, workers: tuple[WorkerRecord, ...] = (worker(),)) -> tuple[Reason, str, Any]:
-    answer = explain(run, entries, Surroundings(workers, "shop", NOW, lambda stored: stored.decode()))
+def why(
+    run: RunRecord,
+    *entries: Entry,
+    workers: tuple[WorkerRecord, ...] = (worker(),),
+    waits: Sequence[WaitRecord] = (),
+) -> tuple[Reason, str, Any]:
+    answer = explain(run, entries, Surroundings(workers, "shop", NOW, lambda stored: stored.decode(), waits))
     assert str(answer) == answer.text
     assert answer.text.startswith("run r1 of 'total' ")
     return answer.reason, answer.text, answer.details
@@ -151,6 +159,37 @@ def test_a_sleeping_run_tells_until_when():
 def test_a_parked_run_without_a_time_waits_for_a_message():
     reason, _, _ = why(record(**PARKED, due_at=None), Started(T, b""))
     assert reason is Reason.WAITING
+
+
+def test_what_a_run_waits_for_is_named_with_what_it_must_hold():
+    waits = [
+        WaitRecord(
+            run_id="r1", number=1, kind="event", name="paid", match=b'{"order":7}', schema=None, expires_at=None,
+            registered_at=T,
+        ),
+        WaitRecord(
+            run_id="r1", number=2, kind="hook", name="confirm", match=None, schema=None, expires_at=instant_of(LATER),
+            registered_at=T,
+        ),
+    ]  # fmt: skip  # as above
+    child = ChildAsked("other", "r1.other", "other", b"")
+    words = (
+        "waits for the event 'paid' that holds {\"order\":7} or the hook 'confirm', which expires at "
+        "2030-01-01 14:00:00 UTC or the child run r1.other"
+    )
+    for run in (record(**PARKED, due_at=None), record(**PARKED, due_at=LATER), record(**PARKED, owner="w1")):
+        reason, text, _ = why(run, Started(T, b""), child, waits=waits)
+        assert reason is Reason.WAITING
+        assert words in text
+
+
+def test_a_step_that_nobody_waits_for_any_more_is_not_listed():
+    again = StepRetrying(T, "a", 1, b"no", T, T)
+    entries = (Started(T, b""), StepAsked("a", b""), StepAsked("b", b""), again)
+    for due in ({"due_at": None}, {"due_at": LATER}, {"due_at": None, "owner": "w1"}):
+        _, text, details = why(record(**PARKED, **due), *entries)
+        assert details["steps"] == ()
+        assert "step" not in text
 
 
 def test_a_step_in_flight_is_named_with_its_attempt_and_its_worker():

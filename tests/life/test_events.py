@@ -290,3 +290,14 @@ async def test_an_event_published_beside_the_registration_is_never_missed(url):
             run = await client.start(paid, number)
             await client.publish("paid", {"order": number})
             assert await run.result(timeout=30) == {"order": number}
+
+
+async def test_explain_names_what_a_run_waits_for(url):
+    @workflow
+    async def buying() -> object:
+        return await holdfast.wait_for_event("paid", match={"order": 7})
+
+    async with AsyncClient(url) as client, Worker(client, workflows=[buying]):
+        run = await client.start(buying)
+        await until_waiting(run)
+        assert "waits for the event 'paid' that holds {\"order\":7}" in str(await client.explain(run.id))

@@ -330,6 +330,7 @@ class AsyncClient(Messaging, Managing):
             self.store.namespace,
             moment_of(self._connection.now()),
             lambda stored: described(error_of(self.codec, stored)),
+            () if record.status.is_final else await self.store.read_waits(run_id),
         )
         return explain(record, entries, surroundings)
 

@@ -1,7 +1,9 @@
 """Why is this run not moving? A pure answer from its row, its journal, the live workers and the time.
 
 Nothing here reads or waits: `explain` decides, the client brings what it needs. What is not in the store can't be
-said: a timer set by a body that its worker keeps in memory has no entry until it fires.
+said: a timer set by a body that its worker keeps in memory has no entry until it fires, and a wait for a signal without
+`type=` is known to its body alone. Nor is there an entry for a step that was withdrawn: but a run that only waits has
+no step in flight.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from holdfast.model import (
     ASKS,
     SECOND,
     Cancel,
+    ChildAsked,
+    ChildEnded,
     Entry,
     Lane,
     RunRecord,
@@ -27,6 +31,7 @@ from holdfast.model import (
     StepFailed,
     StepRetrying,
     Stopped,
+    WaitRecord,
     WorkerRecord,
     history_of,
     instant_of,
@@ -88,6 +93,8 @@ class Surroundings:
     namespace: str
     now: datetime
     describe: Callable[[bytes], str]
+    waits: Sequence[WaitRecord] = ()
+    """What the run has registered that it waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +107,8 @@ class _Scene:
     cancel: Cancel | None
     stopped: Stopped | None
     set_aside: tuple[SetAside, ...]
+    children: Mapping[str, str]
+    """Ids of the runs of children that have not ended, by their keys."""
     around: Surroundings
 
     @property
@@ -133,9 +142,10 @@ def explain(run: RunRecord, entries: Iterable[Entry], around: Surroundings) -> E
     history = history_of(known)
     cancel = next((entry for entry in history.entries if isinstance(entry, Cancel)), None)
     stopped = next((entry for entry in known if isinstance(entry, Stopped)), None)
-    steps = tuple(_open_steps(history.entries, around.describe))
+    steps = tuple(step for step in _open_steps(history.entries, around.describe) if _is_wanted(step, run))
     set_aside = tuple(entry for entry in history.entries if isinstance(entry, SetAside))
-    scene = _Scene(run, steps, history.retrying, cancel, stopped, set_aside, around)
+    children = _open_children(history.entries)
+    scene = _Scene(run, steps, history.retrying, cancel, stopped, set_aside, children, around)
     reason, text, details = _decide(scene)
     if reason is not Reason.ENDED:
         text = " ".join([text, *_asides(scene)])
@@ -196,6 +206,8 @@ def _held(scene: _Scene) -> _Answer:
         waits = [step for step in scene.steps if not _is_due(step, scene.now)]
         reason = Reason.RETRYING if len(waits) == len(scene.steps) else Reason.STEP
         return reason, f"{_steps_told(scene)} {where}.", details
+    if run.status is RunStatus.WAITING and (what := _waits_told(scene)):
+        return Reason.WAITING, f"waits for {what} {where}.", {**details, "waits": tuple(scene.around.waits)}
     if run.started_at is not None and scene.retrying is None and run.status is RunStatus.RUNNING:
         what = "its first steps are in flight, or it waits for a short timer"
         return Reason.ADVANCING, f"is held {where}, begun at {_told(run.started_at)}: {what}.", details
@@ -231,10 +243,13 @@ def _unclaimed(scene: _Scene) -> _Answer:
 def _parked(scene: _Scene) -> _Answer:
     """Nobody holds it and it is not due: it waits for its time, or for a message."""
     run = scene.run
+    details: dict[str, Any] = {"steps": scene.steps, "waits": tuple(scene.around.waits)}
+    waits = _waits_told(scene)
     if run.due_at is None:
-        return Reason.WAITING, "waits for a message; nothing else would wake it.", {"steps": scene.steps}
+        what = waits or "a message that only its body can name, such as a signal without type="
+        return Reason.WAITING, f"waits for {what}; nothing else would wake it.", details
     until = f"{_told(run.due_at)}, {_left(run.due_at, scene.now)}"
-    details: dict[str, Any] = {"until": run.due_at, "steps": scene.steps}
+    details["until"] = run.due_at
     if run.started_at is None:
         if run.deadline_at is not None and run.deadline_at <= run.due_at:
             return Reason.NOT_DUE, f"is not due yet, and fails at its deadline, which comes first: {until}.", details
@@ -245,6 +260,8 @@ def _parked(scene: _Scene) -> _Answer:
         return Reason.RETRYING, f"failed with {error} and is tried again as a whole at {until}.", details
     if scene.steps:
         return Reason.RETRYING, f"{_steps_told(scene)}; it is looked at again at {until}.", details
+    if waits:
+        return Reason.WAITING, f"waits for {waits}, and is looked at again at {until}.", details
     return Reason.SLEEPING, f"sleeps until {until}.", details
 
 
@@ -280,6 +297,37 @@ def _open_steps(entries: Iterable[Entry], describe: Callable[[bytes], str]) -> I
             retry_at = moment_of(entry.retry_at)
             found[entry.key] = OpenStep(entry.key, entry.attempt + 1, retry_at, retry_at, describe(entry.error))
     return found.values()
+
+
+def _is_wanted(step: OpenStep, run: RunRecord) -> bool:
+    """Whether somebody still waits for the step: a run that only waits is due by its next retry at the latest."""
+    if run.status is not RunStatus.WAITING:
+        return True
+    return step.retry_at is not None and run.due_at is not None and run.due_at <= step.retry_at
+
+
+def _open_children(entries: Iterable[Entry]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in entries:
+        if isinstance(entry, ChildAsked):
+            found[entry.key] = entry.run_id
+        elif isinstance(entry, ChildEnded):
+            found.pop(entry.key, None)
+    return found
+
+
+def _waits_told(scene: _Scene) -> str:
+    """What the run waits for, as far as the store knows."""
+    told = [_wait_told(wait) for wait in scene.around.waits]
+    told += [f"the child run {run_id}" for run_id in scene.children.values()]
+    more = f" and {len(told) - 5} more" if len(told) > 5 else ""
+    return " or ".join(told[:5]) + more
+
+
+def _wait_told(wait: WaitRecord) -> str:
+    match = "" if wait.match is None else f" that holds {wait.match.decode(errors='replace')}"
+    until = "" if wait.expires_at is None else f", which expires at {_told(moment_of(wait.expires_at))}"
+    return f"the {wait.kind} {wait.name!r}{match}{until}"
 
 
 def _is_due(step: OpenStep, now: datetime) -> bool:
