@@ -1,13 +1,14 @@
 """Fan out over many items: a step for each, or a child run for each, results in the order of the items.
 
-Look at the number of journal entries: ten thousand items are a few hundred, because a chunk of items is one step.
+Look at the number of journal entries: ten thousand items are a few hundred, because a chunk of items is one step, and a
+few hundred child runs are some more, because a chunk of them is a run of its own.
 """
 
 import asyncio
 import tempfile
 
 import holdfast
-from holdfast import AsyncClient, Retry, Worker, step, workflow
+from holdfast import AsyncClient, Retry, RunFilter, Worker, step, workflow
 
 
 @step
@@ -32,8 +33,8 @@ async def work() -> str:
     squares = await holdfast.map(square, range(10_000), concurrency=4)
     pages = await holdfast.map(fetch, [1, 2, 3], on_error="collect")
     found = [page if isinstance(page, str) else f"{page.type}: {page.message}" for page in pages]
-    drawn = await holdfast.map(draw, [1, 2, 3])  # a child run for each
-    return f"{sum(squares)}; {found}; {drawn}"
+    drawn = await holdfast.map(draw, range(300))  # a child run for each, in three chunks
+    return f"{sum(squares)}; {found}; {sum(drawn)}"
 
 
 async def main() -> None:
@@ -42,6 +43,8 @@ async def main() -> None:
             run = await client.start(work)
             print(await run.result(timeout=60))
             print("fewer than 1000 entries:", len(await client.journal(run.id)) < 1000)
+            chunks = [chunk.id async for chunk in client.runs(RunFilter(parent=run.id))]
+            print("runs between this one and its 300 children:", len(chunks))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ def test_options_reach_the_worker(stage: Stage):
     assert stage.working() == set()
     with stage.client.__class__(stage.url, namespace="shop") as client:
         (record,) = client.workers()
-    assert {(lane.workflow, lane.queue) for lane in record.lanes} == {("errand", "parcels"), ("errand", "letters")}
+    lanes = {(lane.workflow, lane.queue) for lane in record.lanes}
+    assert lanes == {(name, queue) for name in ("errand", "holdfast.map") for queue in ("parcels", "letters")}
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])

@@ -94,24 +94,6 @@ def test_a_def_body_maps(begin):
     assert begin(body).finish().check().result == [1, 4]
 
 
-def test_children_are_mapped_a_few_at_a_time(begin):
-    @workflow
-    async def child(n: int) -> int:
-        return n
-
-    @workflow
-    async def body() -> list[int]:
-        return await holdfast.map(child, [5, 6, 7], concurrency=2)
-
-    drive = begin(body)
-    assert len(drive.out[0].children) == 2
-    drive.child_ends("child:1", 6)
-    assert len(drive.out[-1].children) == 1
-    drive.child_ends("child", 5)
-    drive.child_ends("child:2", 7)
-    assert drive.check().result == [5, 6, 7]
-
-
 @pytest.mark.parametrize("options", [{"concurrency": 0}, {"chunk": 0}, {"on_error": "ignore"}])
 def test_nonsense_is_refused_where_it_is_written(begin, options):
     @workflow

@@ -26,7 +26,7 @@ SHOWN = {
     "hooks": "too late: this hook was resumed before; it is delivered once",
     "keys": "shipped o-1 and charged 1 time",
     "machines": "machine 'shop' has no state 'fly'; it has: start, charge",
-    "map": "333283335000; ['page 1', 'LookupError: no such page', 'page 3']; [1, 4, 9]",
+    "map": "333283335000; ['page 1', 'LookupError: no such page', 'page 3']; 8955050",
     "pause_and_resume": "still: waiting | paused\nresumed: 2",
     "retention": "pruned: 5 archived: 5 first entry: started",
     "retry_and_fork": "fork with another result: published: a better text",

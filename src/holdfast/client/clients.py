@@ -33,7 +33,7 @@ from .connections import Connection
 from .explain import Explanation, Surroundings, explain
 from .ids import check_id, not_found
 from .journals import Journal
-from .listings import AsyncRuns, checked_filter
+from .listings import AsyncRuns, checked_filter, shown
 from .managing import Managing
 from .messaging import Messaging
 from .runs import AsyncRun, described, error_of
@@ -342,9 +342,9 @@ class AsyncClient(Messaging, Managing):
         return await (await self._connection.opened()).list_workers()
 
     async def workflows(self) -> list[WorkflowCount]:
-        """Every workflow that was ever registered or started, with its runs counted by status."""
+        """Every workflow ever registered or started, with its runs by status; `holdfast.map` once it has some."""
         refuse_in_body("client.workflows()", "do it in a step")
-        return await (await self._connection.opened()).list_workflows()
+        return shown(await (await self._connection.opened()).list_workflows())
 
     async def _start(
         self,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import Any
 
-from holdfast.define import refuse_in_body
+from holdfast.define import CHUNK_RUNS, refuse_in_body
 from holdfast.errors import DefinitionError
-from holdfast.model import Page, RunFilter, RunStatus, instant_of
+from holdfast.model import Page, RunFilter, RunStatus, WorkflowCount, instant_of
 
 from .connections import Connection
 from .inputs import InputTest
@@ -71,3 +71,8 @@ def checked_filter(where: RunFilter | None) -> RunFilter:
         return replace(where, status=tuple(RunStatus(status) for status in given))
     except ValueError as error:
         raise DefinitionError(f"RunFilter(status=): {error}; expected any of {', '.join(RunStatus)}") from None
+
+
+def shown(found: Iterable[WorkflowCount]) -> list[WorkflowCount]:
+    """Workflows to be listed: that of chunk runs, which every worker has registered, only where there are any."""
+    return [one for one in found if one.counts or one.name != CHUNK_RUNS.name]

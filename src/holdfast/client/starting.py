@@ -13,6 +13,7 @@ from holdfast.observe import RunsStarted
 from holdfast.store import Guest, Store
 
 from .connections import Connection
+from .listings import shown
 from .retries import RETRYABLE, check_retryable, retry_of
 from .runs import AsyncRun
 from .starts import (
@@ -161,7 +162,7 @@ class Starter:
         if found is None and versions:
             raise unknown_version(name, str(version), versions)
         if found is None:
-            raise unknown(name, [one.name for one in await store.list_workflows() if one.versions])
+            raise unknown(name, [one.name for one in shown(await store.list_workflows()) if one.versions])
         sealed = [_noted(sealed_input, number, many)(codec, name, call, found) for number, call in enumerate(calls)]
         return store, name, found, sealed
 

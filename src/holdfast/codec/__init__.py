@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from holdfast.codec.arguments import ArgumentsCodec
 from holdfast.codec.codec import Codec
+from holdfast.codec.exceptions import Relayed
 from holdfast.codec.loaded import find_all
 from holdfast.codec.schemas import misfit
+from holdfast.codec.seals import as_text, from_text
 from holdfast.codec.transforms import AesGcm, Transform, Zstd
 from holdfast.codec.values import ValueCodec
 
@@ -23,9 +25,12 @@ __all__ = [
     "AesGcm",
     "ArgumentsCodec",
     "Codec",
+    "Relayed",
     "Transform",
     "ValueCodec",
     "Zstd",
+    "as_text",
     "find_all",
+    "from_text",
     "misfit",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from holdfast.codec.arguments import ArgumentsCodec, plain_call
-from holdfast.codec.exceptions import load_exception, lower_exception, shortened, tell_exception
+from holdfast.codec.exceptions import Relayed, load_exception, lower_exception, shortened, tell_exception
 from holdfast.codec.hints import function_hints
 from holdfast.codec.schemas import schema_of
 from holdfast.codec.seals import Seal
@@ -103,7 +103,7 @@ class Codec:
 
     def encode_exception(self, error: BaseException, *, notes: Sequence[str] = ()) -> bytes:
         """An exception as sealed bytes. Never raises: what can't be kept becomes a note."""
-        plain = lower_exception(error, notes)
+        plain = error.kept(notes) if isinstance(error, Relayed) else lower_exception(error, notes)
         data = encode_json(plain)
         if len(data) > self._seal.limit:
             data = encode_json(shortened(plain))
@@ -116,6 +116,10 @@ class Codec:
         NotDecodable if its class was recorded as known and can't be found now.
         """
         return load_exception(self._plain_exception(stored), home)
+
+    def relayed(self, stored: bytes) -> Relayed:
+        """The exception as something to hand on, whose class need not be here. Raises NotDecodable."""
+        return Relayed(self._plain_exception(stored))
 
     def tell_exception(self, stored: bytes) -> Exception:
         """What is known of an exception whose class is not here, as a StepFailed; never to be raised in a body.

@@ -28,6 +28,22 @@ MAX_MEMBERS = 100
 _HEAP_TYPE = 1 << 9
 
 
+class Relayed(Exception):
+    """An exception that is only handed on: as it is stored, by whoever need not have its class."""
+
+    def __init__(self, plain: Any) -> None:
+        told = tell_exception(plain)
+        super().__init__(str(plain["message"]))
+        self._plain = plain
+        self.type = told.type.rpartition(".")[2]
+        """The name of its class."""
+
+    def kept(self, notes: Sequence[str]) -> dict[str, Any]:
+        """Plain data for it, with what was noted since."""
+        added = [clean(str(note)) for note in (*_notes(self), *notes)]
+        return {**self._plain, "notes": [*self._plain.get("notes", ()), *added]}
+
+
 def lower_exception(error: BaseException, notes: Sequence[str] = ()) -> dict[str, Any]:
     """Plain data for an exception, its causes and its members."""
     try:

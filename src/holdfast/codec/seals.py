@@ -18,6 +18,16 @@ LAYER = 0
 PICKLED = b"\x01"
 
 
+def as_text(plain: bytes) -> str:
+    """A plain payload as text, to be kept inside another one: it is JSON, or a pickle, which no JSON begins like."""
+    return plain.decode("latin-1" if plain[:1] == PICKLED else "utf-8")
+
+
+def from_text(text: str) -> bytes:
+    """The plain payload again."""
+    return text.encode("latin-1" if text[:1] == PICKLED.decode() else "utf-8")
+
+
 class Seal:
     """Applies a chain and takes it off again."""
 

@@ -5,6 +5,7 @@ They reach the engine through one contextvar, never by import.
 
 from .changes import continue_as_new, patched
 from .children import ChildRun
+from .chunk_runs import CHUNK_RUNS, Unseen
 from .logs import logger
 from .machines import Context, Done, Machine, Next
 from .maps import Failure, map, mapped
@@ -28,6 +29,7 @@ from .waits import Hook, NoClass, hook, wait_for_event, wait_for_signal
 from .workflows import AsyncWorkflow, BlockingWorkflow, StartOptions, Workflow, refuse_in_body, workflow
 
 __all__ = [
+    "CHUNK_RUNS",
     "AsyncStep",
     "AsyncWorkflow",
     "BlockingStep",
@@ -48,6 +50,7 @@ __all__ = [
     "StartOptions",
     "Step",
     "StepInfo",
+    "Unseen",
     "Workflow",
     "body_for",
     "call",

@@ -1,7 +1,8 @@
 """map: fan out over many items, results in order, at linear cost.
 
-A chunk of items is one step and one entry of the journal: a million items are a few thousand commits. A chunk that was
-interrupted runs again whole. An item that fails is tried again within its chunk, as its step's policy says.
+A chunk of items is one step, or one run that owns the child runs of its items: the journal grows with the chunks, so a
+million items are a few thousand entries. A chunk of a step that was interrupted runs again whole, and an item that
+fails is tried again within it, as its step's policy says. A chunk run is a run like any other.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any, Literal, TypeVar, cast, overload
 
 from holdfast.errors import DefinitionError
 
+from .chunk_runs import chunk_runs, orders_for
 from .chunks import chunk_step
+from .fan_out import fan_out
 from .scope import Body, body_for
 from .steps import AsyncStep, BlockingStep, Step
 from .workflows import Workflow
@@ -24,6 +27,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 _MOST_IN_CHUNK = 1_000
 _CHUNKS = 200
+_FEWEST_RUNS = 100
+"""Fewer child runs than that are not worth another chunk run."""
+_CHUNK_RUNS = 4
 _LARGEST_CHUNK = 256 * 1024
 _CONCURRENCY = 10
 
@@ -69,10 +75,11 @@ def map(
 
         pages = await holdfast.map(fetch, urls, concurrency=20)
 
-    `concurrency` is how many chunks are under way at once, and the items of a chunk follow one another. `chunk` is how
-    many items one entry of the journal stands for; by default it grows with their number, up to a thousand, and shrinks
-    with their size. The first failure stops everything and is raised; with `on_error="collect"` a failed item gives a
-    `Failure` in its place.
+    Of a step, `concurrency` is how many chunks are under way at once, and the items of a chunk follow one another. Of a
+    workflow it is how many items are: they are children of runs of `holdfast.map`, one for each chunk, which are the
+    children of this run. `chunk` is how many items one entry of the journal stands for; by default it grows with their
+    number, up to a thousand, and shrinks with their size. The first failure stops everything and is raised; with
+    `on_error="collect"` a failed item gives a `Failure` in its place.
     """
     body = body_for("holdfast.map()")
     work = mapped(body, target, items, concurrency, on_error, chunk)
@@ -116,71 +123,76 @@ async def _map(
     chunk: int | None,
 ) -> list[Any]:
     if isinstance(target, Workflow):
-        return await _in_order(
-            [lambda item=item: [body.ask_child_run(target, (item,), {})] for item in items],  # type: ignore[misc]
-            concurrency,
-            collects,
-        )
+        return await _map_runs(body, target, items, concurrency, collects, chunk)
     step = chunk_step(target, collects)
-    chunks = _chunked(body, target, items, chunk)
-    parts = await _in_order(
-        [lambda part=part: [body.ask_pending(step, (part,), {})] for part in chunks],  # type: ignore[misc]
-        concurrency,
-        False,
-    )
+    most = chunk if chunk is not None else min(_MOST_IN_CHUNK, -(-len(items) // _CHUNKS))
+    chunks = _cut(items, [body.weigh(target, item) for item in items], most, is_by_weight=chunk is None)
+    parts: list[Any] = [None] * len(chunks)
+
+    def begin(place: int, _slot: int) -> asyncio.Future[Any]:
+        found: asyncio.Future[Any] = body.ask_pending(step, (chunks[place],), {})
+        return found
+
+    def take(place: int, future: asyncio.Future[Any]) -> None:
+        parts[place] = future.result()
+
+    await fan_out(len(chunks), concurrency, begin, take)
     return [_told(result, failures.get(index)) for results, failures in parts for index, result in enumerate(results)]
+
+
+async def _map_runs(
+    body: Body, target: Workflow[..., Any], items: list[Any], concurrency: int, collects: bool, chunk: int | None
+) -> list[Any]:
+    """Through chunk runs, each of which has its share of `concurrency` for as long as it is under way."""
+    calls = [body.pack_call(target, item) for item in items]
+    most = chunk if chunk is not None else min(_MOST_IN_CHUNK, max(_FEWEST_RUNS, -(-len(items) // _CHUNKS)))
+    chunks = _cut(calls, [len(call) for call in calls], most, is_by_weight=chunk is None)
+    shares = _shares(concurrency, len(chunks), max((len(part) for part in chunks), default=1))
+    workflow, orders = chunk_runs(target), orders_for(target, shares, collects)
+    parts: list[list[Any]] = [[] for _ in chunks]
+
+    def begin(place: int, slot: int) -> asyncio.Future[Any]:
+        found: asyncio.Future[Any] = body.ask_child_run(workflow, (orders[slot], chunks[place]), {})
+        return found
+
+    def take(place: int, future: asyncio.Future[Any]) -> None:
+        try:
+            results, failures = future.result()
+        except Exception as error:
+            if not collects:
+                raise
+            # Not an item but the chunk run itself: somebody has cancelled it, or its results are too large together.
+            parts[place] = [Failure(type(error).__name__, str(error))] * len(chunks[place])
+            return
+        parts[place] = [
+            Failure(*failures[index]) if index in failures else body.read_result(target, result)
+            for index, result in enumerate(results)
+        ]
+
+    await fan_out(len(chunks), len(shares), begin, take)
+    return [result for part in parts for result in part]
+
+
+def _shares(concurrency: int, chunks: int, largest: int) -> list[int]:
+    """How many items each of the chunk runs that are under way at once may have under way: `concurrency` together.
+
+    A few of them, so that others go on while one waits for its last items; as many as it takes where chunks are small.
+    """
+    slots = max(1, min(chunks, concurrency, max(_CHUNK_RUNS, -(-concurrency // largest))))
+    share, left = divmod(concurrency, slots)
+    return [share + (slot < left) for slot in range(slots)]
 
 
 def _told(result: Any, failure: Sequence[str] | None) -> Any:
     return result if failure is None else Failure(*failure)
 
 
-async def _in_order(
-    begins: Sequence[Callable[[], list[asyncio.Future[Any]]]], concurrency: int, collects: bool
-) -> list[Any]:
-    """Begin each in turn, so many at a time; what each came to, in order. Whatever ends it calls off the others."""
-    open_places: dict[asyncio.Future[Any], int] = {}
-    try:
-        return await _each(begins, concurrency, collects, open_places)
-    finally:
-        for one in open_places:
-            one.cancel()
-
-
-async def _each(
-    begins: Sequence[Callable[[], list[asyncio.Future[Any]]]],
-    concurrency: int,
-    collects: bool,
-    open_places: dict[asyncio.Future[Any], int],
-) -> list[Any]:
-    results: list[Any] = [None] * len(begins)
-    place = 0
-    while place < len(begins) or open_places:
-        while place < len(begins) and len(open_places) < concurrency:
-            [future] = begins[place]()
-            open_places[future] = place
-            place += 1
-        done, _ = await asyncio.wait(open_places, return_when=asyncio.FIRST_COMPLETED)
-        for future in sorted(done, key=lambda one: open_places[one]):
-            index = open_places.pop(future)
-            error = future.exception()
-            if error is None:
-                results[index] = future.result()
-            elif collects and isinstance(error, Exception):
-                results[index] = Failure(type(error).__name__, str(error))
-            else:
-                raise error
-    return results
-
-
-def _chunked(body: Body, target: Step[..., Any], items: list[Any], size: int | None) -> list[list[Any]]:
-    """Items in chunks: as many as were asked for, else as their number and weight suggest."""
-    most = size if size is not None else min(_MOST_IN_CHUNK, -(-len(items) // _CHUNKS))
-    chunks: list[list[Any]] = []
+def _cut(items: list[T], weights: list[int], most: int, *, is_by_weight: bool) -> list[list[T]]:
+    """Items in chunks of at most so many; unless that was asked for, also of at most so much weight."""
+    chunks: list[list[T]] = []
     weight = 0
-    for item in items:
-        heavy = body.weigh(target, item)
-        if not chunks or len(chunks[-1]) >= most or (size is None and weight + heavy > _LARGEST_CHUNK):
+    for item, heavy in zip(items, weights, strict=True):
+        if not chunks or len(chunks[-1]) >= most or (is_by_weight and weight + heavy > _LARGEST_CHUNK):
             chunks.append([])
             weight = 0
         chunks[-1].append(item)

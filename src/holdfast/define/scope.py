@@ -213,6 +213,12 @@ class Body(Protocol):
     def weigh(self, step: Any, item: Any) -> int:
         """The encoded size of a step's one argument."""
 
+    def pack_call(self, workflow: Any, item: Any) -> str:
+        """A call of a workflow with one argument, checked, as it is stored, as text."""
+
+    def read_result(self, workflow: Any, text: str | None) -> Any:
+        """What such text means that a workflow has returned."""
+
     def restored(self) -> Any:
         """What the last checkpoint held, or None. To be asked before anything else."""
 

@@ -99,6 +99,8 @@ class Workflow(Generic[P, R]):
     """What @workflow makes of a function: give it to `client.start`, `Worker(workflows=)` or `holdfast.run`."""
 
     is_async: bool
+    home: str
+    """The module where classes are looked for that were recorded under `__main__`."""
 
     def __init__(
         self,
@@ -117,6 +119,7 @@ class Workflow(Generic[P, R]):
         start_options: StartOptions | None = None,
     ) -> None:
         self.fn = fn
+        self.home = fn.__module__
         self.name = checked_name(name if name is not None else name_of(fn))
         self.version = checked_name(version)
         if retry is not None and not isinstance(retry, Retry):

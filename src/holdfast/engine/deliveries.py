@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.codec import as_text
+from holdfast.define import Unseen
 from holdfast.errors import Continued, NeverAwaited, NotDecodable, RunCancelled
 from holdfast.model import (
     Cancel,
@@ -167,8 +169,12 @@ class Deliveries(Requests):
 
     def _tell_end(self, child: Child, entry: ChildEnded) -> None:
         codec = self._codec
+        is_unseen = isinstance(child.workflow, Unseen)
         if entry.status == RunStatus.COMPLETED:
             try:
+                if is_unseen:
+                    child.reply.set_result(None if entry.output is None else as_text(codec.open(entry.output)))
+                    return
                 shape = codec.result(child.workflow.fn)
                 child.reply.set_result(None if entry.output is None else shape.decode(entry.output))
             except NotDecodable as error:
@@ -177,7 +183,10 @@ class Deliveries(Requests):
             child.reply.set_exception(RunCancelled(f"the child run {entry.run_id} was cancelled", entry.run_id))
         else:
             try:
-                failure = codec.decode_exception(entry.error, home=child.workflow.fn.__module__)
+                if is_unseen:
+                    failure: BaseException = codec.relayed(entry.error)
+                else:
+                    failure = codec.decode_exception(entry.error, home=child.workflow.home)
             except NotDecodable as error:
                 return self.fail_with(error)
             failure.add_note(f"in the child run {entry.run_id} of {child.workflow.name!r}")

@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.define import ChildRun, Pending, Reply, Step, Workflow
+from holdfast.codec import from_text
+from holdfast.define import ChildRun, Pending, Reply, Step, Unseen, Workflow
 from holdfast.errors import DefinitionError, NotDecodable, WaitTimeout
 from holdfast.model import (
     NOT_GIVEN,
@@ -196,7 +197,10 @@ class Requests(Sends):
         if self.is_dead:
             self.refuse()
         self.check_limit()
-        plain = self._codec.arguments(workflow.fn).check(args, kwargs)
+        if isinstance(workflow, Unseen):
+            plain = from_text(args[0])
+        else:
+            plain = self._codec.arguments(workflow.fn).check(args, kwargs)
         key = self._new_key(workflow.name)
         digest = blake2b(plain, digest_size=8).digest()
         new = self._new_run(workflow, key, plain)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NoReturn
 
-from holdfast.codec import Codec
+from holdfast.codec import Codec, as_text, from_text
 from holdfast.define import RunInfo, Step, Workflow
-from holdfast.errors import Continued, MisplacedCall
+from holdfast.errors import Continued, MisplacedCall, NotDecodable
 from holdfast.model import Checkpoint, OutEvent, OutSignal, Patched, Started
 
 from .calls import Calls
@@ -72,6 +72,15 @@ class Sends(Calls):
 
     def weigh(self, step: Step[Any, Any], item: Any) -> int:
         return len(self._codec.arguments(step.fn).pack((item,), {}))
+
+    def pack_call(self, workflow: Workflow[Any, Any], item: Any) -> str:
+        return as_text(self._codec.arguments(workflow.fn).check((item,), {}))
+
+    def read_result(self, workflow: Workflow[Any, Any], text: str | None) -> Any:
+        try:
+            return None if text is None else self._codec.result(workflow.fn).decode(from_text(text))
+        except NotDecodable as error:
+            self.stop_with(error)
 
     def restored(self) -> Any:
         held = self._feed[self._cursor] if self.is_replaying and self._cursor < len(self._feed) else None

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from holdfast.define import Resource, Step, StepInfo, Workflow
+from holdfast.define import CHUNK_RUNS, Resource, Step, StepInfo, Workflow
 from holdfast.errors import DefinitionError, DuplicateWorkflow
 from holdfast.model import Lane
 from holdfast.store import Lender
@@ -42,6 +42,10 @@ def known_workflows(
         raise DefinitionError(
             f"{giver}(workflows=[]): expected at least one workflow, a function decorated with @workflow"
         )
+    if known.setdefault((CHUNK_RUNS.name, CHUNK_RUNS.version), CHUNK_RUNS).fn is not CHUNK_RUNS.fn:
+        raise DuplicateWorkflow(
+            f"a workflow is named {CHUNK_RUNS.name!r}, as those runs are that holdfast.map makes; give it another name="
+        )
     return known
 
 
@@ -67,11 +71,16 @@ def _steps_in(fn: Callable[..., Any]) -> Iterator[Step[..., Any]]:
 
 
 def lanes_of(workflows: Iterable[AnyWorkflow], queues: Sequence[str] | None = None) -> tuple[Lane, ...]:
-    """The lanes that claims ask for: each workflow on `queues`, or on its own queue and the default one."""
+    """The lanes that claims ask for: each workflow on `queues`, or on its own queue and the default one.
+
+    What holdfast.map makes of any of them is on the queue of its items, so it is asked for on all of these queues.
+    """
     lanes: dict[Lane, None] = {}
     for one in workflows:
         for queue in queues if queues is not None else (one.queue, "default"):
             lanes[Lane(one.name, one.version, queue)] = None
+    for queue in {lane.queue: None for lane in lanes}:
+        lanes[Lane(CHUNK_RUNS.name, CHUNK_RUNS.version, queue)] = None
     return tuple(lanes)
 
 
