@@ -41,7 +41,7 @@ async def approval(who: str) -> str:
 
 @workflow
 async def hooked() -> str:
-    hook = holdfast.hook("paid", type=int)
+    hook = holdfast.hook(name="paid", type=int)
     holdfast.set_value("token", hook.token)
     return f"paid {await hook.wait()}"
 

@@ -1,0 +1,318 @@
+"""Who may call: keys and their rights, callers on this host, and what those without a right learn, which is nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+
+import pytest
+
+from holdfast import DefinitionError
+from holdfast.web import ApiKey, AuditRecord, api, new_key
+from tests.web.stage import Served, reached, served
+
+READ, READ_KEY = new_key("reader")
+OPERATE, OPERATE_KEY = new_key("operator", "operate")
+ADMIN, ADMIN_KEY = new_key("admin", "admin", payloads=True)
+KEYS = [READ_KEY, OPERATE_KEY, str(ADMIN_KEY)]
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_kept_as_its_hash():
+    secret, key = new_key("ci", "operate", payloads=True)
+    assert secret.startswith("hf_ci_")
+    assert key.digest == hashlib.sha256(secret.encode()).hexdigest()
+    assert secret not in str(key)
+    assert secret.rpartition("_")[2] not in repr(key)
+
+
+def test_two_keys_are_never_alike():
+    assert new_key("ci")[0] != new_key("ci")[0]
+    assert len(new_key("ci")[0]) > 40
+
+
+@pytest.mark.parametrize("right", ["read", "operate", "admin"])
+@pytest.mark.parametrize("payloads", [False, True])
+def test_a_key_is_written_and_read_as_a_line(right, payloads):
+    _, key = new_key("ci-2", right, payloads=payloads)
+    assert ApiKey.parse(str(key)) == key
+
+
+@pytest.mark.parametrize(
+    "line", ["", "ci", "ci:read", "ci:root:" + "0" * 64, "ci:read+all:" + "0" * 64, "a_b:read:" + "0" * 64, "ci:read:0"]
+)
+def test_a_line_that_is_no_key_is_refused(line):
+    with pytest.raises(DefinitionError):
+        ApiKey.parse(line)
+
+
+def test_a_key_in_place_of_its_hash_is_refused_and_not_repeated():
+    with pytest.raises(DefinitionError) as refused:
+        ApiKey.parse(READ)
+    assert READ not in str(refused.value)
+
+
+def test_two_keys_of_one_id_are_refused():
+    with pytest.raises(DefinitionError, match="same id"):
+        api("sqlite:///:memory:", keys=[READ_KEY, READ_KEY])
+
+
+# -- rights ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("secret", "expected"),
+    [(READ, (200, 403, 403)), (OPERATE, (200, 202, 403)), (ADMIN, (200, 202, 404))],
+    ids=["read", "operate", "admin"],
+)
+async def test_a_right_includes_those_before_it(database_url, secret, expected):
+    async with served(database_url, keys=KEYS) as made:
+        got = [
+            (await made.call(method, path, headers=bearer(secret))).status_code
+            for method, path in (("GET", "/v1/runs"), ("POST", "/v1/events/e"), ("DELETE", "/v1/runs/none"))
+        ]
+        assert tuple(got) == expected
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer"},
+        {"Authorization": f"Basic {READ}"},
+        {"Authorization": READ},
+        bearer(READ[:-1]),
+        bearer(READ + "x"),
+        bearer(READ.replace("hf_", "")),
+        bearer(READ.replace("reader", "admin")),
+        bearer("hf_nobody_" + "x" * 43),
+        bearer(READ_KEY.digest),
+        bearer(str(READ_KEY)),
+    ],
+    ids=range(11),
+)
+async def test_without_a_key_that_is_right_every_path_is_the_same_401(database_url, headers):
+    async with served(database_url, keys=KEYS) as made:
+        run = await made.client.start("checkout", "4711")
+        texts = set()
+        for method, path in (
+            ("GET", f"/v1/runs/{run.id}"),
+            ("GET", "/v1/runs/nobody"),
+            ("GET", "/v1/nothing"),
+            ("GET", "/v1/runs?cursor=nonsense"),
+            ("DELETE", f"/v1/runs/{run.id}"),
+            ("POST", "/v1/workflows/checkout/runs"),
+            ("POST", "/v1/hooks/token"),
+            ("PATCH", "/v1/runs"),
+            ("GET", "/v1/openapi.json"),
+            ("GET", "/docs"),
+            ("GET", "/metrics"),
+            ("GET", "/v1/live"),
+            ("GET", "/"),
+        ):
+            answer = await made.call(method, path, headers={**headers, "x-request-id": "same"})
+            texts.add((answer.status_code, answer.text, answer.headers["www-authenticate"]))
+        assert len(texts) == 1
+        assert texts.pop()[0] == 401
+
+
+async def test_a_right_that_is_missing_tells_nothing_about_runs(database_url):
+    async with served(database_url, keys=KEYS) as made:
+        run = await made.client.start("checkout", "4711")
+        answers = [
+            await made.call("DELETE", f"/v1/runs/{one}", headers={**bearer(READ), "x-request-id": "same"})
+            for one in (run.id, "nobody")
+        ]
+        assert answers[0].status_code == 403
+        assert answers[0].text == answers[1].text
+
+
+async def test_health_needs_no_key_and_tells_nothing(database_url):
+    async with served(database_url, keys=KEYS) as made:
+        for path in ("/healthz", "/readyz"):
+            answer = await made.call("GET", path)
+            assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+async def test_readiness_does_not_name_the_database():
+    async with reached(api("postgresql://someone:secret@127.0.0.1:1/none", keys=KEYS)) as http:
+        answer = await http.get("/readyz")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        assert "127.0.0.1" not in answer.text
+        assert "someone" not in answer.text
+
+
+# -- payloads ----------------------------------------------------------------------------------------------------------
+
+
+def everything(made: Served, *run_ids: str) -> list[str]:
+    below = ("", "/result", "/journal", "/steps", "/explain", "/stream?name=log")
+    paths = [f"/v1/runs/{run_id}{path}" for run_id in run_ids for path in below]
+    return ["/v1/runs", "/v1/workflows", *paths]
+
+
+async def test_payloads_are_hidden_from_a_key_without_the_right(database_url):
+    async with served(database_url, keys=KEYS) as made:
+        done = await made.client.start("checkout", "4711-secret")
+        failed = await made.client.start("checkout", "stolen")
+        said = await made.client.start("approval", "ann-secret")
+        await said.signal("answer", "yes-secret")
+        for run in (done, failed, said):
+            await run.wait("20s")
+        hidden = [
+            await made.call("GET", path, headers=bearer(READ)) for path in everything(made, done.id, failed.id, said.id)
+        ]
+        shown = [
+            await made.call("GET", path, headers=bearer(ADMIN))
+            for path in everything(made, done.id, failed.id, said.id)
+        ]
+        assert {answer.status_code for answer in (*hidden, *shown)} == {200}
+        told = "".join(answer.text for answer in hidden)
+        for secret in ("secret", "4711", "this card is stolen"):
+            assert secret not in told
+            assert secret in "".join(answer.text for answer in shown)
+        run = (await made.call("GET", f"/v1/runs/{failed.id}", headers=bearer(READ))).json()
+        assert (run["hidden"], run["error"], run["input_size"]) == (True, {"type": "FatalError", "message": None}, 10)
+
+
+async def test_a_value_is_hidden_too(database_url):
+    async with served(database_url, keys=KEYS) as made:
+        run = await made.client.start("approval", "ann")
+        await made.stage.until_waiting(run)
+        path = f"/v1/runs/{run.id}/values/asked"
+        assert (await made.call("GET", path, headers=bearer(READ))).json()["value"] is None
+        assert (await made.call("GET", path, headers=bearer(ADMIN))).json()["value"] == "ann"
+
+
+async def test_a_key_that_sees_no_payloads_can_not_guess_them(database_url):
+    async with served(database_url, keys=KEYS) as made:
+        answer = await made.call("GET", "/v1/runs?input.card=4711", headers=bearer(OPERATE))
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (403, "input.card")
+
+
+# -- without keys ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
+async def test_without_keys_this_host_is_served(database_url, address):
+    async with served(database_url) as made, reached(made.app, address=address) as http:
+        assert (await http.get("/v1/runs")).status_code == 200
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "192.168.1.2", "8.8.8.8", "2001:db8::1", "testclient", ""])
+async def test_without_keys_nobody_else_is_served(database_url, address):
+    async with served(database_url) as made, reached(made.app, address=address) as http:
+        for path in ("/v1/runs", "/docs", "/v1/openapi.json", "/v1/none"):
+            answer = await http.get(path)
+            assert (answer.status_code, answer.json()["type"]) == (403, "urn:holdfast:problem:not-local")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("host", "evil.example"),
+        ("host", "localhost.evil.example:8000"),
+        ("origin", "https://evil.example"),
+        ("origin", "null"),
+        ("x-forwarded-for", "8.8.8.8"),
+        ("forwarded", "for=8.8.8.8"),
+    ],
+)
+async def test_neither_a_proxy_nor_a_page_in_a_browser_is_this_host(database_url, name, value):
+    async with served(database_url) as made:
+        answer = await made.call("POST", "/v1/events/e", headers={name: value})
+        assert answer.status_code == 403
+
+
+@pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1:8000", "[::1]:8000", "localhost"])
+async def test_this_host_has_several_names(database_url, host):
+    async with served(database_url) as made:
+        headers = {"host": host, "origin": f"http://{host}"}
+        assert (await made.call("GET", "/v1/runs", headers=headers)).status_code == 200
+
+
+async def test_everybody_is_served_where_something_else_guards_it(database_url):
+    async with served(database_url, allow_remote=True) as made, reached(made.app, address="8.8.8.8") as http:
+        assert (await http.get("/v1/runs", headers={"x-forwarded-for": "1.1.1.1"})).status_code == 200
+
+
+async def test_with_keys_a_caller_may_be_anywhere(database_url):
+    async with served(database_url, keys=KEYS) as made, reached(made.app, address="8.8.8.8") as http:
+        assert (await http.get("/v1/runs", headers=bearer(READ))).status_code == 200
+
+
+@pytest.mark.parametrize("keys", [(), KEYS])
+async def test_a_hook_s_token_is_enough_where_hooks_are_open(database_url, keys):
+    async with (
+        served(database_url, keys=keys, open_hooks=True) as made,
+        reached(made.app, address="8.8.8.8", host="pay.example") as http,
+    ):
+        run = await made.client.start("hooked")
+        await made.stage.until_waiting(run)
+        token = await run.value("token")
+        assert (await http.post(f"/v1/hooks/{token}", json=42)).status_code == 202
+        assert await run.result("20s") == "paid 42"
+        assert (await http.post("/v1/events/e")).status_code in (401, 403)
+        assert (await http.get(f"/v1/hooks/{token}")).status_code in (401, 403)
+
+
+# -- pages of others ---------------------------------------------------------------------------------------------------
+
+
+async def test_no_page_of_another_origin_may_read_an_answer(database_url):
+    async with served(database_url, keys=KEYS) as made:
+        headers = {"origin": "https://app.example", **bearer(READ)}
+        assert "access-control-allow-origin" not in (await made.call("GET", "/v1/runs", headers=headers)).headers
+        asked = {"origin": "https://app.example", "access-control-request-method": "GET"}
+        assert (await made.call("OPTIONS", "/v1/runs", headers=asked)).status_code == 401
+
+
+async def test_pages_of_the_origins_that_are_named_may(database_url):
+    async with served(database_url, keys=KEYS, cors=["https://app.example"]) as made:
+        asked = {"origin": "https://app.example", "access-control-request-method": "DELETE"}
+        assert (await made.call("OPTIONS", "/v1/runs/a", headers=asked)).status_code == 200
+        for origin, is_told in (("https://app.example", True), ("https://evil.example", False)):
+            answer = await made.call("GET", "/v1/runs", headers={"origin": origin, **bearer(READ)})
+            assert ("access-control-allow-origin" in answer.headers) is is_told
+
+
+# -- the audit log -----------------------------------------------------------------------------------------------------
+
+
+async def test_every_change_is_told_with_who_what_which_run_and_what_came_of_it(database_url):
+    told: list[AuditRecord] = []
+    async with served(database_url, keys=KEYS, audit=told.append) as made:
+        headers = {**bearer(OPERATE), "x-request-id": "r-1"}
+        body = {"input": ["4711-secret"], "id": "a/b"}
+        await made.call("POST", "/v1/workflows/checkout/runs", body, headers=headers)
+        await made.call("POST", "/v1/runs/a%2Fb/signals/s", "secret", headers=headers)
+        await made.call("DELETE", "/v1/runs/a%2Fb", headers=headers)
+        await made.call("POST", "/v1/hooks/secret-token", headers=headers)
+        await made.call("POST", "/v1/events/e")
+        await made.call("GET", "/v1/runs", headers=headers)
+    assert [(one.who, one.what, one.run_id, one.name, one.outcome, one.status) for one in told] == [
+        ("operator", "start_run", "a/b", None, "done", 201),
+        ("operator", "send_signal", "a/b", "s", told[1].outcome, told[1].status),
+        ("operator", "DELETE", None, None, "refused", 403),
+        ("operator", "resume_hook", None, None, "refused", 404),
+        ("nobody", "POST", None, None, "refused", 401),
+    ]
+    assert told[0].request_id == "r-1"
+    assert (told[0].workflow, told[0].address) == ("checkout", "127.0.0.1")
+    assert "secret" not in repr(told)
+
+
+async def test_the_audit_log_is_a_logger_unless_another_place_is_given(database_url, caplog):
+    with caplog.at_level(logging.INFO, "holdfast.audit"):
+        async with served(database_url) as made:
+            await made.call("POST", "/v1/events/paid", {"secret": 1}, headers={"x-request-id": "r-2"})
+    [record] = [one for one in caplog.records if one.name == "holdfast.audit"]
+    assert record.audit["what"] == "publish_event"  # type: ignore[attr-defined]
+    assert "publish_event name='paid' by local from 127.0.0.1: done (202) [r-2]" in record.getMessage()
+    assert "secret" not in record.getMessage()
