@@ -33,6 +33,10 @@ class Settings:
     """The schema of a Postgres database that the tables live in."""
     max_payload: int | None = None
     """The largest encoding of one value, in bytes; None: the codec's own limit."""
+    max_retention: int | None = None
+    """Microseconds for which a run is kept after its end at most, whatever it asks for; None: no limit."""
+    event_retention: int | None = None
+    """Microseconds for which workers keep published events; None: a week."""
     migrate: bool = True
     """Whether opening a store may bring its schema up to date."""
     queues: tuple[str, ...] | None = None
@@ -207,6 +211,8 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "namespace": _text,
     "schema": _text,
     "max_payload": _count,
+    "max_retention": _duration,
+    "event_retention": _duration,
     "migrate": _switch,
     "queues": _texts,
     "concurrency": _count,

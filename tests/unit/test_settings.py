@@ -94,10 +94,13 @@ def test_values_of_the_environment_are_read_as_what_they_mean(place):
         "HOLDFAST_QUEUES": "default, parcels",
         "HOLDFAST_LEASE": "1m30s",
         "HOLDFAST_GRACE": "2.5",
+        "HOLDFAST_MAX_RETENTION": "90d",
+        "HOLDFAST_EVENT_RETENTION": "3600",
     }
     found = resolve(environ=environ, directory=place)
     assert (found.max_payload, found.migrate, found.queues) == (1024, False, ("default", "parcels"))
     assert (found.lease, found.grace) == (90_000_000, 2_500_000)
+    assert (found.max_retention, found.event_retention) == (90 * 86_400 * 1_000_000, 3_600 * 1_000_000)
 
 
 def test_variables_that_are_no_settings_belong_to_somebody_else(place):

@@ -62,6 +62,7 @@ class Client:
         schema: str | None = None,
         max_payload: int | None = None,
         migrate: bool | None = None,
+        max_retention: Duration | None = None,
         observers: Sequence[Observer] | None = None,
     ) -> None:
         self._client = AsyncClient(
@@ -71,6 +72,7 @@ class Client:
             schema=schema,
             max_payload=max_payload,
             migrate=migrate,
+            max_retention=max_retention,
             observers=observers,
         )
         self._portal = Portal()

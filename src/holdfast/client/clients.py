@@ -54,7 +54,7 @@ class AsyncClient(Messaging, Managing):
     `url` is the address of a database or an open store; it and the other settings default to `HOLDFAST_*`, the
     nearest holdfast.toml or pyproject.toml, and `sqlite:///holdfast.db`. Making a client does no I/O and needs no
     event loop: the store is opened by the first call. `close` ends all waits and closes the store, unless it was
-    given open.
+    given open. Whoever ends a run with it keeps that for `max_retention` at most, whatever the run asks for.
 
     When the database can't be reached, calls raise StoreAway and may be made again; waiting goes on until it is back.
     """
@@ -68,6 +68,7 @@ class AsyncClient(Messaging, Managing):
         schema: str | None = None,
         max_payload: int | None = None,
         migrate: bool | None = None,
+        max_retention: Duration | None = None,
         observers: Sequence[Observer] | None = None,
     ) -> None:
         self._connection = Connection(
@@ -77,6 +78,7 @@ class AsyncClient(Messaging, Managing):
             schema=schema,
             max_payload=max_payload,
             migrate=migrate,
+            max_retention=max_retention,
             observers=observers,
         )
         self._starter = Starter(self._connection)

@@ -20,7 +20,7 @@ from msgspec import structs
 from holdfast.codec import Codec
 from holdfast.define import refuse_in_body
 from holdfast.errors import ClientClosed, DefinitionError, StoreError
-from holdfast.model import SECOND, Instant, NewRun, RunRecord
+from holdfast.model import SECOND, Duration, Instant, NewRun, RunRecord
 from holdfast.observe import Observer, Observers, observers_of
 from holdfast.settings import Settings, checked, resolve
 from holdfast.store import Guest, Store, open_store
@@ -43,13 +43,20 @@ class Connection:
         schema: str | None,
         max_payload: int | None,
         migrate: bool | None,
+        max_retention: Duration | None = None,
         observers: Sequence[Observer] | None = None,
     ) -> None:
         if codec is not None and not isinstance(codec, Codec):
             raise DefinitionError(f"codec={codec!r}: expected a holdfast.codec.Codec(...)")
         if codec is not None and max_payload is not None:
             raise DefinitionError("max_payload= goes into a codec that is given: Codec(max_payload=...)")
-        given = {"namespace": namespace, "schema": schema, "max_payload": max_payload, "migrate": migrate}
+        given: dict[str, object] = {
+            "namespace": namespace,
+            "schema": schema,
+            "max_payload": max_payload,
+            "migrate": migrate,
+            "max_retention": max_retention,
+        }
         self._given_store: Store | None = None
         if url is None or isinstance(url, str):
             given["url"] = url
@@ -193,13 +200,19 @@ class Connection:
 
 
 def _chosen(settings: Settings) -> Store:
-    return open_store(settings.url, namespace=settings.namespace, schema=settings.schema, migrate=settings.migrate)
+    return open_store(
+        settings.url,
+        namespace=settings.namespace,
+        schema=settings.schema,
+        migrate=settings.migrate,
+        max_retention=settings.max_retention,
+    )
 
 
 def _checked_store(store: object, given: Mapping[str, object]) -> Store:
     if not hasattr(store, "start_runs"):
         raise DefinitionError(f"url={store!r}: expected the address of a database, or an open store")
-    for key in ("namespace", "schema", "migrate"):
+    for key in ("namespace", "schema", "migrate", "max_retention"):
         if given[key] is not None and given[key] != getattr(store, key, None):
             raise DefinitionError(
                 f"{key}= belongs to the store that was given; open that with it: open_store(url, {key}=...)"

@@ -52,11 +52,19 @@ def parse_url(url: str) -> StoreUrl:
     return StoreUrl("sqlite", unquote(rest[1:]))
 
 
-def open_store(url: str, *, namespace: str = "default", schema: str | None = None, migrate: bool = True) -> Store:
+def open_store(
+    url: str,
+    *,
+    namespace: str = "default",
+    schema: str | None = None,
+    migrate: bool = True,
+    max_retention: int | None = None,
+) -> Store:
     """The store that the url names, not yet open: nothing is read or written before `await store.open()`.
 
     `schema` is for databases that have schemas; SQLite has none, so it must be left out. Without `migrate`, opening a
-    database whose schema is not this version's raises StoreError instead of changing it.
+    database whose schema is not this version's raises StoreError instead of changing it. A run that ends through this
+    store is kept for `max_retention` microseconds at most, whatever it asks for.
     """
     found = parse_url(url)
     if not namespace:
@@ -64,12 +72,17 @@ def open_store(url: str, *, namespace: str = "default", schema: str | None = Non
     if found.scheme == "postgresql":
         room = _postgres()
         store: Store = room.PostgresStore(
-            url, redact_url(url), namespace, DEFAULT_SCHEMA if schema is None else schema, migrate=migrate
+            url,
+            redact_url(url),
+            namespace,
+            DEFAULT_SCHEMA if schema is None else schema,
+            migrate=migrate,
+            max_retention=max_retention,
         )
         return store
     if schema is not None:
         raise DefinitionError(f"schema {schema!r}: a SQLite file has no schemas; name another file or use namespace=")
-    return SqliteStore(found.path, redact_url(url), namespace, migrate=migrate)
+    return SqliteStore(found.path, redact_url(url), namespace, migrate=migrate, max_retention=max_retention)
 
 
 def migration_sql(url: str, *, schema: str | None = None) -> str:

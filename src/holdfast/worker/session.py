@@ -29,7 +29,7 @@ from .held import Held
 from .inside import Inside
 from .lease import Lease, Pulse
 from .outbox import Outbox
-from .upkeep import Upkeep
+from .upkeep import WEEK, Upkeep
 
 _log = logging.getLogger("holdfast.worker")
 _CLAIM = 200
@@ -57,6 +57,7 @@ class Plan:
     middleware: tuple[Callable[[StepInfo], Any], ...]
     replay_each_turn: bool = False
     observers: Observers | None = None
+    event_retention: int = WEEK
 
 
 class Session:
@@ -164,7 +165,8 @@ class Session:
         self._unsubscribe = self._store.subscribe(self._changed)
         if not is_serving:
             return
-        upkeep = Upkeep(self._store, self._clock, self.worker_id, self._wake.set, self._changed, self._swept)
+        kept = self._plan.event_retention
+        upkeep = Upkeep(self._store, self._clock, self.worker_id, self._wake.set, self._changed, self._swept, kept)
         self.tasks = [loop.create_task(self._serve()), loop.create_task(upkeep.run())]
 
     def renewed(self) -> None:

@@ -18,7 +18,7 @@ _POLL_EVERY = 5
 _SWEEP_EVERY = 60
 _SWEEP = 200
 _SWEEP_PAUSE = 0.1
-_KEEP_EVENTS = 7 * 24 * 3600 * 1_000_000
+WEEK = 7 * 24 * 3600 * 1_000_000
 
 
 class Upkeep:
@@ -33,6 +33,7 @@ class Upkeep:
         found: Callable[[], None],
         look: Callable[[], None],
         swept: Callable[[Swept], None] | None = None,
+        event_retention: int = WEEK,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -40,6 +41,7 @@ class Upkeep:
         self._found = found
         self._look = look
         self._swept = swept
+        self._event_retention = event_retention
 
     async def run(self) -> None:
         """Until it is cancelled. The store being away only makes it later."""
@@ -49,16 +51,16 @@ class Upkeep:
                     self._found()
             if count % _SWEEP_EVERY == _SWEEP_EVERY - 1:
                 with suppress(StoreAway):
-                    await sweep(self._store, self._clock, self._swept)
+                    await sweep(self._store, self._clock, self._event_retention, self._swept)
             if count % _POLL_EVERY == 0:
                 # Notifications are hints: a look now and then bounds the delay if one is lost.
                 self._look()
             await asyncio.sleep(_REAP_EVERY)
 
 
-async def sweep(store: Store, clock: Clock, told: Callable[[Swept], None] | None = None) -> None:
+async def sweep(store: Store, clock: Clock, event_retention: int, told: Callable[[Swept], None] | None = None) -> None:
     """Remove what was kept long enough: a little at a time, so that nobody waits for it."""
-    before = clock.now() - _KEEP_EVENTS
+    before = clock.now() - event_retention
     while True:
         swept = await store.sweep(_SWEEP, events_before=before, now=clock.store_time())
         if told is not None:

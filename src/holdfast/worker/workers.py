@@ -31,6 +31,7 @@ from .given import (
     open_resources,
 )
 from .session import Plan, Session
+from .upkeep import WEEK
 from .watched import new_session
 
 _log = logging.getLogger("holdfast.worker")
@@ -58,7 +59,8 @@ class Worker:
     `url` may also be a client, whose store, namespace and codec it then uses, or an open store. `concurrency` bounds
     the runs that advance or have a step in flight; runs that wait cost memory only. A worker that dies loses nothing:
     others take its runs over when its lease ends, on the same host at once. One that stops in good order lets steps
-    end within `grace` and hands the rest back.
+    end within `grace` and hands the rest back. Runs that it ends are kept for `max_retention` at most, whatever they
+    ask for, and events for `event_retention`, a week by default.
     """
 
     def __init__(
@@ -77,6 +79,8 @@ class Worker:
         stall: Duration = "5m",
         blocked_after: Duration = "1s",
         keep_parked: int = 100_000,
+        max_retention: Duration | None = None,
+        event_retention: Duration | None = None,
         namespace: str | None = None,
         codec: Codec | None = None,
         clock: Clock | None = None,
@@ -90,7 +94,14 @@ class Worker:
             threads=threads,
             lease=lease,
             grace=grace,
+            max_retention=max_retention,
+            event_retention=event_retention,
         )
+        if max_retention is not None and not self._owns_store:
+            raise DefinitionError(
+                "Worker(max_retention=) is for a worker that opens its own store; give it to the client: "
+                "Client(max_retention=...)"
+            )
         store, codec = _store_of(url, settings, codec)
         if namespace is not None and namespace != store.namespace:
             raise DefinitionError(
@@ -114,6 +125,7 @@ class Worker:
             keep_parked=checked_count(keep_parked, what="Worker(keep_parked=)"),
             middleware=checked_middleware(middleware, giver="Worker"),
             observers=_observers_of(url, settings, observers),
+            event_retention=WEEK if settings.event_retention is None else settings.event_retention,
         )
         if self._plan.lease < SECOND:
             raise DefinitionError(f"Worker(lease={lease!r}): expected a second or more")
@@ -285,7 +297,13 @@ def _store_of(url: object, settings: Settings, codec: Codec | None) -> tuple[Sto
     if url is None or isinstance(url, str):
         if codec is None:
             codec = Codec() if settings.max_payload is None else Codec(max_payload=settings.max_payload)
-        store = open_store(settings.url, namespace=settings.namespace, schema=settings.schema, migrate=settings.migrate)
+        store = open_store(
+            settings.url,
+            namespace=settings.namespace,
+            schema=settings.schema,
+            migrate=settings.migrate,
+            max_retention=settings.max_retention,
+        )
         return store, codec
     if hasattr(url, "commit_turns"):
         return cast(Store, url), codec or Codec()

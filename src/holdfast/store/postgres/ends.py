@@ -109,7 +109,8 @@ async def _end(tx: Transaction, run: Live, seq: int, epoch: int, entries: list[E
     row = {"runs": [run.number], "seqs": [seq], "epochs": [epoch], "ats": [at], "datas": [encode_entries(entries)]}
     if not await tx.all("commit_turns", row):
         return False
-    await tx.all("end_run", {"run": run.number, "next_seq": seq + 1, "epoch": epoch, "now": at})
+    ended = {"run": run.number, "next_seq": seq + 1, "epoch": epoch, "now": at, "longest": tx.known.max_retention}
+    await tx.all("end_run", ended)
     await tx.all("free_inboxes", {"runs": [run.number]})
     await tx.all("tell_ends", {"runs": [run.number]})
     await tx.all("wake_followers", {"namespace_id": tx.namespace_id, "ids": [run.id], "now": at})

@@ -135,7 +135,9 @@ ON CONFLICT DO NOTHING;
 UPDATE holdfast.runs
 SET status = 'cancelled', ended_at = :now, due_at = NULL, owner = NULL, next_seq = :next_seq, epoch = :epoch,
     blocked = NULL,
-    expires_at = :now + (SELECT starts.retention FROM holdfast.starts WHERE starts.number = :run)
+    expires_at = :now + (
+        SELECT least(starts.retention, :longest::bigint) FROM holdfast.starts WHERE starts.number = :run
+    )
 WHERE number = :run AND ended_at IS NULL;
 
 -- name: free_inboxes

@@ -67,15 +67,25 @@ ItemT = TypeVar("ItemT", bound=Item)
 class PostgresStore(LifeStore):
     """Runs in one schema of a Postgres database."""
 
-    def __init__(self, url: str, shown: str, namespace: str, schema: str, *, migrate: bool = True) -> None:
+    def __init__(
+        self,
+        url: str,
+        shown: str,
+        namespace: str,
+        schema: str,
+        *,
+        migrate: bool = True,
+        max_retention: int | None = None,
+    ) -> None:
         self.url = shown
         self.namespace = namespace
         self.schema = schema
         self.migrate = migrate
+        self.max_retention = max_retention
         self.stats = Stats()
         self._target = parse_target(url, shown)
         self._blocks = blocks_for(schema)
-        self._known = Known(self.stats)
+        self._known = Known(self.stats, max_retention)
         self._is_open = False
         self._missed_looked_at = -_MISSED_EVERY
         self._thread = LoopThread("holdfast-postgres")

@@ -33,6 +33,8 @@ class Known:
     """What a store has learned and need not ask again."""
 
     stats: Stats
+    max_retention: int | None = None
+    """For how long a run is kept after its end at most."""
     namespace_id: int = 0
     origin: Instant = 0
     """When this database was first migrated: it tells one from another."""

@@ -138,6 +138,7 @@ async def _changes(
         "blocked": [storable(change.blocked) for _, change in changes],
         "outputs": [change.output for _, change in changes],
         "errors": [change.error for _, change in changes],
+        "longest": tx.known.max_retention,
         "taken_runs": [numbers[turn.run_id] for turn in turns for _ in turn.taken],
         "taken_ids": [message_id for turn in turns for message_id in turn.taken],
     }

@@ -70,7 +70,7 @@ changed AS (
         next_seq = CASE WHEN change.released THEN change.next_seq ELSE runs.next_seq END,
         crashes = change.crashes, blocked = change.blocked, output = change.output, error = change.error,
         expires_at = CASE WHEN change.ended_at IS NOT NULL THEN change.ended_at + (
-            SELECT starts.retention FROM holdfast.starts WHERE starts.number = runs.number
+            SELECT least(starts.retention, :longest::bigint) FROM holdfast.starts WHERE starts.number = runs.number
         ) END
     FROM unnest(:changed::bigint[], :statuses::text[], :due_ats::bigint[], :ended_ats::bigint[], :released::boolean[],
             :next_seqs::integer[], :crashes::integer[], :blocked::text[], :outputs::bytea[], :errors::bytea[])

@@ -101,7 +101,8 @@ def _stopped(at: Instant, reason: str | None, undone: tuple[str, ...] = ()) -> S
 
 def _end(tx: Transaction, run: Live, seq: int, epoch: int, entries: list[Entry], at: Instant) -> None:
     tx.rows("commit_turns", [(run.number, seq, epoch, at, encode_entries(entries))])
-    tx.run("end_run", {"run": run.number, "next_seq": seq + 1, "epoch": epoch, "now": at})
+    ended = {"run": run.number, "next_seq": seq + 1, "epoch": epoch, "now": at, "longest": tx.max_retention}
+    tx.run("end_run", ended)
     after_ends(tx, [(run.number, run.id)], at)
 
 

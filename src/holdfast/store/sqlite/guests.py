@@ -48,6 +48,7 @@ class Home(NamedTuple):
     namespace: str
     stats: Stats
     clock: Clock
+    max_retention: int | None
     own: Callable[[], sqlite3.Connection | None]
     """The connection that the store has lent out, if any: the only one to a database in memory."""
 
@@ -139,7 +140,11 @@ class SqliteGuest:
         with _writing(connection, state):
             namespace_id = self._checked(connection, state)
             tx = Transaction(
-                cast(sqlite3.Connection, connection), self._home.stats, self._home.clock, namespace_id=namespace_id
+                cast(sqlite3.Connection, connection),
+                self._home.stats,
+                self._home.clock,
+                namespace_id,
+                self._home.max_retention,
             )
             return deed(tx)
 

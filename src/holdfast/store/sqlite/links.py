@@ -30,13 +30,21 @@ class Link:
     """One connection to one file, used by one thread at a time."""
 
     def __init__(
-        self, path: str, namespace: str, stats: Stats, clock: Clock, migrate: bool, role: Role = Role.LEADS
+        self,
+        path: str,
+        namespace: str,
+        stats: Stats,
+        clock: Clock,
+        migrate: bool,
+        max_retention: int | None = None,
+        role: Role = Role.LEADS,
     ) -> None:
         self.path = path
         self._namespace = namespace
         self._stats = stats
         self._clock = clock
         self._may_migrate = migrate
+        self._max_retention = max_retention
         self._role = role
         self._may_create = role is Role.LEADS and migrate
         self.turnstile = Turnstile(None if path == MEMORY else f"{path}.holdfast")
@@ -65,7 +73,7 @@ class Link:
                 raise explained(error, self.path) from error
             raise
         self._identity = identity(self.path)
-        tx = Transaction(connection, self._stats, self._clock, namespace_id)
+        tx = Transaction(connection, self._stats, self._clock, namespace_id, self._max_retention)
         tx.is_overtaken()
         return tx
 

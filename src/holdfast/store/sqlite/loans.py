@@ -46,6 +46,7 @@ class SqliteLender:
         namespace: str,
         stats: Stats,
         clock: Clock,
+        max_retention: int | None = None,
         *,
         writer: Writer | None,
         lent: Callable[[sqlite3.Connection | None], None],
@@ -55,6 +56,7 @@ class SqliteLender:
         self.namespace = namespace
         self.stats = stats
         self.clock = clock
+        self.max_retention = max_retention
         self.writer = writer
         """Of a database in memory."""
         self.lent = lent
@@ -77,7 +79,7 @@ class SqliteLender:
         except BaseException:
             connection.close()
             raise
-        return Transaction(connection, self.stats, self.clock, int(found[0]))
+        return Transaction(connection, self.stats, self.clock, int(found[0]), self.max_retention)
 
 
 class SqliteLoan:

@@ -73,7 +73,10 @@ VALUES (:run, :lane_id, 'cancel', :payload, :now);
 -- End a run from outside; the journal's row is written beside it.
 UPDATE runs
 SET status = 'cancelled', ended_at = :now, due_at = NULL, owner = NULL, next_seq = :next_seq, epoch = :epoch,
-    blocked = NULL, expires_at = :now + (SELECT starts.retention FROM starts WHERE starts.number = runs.number)
+    blocked = NULL, expires_at = :now + (
+        SELECT min(coalesce(starts.retention, :longest), coalesce(:longest, starts.retention))
+        FROM starts WHERE starts.number = runs.number
+    )
 WHERE number = :run AND ended_at IS NULL;
 
 -- name: free_inboxes

@@ -65,11 +65,13 @@ class SqliteStore(LifeStore):
         namespace: str,
         *,
         migrate: bool = True,
+        max_retention: Instant | None = None,
         inline: bool = False,
         clock: Clock = host_clock,
     ) -> None:
         self.url = url
         self.namespace = namespace
+        self.max_retention = max_retention
         self.stats = Stats()
         self._path = path
         self._clock = clock
@@ -78,7 +80,7 @@ class SqliteStore(LifeStore):
         self._has_readers = path != MEMORY and not inline
         self._is_shared = path == MEMORY
         self._locks = ProcessLocks(None if path == MEMORY else f"{path}.holdfast", namespace)
-        self._link = partial(Link, path, namespace, self.stats, clock, migrate)
+        self._link = partial(Link, path, namespace, self.stats, clock, migrate, max_retention)
         self._watcher = Watcher(f"{path}-wal" if self._has_readers else None, self._look_for_others)
         self._writer = Writer(self._link(), self.stats, self._watcher.signal, inline=inline)
         self._readers = Readers(partial(self._link, Role.READS), self.stats)
@@ -113,7 +115,7 @@ class SqliteStore(LifeStore):
         return self._watcher.subscribe(changed)
 
     def guest(self, connection: Any) -> Guest:
-        home = Home(self._path, self.namespace, self.stats, self._clock, lambda: self._lent)
+        home = Home(self._path, self.namespace, self.stats, self._clock, self.max_retention, lambda: self._lent)
         return SqliteGuest(home, connection)
 
     def lender(self, lease: int) -> Lender:
@@ -122,6 +124,7 @@ class SqliteStore(LifeStore):
             self.namespace,
             self.stats,
             self._clock,
+            self.max_retention,
             writer=self._writer if self._is_shared else None,
             lent=self._lend,
             news=self._watcher.signal,

@@ -42,6 +42,8 @@ class Transaction:
     stats: Stats
     clock: Clock
     namespace_id: int = 0
+    max_retention: int | None = None
+    """For how long a run is kept after its end at most."""
     numbers: dict[str, int] = field(default_factory=dict)
     """Ids of the runs that this process claimed, with their numbers: turns need no lookup."""
     workers: set[str] = field(default_factory=set)

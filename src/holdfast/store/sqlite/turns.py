@@ -99,7 +99,7 @@ def _apply(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> None:
         taken.extend(turn.taken)
         if turn.change is not None:
             number = tx.numbers[turn.run_id]
-            changes[turn.run_id] = _change(number, turn.change, turn.seq + 1, at)
+            changes[turn.run_id] = _change(tx, number, turn.change, turn.seq + 1, at)
             if turn.change.status.is_final:
                 ended.append((number, turn.run_id))
         if turn.out is not None:
@@ -128,7 +128,7 @@ def write_rows(tx: Transaction, writes: Sequence[RowWrite], now: Instant | None)
         is_held = index in held and write.run_id not in released
         answers.append(is_held)
         if is_held:
-            changes[write.run_id] = _change(held[index], write.change, write.next_seq, at)
+            changes[write.run_id] = _change(tx, held[index], write.change, write.next_seq, at)
             if write.change.release:
                 released.add(write.run_id)
     if changes:
@@ -139,7 +139,7 @@ def write_rows(tx: Transaction, writes: Sequence[RowWrite], now: Instant | None)
 _RELEASED = 4
 
 
-def _change(number: int, change: RowChange, next_seq: int | None, at: Instant) -> Row:
+def _change(tx: Transaction, number: int, change: RowChange, next_seq: int | None, at: Instant) -> Row:
     """A row for change_runs."""
     is_final = change.status.is_final
     return (
@@ -153,6 +153,7 @@ def _change(number: int, change: RowChange, next_seq: int | None, at: Instant) -
         change.blocked,
         change.output,
         change.error,
+        tx.max_retention,
     )
 
 

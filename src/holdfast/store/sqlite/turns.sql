@@ -27,13 +27,16 @@ CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = asked.value;
 -- name: change_runs
 -- What accepted turns and guarded row-only writes change in their runs; a row of nulls is padding.
 -- A run whose worker was reaped stays due: its turn was accepted since nobody has taken it over yet, and somebody must.
-WITH change (run, status, due_at, ended_at, released, next_seq, crashes, blocked, output, error) AS (
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+WITH change (run, status, due_at, ended_at, released, next_seq, crashes, blocked, output, error, longest) AS (
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 )
 UPDATE runs
 SET status = change.status, ended_at = change.ended_at,
     expires_at = CASE WHEN change.ended_at IS NOT NULL THEN
-        change.ended_at + (SELECT starts.retention FROM starts WHERE starts.number = change.run)
+        change.ended_at + (
+            SELECT min(coalesce(starts.retention, change.longest), coalesce(change.longest, starts.retention))
+            FROM starts WHERE starts.number = change.run
+        )
     END,
     due_at = CASE WHEN change.released OR runs.owner IS NOT NULL THEN change.due_at ELSE runs.due_at END,
     owner = CASE WHEN change.released THEN NULL ELSE runs.owner END,
