@@ -1,0 +1,247 @@
+"""How often, how large, how deep, how many at once; and that a problem says what it was."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast import DefinitionError, errors
+from holdfast.web import api, new_key
+from holdfast.web.limits import Buckets, Slots, is_too_deep
+from holdfast.web.problems import TABLE
+from tests.web.stage import reached, served
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+# -- how often ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_bucket_gives_twice_its_rate_at_once_and_then_its_rate():
+    clock = Clock()
+    buckets = Buckets(10, clock=clock)
+    assert [buckets.take("a") for _ in range(20)] == [0.0] * 20
+    assert buckets.take("a") == pytest.approx(0.1)
+    clock.now += 0.1
+    assert buckets.take("a") == 0.0
+    assert buckets.take("a") > 0
+
+
+def test_each_caller_has_a_bucket_of_its_own():
+    buckets = Buckets(0.5, clock=Clock())
+    assert [buckets.take(caller) > 0 for caller in "aabb"] == [False, True, False, True]
+
+
+def test_a_refused_request_takes_no_token():
+    clock = Clock()
+    buckets = Buckets(1, clock=clock)
+    for _ in range(50):
+        buckets.take("a")
+    clock.now += 1
+    assert buckets.take("a") == 0.0
+
+
+def test_buckets_are_kept_for_the_callers_seen_last_only():
+    buckets = Buckets(1, most=10, clock=Clock())
+    for number in range(1000):
+        buckets.take(str(number))
+    assert len(buckets) == 10
+
+
+@pytest.mark.parametrize("rate", [0, -1, True, "fast", float("nan")])
+def test_a_rate_that_is_none_is_refused_where_it_is_written(rate):
+    with pytest.raises(DefinitionError, match="rate="):
+        api("sqlite:///:memory:", rate=rate)
+
+
+async def test_whoever_calls_too_often_is_told_when_to_come_again(database_url):
+    async with served(database_url, rate=0.5) as made:
+        assert (await made.call("GET", "/v1/runs")).status_code == 200
+        answer = await made.call("GET", "/v1/runs")
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
+        assert (await made.call("GET", "/healthz")).status_code == 200
+        async with reached(made.app, address="127.0.0.2") as http:
+            assert (await http.get("/v1/runs")).status_code == 200
+
+
+async def test_a_key_is_one_caller_wherever_it_is_used(database_url):
+    secrets = [new_key("a", "admin"), new_key("b", "admin")]
+    async with served(database_url, rate=0.5, keys=[key for _, key in secrets]) as made:
+        got = []
+        for (secret, _), address in ((secrets[0], "1.1.1.1"), (secrets[0], "2.2.2.2"), (secrets[1], "1.1.1.1")):
+            async with reached(made.app, address=address, Authorization=f"Bearer {secret}") as http:
+                got.append((await http.get("/v1/runs")).status_code)
+        assert got == [200, 429, 200]
+
+
+async def test_keys_can_not_be_tried_without_end(database_url):
+    async with served(database_url, rate=0.5, keys=[new_key("a")[1]]) as made:
+        got = [(await made.call("GET", "/v1/runs")).status_code for _ in range(2)]
+        assert got == [401, 429]
+
+
+# -- how large, how deep -----------------------------------------------------------------------------------------------
+
+
+async def test_a_body_that_is_too_large_is_refused_by_its_length(database_url):
+    async with served(database_url, max_body=100) as made:
+        answer = await made.call("POST", "/v1/events/e", "x" * 200)
+        assert (answer.status_code, answer.json()["errors"][0]["place"]) == (413, "body")
+        assert (await made.call("POST", "/v1/events/e", "x" * 50)).status_code == 202
+
+
+async def test_a_body_that_comes_in_pieces_is_counted_as_it_comes(database_url):
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 100
+            yield b"x" * 100
+
+    async with served(database_url, max_body=1000) as made:
+        headers = {"content-type": "application/json"}
+        answer = await made.http.post("/v1/events/e", content=endless(), headers=headers)
+        assert answer.status_code == 413
+        assert sent <= 1200
+
+
+async def test_a_value_that_is_too_large_for_the_database_is_413(database_url):
+    async with served(database_url) as made:
+        answer = await made.call("POST", "/v1/workflows/checkout/runs", {"input": ["x" * (4 * 1024 * 1024 + 10)]})
+        assert (answer.status_code, answer.json()["type"]) == (413, "urn:holdfast:problem:payload-too-large")
+        assert len(answer.text) < 2000
+
+
+@pytest.mark.parametrize(
+    ("body", "is_deep"),
+    [
+        (b"[" * 4 + b"]" * 4, True),
+        (b"[" * 3 + b"]" * 3, False),
+        (b'{"a":[{"b":1}]}', False),
+        (b'"[[[[[["', False),
+        (rb'"\"[[[[[["', False),
+        (rb'["\\",[[[]]]]', True),
+        (b"[[],[],[],[]]", False),
+        (b'"[[[[', True),
+    ],
+)
+def test_depth_is_counted_outside_of_texts(body, is_deep):
+    assert is_too_deep(body, 3) is is_deep
+
+
+async def test_a_body_that_is_too_deep_or_no_json_is_400(database_url):
+    async with served(database_url) as made:
+        headers = {"content-type": "application/json"}
+        for content in (b"[" * 100 + b"]" * 100, b"{", b"nope", b"NaN", b'"\xff"', b'"\\ud800"'):
+            answer = await made.http.post("/v1/events/e", content=content, headers=headers)
+            assert (answer.status_code, answer.json()["errors"][0]["place"]) == (400, "body"), content
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
+async def test_a_body_that_is_not_said_to_be_json_is_415(database_url, kind):
+    async with served(database_url) as made:
+        headers = {} if kind is None else {"content-type": kind}
+        answer = await made.http.post("/v1/events/e", content=b"{}", headers=headers)
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (415, "content-type")
+
+
+# -- how many at once --------------------------------------------------------------------------------------------------
+
+
+def test_places_are_given_back():
+    slots = Slots(1)
+    assert (slots.take(), slots.take()) == (True, False)
+    slots.give()
+    assert slots.take()
+
+
+async def test_who_would_stay_is_refused_when_all_places_are_taken(database_url):
+    async with served(database_url, streams=0) as made:
+        run = await made.client.start("approval", "ann")
+        for path in (f"/v1/runs/{run.id}/stream", "/v1/live", f"/v1/runs/{run.id}/result?wait=1s"):
+            answer = await made.call("GET", path)
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        assert (await made.call("GET", f"/v1/runs/{run.id}/result")).status_code == 202
+
+
+# -- problems ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_request_keeps_the_id_that_it_came_with(database_url):
+    async with served(database_url) as made:
+        answer = await made.call("GET", "/v1/runs/none", headers={"x-request-id": "my-1.2_3"})
+        assert (answer.headers["x-request-id"], answer.json()["request_id"]) == ("my-1.2_3", "my-1.2_3")
+
+
+@pytest.mark.parametrize("given", ["", "a b", "x" * 101, "<script>"])
+async def test_an_id_that_is_none_is_replaced(database_url, given):
+    async with served(database_url) as made:
+        answer = await made.call("GET", "/v1/runs", headers={"x-request-id": given})
+        assert answer.headers["x-request-id"] not in ("", given)
+
+
+async def test_a_path_that_there_is_not_and_a_method_that_is_not_for_it_are_problems(database_url):
+    async with served(database_url) as made:
+        missing, wrong = await made.call("GET", "/v1/nothing"), await made.call("PUT", "/v1/workflows/a/runs")
+        assert (missing.status_code, missing.json()["status"]) == (404, 404)
+        assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, POST")
+        assert wrong.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_database_that_is_away_is_503_with_the_time_to_try_again():
+    async with reached(api("postgresql://nobody@127.0.0.1:1/none")) as http:
+        answer = await http.get("/v1/runs")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        assert answer.json()["type"] == "urn:holdfast:problem:store-away"
+
+
+async def test_what_nobody_foresaw_is_logged_and_not_told(database_url, caplog):
+    def broken() -> str:
+        raise RuntimeError("the password is hunter2")
+
+    async with served(database_url, metrics=broken) as made:
+        made.http._transport.raise_app_exceptions = False  # type: ignore[attr-defined]  # as a real server would
+        with caplog.at_level(logging.ERROR, "holdfast.web"):
+            answer = await made.call("GET", "/metrics", headers={"x-request-id": "r-9"})
+    assert (answer.status_code, answer.json()["request_id"]) == (500, "r-9")
+    assert "hunter2" not in answer.text
+    assert "r-9" in caplog.text
+
+
+async def test_metrics_are_what_was_given(database_url):
+    async with served(database_url, metrics=lambda: "runs_total 1\n") as made:
+        answer = await made.call("GET", "/metrics")
+        assert (answer.status_code, answer.text) == (200, "runs_total 1\n")
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+
+
+async def test_without_metrics_there_are_none(database_url):
+    async with served(database_url) as made:
+        assert (await made.call("GET", "/metrics")).status_code == 404
+
+
+def test_every_error_has_a_status_or_is_none_that_a_client_raises():
+    found = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.HoldfastError)]
+    without = {one.__name__ for one in found if not any(issubclass(one, kind) for kind, _, _ in TABLE)}
+    in_bodies_and_steps = {
+        "MisplacedCall",
+        "NotInRun",
+        "NotInBody",
+        "IOInBody",
+        "NeverAwaited",
+        "FatalError",
+        "RetryAfter",
+    }
+    what_runs_come_to = {
+        *("RunFailed", "RunCancelled", "JournalDiverged", "JournalLimitReached", "DeadlineExceeded", "RunCrashed"),
+        *("StepFailed", "StepTimeout", "WaitTimeout", "NotCompensated"),
+    }
+    assert without == {"HoldfastError"} | in_bodies_and_steps | what_runs_come_to

@@ -1,0 +1,224 @@
+"""What can be done to runs and sent to them over HTTP, and what can be asked about them."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast
+from holdfast import workflow
+from tests.web.stage import served
+
+
+async def waiting(made, who: str = "ann"):
+    run = await made.client.start("approval", who)
+    await made.stage.until_waiting(run)
+    return run
+
+
+async def test_a_live_run_is_cancelled_and_an_ended_one_is_left_alone(database_url):
+    async with served(database_url) as made:
+        run = await waiting(made)
+        first = await made.call("POST", f"/v1/runs/{run.id}/cancel", {"reason": "the customer called"})
+        assert first.json() == {"id": run.id, "sent": True, "was": "waiting", "skipped": []}
+        await run.wait("20s")
+        second = await made.call("POST", f"/v1/workflows/approval/runs/{run.id}/cancel")
+        assert (second.status_code, second.json()["sent"], second.json()["was"]) == (200, False, "cancelled")
+        told = (await made.call("GET", f"/v1/runs/{run.id}")).json()
+        assert "the customer called" in told["error"]["message"]
+
+
+async def test_a_forced_cancel_ends_at_once(database_url):
+    async with served(database_url) as made:
+        run = await waiting(made)
+        answer = await made.call("POST", f"/v1/runs/{run.id}/cancel", {"force": True})
+        assert answer.json()["sent"] is True
+        assert (await run.refresh()).status == "cancelled"
+
+
+async def test_a_failed_run_is_retried_as_a_new_one(database_url):
+    async with served(database_url) as made:
+        run = await made.client.start("checkout", "stolen", key="k")
+        await run.wait("20s")
+        first = await made.call("POST", f"/v1/runs/{run.id}/retry")
+        assert (first.status_code, first.json()["forked_from"], first.json()["created"]) == (201, run.id, True)
+        again = await made.call("POST", f"/v1/runs/{run.id}/retry")
+        assert (again.status_code, again.json()["id"]) == (200, first.json()["id"])
+
+
+async def test_a_run_that_has_not_failed_is_not_retried(database_url):
+    async with served(database_url) as made:
+        run = await waiting(made)
+        answer = await made.call("POST", f"/v1/runs/{run.id}/retry")
+        assert (answer.status_code, answer.json()["type"]) == (409, "urn:holdfast:problem:not-retryable")
+
+
+async def test_a_run_is_forked_at_a_step_with_another_result(database_url):
+    async with served(database_url) as made:
+        run = await made.client.start("checkout", "4711")
+        await run.wait("20s")
+        fork = await made.call("POST", f"/v1/runs/{run.id}/fork", {"at": "charge", "result": "on the house"})
+        assert (fork.status_code, fork.json()["forked_from"]) == (201, run.id)
+        other = await made.client.get_run(fork.json()["id"])
+        assert (await other.result("20s"))["payment"] == "on the house"
+
+
+async def test_a_run_is_forked_from_the_start_with_other_arguments(database_url):
+    async with served(database_url) as made:
+        run = await made.client.start("checkout", "4711")
+        await run.wait("20s")
+        fork = await made.call("POST", f"/v1/runs/{run.id}/fork", {"input": ["4712"]})
+        other = await made.client.get_run(fork.json()["id"])
+        assert (await other.result("20s"))["payment"] == "charged 4712"
+
+
+@pytest.mark.parametrize("body", [{"at": "nothing"}, {"result": 1}])
+async def test_a_fork_that_can_not_be_names_the_field(database_url, body):
+    async with served(database_url) as made:
+        run = await made.client.start("checkout", "4711")
+        await run.wait("20s")
+        answer = await made.call("POST", f"/v1/runs/{run.id}/fork", body)
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "at")
+
+
+async def test_a_run_is_paused_and_resumed(database_url):
+    async with served(database_url) as made:
+        run = await waiting(made)
+        assert (await made.call("POST", f"/v1/runs/{run.id}/pause")).json()["paused"] is True
+        assert (await made.call("POST", f"/v1/runs/{run.id}/resume")).json()["paused"] is False
+
+
+async def test_an_ended_run_is_neither_paused_nor_signalled(database_url):
+    async with served(database_url) as made:
+        run = await made.client.start("checkout", "4711")
+        await run.wait("20s")
+        for path in ("pause", "resume", "signals/answer"):
+            answer = await made.call("POST", f"/v1/runs/{run.id}/{path}")
+            assert (answer.status_code, answer.json()["type"]) == (409, "urn:holdfast:problem:run-ended")
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_body_of_a_signal_is_its_payload(database_url):
+    async with served(database_url) as made:
+        run = await waiting(made)
+        answer = await made.call("POST", f"/v1/workflows/approval/runs/{run.id}/signals/answer", "yes")
+        assert (answer.status_code, answer.json()) == (202, {"accepted": True})
+        assert await run.result("20s") == "yes"
+
+
+async def test_a_signal_that_does_not_fit_is_refused_and_the_run_waits_on(database_url):
+    async with served(database_url) as made:
+        run = await waiting(made)
+        answer = await made.call("POST", f"/v1/runs/{run.id}/signals/answer", {"no": "text"})
+        assert (answer.status_code, answer.json()["type"]) == (422, "urn:holdfast:problem:bad-payload")
+        assert (await run.refresh()).status == "waiting"
+
+
+@workflow
+async def twice() -> list[int]:
+    return [await holdfast.wait_for_signal("n"), await holdfast.wait_for_signal("n")]
+
+
+async def test_the_same_idempotency_key_is_delivered_once(database_url):
+    async with served(database_url, twice) as made:
+        run = await made.client.start("twice")
+        for number, key in ((1, "a"), (1, "a"), (2, "b")):
+            headers = {"Idempotency-Key": key}
+            await made.call("POST", f"/v1/runs/{run.id}/signals/n", number, headers=headers)
+        assert await run.result("20s") == [1, 2]
+
+
+@workflow
+async def shipped(order: str) -> int:
+    event = await holdfast.wait_for_event("paid", match={"order": order})
+    return int(event["cents"])
+
+
+async def test_an_event_reaches_the_run_that_waits_for_it(database_url):
+    async with served(database_url, shipped) as made:
+        run = await made.client.start("shipped", "o-1")
+        assert (await made.call("POST", "/v1/events/paid", {"order": "o-1", "cents": 5})).status_code == 202
+        assert await run.result("20s") == 5
+
+
+async def test_a_hook_is_resumed_once(database_url):
+    async with served(database_url) as made:
+        run = await made.client.start("hooked")
+        await made.stage.until_waiting(run)
+        token = await run.value("token")
+        misfit = await made.call("POST", f"/v1/hooks/{token}", "much")
+        first, second = [await made.call("POST", f"/v1/hooks/{token}", 42) for _ in range(2)]
+        assert [misfit.status_code, first.status_code, second.status_code] == [422, 202, 409]
+        assert await run.result("20s") == "paid 42"
+
+
+@workflow
+async def brief() -> str:
+    hook = holdfast.hook(name="brief", expires="1h")
+    holdfast.set_value("token", hook.token)
+    await holdfast.sleep("1d")
+    return "slept"
+
+
+async def test_a_hook_whose_time_is_over_is_gone(database_url):
+    async with served(database_url, brief) as made:
+        run = await made.client.start("brief")
+        await made.stage.until_waiting(run)
+        made.stage.skip("2h")
+        answer = await made.call("POST", f"/v1/hooks/{await run.value('token')}")
+        assert (answer.status_code, answer.json()["type"]) == (410, "urn:holdfast:problem:hook-expired")
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_journal_is_read_a_page_at_a_time(database_url):
+    async with served(database_url) as made:
+        run = await made.client.start("checkout", "4711")
+        await run.wait("20s")
+        kinds, path = [], f"/v1/runs/{run.id}/journal?limit=2"
+        page = (await made.call("GET", path)).json()
+        while True:
+            kinds += [entry["kind"] for entry in page["entries"]]
+            if page["next"] is None:
+                break
+            page = (await made.call("GET", f"{path}&cursor={page['next']}")).json()
+        assert kinds == [entry.kind for entry in await made.client.journal(run.id)]
+
+
+@pytest.mark.parametrize("cursor", ["x", "-1", "", "1e3", "9" * 30, "١"])
+async def test_a_cursor_that_is_none_is_400(database_url, cursor):
+    async with served(database_url) as made:
+        run = await made.client.start("checkout", "4711")
+        answer = await made.call("GET", f"/v1/runs/{run.id}/journal", params={"cursor": cursor})
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "cursor")
+
+
+async def test_steps_tell_what_became_of_each(database_url):
+    async with served(database_url) as made:
+        done, failed = await made.client.start("checkout", "4711"), await made.client.start("checkout", "stolen")
+        await done.wait("20s")
+        await failed.wait("20s")
+        [good] = (await made.call("GET", f"/v1/runs/{done.id}/steps")).json()["steps"]
+        [bad] = (await made.call("GET", f"/v1/runs/{failed.id}/steps")).json()["steps"]
+        assert (good["key"], good["status"], good["value"], good["error"]) == (
+            "charge", "completed", "charged 4711", None,
+        )  # fmt: skip
+        assert (bad["status"], bad["value"]) == ("failed", None)
+        assert bad["error"] == {"type": "FatalError", "message": "this card is stolen"}
+
+
+async def test_explain_says_why_a_run_is_not_moving(database_url):
+    async with served(database_url) as made:
+        run = await waiting(made)
+        told = (await made.call("GET", f"/v1/runs/{run.id}/explain")).json()
+        assert (told["id"], told["reason"]) == (run.id, "waiting")
+        assert "waits for" in told["text"]
+
+
+async def test_a_value_is_read_by_its_name(database_url):
+    async with served(database_url) as made:
+        run = await waiting(made)
+        assert (await made.call("GET", f"/v1/runs/{run.id}/values/asked")).json()["value"] == "ann"
+        assert (await made.call("GET", f"/v1/runs/{run.id}/values/none")).status_code == 404

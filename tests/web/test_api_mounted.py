@@ -1,0 +1,105 @@
+"""The API as a part of something else: mounted, served, and without FastAPI."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from holdfast import AsyncClient, DefinitionError
+from holdfast.web import api, execute_app, new_key
+from tests.web.stage import HEADERS, KEY, listening, reached, served
+
+
+async def test_it_may_be_mounted_anywhere_and_ids_may_hold_slashes(database_url):
+    async with served(database_url) as made:
+        mine = FastAPI()
+        mine.mount("/internal/holdfast", made.app)
+        await made.client.start("checkout", "4711", id="a/b")
+        async with reached(mine) as http:
+            answer = await http.get("/internal/holdfast/v1/runs/a%2Fb")
+            assert (answer.status_code, answer.json()["id"]) == (200, "a/b")
+            assert (await http.get("/internal/holdfast/healthz")).status_code == 200
+            wrong = await http.put("/internal/holdfast/v1/workflows/a/runs")
+            assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, POST")
+
+
+async def test_mounted_it_is_guarded_as_it_is_alone(database_url):
+    async with served(database_url, keys=[KEY]) as made:
+        mine = FastAPI()
+        mine.mount("/h", made.app)
+        async with reached(mine) as http:
+            got = [(await http.get(path)).status_code for path in ("/h/v1/runs", "/h/healthz", "/h/docs")]
+            assert got == [401, 200, 401]
+            assert (await http.get("/h/v1/runs", headers=HEADERS)).status_code == 200
+
+
+async def test_over_an_address_it_opens_a_client_and_closes_it(database_url):
+    app = api(database_url)
+    async with listening(app) as address, httpx.AsyncClient() as http:
+        assert (await http.get(f"{address}/v1/runs")).json() == {"runs": [], "next": None}
+    with pytest.raises(Exception, match="closed"):
+        await app.state.holdfast.client.workers()
+
+
+async def test_a_client_that_was_given_is_left_open(database_url):
+    async with AsyncClient(database_url) as client:
+        async with listening(api(client)):
+            pass
+        assert await client.workers() == []
+
+
+async def test_the_description_is_there_for_whoever_may_read(database_url):
+    async with served(database_url) as made:
+        assert (await made.call("GET", "/docs")).status_code == 200
+        described = (await made.call("GET", "/v1/openapi.json")).json()
+        assert "securitySchemes" not in described["components"]
+    secured = api("sqlite:///:memory:", keys=[new_key("a")[1]]).openapi()
+    assert secured["security"] == [{"key": []}]
+    assert secured["paths"]["/healthz"]["get"]["security"] == []
+
+
+def test_every_operation_has_a_name_of_its_own_a_summary_and_a_tag():
+    paths = api("sqlite:///:memory:").openapi()["paths"]
+    operations = [operation for path in paths.values() for operation in path.values()]
+    names = [operation["operationId"] for operation in operations]
+    assert len(set(names)) == len(names)
+    assert all(operation["summary"] and operation["tags"] for operation in operations)
+
+
+def test_every_operation_below_v1_declares_what_the_edge_may_answer():
+    paths = api("sqlite:///:memory:").openapi()["paths"]
+    for path, operations in paths.items():
+        for operation in operations.values():
+            if path.startswith("/v1"):
+                assert {"401", "403", "413", "422", "429", "503"} <= set(operation["responses"]), path
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_body": 0}, {"max_body": "1"}, {"streams": -1}, {"keys": str(KEY)}, {"cors": "https://a.example"}]
+)
+def test_an_option_that_can_not_be_is_refused_where_it_is_written(options):
+    with pytest.raises(DefinitionError):
+        api("sqlite:///:memory:", **options)
+
+
+def test_without_fastapi_the_error_names_the_extra_and_the_rest_works():
+    program = (
+        "import sys; sys.modules['fastapi'] = None\n"
+        "import holdfast, holdfast.web\n"
+        "assert holdfast.web.execute_app\n"
+        "try: holdfast.web.api()\n"
+        "except holdfast.DefinitionError as error: print(error)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "pip install 'holdfast[web]'" in ran.stdout
+
+
+def test_importing_the_room_imports_no_framework():
+    program = "import sys, holdfast.web; print([n for n in ('fastapi', 'starlette', 'pydantic') if n in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+    assert execute_app
