@@ -80,9 +80,11 @@ def test_no_statement_walks_a_table(connection, name, text):
     [
         ("claim_runs", "due", "runs_claimable (lane_id=? AND priority=? AND due_at"),
         ("claim_runs", "inbox", "inbox_fresh (lane_id=?"),
+        ("claim_runs", "late", "runs_paused (lane_id=? AND deadline_at"),
         ("claim_run", "runs", "runs_by_id (namespace_id=? AND id=?"),
         ("next_due", "due", "runs_claimable (lane_id=? AND priority=?"),
         ("next_due", "inbox", "inbox_fresh (lane_id=?"),
+        ("next_due", "late", "runs_paused (lane_id=?"),
         ("reap_workers", "runs", "runs_by_owner (namespace_id=? AND owner=?"),
         ("list_owners", "runs", "runs_by_owner (namespace_id=? AND owner>?"),
         ("wake_followers", "runs", "runs_after (namespace_id=? AND after_run_id=?"),

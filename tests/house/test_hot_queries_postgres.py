@@ -249,9 +249,11 @@ VALUES_OF = {
     [
         ("claim_runs", "runs_claimable", "(lane_id = lane_id) AND (priority = priority)"),
         ("claim_runs", "inbox_fresh", "lane_id = lane_id"),
+        ("claim_runs", "runs_paused", "lane_id = lane_id"),
         ("claim_run", "runs_by_id", "id ="),
         ("next_due", "runs_claimable", "(lane_id = lane_id) AND (priority = priority)"),
         ("next_due", "inbox_fresh", "lane_id = lane_id"),
+        ("next_due", "runs_paused", "lane_id = lane_id"),
         ("read_inbox", "inbox_fresh", "lane_id = id"),
         ("reap_workers", "runs_by_owner", "owner = id"),
         ("release_strays", "runs_by_owner", "owner ="),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -74,14 +75,39 @@ async def test_a_timer_of_a_paused_run_waits():
         assert env.now == begun
 
 
-async def test_the_deadline_of_a_paused_run_runs_on():
+async def test_a_paused_run_meets_its_deadline_when_it_comes():
     async with Environment(told) as env:
+        begun = env.now
         run = await env.client.start(told, deadline="1h")
         await env.until_waiting(run)
         await env.client.pause(run.id)
-        await env.skip("2h")
-        await env.client.resume(run.id)
         assert await run.wait() is RunStatus.FAILED
+        assert env.now - begun == timedelta(hours=1)
+
+
+async def test_a_paused_run_that_never_began_meets_its_deadline_too():
+    async with Environment(quick) as env:
+        run = await env.client.start(quick, delay="1m", deadline="1h")
+        await env.client.pause(run.id)
+        assert await run.wait() is RunStatus.FAILED
+        assert env.calls(double) == []
+
+
+async def test_a_deadline_that_comes_in_a_pause_is_cleaned_up_after():
+    @workflow
+    async def careful() -> None:
+        try:
+            await holdfast.sleep("1d")
+        finally:
+            await holdfast.sleep("1h")
+            await double(1)
+
+    async with Environment(careful) as env:
+        run = await env.client.start(careful, deadline="1h")
+        await env.until_waiting(run)
+        await env.client.pause(run.id)
+        assert await run.wait() is RunStatus.FAILED
+        assert len(env.calls(double)) == 1
 
 
 async def test_a_cancel_reaches_a_paused_run():
@@ -161,6 +187,14 @@ async def test_a_step_in_flight_ends_and_the_run_goes_on_when_it_is_resumed(url)
         await client.resume(run.id)
         assert await run.result(timeout=30) == 7 + 200 * 199
         assert executed == [1]
+
+
+async def test_a_paused_run_meets_its_deadline_on_every_store(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[told]):
+        run = await client.start(told, deadline=1)
+        await until_waiting(run)
+        await client.pause(run.id)
+        assert await run.wait(timeout=30) is RunStatus.FAILED
 
 
 async def test_a_paused_run_stays_so_under_another_worker(url):

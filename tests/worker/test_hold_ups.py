@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast import StoreAway, Worker, sleep, step, workflow
+from holdfast import StoreAway, Worker, sleep, step, wait_for_signal, workflow
 from holdfast.store import SqliteStore
 from holdfast.worker import Alarm
 from tests.worker.stage import SkippingClock, stage, until
@@ -103,6 +103,32 @@ async def test_a_cancel_that_comes_while_the_wait_is_being_written_wakes_the_run
         await until(lambda: store.delivered)
         store.rows.set()
         await on.until_status(run, "cancelled")
+    await store.close()
+
+
+async def test_a_pause_that_comes_while_the_wait_is_being_written_lets_no_turn_be_taken(database_url):
+    @workflow
+    async def body() -> str:
+        return str(await wait_for_signal("go", timeout="9s"))
+
+    store = Slow(database_url)
+    store.turns.set()
+    await store.open()
+    async with stage(database_url) as on, Worker(store, workflows=[body], clock=JumpingClock(), lease="1000d"):
+        run = await on.client.start(body)
+        await until(lambda: store.waiting == ["rows"])
+        await on.client.pause(run.id)
+        await run.signal("go", "on")
+        await until(lambda: store.delivered > 1)
+        store.rows.set()
+
+        async def is_given_back() -> bool:
+            return (await on.record(run)).owner is None
+
+        await until(is_given_back)
+        assert await on.kinds(run) == []
+        await on.client.resume(run.id)
+        assert await run.result("20s") == "on"
     await store.close()
 
 

@@ -154,8 +154,9 @@ class Store(Protocol):
     ) -> list[ClaimedRun]:
         """Take up to `limit` runs that are due or have fresh messages: larger priority first, then oldest due first.
 
-        Only unowned, unpaused, unended runs of these lanes (or the one run named). Each gets this owner, the next
-        epoch, status running and a `started_at` if it has none. `cached` names runs whose journal the caller holds up
+        Only unowned, unended runs of these lanes (or the one run named); a paused one only for a cancel, or when its
+        deadline is over, and both end the pause. Each gets this owner, the next epoch, status running and a
+        `started_at` if it has none. `cached` names runs whose journal the caller holds up
         to a next seq: their rows are left out if that is still the stored next seq. A fixed number of statements,
         whatever the limit.
         """

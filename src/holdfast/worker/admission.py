@@ -81,7 +81,8 @@ class Admission(Turns):
             return
         for message in claimed.inbox:
             self.arrive(held, message)
-        if claimed.is_paused and not any(message.kind == "cancel" for message in claimed.inbox):
+        is_late = held.is_late(max(self._clock.now(), claimed.claimed_at))
+        if claimed.is_paused and not is_late and not any(message.kind == "cancel" for message in claimed.inbox):
             # Paused while it was being claimed, by somebody who could not know whom to tell.
             self.pause(held)
             return

@@ -105,6 +105,10 @@ class Waits(Resting):
             keys, held.held_up = held.held_up, NO_KEYS
             if held.is_lost or held.id not in self.held:
                 continue
+            if held.is_pausing:
+                # What was to begin does so on resume.
+                self.pause(held)
+                continue
             # Also while a turn is being committed: these were asked for by an earlier one.
             for command in open_commands(held):
                 if command.key in keys and command.key not in held.attempts:
@@ -157,6 +161,9 @@ class Waits(Resting):
         self.row_says(held, change)
         if change.release:
             self.park(held)
+        elif held.is_pausing:
+            # It was told meanwhile.
+            self.pause(held)
         elif held.arrivals or (held.is_row_waiting and held.alarm is None):
             self.wake(held)
         else:

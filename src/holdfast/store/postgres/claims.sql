@@ -5,7 +5,7 @@
 -- name: claim_runs
 -- Due runs and runs with fresh messages become ours. Lanes times levels are index probes of bounded length: no backlog is
 -- ever sorted. What others have locked is left to them, so more than the limit is looked at. One that was not handed back
--- counts as a crash, and a cancel ends a pause. Its journal is read by a later statement: this one's snapshot may be older
+-- counts as a crash, and a cancel or a deadline ends a pause. Its journal is read by a later statement: this one's snapshot may be older
 -- than the lock.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
@@ -41,6 +41,16 @@ candidates AS (
         OFFSET 0
     ) AS receiver
     WHERE sent.kind <> 'pause' AND (NOT receiver.paused AND receiver.started_at IS NOT NULL OR sent.kind = 'cancel')
+    UNION ALL
+    SELECT late.number, late.deadline_at, late.priority
+    FROM clock
+    CROSS JOIN unnest(:lanes::integer[]) AS wanted (lane_id)
+    CROSS JOIN LATERAL (
+        SELECT runs.number, runs.deadline_at, runs.priority FROM holdfast.runs
+        WHERE runs.lane_id = wanted.lane_id AND runs.deadline_at <= clock.now
+            AND runs.owner IS NULL AND runs.ended_at IS NULL AND runs.deadline_at IS NOT NULL AND runs.paused
+        ORDER BY runs.deadline_at LIMIT :reach::integer
+    ) AS late
 ),
 chosen AS MATERIALIZED (
     SELECT candidates.number, candidates.priority, min(candidates.due_at) AS due_at
@@ -63,7 +73,7 @@ locked AS MATERIALIZED (
 UPDATE holdfast.runs
 SET owner = :owner, epoch = runs.epoch + 1, status = 'running', started_at = coalesce(runs.started_at, locked.now),
     crashes = runs.crashes + CASE WHEN runs.next_seq IS NULL THEN 1 ELSE 0 END, next_seq = NULL,
-    paused = runs.paused AND NOT EXISTS (
+    paused = runs.paused AND coalesce(runs.deadline_at > locked.now, true) AND NOT EXISTS (
         SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number AND inbox.kind = 'cancel' OFFSET 0
     )
 FROM locked, holdfast.lanes, holdfast.starts
@@ -92,6 +102,7 @@ locked AS MATERIALIZED (
     WHERE runs.namespace_id = :namespace_id AND runs.id = :run_id AND runs.owner IS NULL AND runs.ended_at IS NULL
         AND (
             runs.due_at <= clock.now AND NOT runs.paused
+            OR runs.deadline_at <= clock.now AND runs.paused
             OR EXISTS (
                 SELECT 1 FROM holdfast.inbox
                 WHERE inbox.run = runs.number AND inbox.fresh AND inbox.kind <> 'pause'
@@ -105,7 +116,7 @@ locked AS MATERIALIZED (
 UPDATE holdfast.runs
 SET owner = :owner, epoch = runs.epoch + 1, status = 'running', started_at = coalesce(runs.started_at, locked.now),
     crashes = runs.crashes + CASE WHEN runs.next_seq IS NULL THEN 1 ELSE 0 END, next_seq = NULL,
-    paused = runs.paused AND NOT EXISTS (
+    paused = runs.paused AND coalesce(runs.deadline_at > locked.now, true) AND NOT EXISTS (
         SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number AND inbox.kind = 'cancel' OFFSET 0
     )
 FROM locked, holdfast.lanes, holdfast.starts
@@ -175,6 +186,14 @@ found AS (
     ) AS due_at
     FROM unnest(:lanes::integer[]) AS wanted (lane_id)
     CROSS JOIN generate_series(9, 0, -1) AS level (priority)
+    UNION ALL
+    SELECT (
+        SELECT runs.deadline_at FROM holdfast.runs
+        WHERE runs.lane_id = wanted.lane_id
+            AND runs.owner IS NULL AND runs.ended_at IS NULL AND runs.deadline_at IS NOT NULL AND runs.paused
+        ORDER BY runs.deadline_at LIMIT 1
+    )
+    FROM unnest(:lanes::integer[]) AS wanted (lane_id)
     UNION ALL
     SELECT least(sent.sent_at, clock.now)
     FROM clock

@@ -5,7 +5,7 @@
 -- name: claim_runs
 -- Due runs and runs with fresh messages. Lanes times levels are index probes of bounded length: no backlog is ever sorted.
 -- One that has not begun is due when it is to begin, after a delay or another run's end: a message does not begin it, but
--- a cancel ends it.
+-- a cancel ends it. A paused one comes when its deadline is over.
 WITH wanted (lane_id) AS MATERIALIZED (
     SELECT lanes.id
     FROM json_each(:lanes) AS asked
@@ -33,6 +33,16 @@ candidates (number, due_at) AS (
     CROSS JOIN runs ON runs.number = inbox.run
     WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND inbox.kind <> 'pause'
         AND (runs.paused = 0 AND runs.started_at IS NOT NULL OR inbox.kind = 'cancel')
+    UNION ALL
+    SELECT runs.number, runs.deadline_at
+    FROM wanted
+    CROSS JOIN runs
+    WHERE runs.number IN (
+        SELECT late.number FROM runs AS late
+        WHERE late.lane_id = wanted.lane_id AND late.deadline_at <= :now
+            AND late.owner IS NULL AND late.ended_at IS NULL AND late.deadline_at IS NOT NULL AND late.paused = 1
+        ORDER BY late.deadline_at LIMIT :limit
+    )
 ),
 chosen (number, due_at) AS MATERIALIZED (
     SELECT candidates.number, min(candidates.due_at)
@@ -71,6 +81,7 @@ CROSS JOIN starts ON starts.number = runs.number
 WHERE runs.namespace_id = :namespace_id AND runs.id = :run_id AND runs.owner IS NULL AND runs.ended_at IS NULL
     AND (
         runs.due_at <= :now AND runs.paused = 0
+        OR runs.deadline_at <= :now AND runs.paused = 1
         OR EXISTS (
             SELECT 1 FROM inbox
             WHERE inbox.run = runs.number AND inbox.fresh = 1 AND inbox.kind <> 'pause'
@@ -83,11 +94,12 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = :run_id AND runs.owner IS 
     );
 
 -- name: take_runs
--- Make the chosen runs ours. One that was not handed back counts as a crash. A cancel ends a pause.
+-- Make the chosen runs ours. One that was not handed back counts as a crash. A cancel ends a pause, and so does a deadline.
 UPDATE runs
 SET owner = :owner, epoch = epoch + 1, status = 'running', started_at = coalesce(started_at, :now),
     crashes = crashes + (next_seq IS NULL), next_seq = NULL,
-    paused = paused AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number AND inbox.kind = 'cancel')
+    paused = paused AND coalesce(deadline_at > :now, 1)
+        AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number AND inbox.kind = 'cancel')
 WHERE number IN (SELECT value FROM json_each(:runs));
 
 -- name: read_journals
@@ -141,6 +153,14 @@ FROM (
     ) AS due_at
     FROM wanted
     CROSS JOIN levels
+    UNION ALL
+    SELECT (
+        SELECT late.deadline_at FROM runs AS late
+        WHERE late.lane_id = wanted.lane_id
+            AND late.owner IS NULL AND late.ended_at IS NULL AND late.deadline_at IS NOT NULL AND late.paused = 1
+        ORDER BY late.deadline_at LIMIT 1
+    )
+    FROM wanted
     UNION ALL
     SELECT min(inbox.sent_at, :now)
     FROM wanted

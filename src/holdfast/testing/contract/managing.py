@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from holdfast.model import SECOND, NewWait, Out, RowChange, RunFilter, RunStatus, Sent
 
 from .chains import continued
@@ -17,6 +19,16 @@ class TestPauseRuns:
         assert (await stage.run(first)).paused
         assert ids_of(await stage.claim()) == [second]
         assert await stage.store.next_due([LANE], now=T0) is None
+
+    @pytest.mark.parametrize("by_id", [True, False])
+    async def test_a_paused_run_is_due_at_its_deadline_which_ends_the_pause(self, stage: Stage, by_id: bool) -> None:
+        run_id = await stage.start_one(deadline_at=after(5), delay=-SECOND)
+        await stage.store.pause_runs([run_id], True, now=T0)
+        assert await stage.store.next_due([LANE], now=T0) == after(5)
+        named = run_id if by_id else None
+        assert await stage.claim(run_id=named, now=after(4)) == []
+        claimed = await stage.claim_one(run_id=named, now=after(5))
+        assert (claimed.id, claimed.is_paused, (await stage.run(run_id)).paused) == (run_id, True, False)
 
     async def test_pausing_again_changes_nothing(self, stage: Stage) -> None:
         [run_id] = await stage.start()

@@ -51,6 +51,9 @@ CREATE TABLE holdfast.runs (
 CREATE UNIQUE INDEX runs_by_id ON holdfast.runs (namespace_id, id);
 CREATE INDEX runs_claimable ON holdfast.runs (lane_id, priority, due_at)
     WHERE owner IS NULL AND due_at IS NOT NULL AND NOT paused;
+-- A paused run is due when its deadline is over.
+CREATE INDEX runs_paused ON holdfast.runs (lane_id, deadline_at)
+    WHERE owner IS NULL AND ended_at IS NULL AND deadline_at IS NOT NULL AND paused;
 CREATE INDEX runs_by_owner ON holdfast.runs (namespace_id, owner) WHERE owner IS NOT NULL;
 -- The status first: by the lane alone it would do for claims as well, and be taken for them by old statistics.
 CREATE INDEX runs_listed ON holdfast.runs (status, lane_id, created_at, number);

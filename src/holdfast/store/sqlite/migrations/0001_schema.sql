@@ -49,6 +49,9 @@ CREATE TABLE runs (
 CREATE UNIQUE INDEX runs_by_id ON runs (namespace_id, id);
 CREATE INDEX runs_claimable ON runs (lane_id, priority, due_at)
     WHERE owner IS NULL AND due_at IS NOT NULL AND paused = 0;
+-- A paused run is due when its deadline is over.
+CREATE INDEX runs_paused ON runs (lane_id, deadline_at)
+    WHERE owner IS NULL AND ended_at IS NULL AND deadline_at IS NOT NULL AND paused = 1;
 CREATE INDEX runs_by_owner ON runs (namespace_id, owner) WHERE owner IS NOT NULL;
 CREATE INDEX runs_listed ON runs (lane_id, status, created_at);
 CREATE INDEX runs_after ON runs (namespace_id, after_run_id) WHERE after_run_id IS NOT NULL;
