@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -21,18 +22,32 @@ async def fan_out(
     """
     under_way: dict[asyncio.Future[Any], tuple[int, int]] = {}
     free = list(range(min(width, count) - 1, -1, -1))
+    ended: deque[asyncio.Future[Any]] = deque()
+    waiting: asyncio.Future[None] | None = None
+
+    def end(future: asyncio.Future[Any]) -> None:
+        ended.append(future)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
     place = 0
     try:
         while place < count or under_way:
             while place < count and free:
                 slot = free.pop()
-                under_way[begin(place, slot)] = place, slot
+                begun = begin(place, slot)
+                under_way[begun] = place, slot
+                # Told of each end by itself: to wait for all of them anew after each would be quadratic.
+                begun.add_done_callback(end)
                 place += 1
-            done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-            for future in sorted(done, key=lambda one: under_way[one]):
-                ended, slot = under_way.pop(future)
+            if not ended:
+                waiting = asyncio.get_running_loop().create_future()
+                await waiting
+            while ended:
+                done = ended.popleft()
+                was, slot = under_way.pop(done)
                 free.append(slot)
-                take(ended, future)
+                take(was, done)
     finally:
         for one in under_way:
             one.cancel()
