@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import claims, fans, fleet, idle, machine, memory, replays, starts, steps, tables, throughput
+from . import claims, fans, fleet, idle, machine, memory, observing, replays, starts, steps, tables, throughput
 from .children import leave_in_order
 from .databases import Engine
 from .figures import Figure, Group
@@ -28,6 +28,7 @@ IN_A_STORE: dict[str, Callable[[Scale, Engine], list[Figure]]] = {
     "throughput": throughput.measure,
     "fleet": fleet.measure,
     "fans": fans.measure,
+    "observing": observing.measure,
     "steps": steps.measure,
     "starts": starts.measure,
     "replays": replays.measure_claimed,

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from holdfast import AsyncClient, Worker
 from holdfast.model import JournalRow
+from holdfast.observe import Observer
 
 from .ceiling import bare, ceiling
 from .databases import PATIENCE, Engine, first_journal, until_ended
@@ -26,7 +29,7 @@ def measure(scale: Scale, engine: Engine) -> list[Figure]:
 
 async def _measure(scale: Scale, engine: Engine) -> list[Figure]:
     figures: list[Figure] = []
-    _, journal = await _work(engine, 1, 1)
+    journal = (await work(engine, 1, 1)).journal
     for at_once, runs in scale.runs.items():
         figures += await _at_once(scale, engine, journal, at_once, runs)
     return figures
@@ -38,8 +41,7 @@ async def _at_once(scale: Scale, engine: Engine, journal: list[JournalRow], at_o
     bares: list[float] = []
     for _ in range(scale.rounds):
         ceilings.append(STEPS * runs / await ceiling(engine, journal, at_once, runs))
-        took, _ = await _work(engine, at_once, runs)
-        ours.append(STEPS * runs / took)
+        ours.append(STEPS * runs / (await work(engine, at_once, runs)).took)
         bares.append(STEPS * runs / await bare(engine, journal, at_once, runs))
     title = f"{at_once} at once" if at_once > 1 else "1 at a time"
     target = ratio_at_least(1 / 3, "1/3") if at_once >= _PROMISED else None
@@ -56,8 +58,16 @@ async def _at_once(scale: Scale, engine: Engine, journal: list[JournalRow], at_o
     ]
 
 
-async def _work(engine: Engine, at_once: int, runs: int) -> tuple[float, list[JournalRow]]:
-    """Seconds from the worker's start to the last run's end, and the journal of one run."""
+class Work(NamedTuple):
+    """Seconds from the worker's start to the last run's end, how many of them on a processor, and one run's journal."""
+
+    took: float
+    busy: float
+    journal: list[JournalRow]
+
+
+async def work(engine: Engine, at_once: int, runs: int, observers: Sequence[Observer] = ()) -> Work:
+    """Have runs of four steps executed."""
     place = await engine.place()
     store = await place.opened()
     left = runs
@@ -73,15 +83,15 @@ async def _work(engine: Engine, at_once: int, runs: int) -> tuple[float, list[Jo
     client = AsyncClient(store)
     await client.start_many(body, [(number,) for number in range(runs)])
     gc.collect()
-    began = time.perf_counter()
-    async with Worker(store, workflows=[body], concurrency=at_once):
+    began, begun = time.perf_counter(), time.process_time()
+    async with Worker(store, workflows=[body], concurrency=at_once, observers=observers):
         async with asyncio.timeout(PATIENCE):
             await last_step.wait()
         # The last steps have executed; what they returned is still on its way into the journal.
         await until_ended(place)
-        took = time.perf_counter() - began
+        took, busy = time.perf_counter() - began, time.process_time() - begun
     journal = await first_journal(store, place)
     await client.close()
     await store.close()
     await place.forget()
-    return took, journal
+    return Work(took, busy, journal)

@@ -12,7 +12,7 @@ import pytest
 from tests.house.sources import ROOT, SOURCE
 
 pytestmark = pytest.mark.timeout(400)
-IN_BOTH_STORES = {"throughput", "steps", "starts", "replays", "claims", "idle", "fans"}
+IN_BOTH_STORES = {"throughput", "observing", "steps", "starts", "replays", "claims", "idle", "fans"}
 GROUPS = {
     *((group, store) for group in IN_BOTH_STORES for store in ("SQLite", "Postgres")),
     *(("fleet", "Postgres"), ("replays", None), ("memory", None)),

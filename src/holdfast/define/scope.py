@@ -30,6 +30,7 @@ class RunInfo:
 
     __slots__ = (
         "attempt",
+        "caller_trace",
         "chain_id",
         "created_instant",
         "deadline_instant",
@@ -41,7 +42,6 @@ class RunInfo:
         "span",
         "started_instant",
         "tags",
-        "trace",
         "version",
         "workflow",
     )
@@ -75,11 +75,10 @@ class RunInfo:
         """These are the same as `created_at`, `started_at` and `deadline`, as instants."""
         self.journal_length = 0
         self.attempt = 1
-        self.trace: str | None = None
-        """What its steps and children belong to, as W3C writes it: its own span where it is traced, else what it was
-        started in."""
+        self.caller_trace: str | None = None
+        """The trace that it was started in, as W3C writes it."""
         self.span: Any = None
-        """What an observer keeps about it."""
+        """What an observer keeps about it; `text` is its own place in a trace."""
 
     @property
     def created_at(self) -> datetime:
@@ -88,6 +87,13 @@ class RunInfo:
     @property
     def started_at(self) -> datetime:
         return moment_of(self.started_instant)
+
+    @property
+    def trace(self) -> str | None:
+        """What its steps and children belong to, as W3C writes it: its own span where it is traced, else what it was
+        started in. To be handed to whatever else should be in its trace."""
+        found: str | None = self.caller_trace if self.span is None else self.span.text
+        return found
 
     @property
     def deadline(self) -> datetime | None:

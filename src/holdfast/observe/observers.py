@@ -34,8 +34,7 @@ class Observer:
         """Something has happened."""
 
     def hold(self, run: RunInfo) -> None:
-        """A run has come into this worker's hands. `run.trace` is the trace it was started in: the place to put it in
-        another one, before anything of it executes."""
+        """A run has come into this worker's hands, and nothing of it has executed here yet."""
 
     def enter(self, step: StepInfo) -> None:
         """An attempt is about to execute, and this is its own context: what is set in a contextvar here is seen by the

@@ -27,6 +27,8 @@ _SAMPLED, _DROPPED = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAU
 _UNSET, _ERROR = Status(StatusCode.UNSET), Status(StatusCode.ERROR)
 _NO_STATE = TraceState()
 _SCOPE = InstrumentationScope("holdfast")
+[_CURRENT] = trace.set_span_in_context(trace.INVALID_SPAN, _EMPTY)
+"""The name under which a context holds the current span."""
 
 
 def written(context: SpanContext) -> str:
@@ -57,18 +59,15 @@ def current_trace() -> str | None:
     return written(context) if context.is_valid else None
 
 
-class _Lazy:
-    """An attribute that is made when it is first read."""
+def _context(trace_id: int, span_id: int, flags: TraceFlags, state: TraceState | None) -> SpanContext:
+    # A tuple whose parts need no looking at: we have drawn them ourselves.
+    return tuple.__new__(SpanContext, (trace_id, span_id, False, flags, state or _NO_STATE, True))
 
-    def __init__(self, make: Callable[[Any], Any]) -> None:
-        self._make = make
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, one: Any, owner: type) -> Any:
-        found = one.__dict__[self._name] = self._make(one)
-        return found
+if _context(1, 2, _SAMPLED, None) != SpanContext(1, 2, False, _SAMPLED):
+    # Another release of OpenTelemetry, in which it is made of something else.
+    def _context(trace_id: int, span_id: int, flags: TraceFlags, state: TraceState | None) -> SpanContext:
+        return SpanContext(trace_id, span_id, False, flags, state)
 
 
 class RunTrace:
@@ -76,12 +75,16 @@ class RunTrace:
 
     __slots__ = ("base", "context", "is_sampled", "parent")
 
-    def __init__(self, context: SpanContext, parent: SpanContext | None) -> None:
+    def __init__(self, context: SpanContext, parent: SpanContext | None, is_sampled: bool) -> None:
         self.context = context
         self.parent = parent
-        self.is_sampled = context.trace_flags.sampled
+        self.is_sampled = is_sampled
         self.base = trace.set_span_in_context(NonRecordingSpan(context), _EMPTY)
         """What its steps see if they have no span of their own: the run's, which is not to be written to."""
+
+    @property
+    def text(self) -> str:
+        return written(self.context)
 
 
 class LiveSpan(trace.Span, ReadableSpan):
@@ -96,20 +99,17 @@ class LiveSpan(trace.Span, ReadableSpan):
     _end_time = None
     _extra: BoundedAttributes | None = None
 
-    def __init__(self, spans: Spans, name: str, parent: SpanContext | None, start_time: int) -> None:
+    _context: SpanContext
+    # What all spans of one tracer have in common is that of a class of their own, which `Spans` derives.
+    _instrumentation_scope = _SCOPE
+    _resource: Any
+    _spans: Spans
+
+    def __init__(self, name: str, context: SpanContext, parent: SpanContext | None, start_time: int) -> None:
         self._name = name
+        self._context = context
         self._parent = parent
         self._start_time = start_time
-        self._resource = spans.resource
-        self._instrumentation_scope = spans.scope
-        self._spans = spans
-
-    def _new_context(self) -> SpanContext:
-        parent = self._parent
-        assert parent is not None
-        return SpanContext(parent.trace_id, self._spans.new_id(), False, parent.trace_flags, parent.trace_state)
-
-    _context: Any = _Lazy(_new_context)
 
     def finish(self, end_time: int, attributes: dict[str, Any], status: Status) -> None:
         """End it and hand it on."""
@@ -124,8 +124,7 @@ class LiveSpan(trace.Span, ReadableSpan):
     # -- what user code may do with the current span -----------------------------------------------------------------
 
     def get_span_context(self) -> SpanContext:
-        found: SpanContext = self._context
-        return found
+        return self._context
 
     def is_recording(self) -> bool:
         return self._end_time is None
@@ -189,9 +188,8 @@ class Spans:
 
     def __init__(self, tracer: Any) -> None:
         self.processor = tracer.span_processor
-        self.resource = tracer.resource
         self.new_id: Callable[[], int] = tracer.id_generator.generate_span_id
-        self.scope = _SCOPE
+        self._span: type[LiveSpan] = type("LiveSpan", (LiveSpan,), {"_resource": tracer.resource, "_spans": self})
         self.limits = SpanLimits()
         self._sampler: Sampler = tracer.sampler
 
@@ -204,31 +202,33 @@ class Spans:
         else:
             trace_id, above = parent.trace_id, trace.set_span_in_context(NonRecordingSpan(parent), _EMPTY)
         asked = self._sampler.should_sample(above, trace_id, "workflow.run", SpanKind.CONSUMER, attributes)
-        flags = _SAMPLED if asked.decision is Decision.RECORD_AND_SAMPLE else _DROPPED
+        is_sampled = asked.decision is Decision.RECORD_AND_SAMPLE
         span_id = int.from_bytes(drawn[16:], "big")
-        return RunTrace(SpanContext(trace_id, span_id, False, flags, asked.trace_state), parent)
+        context = _context(trace_id, span_id, _SAMPLED if is_sampled else _DROPPED, asked.trace_state)
+        return RunTrace(context, parent, is_sampled)
 
     def step(self, run: RunTrace, began_at: int) -> LiveSpan | None:
         """Make the step's span, or the run's where it is not sampled, current for the code that is about to execute."""
         if not run.is_sampled:
             attach(run.base)
             return None
-        span = LiveSpan(self, "workflow.step", run.context, began_at)
+        parent = run.context
+        span = self._span("workflow.step", _context(parent[0], self.new_id(), parent[3], parent[4]), parent, began_at)
         self.processor.on_start(span, run.base)
-        attach(trace.set_span_in_context(span, _EMPTY))
+        attach(Context({_CURRENT: span}))
         return span
 
     def run(self, run: RunTrace, began_at: int, at: int, attributes: dict[str, Any], is_failed: bool) -> None:
         """The span of a run that has ended."""
-        span = LiveSpan(self, "workflow.run", run.parent, began_at)
-        span._context = run.context
+        span = self._span("workflow.run", run.context, run.parent, began_at)
         span._kind = SpanKind.CONSUMER
         self.processor.on_start(span, _EMPTY)
         span.finish(at, attributes, _ERROR if is_failed else _UNSET)
 
     def message(self, run: RunTrace, kind: str, at: int, attributes: dict[str, Any]) -> None:
         """A message that a run has taken in: a moment in its trace."""
-        span = LiveSpan(self, f"workflow.{kind}", run.context, at)
+        parent = run.context
+        span = self._span(f"workflow.{kind}", _context(parent[0], self.new_id(), parent[3], parent[4]), parent, at)
         span._kind = SpanKind.CONSUMER
         self.processor.on_start(span, run.base)
         span.finish(at, attributes, _UNSET)

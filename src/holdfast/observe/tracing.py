@@ -71,9 +71,9 @@ class Tracing(Observer):
     def hold(self, run: RunInfo) -> None:
         spans = self._spans
         if spans is not None:
-            traced = spans.trace_of(f"{run.id} {run.created_instant}".encode(), run.trace, _named(run))
-            run.span = traced
-            run.trace = self._room.written(traced.context)
+            # The time is there because an id that a user has chosen may be somebody else's, too.
+            seed = f"{run.created_instant} {run.id}".encode()
+            run.span = spans.trace_of(seed, run.caller_trace, _named(run))
 
     def enter(self, step: StepInfo) -> None:
         traced = step.run.span

@@ -104,6 +104,7 @@ class Attempts:
         self._done = done
         self._beat = beat
         self._interrupted = interrupted
+        self._enter: Callable[[Attempt], object] = current_scope.set
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
         # By colour: `def` steps wait for a thread, `async def` steps are bounded so that one run can't swamp the loop.
@@ -227,7 +228,7 @@ class Attempts:
             return self._landed(attempt)
         if (attempt.timeout or attempt.run.deadline_instant) and not step.is_transactional:
             self._limit(attempt)
-        current_scope.set(attempt)
+        self._enter(attempt)
         try:
             args, kwargs = command.shapes.arguments.unpack(command.args)
             if self._middleware or self.stand_in is not None or step.is_transactional:

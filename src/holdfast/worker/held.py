@@ -70,7 +70,7 @@ class Held:
             started_at=claimed.started_at,
             deadline_at=claimed.deadline_at,
         )
-        self.info.trace = claimed.trace
+        self.info.caller_trace = claimed.trace
         self.execution: Execution | None = None
         self.history: History | None = None
         """Only while the run waits to be tried again as a whole; then there is no execution."""

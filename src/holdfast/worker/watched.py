@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from holdfast.define import current_scope
 from holdfast.model import (
     MESSAGES,
     ClaimedRun,
@@ -53,21 +54,22 @@ class WatchedAttempts(Attempts):
 
     observers: Observers
 
-    async def _run(self, attempt: Attempt) -> None:
+    def watch(self, observers: Observers) -> None:
+        """From here on, tell these."""
+        self.observers = observers
+        self._enter = self._watched_enter
+        self._after: Callable[[Attempt, Outcome], None] = self._done
+        self._done = self._watched_done
+
+    def _watched_enter(self, attempt: Attempt) -> None:
+        current_scope.set(attempt)
         step = attempt.command.step
         attempt.kind = "transaction" if step.is_transactional else "async" if step.is_async else "thread"
         attempt.began_at = self._clock.now()
         attempt.error = attempt.span = None
         self.observers.enter(attempt)
-        await super()._run(attempt)
 
-    def watch(self, observers: Observers) -> None:
-        """From here on, tell these."""
-        self.observers = observers
-        done, self._done = self._done, self._watched
-        self._after: Callable[[Attempt, Outcome], None] = done
-
-    def _watched(self, attempt: Attempt, outcome: Outcome) -> None:
+    def _watched_done(self, attempt: Attempt, outcome: Outcome) -> None:
         kind = outcome.__class__
         status: StepStatus = "completed"
         if kind is not StepCompleted:

@@ -1,0 +1,82 @@
+"""What it costs to be watched: throughput with metrics and spans, beside the same work with nobody watching.
+
+Real Prometheus and the real SDK of OpenTelemetry, with its batch processor; only the exporter throws away what it gets,
+since what a network and its encoding cost is the exporter's affair. The steps do nothing, so this is the worst case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from prometheus_client import CollectorRegistry
+
+from holdfast.observe import Observer, Prometheus, Tracing
+
+from .databases import Engine
+from .figures import Figure, compared, ratio_at_least, ratio_at_most
+from .scales import Scale
+from .throughput import STEPS, Work, work
+
+WATCHED = {"metrics": 0.0, "metrics, spans of 1 run in 10": 0.1, "metrics, spans of every run": 1.0}
+"""Who watches, and how many of the runs are sampled."""
+
+
+_AT_ONCE = 100
+"""What a worker takes on unless it is told otherwise."""
+
+
+class Discarding(SpanExporter):
+    """Takes spans and forgets them."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return SpanExportResult.SUCCESS
+
+
+def measure(scale: Scale, engine: Engine) -> list[Figure]:
+    return asyncio.run(_measure(scale, engine))
+
+
+async def _measure(scale: Scale, engine: Engine) -> list[Figure]:
+    at_once = _AT_ONCE
+    watched: dict[str, list[Work]] = {name: [] for name in WATCHED}
+    alone: dict[str, list[Work]] = {name: [] for name in WATCHED}
+    await work(engine, at_once, scale.runs[at_once])
+    for _ in range(scale.rounds):
+        for name, ratio in WATCHED.items():
+            alone[name].append(await work(engine, at_once, scale.runs[at_once]))
+            provider = TracerProvider(sampler=ParentBased(TraceIdRatioBased(ratio)), shutdown_on_exit=False)
+            # As large a queue as can be filled: what is dropped costs less than what is exported.
+            provider.add_span_processor(BatchSpanProcessor(Discarding(), max_queue_size=1_000_000))
+            observers: list[Observer] = [Prometheus(registry=CollectorRegistry())]
+            if ratio:
+                observers.append(Tracing(provider))
+            watched[name].append(await work(engine, at_once, scale.runs[at_once], observers))
+            provider.shutdown()
+    count = STEPS * scale.runs[at_once]
+    return [figure for name in WATCHED for figure in _figures(name, count, watched[name], alone[name])]
+
+
+def _figures(name: str, count: int, watched: Sequence[Work], alone: Sequence[Work]) -> list[Figure]:
+    """Throughput, which is what was promised, and processor time, which says the same where others use the machine."""
+    return [
+        compared(
+            f"steps, {name}",
+            "steps/s",
+            [count / one.took for one in watched],
+            "nobody watching",
+            [count / one.took for one in alone],
+            ratio_at_least(0.9, "0.9"),
+        ),
+        compared(
+            f"a step's processor time, {name}",
+            "µs",
+            [one.busy / count * 1_000_000 for one in watched],
+            "nobody watching",
+            [one.busy / count * 1_000_000 for one in alone],
+            ratio_at_most(1.1),
+        ),
+    ]
