@@ -2,8 +2,9 @@
 
 The house, from the street to the cellar; imports point down only:
 
-    cli  testing        what people run
-    web  script         runs over HTTP, as plain ASGI / holdfast.run: client and worker in one call
+    cli                 the command
+    testing             the test kit, which the command uses, too: replay, and the guards of `holdfast dev`
+    web  script         runs over HTTP: REST, and driving them / holdfast.run: client and worker in one call
     worker  client      take turns / start, watch and manage runs; they meet only in the store
     engine              one run, one turn: sans-IO
     store               where runs live: one contract, SQLite and Postgres behind it

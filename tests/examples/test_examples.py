@@ -28,6 +28,7 @@ SHOWN = {
     "machines": "machine 'shop' has no state 'fly'; it has: start, charge",
     "map": "333283335000; ['page 1', 'LookupError: no such page', 'page 3']; 8955050",
     "pause_and_resume": "still: waiting | paused\nresumed: 2",
+    "rest_api": "reader: completed None None\nreader: POST needs a key with the right 'operate'",
     "retention": "pruned: 5 archived: 5 first entry: started",
     "retry_and_fork": "fork with another result: published: a better text",
     "signals": "paid 1000 cents, for the new chair, no veto",

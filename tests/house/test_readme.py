@@ -13,8 +13,8 @@ from tests.house.sources import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
-# Where a name with "holdfast." in front of it is no name of the package's: files, and the database's own.
-FILES = {"db", "toml", "sql"}
+# Where a name with "holdfast." in front of it is no name of the package's: files, the database's own, and a logger.
+FILES = {"db", "toml", "sql", "audit"}
 
 
 def blocks_of(page: Path) -> list[str]:

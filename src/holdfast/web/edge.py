@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .access import Caller, Keys, allows, foreign, needed_for
 from .audit import AuditRecord, named, outcome_of
 from .limits import DEEPEST, Buckets, is_too_deep
-from .problems import Refused, answer_of, unforeseen
+from .problems import Refused, answer_of, inner_path, unforeseen
 
 SLASH = "\udc2f"
 """Stands for a slash inside a part of the path: no text that came over the wire, and no name, can hold it."""
@@ -82,7 +82,7 @@ class Edge:
 
     def _admitted(self, scope: Scope, headers: Headers, caller: Caller) -> Caller:
         """Who it is. Refused without a key that is right, or from elsewhere where no keys are set."""
-        rules, path = self._rules, _path(scope)
+        rules, path = self._rules, inner_path(scope)
         if path in OPEN:
             return replace(caller, who="anybody")
         if rules.keys:
@@ -121,7 +121,7 @@ class Edge:
 
     def _refuse_often(self, scope: Scope, caller: Caller) -> None:
         buckets = self._rules.buckets
-        if buckets is None or _path(scope) in OPEN:
+        if buckets is None or inner_path(scope) in OPEN:
             return
         # One key is one caller wherever it is used; without a key an address is one.
         is_key = self._rules.keys and caller.who not in ("nobody", "hook")
@@ -203,15 +203,8 @@ def _unknown(scope: Scope, headers: Headers) -> Caller:
     return Caller(request_id, "nobody", str(peer[0]) if peer else "unknown")
 
 
-def _path(scope: Scope) -> str:
-    """The path inside this application, wherever it is mounted."""
-    path: str = scope["path"]
-    root: str = scope.get("root_path", "")
-    return path.removeprefix(root) if root else path
-
-
 def _is_hook(scope: Scope) -> bool:
-    return scope["method"] == "POST" and _path(scope).startswith(_HOOKS)
+    return scope["method"] == "POST" and inner_path(scope).startswith(_HOOKS)
 
 
 def _with_slashes_kept(scope: Scope) -> Scope:

@@ -16,7 +16,8 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import compile_path, get_route_path
+from starlette.routing import compile_path
+from starlette.types import Scope
 
 from holdfast import errors
 
@@ -148,6 +149,12 @@ async def handle(request: Request, error: Exception) -> Response:
     return answer_of(error, request_id) or unforeseen(error, request_id)
 
 
+def inner_path(scope: Scope) -> str:
+    """The path inside this application, wherever it is mounted."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What an operation may answer besides its result, as OpenAPI says it. The edge answers some for all."""
     everywhere = (400, 401, 403, 413, 415, 422, 429, 503)
@@ -181,7 +188,7 @@ def _wrong(error: Mapping[str, Any]) -> WrongField:
 
 def _not_allowed(request: Request) -> Refused:
     """A path may have several routes, one a method; the router only knows the first that it met."""
-    path = get_route_path(request.scope)
+    path = inner_path(request.scope)
     methods: set[str] = set()
     for format, operations in request.app.openapi()["paths"].items():
         if compile_path(format)[0].match(path):
