@@ -5,10 +5,13 @@ that breaks a promise breaks it again. `python -m holdfast.testing.simulate --se
 
     loop      time that jumps, and processes that can be killed or stalled between any two callbacks
     faults    what may go wrong, and how often; network is what lies between a process and the store
-    programs  random workflows as data; bodies interprets them in an async or a def body
+    programs  random workflows and machines, made of nodes; bodies interprets them in an async or a def body
+    lives     what bodies do beside steps and timers; stills is the same in a def body; steps are what they call
+    loans     transactional steps in a world
     processes a worker's process: its clock, its sessions, its renewals, its death
     oracle    what really happened outside, and the journals as the store holds them
-    laws      the promises, checked while a world runs; replays checks the journals afterwards
+    laws      the promises, checked while a world runs; replays and endings check the journals afterwards
+    mail      messages and children; streams, managing and maps: what else must hold of runs' whole life
     quiet     what must happen when nothing goes wrong any more, and when
     world     one seed from its first start to its last law; runner runs many and reports
 """

@@ -1,4 +1,4 @@
-"""The one step and the two bodies, async and def, that interpret a program, and tell the oracle what they see.
+"""The two bodies, async and def, that interpret a program, and tell the oracle what they see.
 
 The argument of every step depends on all that the body has seen before it. So a replay that takes another branch, or
 gets the same results in another order, asks for something else and is found out.
@@ -7,65 +7,30 @@ gets the same results in another order, asks for something else and is found out
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import holdfast
 from holdfast import blocking
-from holdfast.define import StepInfo, Workflow, current_scope, make_step, resource, workflow
-from holdfast.errors import FatalError, RetryAfter
+from holdfast.define import Workflow, current_scope, workflow
 
-from . import lives
-from .programs import (
+from . import lives, stills
+from .nodes import (
     POLICIES,
     Beside,
     Do,
     Errand,
     Guard,
     Look,
+    Mapped,
     Node,
-    Program,
     Series,
     Sleep,
     Together,
-    Undoable,
     Within,
 )
-
-
-class Flaky(Exception):
-    """What a step fails with; its class is found again on replay."""
-
-
-class Hand(Protocol):
-    """The world as a step reaches it: through a resource, as any step reaches what arguments can't carry."""
-
-    async def work(self, step: StepInfo, errand: int, value: int) -> int: ...
-
-
-@resource
-def hands() -> Iterator[Hand]:
-    """Stands for the hand that each session is given; it is never opened here."""
-    raise NotImplementedError
-    yield
-
-
-async def work(errand: int, value: int) -> int:
-    """The one step: its errand is done by the session's hand."""
-    return await hands().work(holdfast.current_step(), errand, value)
-
-
-def failure(errand: Errand, attempt: int) -> Exception:
-    """What an attempt of this errand raises."""
-    said = f"errand {errand.number}, attempt {attempt}"
-    if errand.error == "value":
-        return ValueError(said)
-    if errand.error == "fatal":
-        return FatalError(said)
-    if errand.error == "later":
-        return RetryAfter(0.7, said)
-    return Flaky(said)
+from .programs import Program
+from .steps import Flaky, machine_of, step_of
 
 
 class Trace(Protocol):
@@ -94,35 +59,50 @@ class Change:
     runs: frozenset[str]
 
 
-def workflow_of(program: Program, witness: Witness, change: Change | None = None) -> Workflow[Any, Any]:
+def workflow_of(
+    program: Program, witness: Witness, change: Change | None = None, *, is_patched: bool = False
+) -> Workflow[Any, Any]:
     """The program as a workflow whose body tells the witness."""
-    steps = {
-        number: make_step(work, name=errand.name, retry=POLICIES[errand.policy], timeout=errand.timeout)
-        for number, errand in program.errands.items()
-    }
+    if program.states:
+        return machine_of(program)
+    steps = {number: step_of(errand) for number, errand in program.errands.items()}
 
-    async def in_tasks(salt: int, generation: int = 0) -> int:
-        body = _AsyncBody(steps, witness, salt, change)
-        await body.run(program.root)
+    def again(body: _Sight, generation: int) -> int:
         if generation < program.again:
             body.trace.see("goes on", body.value)
             holdfast.continue_as_new(body.value, generation + 1)
         body.trace.see("returned", body.value)
         return body.value
 
-    def in_greenlet(salt: int) -> int:
-        return _DefBody(steps, witness, salt, change).result(program.root)
+    async def in_tasks(salt: int | str, generation: int = 0) -> int:
+        body = _AsyncBody(steps, witness, salt, change, is_patched)
+        await body.run(program.root)
+        return again(body, generation)
 
-    retry = None if program.retry is None else POLICIES[program.retry]
-    decorate = workflow(name=program.name, retry=retry, max_crashes=program.max_crashes)
+    def in_greenlet(salt: int | str, generation: int = 0) -> int:
+        body = _DefBody(steps, witness, salt, change, is_patched)
+        body.run(program.root)
+        return again(body, generation)
+
+    decorate = workflow(
+        name=program.name,
+        retry=None if program.retry is None else POLICIES[program.retry],
+        max_crashes=program.max_crashes,
+        on_event=program.on_event,
+        retention="30d" if program.retention is None else program.retention,
+    )
     return decorate(in_tasks) if program.is_async else decorate(in_greenlet)
 
 
 class _Sight:
     """What both bodies share: the number that everything seen is mixed into, and the trace of it."""
 
-    def __init__(self, steps: dict[int, Any], witness: Witness, salt: int, change: Change | None) -> None:
-        self.value = salt
+    def __init__(
+        self, steps: dict[int, Any], witness: Witness, salt: int | str, change: Change | None, is_patched: bool
+    ) -> None:
+        # Begun by an event it has the payload, which is text.
+        self.value = salt if isinstance(salt, int) else sum(salt.encode())
+        self.is_patched = is_patched
         self.witness = witness
         self.trace = witness.body_begins()
         self._steps = steps
@@ -141,8 +121,11 @@ class _Sight:
             return found.options(name=f"{errand.name}-renamed")
         return found
 
-    def undoing(self, node: Undoable) -> Any:
-        return self._steps[node.errand.number]
+    def own(self, errand: Errand) -> Any:
+        return self._steps[errand.number]
+
+    def item(self, node: Mapped) -> Any:
+        return self._steps[node.errand.number] if node.program is None else self.witness.child(node.program)
 
     def argument(self) -> int:
         return self.value + 1_000_003 if self._change == "arguments" else self.value
@@ -276,11 +259,6 @@ class _AsyncBody(_Sight):
 
 
 class _DefBody(_Sight):
-    def result(self, root: Node) -> int:
-        self.run(root)
-        self.trace.see("returned", self.value)
-        return self.value
-
     def run(self, node: Node) -> None:
         if isinstance(node, Do):
             self._do(node)
@@ -298,9 +276,10 @@ class _DefBody(_Sight):
             self._together(node)
         elif isinstance(node, Within):
             self._within(node)
-        else:
-            assert isinstance(node, Guard)
+        elif isinstance(node, Guard):
             self._guard(node)
+        else:
+            stills.live(self, node)
 
     def _do(self, node: Do) -> None:
         if self.skips():

@@ -13,12 +13,14 @@ from holdfast.codec import Codec
 from holdfast.define import Workflow
 from holdfast.errors import (
     AlreadyCompensated,
+    DefinitionError,
     HookExpired,
     HookNotFound,
     HookUsed,
     KeyTaken,
     NotRetryable,
     RunEnded,
+    RunNotFound,
     StoreAway,
 )
 from holdfast.model import ON_CONFLICT, NewRun
@@ -27,9 +29,9 @@ from .laws import Laws
 from .loop import VirtualLoop
 from .network import FaultyStore, Sender
 from .oracle import Oracle
-from .programs import Program
+from .programs import TRIGGER, Program
 
-_NOBODY = (RunEnded, HookExpired, HookNotFound, HookUsed)
+_NOBODY = (RunEnded, RunNotFound, HookExpired, HookNotFound, HookUsed)
 """Nobody is there any more, or yet, to whom it could be sent."""
 Ask: TypeAlias = Callable[[], Awaitable[Any]]
 
@@ -43,6 +45,7 @@ class Served(Protocol):
     laws: Laws
     codec: Codec
     chaos: float
+    lease: float
     old: dict[str, Workflow[Any, Any]]
     tokens: list[str]
 
@@ -51,6 +54,11 @@ class Served(Protocol):
     def faulty(self, sender: Sender) -> FaultyStore: ...
 
     def note(self, said: str) -> None: ...
+
+
+class _Forgetful(dict[tuple[str, str], float]):
+    def __setitem__(self, name: tuple[str, str], seen_at: float) -> None:
+        pass
 
 
 class Clients:
@@ -65,7 +73,12 @@ class Clients:
         self._world = world
         self._dice = world.dice
         self._client = AsyncClient(world.faulty(self), codec=world.codec)
+        # What it remembers for a second of the host's time would make a seed depend on how fast the host is.
+        self._client._starter._served = _Forgetful()
         self._numbers = 0
+        self._retried: set[str] = set()
+        self._answered: dict[str, float] = {}
+        """Since when the starts of runs are over."""
 
     def die(self, why: str) -> None:
         """Clients don't die: nobody would miss them."""
@@ -78,6 +91,8 @@ class Clients:
         asks: list[Ask] = [partial(self._start, dice.choice(workflows)) for _ in range(dice.choice((2, 3, 5, 8)))]
         asks += [partial(self._start, one) for one in workflows if one.name == "killer"]
         asks += [self._manage for _ in range(dice.choice((0, 1, 2, 4)))]
+        asks += [self._pause for _ in range(dice.choice((0, 0, 1, 3)))]
+        asks += [self._remove for _ in range(dice.choice((0, 0, 1, 3)))]
         asks += [self._talk for _ in range(dice.choice((0, 4, 10, 20)))]
         tasks = [world.loop.create_task(self._later(dice.random() ** 2 * world.chaos * 0.9, ask)) for ask in asks]
         await asyncio.wait(tasks)
@@ -102,7 +117,9 @@ class Clients:
             priority=dice.choice((0, 0, 9)),
         )
         salt = dice.randrange(1000)
+        self._answered[f"id-{number}"] = float("inf")
         await self._until_answered(lambda: self._client.start(options, salt))
+        self._answered[f"id-{number}"] = self._world.loop.time()
 
     async def _manage(self) -> None:
         dice, oracle = self._dice, self._world.oracle
@@ -115,16 +132,48 @@ class Clients:
         elif roll < 0.6:
             await self._until_answered(lambda: self._client.cancel(run_id, force=True))
         else:
-            # The seed of a successor follows from its run's id, which is random if a client's retry made that run.
             failed = [
                 one
                 for one, record in oracle.ended.items()
-                if record.status != "completed" and not self._world.program(oracle.runs[one]).again
+                if record.status in ("failed", "cancelled") and one not in self._retried
             ]
             if failed:
                 run_id = dice.choice(failed)
                 self._world.note(f"client retries {oracle.label(run_id)}")
-                await self._until_answered(lambda: self._client.retry(run_id))
+                # Without a key, retrying once more makes another run, in the same chain.
+                self._retried |= {run_id} if oracle.runs[run_id].key is None else set()
+                await self._until_answered(lambda: self._client.retry(run_id), is_once=run_id in self._retried)
+
+    async def _pause(self) -> None:
+        """Pause a run, and mostly let it go on a little later; the others wait until all is quiet."""
+        dice, oracle = self._dice, self._world.oracle
+        live = [one for one in oracle.runs if one not in oracle.ended]
+        if not live:
+            return
+        run_id = dice.choice(live)
+        await self._until_answered(lambda: self._client.pause(run_id))
+        if dice.random() < 0.7:
+            await asyncio.sleep(dice.choice((0.0, 0.05, 1.0, 4.0)))
+            await self._until_answered(lambda: self._client.resume(run_id))
+
+    async def _remove(self) -> None:
+        """Delete a run; a live one is left alone.
+
+        One whose start may still be on its way would begin again, and so would one that an event has begun.
+        """
+        dice, oracle = self._dice, self._world.oracle
+        before = self._world.loop.time() - 2 * self._world.lease - 3.0
+        known = [one for one, run in oracle.runs.items() if self._is_settled(run, before)]
+        ended = [one for one in known if one in oracle.ended]
+        some = ended if ended and dice.random() < 0.8 else known
+        if some:
+            run_id = dice.choice(some)
+            await self._until_answered(lambda: self._client.delete(run_id))
+
+    def _is_settled(self, run: NewRun, before: float) -> bool:
+        if run.parent_id is not None or run.id not in self._world.oracle.began_at:
+            return True
+        return self._answered.get(run.id, before) < before and "@" not in run.id
 
     async def _talk(self) -> None:
         """Send something, to whoever it may concern, and now and then the same again."""
@@ -138,7 +187,7 @@ class Clients:
             run_id, name = dice.choice(list(world.oracle.runs)), dice.choice(("a", "b"))
             ask = partial(self._client.signal, run_id, name, payload, message_id=message_id)
         elif roll < 0.8 or not world.tokens:
-            ask = partial(self._client.publish, dice.choice(("e", "f")), payload, message_id=message_id)
+            ask = partial(self._client.publish, dice.choice(("e", "f", TRIGGER)), payload, message_id=message_id)
         else:
             ask = partial(self._client.resume_hook, dice.choice(world.tokens), payload, message_id=message_id)
         for _ in range(1 if message_id is None else dice.choice((1, 1, 2))):
@@ -157,6 +206,8 @@ class Clients:
         while True:
             await asyncio.sleep(4.0)
             self._numbers += 1
+            for run_id in [one for one in world.oracle.runs if one in world.oracle.paused]:
+                await self._until_answered(partial(self._client.resume, run_id))
             payload = f"late message {self._numbers}"
             for run_id in [one for one in world.oracle.runs if one not in world.oracle.ended]:
                 for name in ("a", "b"):
@@ -184,7 +235,7 @@ class Clients:
             try:
                 await ask()
                 return
-            except (KeyTaken, NotRetryable, AlreadyCompensated, *_NOBODY):
+            except (KeyTaken, NotRetryable, AlreadyCompensated, DefinitionError, *_NOBODY):
                 return
             except StoreAway:
                 if is_once:

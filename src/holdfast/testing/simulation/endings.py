@@ -6,9 +6,20 @@ from typing import Any, Protocol
 
 from holdfast.codec import Codec
 from holdfast.errors import RunCrashed
-from holdfast.model import Claimed, NewRun, RunRecord, RunRetrying, StepCompleted, StepFailed, StepRetrying
+from holdfast.model import (
+    Claimed,
+    Instant,
+    NewRun,
+    RunRecord,
+    RunRetrying,
+    StepCompleted,
+    StepFailed,
+    StepRetrying,
+    decode_entries,
+)
 
 from .laws import Laws
+from .loans import Books
 from .loop import VirtualLoop
 from .oracle import Journal, Oracle
 from .programs import Program
@@ -23,6 +34,9 @@ class Ended(Protocol):
     codec: Codec
     laws: Laws
     replays: Replays
+    books: Books
+
+    def store_now(self) -> Instant: ...
 
     def program(self, run: NewRun) -> Program: ...
 
@@ -31,13 +45,53 @@ def check_after(world: Ended) -> None:
     """All of them, for every run."""
     for error in world.loop.lost_errors():
         world.oracle.report("P6", f"an error left a worker's task: {type(error).__name__}: {error}")
+    booked: set[tuple[str, str, int]] = set()
     for run_id, run in world.oracle.runs.items():
         world.laws.look(run_id)
         record = world.laws.record(run_id)
         journal = world.laws.journal(run_id)
         _check_crashes(world, run, record, journal)
         _check_steps(world, record, journal)
-        world.replays.check(record, journal)
+        world.laws.streams.check_run(run_id, journal, record.chain_id)
+        booked |= _booked(world, run, journal)
+        if run.workflow == "machine":
+            _check_machine(world, run, record)
+        else:
+            world.replays.check(record, journal)
+    _check_books(world, booked)
+    world.laws.managing.check_triggers(world.laws.workflows, world.codec)
+    if world.oracle.broken is None:
+        world.laws.managing.sweep_all(world.store_now() + 10**15, world.books)
+
+
+def _booked(world: Ended, run: NewRun, journal: Journal) -> set[tuple[str, str, int]]:
+    """What the transactional steps of a run should have written, by its journal."""
+    entries = [entry for row in journal.rows[len(run.rows) :] for entry in decode_entries(row.data)]
+    inherited = [entry for row in run.rows for entry in decode_entries(row) if isinstance(entry, StepCompleted)]
+    known = {(entry.key, entry.result) for entry in inherited}
+    return {
+        (run.id, entry.key, world.oracle.bookings.get((run.id, entry.key, entry.result), -1))
+        for entry in entries
+        if isinstance(entry, StepCompleted)
+        and entry.key.partition(":")[0] == "book"
+        and (entry.key, entry.result) not in known
+    }
+
+
+def _check_books(world: Ended, booked: set[tuple[str, str, int]]) -> None:
+    """P3: what a transactional step writes is there once if its result is recorded, and else not at all."""
+    found = world.books.booked()
+    for run_id, key, execution in sorted(booked ^ found):
+        said = "has a result and wrote nothing" if (run_id, key, execution) in booked else "wrote and has no result"
+        world.oracle.report("P3", f"step {key!r} of {world.oracle.label(run_id)} {said}: execution {execution}")
+
+
+def _check_machine(world: Ended, run: NewRun, record: RunRecord) -> None:
+    """It has gone through all its states, unless somebody stopped it."""
+    if record.status == "completed" and record.output is not None:
+        count = world.codec.value(Any).decode(record.output)
+        if count != world.program(run).states:
+            world.oracle.report("machines", f"{world.oracle.label(run.id)} has ended after {count} states")
 
 
 def _check_crashes(world: Ended, run: NewRun, record: RunRecord, journal: Journal) -> None:
@@ -66,6 +120,7 @@ def _check_steps(world: Ended, record: RunRecord, journal: Journal) -> None:
     result = world.codec.result(_returns)
     # A retry of the run keeps results and forgets the failures before them.
     is_whole = not any(isinstance(entry, RunRetrying) for entry in journal.entries)
+    is_plain = record.workflow != "machine"
     failures: dict[str, int] = {}
     for entry in journal.history.entries:
         if isinstance(entry, StepRetrying):
@@ -75,7 +130,7 @@ def _check_steps(world: Ended, record: RunRecord, journal: Journal) -> None:
         elif isinstance(entry, (StepCompleted, StepFailed)):
             if is_whole and entry.attempt != failures.get(entry.key, 0) + 1:
                 world.oracle.report("P3", f"step {entry.key!r} of {name} ended in attempt {entry.attempt} out of turn")
-            if isinstance(entry, StepCompleted):
+            if isinstance(entry, StepCompleted) and not entry.key.partition(":")[0].endswith(".map") and is_plain:
                 value: Any = result.decode(entry.result)
                 known = world.oracle.results.get(f"{record.chain_id}/{entry.key}", set())
                 if (entry.attempt, value) not in known:

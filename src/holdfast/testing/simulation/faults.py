@@ -13,7 +13,10 @@ AGAIN = frozenset(
 )  # fmt: skip
 """What may arrive twice, or when nobody waits for it any more, and must mean the same as once."""
 
-WRITES = AGAIN | {
+LATE = frozenset({"commit_loan"})
+"""What arrives once, and maybe when nobody waits for it any more."""
+
+WRITES = AGAIN | LATE | {
     "claim_runs", "reap_workers", "release_strays", "send_signal", "publish_event", "resume_hook", "set_value",
     "append_items", "pause_runs", "delete_runs",
 }  # fmt: skip
@@ -89,6 +92,8 @@ class Faults:
             chances["lost"] = rates.lost
             if method in AGAIN:
                 chances |= {"twice": rates.twice, "late": rates.late}
+            elif method in LATE:
+                chances["late"] = rates.late
             if is_mortal and self.deaths > 0:
                 chances |= {"dies before": rates.dies_before, "dies after": rates.dies_after}
         for what, chance in chances.items():

@@ -12,13 +12,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.define import StepInfo, Workflow
+from holdfast.define import Context, StepInfo, Workflow
 from holdfast.model import (
     Claimed,
     ClaimedRun,
     Ended,
-    Instant,
-    JournalRow,
     NewRun,
     Out,
     RowWrite,
@@ -26,23 +24,23 @@ from holdfast.model import (
     Sent,
     StartedRun,
     StepCompleted,
-    StepFailed,
     Turn,
-    WaitRecord,
-    instant_of,
+    decode_entries,
 )
 from holdfast.store import Store
 
-from .mail import Mail, heard_twice
+from .journals import Journals
+from .managing import Managing
 from .network import Sender
 from .oracle import Journal, Oracle
 from .processes import Hand, Process
 from .replays import Replays
+from .streams import Streams
 
 T = TypeVar("T")
 
 
-class Laws:
+class Laws(Journals):
     """The laws of one world."""
 
     def __init__(
@@ -60,12 +58,11 @@ class Laws:
         self.frozen: frozenset[str] = frozenset()
         """Runs that the changed code does not match."""
         self.workflows: dict[str, Workflow[Any, Any]] = {}
-        self._oracle = oracle
-        self._store = store
-        self._do = do
+        super().__init__(oracle, store, do)
         self._replays = replays
         self._now = now
-        self.mail = Mail(oracle)
+        self.streams = Streams(oracle, self.mail, store, do)
+        self.managing = Managing(oracle, self.mail, store, do)
         self._owners: dict[str, Sender] = {}
         self._first_asks: dict[str, frozenset[str]] = {}
 
@@ -138,12 +135,25 @@ class Laws:
                 "P8", f"{oracle.label(step.run_id)} takes its worker down for the {count}th time; {most} are allowed"
             )
 
+    def enters(self, step: StepInfo, context: Context) -> None:
+        """A state of a machine finds what was committed: one more state each time, and nothing of what failed."""
+        journal, oracle = self.journal(step.run_id), self._oracle
+        if step.run_id in oracle.gone or self.has_store_jumped:
+            return
+        done = [entry for row in journal.rows for entry in decode_entries(row.data) if isinstance(entry, StepCompleted)]
+        expected = len({entry.key for entry in done})
+        if context.get("count", 0) != expected or context.input is None:
+            oracle.report(
+                "machines",
+                f"state {step.key!r} of {oracle.label(step.run_id)} finds {dict(context)} after {expected} states",
+            )
+
     # -- when the store has done something -----------------------------------------------------------------------------
 
     def told(self, sender: Sender, method: str, asked: Any, answer: Any) -> None:
         """Something was written, whoever hears of it."""
         oracle = self._oracle
-        if method == "commit_turns":
+        if method in ("commit_turns", "commit_loan"):
             for turn, verdict in zip(asked, answer, strict=True):
                 self._turn(sender, turn, verdict)
         elif method == "claim_runs":
@@ -164,6 +174,8 @@ class Laws:
             for write, verdict in zip(asked, answer, strict=True):
                 change = write.change
                 said = f"{change.status}{', released' if change.release else ''}{', blocked' if change.blocked else ''}"
+                if (change.blocked or "").startswith("JournalDiverged"):
+                    self._diverges(sender, write.run_id)
                 oracle.note(f"{sender.name} {oracle.label(write.run_id)} row: {said}{'' if verdict else ', refused'}")
                 if verdict and isinstance(sender, Process) and sender.is_changed and write.run_id in self.frozen:
                     self._gives_up(sender, write)
@@ -171,8 +183,32 @@ class Laws:
             self.mail.told(answer)
         elif method in ("send_signal", "publish_event", "resume_hook"):
             self._message(sender, method, asked, answer)
+        elif method in ("append_items", "set_value", "pause_runs", "delete_runs", "sweep"):
+            self._managed(sender, method, asked, answer)
         elif method == "reap_workers" and answer:
             oracle.note(f"{sender.name} reaps {', '.join(answer)}")
+
+    def _managed(self, sender: Sender, method: str, asked: Any, answer: Any) -> None:
+        if method == "append_items":
+            run_id, step = asked[0], asked[3]
+            if not (isinstance(sender, Process) and self._holds(sender, run_id)):
+                # It has lost the run, or died, and is still heard.
+                self.streams.is_unsure(run_id, step)
+            self.streams.sent(*asked)
+        elif method == "set_value":
+            self.streams.valued(*asked)
+        elif method == "pause_runs":
+            self.managing.paused(sender.name, answer, asked[1])
+        else:
+            gone = answer if method == "delete_runs" else answer.run_ids
+            for chain in self.managing.removed(sender.name, gone, None if method == "delete_runs" else self._now()):
+                self.streams.gone(chain)
+
+    def _holds(self, process: Process, run_id: str) -> bool:
+        if run_id in self._oracle.gone:
+            return False
+        owner = self.record(run_id).owner
+        return process.is_alive and any(hand.worker_id == owner for hand in process.hands)
 
     def _message(self, sender: Sender, method: str, asked: Any, answer: Sent) -> None:
         to, *what, payload = asked
@@ -185,6 +221,12 @@ class Laws:
             self.mail.signalled(to, what[0], payload)
         elif answer is Sent.SENT:
             self.mail.published(to, payload, self._now())
+
+    def _diverges(self, sender: Sender, run_id: str) -> None:
+        """P10: only code that was changed without saying so does not match."""
+        is_expected = isinstance(sender, Process) and sender.is_changed and run_id in self.frozen
+        if not is_expected:
+            self._oracle.report("P10", f"{self._oracle.label(run_id)} is said to have diverged from code that fits it")
 
     def _gives_up(self, process: Process, write: RowWrite) -> None:
         """P10: what changed code does with a run that it does not match: it is blocked, with a report."""
@@ -211,6 +253,8 @@ class Laws:
         )
         if is_new:
             self.mail.accepted(turn)
+            if isinstance(sender, Process) and not self.has_clock_jumped:
+                self.managing.turned(sender, turn)
             if turn.out is not None:
                 self._gives_out(turn, turn.out)
             is_astray = isinstance(sender, Process) and sender.is_changed and turn.run_id in self.frozen
@@ -238,6 +282,8 @@ class Laws:
             oracle.runs[out.successor.id] = msgspec.structs.replace(out.successor, **kin)
             oracle.note(f"{oracle.label(turn.run_id)} goes on in {oracle.label(out.successor.id)}")
             self.look(out.successor.id)
+            if turn.run_id in oracle.paused:
+                oracle.paused.add(out.successor.id)
         for child in out.children:
             if child.id not in oracle.runs and self._do(partial(self._store.get_run, child.id)) is not None:
                 oracle.runs[child.id] = child
@@ -249,6 +295,7 @@ class Laws:
             self.mail.signalled(signal.run_id, signal.name, signal.payload)
         for event in out.events:
             self.mail.published(event.name, event.payload, self._now())
+        self.streams.gave_out(turn.run_id, out)
 
     def _is_durable(self, process: Process, turn: Turn) -> None:
         """What the body that made this turn has seen is seen for good."""
@@ -269,6 +316,7 @@ class Laws:
         self._oracle.note(f"{worker_id} {how}, epoch {run.epoch}, seq {run.next_seq}, crashes {run.crashes}")
         self.look(run.id)
         self.mail.claimed(run, self.journal(run.id))
+        self.managing.claimed(sender.name, run)
 
     def _check_key(self, run: ClaimedRun) -> None:
         """One run at a time for a workflow and a key: what replaces another begins when that has ended."""
@@ -286,6 +334,9 @@ class Laws:
     def _starts(self, asked: Sequence[NewRun], answer: Sequence[StartedRun]) -> None:
         for run, started in zip(asked, answer, strict=True):
             if started.created:
+                if run.id in self._oracle.runs:
+                    self._oracle.report("events", f"{self._oracle.label(run.id)} was begun again under its own name")
+                self._oracle.began_at[run.id] = self._now()
                 self._oracle.runs[run.id] = run
                 self._oracle.note(f"{self._oracle.label(run.id)} of {run.workflow} is started, key {run.key}")
                 self.look(run.id)
@@ -296,89 +347,18 @@ class Laws:
 
     def heard(self, sender: Sender, method: str, asked: Any, answer: asyncio.Future[Any]) -> None:
         """The sender has its answer."""
-        if not isinstance(sender, Process) or answer.cancelled() or answer.exception() is not None:
+        if not isinstance(sender, Process) or answer.cancelled():
             return
-        if method == "commit_turns":
+        if answer.exception() is not None:
+            if method == "append_items":
+                self.streams.is_unsure(asked[0], asked[3])
+            return
+        if method == "read_inbox":
+            self.managing.heard(sender, answer.result())
+        elif method in ("commit_turns", "commit_loan"):
             for turn, verdict in zip(asked, answer.result(), strict=True):
                 if not verdict:
                     sender.refused[turn.run_id] = max(turn.epoch, sender.refused.get(turn.run_id, 0))
-
-    # -- journals ------------------------------------------------------------------------------------------------------
-
-    def journal(self, run_id: str) -> Journal:
-        """The journal as it was last seen."""
-        return self._oracle.journals.setdefault(run_id, Journal())
-
-    def record(self, run_id: str) -> RunRecord:
-        found: RunRecord | None = self._do(lambda: self._store.get_run(run_id))
-        assert found is not None
-        return found
-
-    def waits(self, run_id: str) -> list[WaitRecord]:
-        """What the run has registered."""
-        found: list[WaitRecord] = self._do(lambda: self._store.read_waits(run_id))
-        return found
-
-    def chain_began(self, record: RunRecord) -> Instant:
-        """When the first run of its chain was created."""
-        return min(
-            instant_of(self.record(run_id).created_at)
-            for run_id in self._oracle.runs
-            if self.mail.chain(run_id) == record.chain_id
-        )
-
-    def look(self, run_id: str) -> None:
-        """Read a journal again: P2 (rows never change, epochs never fall), P3 (one result), P7 (an end is the end)."""
-        journal, oracle = self.journal(run_id), self._oracle
-        rows: list[JournalRow] = self._do(lambda: self._store.read_journal(run_id))
-        name = oracle.label(run_id)
-        if rows[: len(journal.rows)] != journal.rows:
-            oracle.report("P2", f"rows of {name} that were durable have changed or gone")
-            return
-        for row in rows[len(journal.rows) :]:
-            if row.seq != len(journal.rows):
-                oracle.report("P2", f"row {row.seq} of {name} stands where row {len(journal.rows)} should")
-            if journal.rows and row.epoch < journal.rows[-1].epoch:
-                oracle.report("P2", f"row {row.seq} of {name} has epoch {row.epoch}, lower than the row before it")
-            if any(isinstance(entry, Ended) for entry in journal.entries):
-                oracle.report("P7", f"{name} has row {row.seq} after its end")
-            before = len(journal.entries)
-            journal.add(row)
-            self._check_results(journal, name)
-            self.mail.took(oracle.runs[run_id], journal, row.seq, journal.entries[before:])
-        self._check_end(run_id, journal, name)
-
-    def _check_results(self, journal: Journal, name: str) -> None:
-        ends: set[str] = set()
-        for entry in (*journal.history.entries, *journal.history.carried):
-            if isinstance(entry, (StepCompleted, StepFailed)):
-                if entry.key in ends:
-                    self._oracle.report("P3", f"step {entry.key!r} of {name} has two results")
-                ends.add(entry.key)
-        key = heard_twice(journal)
-        if key is not None:
-            self._oracle.report("children", f"{name} heard twice that its child {key!r} has ended")
-
-    def _check_end(self, run_id: str, journal: Journal, name: str) -> None:
-        oracle = self._oracle
-        last = journal.entries[-1] if journal.entries else None
-        ended = last if isinstance(last, Ended) else None
-        record = self.record(run_id)
-        if record.status.is_final != (ended is not None):
-            oracle.report("P7", f"{name} is {record.status}, but its journal {'has' if ended else 'has no'} end")
-        if ended is None:
-            return
-        if (ended.status, ended.output, ended.error) != (record.status.value, record.output, record.error):
-            oracle.report("P7", f"the end of {name} in its journal, {ended.status}, is not that of its row")
-        if run_id not in oracle.ended:
-            oracle.ended[run_id] = record
-            self.mail.ended(oracle.runs[run_id], record)
-        first = oracle.ended[run_id]
-        if first != record:
-            oracle.report("P7", f"{name} has changed after its end, from {first.status} to {record.status}")
-            return
-        if record.blocked is not None or record.owner is not None or record.due_at is not None:
-            oracle.report("P7", f"{name} has ended and still has an owner, a due time or a reason to be blocked")
 
 
 def _comes_too_late(run: RunRecord) -> bool:

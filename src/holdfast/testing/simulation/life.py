@@ -16,7 +16,7 @@ from holdfast.model import (
     Unmatched,
     WaitRecord,
 )
-from holdfast.store import Store
+from holdfast.store import SqliteStore
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 class FaultyLife:
     """A part of the store that has the network in between."""
 
-    _inner: Store
+    _inner: SqliteStore
 
     async def _ask(self, method: str, call: Callable[[], Awaitable[T]], asked: Any = None) -> T:
         raise NotImplementedError

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import holdfast
 from holdfast.define import Workflow
 
-from .programs import Hear, Hooked, Node, Offspring, Post, Shielded, Undoable
+from .nodes import Booked, Errand, Hear, Hooked, Mapped, Node, Offspring, Patch, Post, Shielded, Undoable
 
 
 class Witness(Protocol):
@@ -24,18 +24,31 @@ class Witness(Protocol):
 
     def label(self, run_id: str) -> str: ...
 
+    def mapped(self, node: Mapped, items: list[int], results: list[Any]) -> None:
+        """What a fan-out came to."""
 
-class Living(Protocol):
-    """The body that lives through it."""
+
+class Still(Protocol):
+    """A body of either colour, as far as both are alike."""
 
     value: int
     witness: Any
+    is_patched: bool
+    """Whether this is the code of after the deploy."""
 
     def mix(self, *what: object) -> None: ...
 
     def failed(self, what: str, error: BaseException) -> None: ...
 
-    def undoing(self, node: Undoable) -> Any: ...
+    def own(self, errand: Errand) -> Any:
+        """The step of an errand, whatever the deploy."""
+
+    def item(self, node: Mapped) -> Any:
+        """What a fan-out is over."""
+
+
+class Living(Still, Protocol):
+    """The body that lives through it."""
 
     async def run(self, node: Node) -> None: ...
 
@@ -52,11 +65,31 @@ async def live(body: Living, node: Node) -> None:
         with holdfast.shield():
             await body.run(node.part)
     elif isinstance(node, Undoable):
-        holdfast.compensate(body.undoing(node), node.errand.number, body.value)
-        body.mix("registers", node.errand.number)
+        register(body, node)
+    elif isinstance(node, Mapped):
+        await _mapped(body, node)
+    elif isinstance(node, Booked):
+        # A `def` step, so it blocks this task of the body, and only this one.
+        book(body, node)
+    elif isinstance(node, Patch):
+        await body.run(node.new if body.is_patched and holdfast.patched(node.name) else node.old)
     else:
         assert isinstance(node, Post)
-        _post(body, node)
+        post(body, node)
+
+
+async def _mapped(body: Living, node: Mapped) -> None:
+    items = items_of(body, node)
+    target = body.item(node)
+    on_error: Any = "collect" if node.collects else "stop"
+    try:
+        results = await holdfast.map(target, items, concurrency=node.concurrency, on_error=on_error, chunk=node.chunk)
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:
+        body.failed("map failed", error)
+        return
+    mapped(body, node, items, results)
 
 
 async def _hear(body: Living, node: Hear) -> None:
@@ -88,7 +121,7 @@ async def _offspring(body: Living, node: Offspring) -> None:
             return
         pending = child.start(body.value)
         if node.tells:
-            pending.signal("a", _message(body))
+            pending.signal("a", message(body))
         try:
             await body.run(node.part)
         except BaseException:
@@ -105,16 +138,46 @@ async def _offspring(body: Living, node: Offspring) -> None:
         body.failed("child failed", error)
 
 
-def _message(body: Living) -> str:
+# -- what bodies of both colours do alike ------------------------------------------------------------------------------
+
+
+def register(body: Still, node: Undoable) -> None:
+    """What undoes something."""
+    holdfast.compensate(body.own(node.errand), node.errand.number, body.value)
+    body.mix("registers", node.errand.number)
+
+
+def book(body: Still, node: Booked) -> None:
+    """Write something and record the result, in one commit."""
+    try:
+        body.mix("booked", body.own(node.errand)(node.errand.number, body.value))
+    except Exception as error:
+        body.failed(f"{node.errand.number} failed", error)
+        raise
+
+
+def items_of(body: Still, node: Mapped) -> list[int]:
+    """Of a fan-out: no two alike, nor like those of another one."""
+    return [body.value * 10 + number for number in range(node.count)]
+
+
+def mapped(body: Still, node: Mapped, items: list[int], results: list[Any]) -> None:
+    """What came of a fan-out."""
+    body.witness.mapped(node, items, results)
+    body.mix("mapped", *(one if isinstance(one, int) else f"{one.type} {one.message}" for one in results))
+
+
+def message(body: Still) -> str:
     """One that nobody else sends, nor this run in another try."""
     run = holdfast.current_run()
     return f"{body.value} of {body.witness.label(run.id)}, try {run.attempt}"
 
 
-def _post(body: Living, node: Post) -> None:
+def post(body: Still, node: Post) -> None:
+    """Send something with the turn."""
     if node.what == "event":
-        holdfast.publish(node.name, _message(body))
+        holdfast.publish(node.name, message(body))
     elif node.what == "value":
         holdfast.set_value(node.name, body.value)
     else:
-        holdfast.emit(node.name, body.value)
+        holdfast.emit(node.name, message(body))

@@ -32,10 +32,11 @@ from holdfast.model import (
     WorkflowCount,
     WorkflowVersion,
 )
-from holdfast.store import Answer, Guest, Lender, Store
+from holdfast.store import Answer, Guest, Lender, SqliteStore
 
 from .faults import Fate, Faults
 from .life import FaultyLife
+from .loans import FaultyLender
 from .loop import VirtualLoop
 
 T = TypeVar("T")
@@ -74,18 +75,21 @@ class FaultyStore(FaultyLife):
 
     def __init__(
         self,
-        inner: Store,
+        inner: SqliteStore,
         loop: VirtualLoop,
         faults: Faults,
         watch: Watch,
         sender: Sender,
         clock: Callable[[], Instant],
+        *,
+        is_exclusive: bool = True,
     ) -> None:
         self.url = inner.url
         self.namespace = inner.namespace
         self.clock = clock
         """The store's time, as a client finds it."""
         self._inner = inner
+        self._is_exclusive = is_exclusive
         self._loop = loop
         self._faults = faults
         self._watch = watch
@@ -170,7 +174,7 @@ class FaultyStore(FaultyLife):
         return self._inner.guest(connection)
 
     def lender(self, lease: int) -> Lender:
-        return self._inner.lender(lease)
+        return FaultyLender(self._inner, self._send, is_exclusive=self._is_exclusive)
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         # The store calls from within somebody else's commit; the wake-up belongs to the one who is woken.
@@ -183,7 +187,10 @@ class FaultyStore(FaultyLife):
 
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
         seeded = [self._watch.seeded(run) for run in runs]
-        return await self._ask("start_runs", lambda: self._inner.start_runs(seeded, now=now), seeded)
+        started = await self._ask("start_runs", lambda: self._inner.start_runs(seeded, now=now), seeded)
+        # Whoever made a run knows it by the id that it gave.
+        own = {one.id: run.id for one, run in zip(seeded, runs, strict=True)}
+        return [msgspec.structs.replace(one, id=own.get(one.id, one.id)) for one in started]
 
     async def get_run(self, run_id: str) -> RunRecord | None:
         return await self._ask("get_run", lambda: self._inner.get_run(run_id))

@@ -153,6 +153,15 @@ class Oracle:
         """Steps begun: run, key, attempt, epoch."""
         self.kills: dict[str, int] = {}
         """How often a run's own step took the process down since its last turn."""
+        self.gone: set[str] = set()
+        """Runs that were deleted, or swept."""
+        self.began_at: dict[str, int] = {}
+        """When runs were started by clients and workers, by the store's clock."""
+        self.paused: set[str] = set()
+        self.emitted: dict[tuple[str, int, bytes], list[bytes]] = {}
+        """What an execution of a step has sent to its stream, by idempotency key, attempt and result."""
+        self.bookings: dict[tuple[str, str, bytes], int] = {}
+        """Executions of transactional steps, by run, key and what they returned."""
         self.undone: dict[tuple[str, str], int] = {}
         """Which errand a compensation did, by run and key."""
         self.executions = 0

@@ -8,17 +8,19 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
+import holdfast
 from holdfast.codec import Codec
-from holdfast.define import StepInfo, Workflow
+from holdfast.define import Context, StepInfo, Workflow
 from holdfast.errors import StoreAway
 from holdfast.model import Instant, Lane
 from holdfast.worker import Alarm, Plan, Session, SystemClock
 
-from .bodies import failure, hands
+from .loans import BOOK
 from .loop import Domain, VirtualLoop, domain_of
 from .network import FaultyStore
+from .nodes import Errand
 from .oracle import Oracle, Trace
-from .programs import Errand
+from .steps import Flaky, failure, hands
 
 LEAST_RENEWAL_PAUSE = 0.2
 
@@ -52,17 +54,26 @@ class Laws(Protocol):
 
     def kills(self, hand: Hand, step: StepInfo) -> None: ...
 
+    def enters(self, step: StepInfo, context: Context) -> None: ...
+
 
 class Hand:
     """One session's way into the world: what its steps do outside."""
 
-    def __init__(self, process: Process, session: Session, errands: dict[int, Errand], laws: Laws) -> None:
+    def __init__(
+        self, process: Process, session: Session, errands: dict[int, Errand], laws: Laws, codec: Codec
+    ) -> None:
         self.process = process
+        self._codec = codec
         self.session = session
         self.traces: dict[str, Trace] = {}
         """What the bodies in its memory have seen."""
         self._errands = errands
         self._laws = laws
+        self._chunks: dict[tuple[str, str], tuple[StepInfo, int]] = {}
+        """Executions of chunks: the attempt, and its number."""
+        self._tries: dict[tuple[int, int], int] = {}
+        """How often an item was tried in one execution of its chunk."""
 
     @property
     def worker_id(self) -> str:
@@ -77,10 +88,15 @@ class Hand:
         if errand.name == "undo":
             oracle.undone[step.run_id, step.key] = number
         execution = oracle.new_execution()
+        sent: list[bytes] = []
         try:
             await asyncio.sleep(errand.duration(step.attempt) / 2)
             if errand.beats:
                 step.heartbeat()
+            for item in range(errand.emits):
+                holdfast.set_value("e", execution)
+                holdfast.emit("e", [execution, item])
+                sent.append(self._codec.message([execution, item]))
             await asyncio.sleep(errand.duration(step.attempt) / 2)
         except asyncio.CancelledError:
             if errand.linger:
@@ -96,7 +112,54 @@ class Hand:
             raise failure(errand, step.attempt)
         result = (value * 31 + number * 1009 + execution * 7919) % 1_000_003
         oracle.returned(step.idempotency_key, step.attempt, result)
+        if sent:
+            oracle.emitted[step.idempotency_key, step.attempt, self._codec.value(int).encode(result)] = sent
         oracle.note(f"{name} returns {result}")
+        return result
+
+    async def item(self, step: StepInfo, number: int, value: int) -> int:
+        """One item of a fan-out. What it returns tells the item, and which execution of its chunk it was."""
+        oracle, errand = self.process.oracle, self._errands[number]
+        place = step.run_id, step.key
+        known = self._chunks.get(place)
+        if known is None or known[0] is not step:
+            oracle.note(f"{self.worker_id} {oracle.label(step.run_id)}/{step.key} begins a chunk")
+            self._laws.begins(self, step)
+            known = self._chunks[place] = step, oracle.new_execution()
+        attempt = self._tries[known[1], value] = self._tries.get((known[1], value), 0) + 1
+        await asyncio.sleep(errand.duration(attempt))
+        if attempt <= errand.fails and value % 3 == 0:
+            raise failure(errand, attempt)
+        return value * 100_000 + known[1]
+
+    async def state(self, step: StepInfo, number: int, context: Context) -> int:
+        """One state of a machine: it finds what the last one has committed, and nothing else."""
+        oracle, errand = self.process.oracle, self._errands[number]
+        name = f"{self.worker_id} {oracle.label(step.run_id)}/{step.key} attempt {step.attempt}"
+        oracle.note(f"{name} begins")
+        self._laws.begins(self, step)
+        self._laws.enters(step, context)
+        count = int(context.get("count", 0)) + 1
+        # Of an attempt that fails, or that nobody hears of, nothing may be seen by the next.
+        context["try"] = oracle.new_execution()
+        context["count"] = count
+        await asyncio.sleep(errand.duration(step.attempt))
+        if step.attempt <= errand.fails:
+            raise Flaky(f"state {count}, attempt {step.attempt}")
+        return count
+
+    def book(self, step: StepInfo, number: int, value: int, connection: Any) -> int:
+        """A transactional step: it writes which execution of it this is."""
+        oracle, errand = self.process.oracle, self._errands[number]
+        oracle.note(f"{self.worker_id} {oracle.label(step.run_id)}/{step.key} attempt {step.attempt} books")
+        self._laws.begins(self, step)
+        execution = oracle.new_execution()
+        connection.execute(BOOK, (step.run_id, step.key, execution))
+        if step.attempt <= errand.fails:
+            raise failure(errand, step.attempt)
+        result = (value * 31 + execution * 7919) % 1_000_003
+        oracle.returned(step.idempotency_key, step.attempt, result)
+        oracle.bookings[step.run_id, step.key, self._codec.value(int).encode(result)] = execution
         return result
 
 
@@ -253,9 +316,11 @@ class Process:
         resources: dict[object, Any] = {}
         session = Session(self._plan, resources, self._stopping.set)
         session.worker_id = f"{self.name}.{len(self.hands) + 1}"
-        hand = resources[hands] = Hand(self, session, self._errands, self._laws)
+        hand = resources[hands] = Hand(self, session, self._errands, self._laws, self._plan.codec)
         self.hands.append(hand)
         await session.register()
+        # A `def` step is called where it is asked for: there are no threads here.
+        session.runs.attempts._in_thread = _at_once  # type: ignore[method-assign]
         self.oracle.note(f"{session.worker_id} has registered")
         session.start(with_pulse=False)
         self.loop.create_task(self._beat(session), context=self._contexts[self._pulse].copy())
@@ -287,6 +352,10 @@ class Process:
             session.lease.renewed(asked_at)
             self.clock.observe(seen, asked_at)
             self.loop.call_soon(session.renewed, context=context.copy())
+
+
+async def _at_once(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return fn(*args, **kwargs)
 
 
 def _context(loop: VirtualLoop, domain: Domain) -> contextvars.Context:

@@ -1,169 +1,37 @@
-"""Random workflows as data: a tree of durable calls that a body interprets. Which tree it is, the dice decide."""
+"""Random workflows: trees of durable calls that a body interprets, or machines. Which it is, the dice decide."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import Literal, TypeAlias
+from typing import Literal
 
-from holdfast.model import Retry
-
-NAMES = ("charge", "ship", "mail", "look")
-"""Few names, so that concurrent branches share them and numbering is put to the test."""
-
-POLICIES = (
-    Retry(attempts=1),
-    Retry(attempts=2, initial="200ms", kind="fixed", jitter=0.0),
-    Retry(attempts=3, initial="500ms", jitter=0.2),
-    Retry(attempts=4, initial="1s", factor=3, max="12s", jitter=0.5),
-    Retry(attempts=3, initial="100ms", kind="linear", unless=(ValueError,)),
-    Retry(attempts=None, initial="300ms", max="2s"),
+from .nodes import (
+    NAMES,
+    POLICIES,
+    Beside,
+    Booked,
+    Do,
+    Errand,
+    Guard,
+    Hear,
+    Hooked,
+    Look,
+    Mapped,
+    Node,
+    Offspring,
+    Patch,
+    Post,
+    Series,
+    Shielded,
+    Sleep,
+    Together,
+    Undoable,
+    Within,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Errand:
-    """What one step does in the world outside."""
-
-    number: int
-    name: str
-    durations: tuple[float, ...]
-    """Seconds that each attempt takes; the last one counts for all that follow."""
-    fails: int = 0
-    """Attempts that fail before one succeeds."""
-    error: Literal["flaky", "value", "fatal", "later"] = "flaky"
-    policy: int = 0
-    timeout: float | None = None
-    linger: float = 0.0
-    """Seconds of cleanup when it is cancelled."""
-    is_killer: bool = False
-    """It takes its process down, every time."""
-    beats: bool = False
-    """It says half-way that it is alive."""
-
-    def duration(self, attempt: int) -> float:
-        return self.durations[min(attempt, len(self.durations)) - 1]
-
-
-@dataclass(frozen=True, slots=True)
-class Do:
-    """Call a step; its argument depends on everything the body has seen so far."""
-
-    errand: Errand
-    is_pending: bool = False
-    """Asked by `.start()` and looked at later."""
-
-
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """A step under way while the body does something else."""
-
-    errand: Errand
-    part: Node
-
-
-@dataclass(frozen=True, slots=True)
-class Sleep:
-    """A durable sleep, by either name."""
-
-    seconds: float
-    is_asyncio: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Mix the run's own time, dice or ids into what the body knows."""
-
-    what: Literal["now", "rng", "uuid4"]
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One after the other."""
-
-    parts: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """All at once: gather, a TaskGroup, or a race whose losers are cancelled."""
-
-    how: Literal["gather", "group", "race"]
-    parts: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """A timeout around a part."""
-
-    seconds: float
-    part: Node
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """A part and what follows whatever becomes of it.
-
-    "except" catches errors, "finally" runs steps on the way out, "swallow" catches even what must not be caught.
-    """
-
-    how: Literal["except", "finally", "swallow"]
-    part: Node
-    after: Node
-
-
-@dataclass(frozen=True, slots=True)
-class Hear:
-    """Wait for a signal or an event; without seconds, for as long as it takes."""
-
-    what: Literal["signal", "event"]
-    name: str
-    seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Hooked:
-    """Make a hook, tell the world its token, and wait for it."""
-
-    seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Offspring:
-    """A child run: awaited, started beside a part and awaited or called off after it, or left alone."""
-
-    program: str
-    how: Literal["await", "start", "cancel", "abandon"]
-    part: Node
-    key: str | None = None
-    tells: bool = False
-    """It is sent a signal as soon as it is asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shielded:
-    """A part that no cancel interrupts."""
-
-    part: Node
-
-
-@dataclass(frozen=True, slots=True)
-class Undoable:
-    """From here on this errand is done if the run fails or is cancelled."""
-
-    errand: Errand
-
-
-@dataclass(frozen=True, slots=True)
-class Post:
-    """Send something with the turn."""
-
-    what: Literal["event", "value", "item"]
-    name: str
-
-
-Life: TypeAlias = Hear | Hooked | Offspring | Shielded | Undoable | Post
-Node: TypeAlias = Do | Beside | Sleep | Look | Series | Together | Within | Guard | Life
+TRIGGER = "g"
+"""The event that begins runs. Only clients publish it: a run that does could begin itself for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +46,19 @@ class Program:
     is_killer: bool = False
     again: int = 0
     """How often it continues as new."""
+    on_event: str | None = None
+    """What begins a run of it, beside clients."""
+    retention: float | None = None
+    """Seconds that its runs are kept."""
+    states: int = 0
+    """Of a machine: how many it goes through. Its root is what each of them does."""
     errands: dict[int, Errand] = field(default_factory=dict)
     seconds: float = 0.0
     """More than it can take if nothing goes wrong."""
+
+
+CHUNK = Program("holdfast.map", True, Series(()), seconds=60.0)
+"""What stands between a run and the children that its map has begun."""
 
 
 class Author:
@@ -202,7 +80,7 @@ class Author:
         self._children = children
         is_async = dice.random() < 0.7
         size = dice.choice((3, 5, 7, 9, 12, 16))
-        self._has_life = is_async and not is_killer and dice.random() < 0.7
+        self._has_life = not is_killer and dice.random() < 0.7
         again = dice.choice((0, 0, 1, 2)) if self._has_life else 0
         if is_killer:
             kill = Do(self._errand(is_killer=True))
@@ -217,9 +95,25 @@ class Author:
             max_crashes=dice.choice((1, 2, 3)) if is_killer else 5,
             is_killer=is_killer,
             again=again,
+            on_event=TRIGGER if not is_killer and dice.random() < 0.2 else None,
+            retention=dice.choice((0.0, 5.0, 30.0)) if not is_killer and dice.random() < 0.3 else None,
             errands=self._errands,
             seconds=self._seconds * (again + 1),
         )
+
+    def machine(self, name: str) -> Program:
+        """A machine: each of its states is the same errand, and long ones write checkpoints."""
+        dice = self._dice
+        self._errands = {}
+        self._seconds = 0.0
+        root = Do(self._errand(may_fail=False))
+        states = dice.choice((1, 3, 3, 5, 5, 8, 8, 110))
+        if states > 8:
+            quick = Errand(root.errand.number, root.errand.name, (0.0,))
+            root = Do(quick)
+            self._errands = {quick.number: quick}
+        seconds = (self._seconds + 15.0) * (states if states <= 8 else 1) + states * 0.1
+        return Program(name, True, root, states=states, errands=self._errands, seconds=seconds)
 
     def _tree(self, size: int, is_async: bool) -> Node:
         """A tree of about so many calls."""
@@ -251,7 +145,7 @@ class Author:
 
     def _leaf(self) -> Node:
         dice = self._dice
-        if self._has_life and dice.random() < 0.4:
+        if self._has_life and dice.random() < 0.45:
             return self._life()
         roll = dice.random()
         if roll < 0.66:
@@ -261,21 +155,28 @@ class Author:
         return Look(dice.choice(("now", "rng", "uuid4")))
 
     def _life(self) -> Node:
-        """Something that only a body with tasks of its own does here."""
+        """Something that has to do with others, or with what a run leaves behind."""
         dice = self._dice
         roll = dice.random()
-        if roll < 0.4:
+        if roll < 0.32:
             what: Literal["signal", "event"] = dice.choice(("signal", "signal", "event"))
             name = dice.choice(("a", "b") if what == "signal" else ("e", "f"))
             return Hear(what, name, self._patience())
-        if roll < 0.5:
+        if roll < 0.40:
             return Hooked(self._patience())
-        if roll < 0.6:
+        if roll < 0.48:
             return Undoable(self._errand(name="undo"))
-        if roll < 0.7:
-            kind: Literal["event", "value", "item"] = dice.choice(("event", "value", "item"))
+        if roll < 0.56:
+            kind: Literal["event", "value", "item"] = dice.choice(("event", "value", "item", "item"))
             return Post(kind, dice.choice(("e", "f")))
-        if roll < 0.78 or not self._children:
+        if roll < 0.63:
+            return Booked(self._errand(name="book"))
+        if roll < 0.70:
+            return self._mapped()
+        if roll < 0.75:
+            self._numbers += 1
+            return Patch(f"change {self._numbers}", self._plain(), self._plain())
+        if roll < 0.82 or not self._children:
             return Shielded(Do(self._errand()))
         how: Literal["await", "start", "cancel", "abandon"] = dice.choice(
             ("await", "await", "start", "cancel", "abandon")
@@ -283,6 +184,22 @@ class Author:
         key = f"key-{dice.randrange(3)}" if dice.random() < 0.1 else None
         self._seconds += 60.0
         return Offspring(dice.choice(self._children), how, self._leaf(), key, tells=dice.random() < 0.5)
+
+    def _plain(self) -> Node:
+        dice = self._dice
+        return Do(self._errand()) if dice.random() < 0.7 else Sleep(self._span())
+
+    def _mapped(self) -> Node:
+        dice = self._dice
+        program = dice.choice(self._children) if self._children and dice.random() < 0.4 else None
+        count = dice.choice((0, 1, 2, 3) if program is not None else (0, 1, 4, 7))
+        self._seconds += 60.0 * count if program is not None else 0.0
+        before = self._seconds
+        errand = self._errand(name="item")
+        self._seconds += (self._seconds - before) * count
+        return Mapped(
+            errand, program, count, dice.choice((1, 2, 3)), dice.choice((1, 2, 10)), collects=dice.random() < 0.5
+        )
 
     def _patience(self) -> float | None:
         if self._dice.random() < 0.5:
@@ -296,10 +213,10 @@ class Author:
         self._seconds += found
         return found
 
-    def _errand(self, *, is_killer: bool = False, name: str | None = None) -> Errand:
+    def _errand(self, *, is_killer: bool = False, name: str | None = None, may_fail: bool = True) -> Errand:
         dice = self._dice
         self._numbers += 1
-        fails = dice.choice((0,) * 9 + (1, 1, 1, 1, 2, 2, 9))
+        fails = dice.choice((0,) * 9 + (1, 1, 1, 1, 2, 2, 9 if may_fail else 2))
         errand = Errand(
             number=self._numbers,
             name=name or dice.choice(NAMES),
@@ -313,6 +230,7 @@ class Author:
             linger=dice.choice((0.0, 0.0, 0.0, 0.3)),
             is_killer=is_killer,
             beats=not is_killer and dice.random() < 0.1,
+            emits=dice.choice((0, 0, 0, 0, 1, 3)) if not is_killer else 0,
         )
         if errand.timeout is not None and errand.policy == len(POLICIES) - 1:
             # Every attempt may time out, and this policy never gives up.

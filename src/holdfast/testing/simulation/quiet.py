@@ -50,7 +50,7 @@ class Quiet:
         until = world.loop.time() + patience
         while True:
             open_runs = [world.laws.record(run_id) for run_id in oracle.runs if run_id not in oracle.ended]
-            if not open_runs:
+            if not open_runs and not world.laws.has_unmatched():
                 return
             if world.loop.time() > until:
                 oracle.report("P6", f"runs that could end have not: {'; '.join(map(self._told, open_runs))}")
@@ -89,6 +89,8 @@ class Quiet:
         )
 
     def _check(self, record: RunRecord, now: Instant) -> None:
+        if record.paused:
+            return
         is_due = record.due_at is not None and instant_of(record.due_at) + SLACK < now
         if is_due and record.owner is None:
             self._oracle.report("P6", f"nobody claims what is due: {self._told(record)}")

@@ -34,8 +34,8 @@ from holdfast.model import (
     instant_of,
 )
 
-from .bodies import work
 from .oracle import Journal, Oracle, Trace
+from .steps import work
 
 SLACK = 3_000_000
 FORCED = "forced-cancel"

@@ -8,12 +8,13 @@ from random import Random
 from typing import Any, Protocol
 
 from holdfast.define import Workflow
-from holdfast.model import StepAsked
+from holdfast.model import Entry, StepAsked
 
 from .bodies import Change, workflow_of
 from .faults import Faults
 from .laws import Laws
 from .loop import VirtualLoop
+from .nodes import NAMES, Mapped
 from .oracle import Oracle, Trace
 from .processes import Process
 from .programs import Program
@@ -49,6 +50,8 @@ class Troubled(Protocol):
     def has_token(self, token: str) -> None: ...
 
     def label(self, run_id: str) -> str: ...
+
+    def mapped(self, node: Mapped, items: list[int], results: list[Any]) -> None: ...
 
 
 class Troubles:
@@ -157,10 +160,17 @@ class Troubles:
         frozen = frozenset(
             run_id
             for run_id, journal in world.oracle.journals.items()
-            if run_id not in world.oracle.ended and any(isinstance(one, StepAsked) for one in journal.history.entries)
+            if run_id not in world.oracle.ended
+            and world.oracle.runs[run_id].workflow != "machine"
+            and any(_changes(one) for one in journal.history.entries)
         )
         world.laws.frozen = frozen
         change = Change(self._dice.choice(("renamed", "arguments", "dropped")), frozen)
         world.note(f"{len(frozen)} runs don't match it: {change.how}")
         for program in world.programs:
             world.new[program.name] = workflow_of(program, world, change)
+
+
+def _changes(entry: Entry) -> bool:
+    """Whether the changed code asks for something else in its place."""
+    return isinstance(entry, StepAsked) and entry.key.partition(":")[0] in NAMES

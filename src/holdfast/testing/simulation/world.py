@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
+import msgspec
+
 from holdfast.codec import Codec
-from holdfast.define import Workflow, current_run, current_scope
+from holdfast.define import CHUNK_RUNS, Workflow, current_run, current_scope
 from holdfast.engine import Execution
 from holdfast.model import NewRun
 from holdfast.store import SqliteStore
@@ -20,11 +22,14 @@ from .clients import Clients
 from .endings import check_after
 from .faults import Faults, Rates
 from .laws import Laws
+from .loans import Books
 from .loop import Domain, Spinning, Stuck, VirtualLoop
+from .maps import check_map
 from .network import FaultyStore, Sender, done, reseeded
+from .nodes import Errand, Mapped
 from .oracle import Oracle, Trace
 from .processes import Hand, Process
-from .programs import Author, Errand, Program
+from .programs import CHUNK, Author, Program
 from .quiet import Quiet
 from .replays import Replays
 from .troubles import Troubles
@@ -58,6 +63,8 @@ class World:
         for number in range(dice.choice((1, 2, 3))):
             called = tuple(program.name for program in self.programs)
             self.programs.append(author.program(f"w{number}", children=called))
+        if dice.random() < 0.25:
+            self.programs.append(author.machine("machine"))
         if has_killer:
             self.programs.append(author.program("killer", is_killer=True))
         self.tokens: list[str] = []
@@ -69,11 +76,15 @@ class World:
         self.faults.deaths = dice.choice((0, 1, 3, 6))
         self.store_offset = 0
         self.store = SqliteStore(":memory:", "sqlite:///:memory:", "default", inline=True, clock=self.store_now)
+        self.is_exclusive = dice.random() < 0.5
+        """Whether a transactional step keeps its run's other turns waiting."""
+        self.books = Books(self.store)
+        self._remade = 0
         self.replays = Replays(self.oracle, self.codec, dice)
         self.laws = Laws(self.oracle, self.store, self.do, self.replays, self.store_now)
         self.old = {program.name: workflow_of(program, self) for program in self.programs}
         self.new: dict[str, Workflow[Any, Any]] = {}
-        self.replays.workflows = self.laws.workflows = self.old
+        self.replays.workflows = self.laws.workflows = {**self.old, CHUNK.name: CHUNK_RUNS}
         self.is_changed = False
         self.may_start = asyncio.Event()
         """Cleared while a deploy is under way."""
@@ -93,7 +104,9 @@ class World:
         return done(self.loop, call)
 
     def faulty(self, sender: Sender) -> FaultyStore:
-        return FaultyStore(self.store, self.loop, self.faults, self, sender, self.store_now)
+        return FaultyStore(
+            self.store, self.loop, self.faults, self, sender, self.store_now, is_exclusive=self.is_exclusive
+        )
 
     def note(self, said: str) -> None:
         self.oracle.note(said)
@@ -105,6 +118,10 @@ class World:
         self.laws.heard(sender, method, asked, answer)
 
     def seeded(self, run: NewRun) -> NewRun:
+        if run.forked_from is not None:
+            # What a client makes of another run has a random id, from which much else would follow.
+            self._remade += 1
+            run = msgspec.structs.replace(run, id=f"again-{self._remade}")
         label = f"{self.seed} {self.oracle.label(run.id)}"
         return reseeded(run, Random(label).randbytes(16))
 
@@ -134,6 +151,9 @@ class World:
 
     def label(self, run_id: str) -> str:
         return self.oracle.label(run_id)
+
+    def mapped(self, node: Mapped, items: list[int], results: list[Any]) -> None:
+        check_map(self, node, items, results)
 
     def _stumbles(self, run_id: str) -> bool:
         if self.is_quiet or self._stumbled[run_id] == _STUMBLES or self._stumbling.random() < self._surefootedness:
@@ -182,6 +202,7 @@ class World:
 
     async def _run(self) -> None:
         await self.store.open()
+        self.books.open()
         clients = Clients(self)
         troubles = Troubles(self)
         drivers = [self.loop.create_task(self._drive(slot)) for slot in range(self.dice.choice((1, 2, 2, 3)))]
@@ -203,7 +224,7 @@ class World:
         check_after(self)
 
     def program(self, run: NewRun) -> Program:
-        return next(program for program in self.programs if program.name == run.workflow)
+        return next((program for program in self.programs if program.name == run.workflow), CHUNK)
 
     # -- processes -----------------------------------------------------------------------------------------------------
 
@@ -227,7 +248,7 @@ class World:
             self.laws,
             self._buried,
             self.faulty,
-            {(name, workflow.version): workflow for name, workflow in code.items()},
+            {(one.name, one.version): one for one in (*code.values(), CHUNK_RUNS)},
             self.errands,
             self.codec,
             dice,

@@ -1,0 +1,141 @@
+"""Transactional steps in a world: what their functions write is kept until the commit, which is one instant.
+
+The store's own loan would hold the one connection there is while others ask. So a function writes into a list, and the
+commit, when it arrives, plays that list inside a real loan, with the turn: the row that decides is the store's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from holdfast.errors import StoreAway
+from holdfast.model import SECOND, Instant, Turn
+from holdfast.store import SqliteStore, Undone
+
+TABLE = "CREATE TABLE booked (run TEXT NOT NULL, key TEXT NOT NULL, execution INTEGER NOT NULL)"
+BOOK = "INSERT INTO booked VALUES (?, ?, ?)"
+
+
+class Asks(Protocol):
+    """The network in between."""
+
+    def __call__(self, method: str, call: Callable[[], Awaitable[Any]], asked: Any = None) -> Awaitable[Any]: ...
+
+
+class Writes:
+    """What a transactional step gets as its connection."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[str, tuple[Any, ...]]] = []
+
+    def execute(self, text: str, params: tuple[Any, ...] = ()) -> None:
+        self.all.append((text, params))
+
+
+class FaultyLoan:
+    """A loan with the network in between."""
+
+    def __init__(self, store: SqliteStore, ask: Asks) -> None:
+        self.connection = Writes()
+        self._store = store
+        self._ask = ask
+
+    async def begin(self) -> None:
+        await self._ask("begin_loan", _nothing)
+
+    async def check(self, *, is_failed: bool) -> str | None:
+        return None
+
+    async def commit(self, turn: Turn, *, now: Instant | None) -> bool | Undone:
+        try:
+            [verdict] = await self._ask("commit_loan", lambda: self._commit(turn, now), [turn])
+        except StoreAway as error:
+            # It may have happened, and it may still happen.
+            return Undone(str(error), is_certain=False)
+        return bool(verdict)
+
+    async def _commit(self, turn: Turn, now: Instant | None) -> list[bool]:
+        loan = _lent_at_once(self._store)
+        await loan.begin()
+        try:
+            for text, params in self.connection.all:
+                loan.connection.execute(text, params)
+            return [await loan.commit(turn, now=now) is True]
+        finally:
+            await loan.end()
+
+    async def end(self) -> None:
+        """Nothing is held."""
+
+    def abort(self) -> None:
+        """Nothing was written."""
+
+
+class FaultyLender:
+    """Lends such loans."""
+
+    is_async = False
+    kind = "a sqlite3.Connection"
+    timeout: int | None = 5 * SECOND
+
+    def __init__(self, store: SqliteStore, ask: Asks, *, is_exclusive: bool) -> None:
+        self.is_exclusive = is_exclusive
+        """As on SQLite; else as on Postgres."""
+        self._store = store
+        self._ask = ask
+
+    def lend(self) -> FaultyLoan:
+        return FaultyLoan(self._store, self._ask)
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+class Books:
+    """The table that transactional steps write to, in the store's own database."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._writer = store._writer
+
+    def open(self) -> None:
+        self._execute(TABLE)
+
+    def booked(self) -> set[tuple[str, str, int]]:
+        """All that is in it; a row that is there twice is an error."""
+        rows = self._execute("SELECT run, key, execution FROM booked")
+        assert len(rows) == len(set(rows)), "an execution was booked twice"
+        return set(rows)
+
+    def counts(self) -> dict[str, int]:
+        """How many rows each table of the store has."""
+        tables = self._execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return {name: self._execute(f'SELECT count(*) FROM "{name}"')[0][0] for (name,) in tables}
+
+    def _execute(self, text: str) -> list[tuple[Any, ...]]:
+        lent: list[Any] = []
+        self._writer.lend(lent.append)
+        try:
+            found: list[tuple[Any, ...]] = lent[0].connection.execute(text).fetchall()
+            return found
+        finally:
+            self._writer.take_back()
+
+
+def _lent_at_once(store: SqliteStore) -> Any:
+    """The store's own loan, which gets its connection without waiting for a turn of the loop."""
+    lender: Any = store.lender(SECOND)
+    loan = lender.lend()
+
+    async def take() -> Any:
+        lent: list[Any] = []
+        store._writer.lend(lent.append)
+        lender.lent(lent[0].connection)
+        return lent[0]
+
+    loan._take = take
+    return loan
+
+
+async def _nothing() -> None:
+    pass

@@ -1,0 +1,144 @@
+"""What clients and workers do to runs: pausing, deleting, sweeping; and what events begin.
+
+- Whoever has heard that a run is paused takes nothing in for it; nobody claims a paused run but to cancel it.
+- Nothing is removed that has not ended, nor before its time; of what is removed nothing is left.
+- For every event one run begins of each workflow that asks for it, and no second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from holdfast.codec import Codec
+from holdfast.define import Workflow
+from holdfast.model import Blocked, Claimed, ClaimedRun, Instant, Message, NewRun, Turn, decode_entries, instant_of
+from holdfast.store import Store
+
+from .loans import Books
+from .mail import Mail
+from .oracle import Oracle
+from .processes import Process
+
+KEPT = frozenset(
+    {"migrations", "namespaces", "lanes", "registered", "workers", "events", "message_ids", "sqlite_sequence", "booked"}
+)
+"""Tables that hold more than what belongs to a run."""
+
+
+class Managing:
+    """What was done to the runs of a world."""
+
+    def __init__(
+        self, oracle: Oracle, mail: Mail, store: Store, do: Callable[[Callable[[], Awaitable[Any]]], Any]
+    ) -> None:
+        self._oracle = oracle
+        self._mail = mail
+        self._store = store
+        self._do = do
+        self._told: dict[tuple[str, str], Instant] = {}
+        """Which process has heard that which run is paused, and when by its own clock."""
+
+    # -- pausing -------------------------------------------------------------------------------------------------------
+
+    def paused(self, sender: str, run_ids: Sequence[str], is_paused: bool) -> None:
+        """The store has set or cleared the flag of these."""
+        for run_id in run_ids:
+            self._oracle.note(f"{sender} {'pauses' if is_paused else 'resumes'} {self._oracle.label(run_id)}")
+            (self._oracle.paused.add if is_paused else self._oracle.paused.discard)(run_id)
+
+    def heard(self, process: Process, messages: Sequence[Message]) -> None:
+        """A process has got these."""
+        for message in messages:
+            if message.kind == "pause":
+                if message.payload == b"paused":
+                    self._told[process.name, message.run_id] = process.clock.now()
+                else:
+                    self._told.pop((process.name, message.run_id), None)
+
+    def claimed(self, sender: str, run: ClaimedRun) -> None:
+        self._told.pop((sender, run.id), None)
+        if run.id not in self._oracle.paused:
+            return
+        if any(message.kind == "cancel" for message in run.inbox):
+            # Which ends the pause.
+            self._oracle.paused.discard(run.id)
+        else:
+            self._oracle.report("pause", f"{self._oracle.label(run.id)} is paused, and was claimed by {sender}")
+
+    def turned(self, process: Process, turn: Turn) -> None:
+        """A turn was accepted: of a run that is known to be paused, it holds only what was under way."""
+        since = self._told.get((process.name, turn.run_id))
+        if since is None or turn.run_id in self._oracle.cancelled:
+            return
+        entries = decode_entries(turn.data)
+        if any(isinstance(entry, Blocked) for entry in entries):
+            # Results of steps that were in flight: recorded, and delivered on resume.
+            return
+        late = [one.kind for one in entries if not isinstance(one, Claimed) and getattr(one, "at", 0) > since]
+        if late:
+            self._oracle.report(
+                "pause", f"{self._oracle.label(turn.run_id)} is paused, as {process.name} knows, and takes in {late}"
+            )
+
+    # -- removing ------------------------------------------------------------------------------------------------------
+
+    def removed(self, sender: str, run_ids: Sequence[str], swept_at: Instant | None = None) -> list[str]:
+        """These are gone. Returns the chains of which nothing is left."""
+        oracle, empty = self._oracle, []
+        for run_id in run_ids:
+            name = oracle.label(run_id)
+            oracle.note(f"{sender} {'deletes' if swept_at is None else 'sweeps'} {name}")
+            record = oracle.ended.get(run_id)
+            if record is None:
+                oracle.report("retention", f"{name} was removed and had not ended")
+                return []
+            if swept_at is not None:
+                kept = record.retention
+                ended_at = record.ended_at
+                if kept is None or ended_at is None or instant_of(ended_at) + kept > swept_at:
+                    oracle.report("retention", f"{name} was swept before its time")
+            oracle.gone.add(run_id)
+            chain = self._mail.chain(run_id)
+            if all(one in oracle.gone for one in oracle.runs if self._mail.chain(one) == chain):
+                empty.append(chain)
+            self._check_gone(run_id, name)
+        return empty
+
+    def _check_gone(self, run_id: str, name: str) -> None:
+        found = self._do(lambda: self._store.get_run(run_id)), self._do(lambda: self._store.read_journal(run_id))
+        if found != (None, []):
+            self._oracle.report("retention", f"{name} was removed, and something of it is left")
+
+    def sweep_all(self, now: Instant, books: Books) -> None:
+        """When all is over: what is kept for a while goes by itself, the rest is deleted, and then nothing is left."""
+        while not self._do(lambda: self._store.sweep(3, events_before=0, now=now)).is_all:
+            pass
+        for run_id in self._oracle.runs:
+            if run_id in self._oracle.gone:
+                continue
+            is_left = self._do(lambda one=run_id: self._store.get_run(one)) is not None  # type: ignore[misc]
+            if is_left is not (self._oracle.ended[run_id].retention is None):
+                said = "is still there" if is_left else "was removed, and is kept for ever"
+                self._oracle.report("retention", f"{self._oracle.label(run_id)} {said} after a sweep")
+        self._do(lambda: self._store.delete_runs(list(self._oracle.runs)))
+        left = {name: count for name, count in books.counts().items() if count and name not in KEPT}
+        if left:
+            self._oracle.report("retention", f"all runs are deleted, and there are still rows in {left}")
+
+    # -- events that begin runs ----------------------------------------------------------------------------------------
+
+    def check_triggers(self, workflows: dict[str, Workflow[Any, Any]], codec: Codec) -> None:
+        """After the end: one run for each event."""
+        for workflow in workflows.values():
+            if workflow.on_event is None:
+                continue
+            begun = [run.input for run in self._oracle.runs.values() if _is_begun(run, workflow)]
+            for payload in self._mail.events.get(workflow.on_event, {}):
+                count = begun.count(codec.call_with(payload))
+                if count != 1:
+                    self._oracle.report("events", f"{payload!r} has begun {count} runs of {workflow.name}, not one")
+
+
+def _is_begun(run: NewRun, workflow: Workflow[Any, Any]) -> bool:
+    return run.workflow == workflow.name and run.id.startswith(f"{workflow.name}@event-") and run.forked_from is None

@@ -1,0 +1,97 @@
+"""The steps of every program: each does its errand by the hand of the session that executes it, and so do machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import holdfast
+from holdfast.define import Context, Done, Machine, Next, StepInfo, make_step, resource
+from holdfast.errors import FatalError, RetryAfter
+
+from .nodes import POLICIES, Do, Errand
+from .programs import Program
+
+
+class Flaky(Exception):
+    """What a step fails with; its class is found again on replay."""
+
+
+class Hand(Protocol):
+    """The world as a step reaches it: through a resource, as any step reaches what arguments can't carry."""
+
+    async def work(self, step: StepInfo, errand: int, value: int) -> int: ...
+
+    async def item(self, step: StepInfo, errand: int, value: int) -> int: ...
+
+    async def state(self, step: StepInfo, errand: int, context: Context) -> int: ...
+
+    def book(self, step: StepInfo, errand: int, value: int, connection: Any) -> int: ...
+
+
+@resource
+def hands() -> Iterator[Hand]:
+    """Stands for the hand that each session is given; it is never opened here."""
+    raise NotImplementedError
+    yield
+
+
+async def work(errand: int, value: int) -> int:
+    """The one step: its errand is done by the session's hand."""
+    return await hands().work(holdfast.current_step(), errand, value)
+
+
+def book(connection: Any, errand: int, value: int) -> int:
+    """The one transactional step."""
+    return hands().book(holdfast.current_step(), errand, value, connection)
+
+
+def item_step(errand: Errand) -> Any:
+    """The step of one item: it takes the item alone."""
+
+    async def item(value: int) -> int:
+        return await hands().item(holdfast.current_step(), errand.number, value)
+
+    return make_step(item, name=errand.name, retry=POLICIES[errand.policy], timeout=errand.timeout)
+
+
+def failure(errand: Errand, attempt: int) -> Exception:
+    """What an attempt of this errand raises."""
+    said = f"errand {errand.number}, attempt {attempt}"
+    if errand.error == "value":
+        return ValueError(said)
+    if errand.error == "fatal":
+        return FatalError(said)
+    if errand.error == "later":
+        return RetryAfter(0.7, said)
+    return Flaky(said)
+
+
+def step_of(errand: Errand) -> Any:
+    """The step that does an errand."""
+    if errand.name == "item":
+        return item_step(errand)
+    is_booking = errand.name == "book"
+    return make_step(
+        book if is_booking else work,
+        name=errand.name,
+        retry=POLICIES[errand.policy],
+        timeout=None if is_booking else errand.timeout,
+        transaction=is_booking,
+    )
+
+
+def machine_of(program: Program) -> Machine:
+    """The program as a machine: its states take turns until there have been enough."""
+    assert isinstance(program.root, Do)
+    errand = program.root.errand
+
+    async def state(context: Context) -> Next | Done[int]:
+        count = await hands().state(holdfast.current_step(), errand.number, context)
+        if count >= program.states:
+            return Done(count)
+        after = (None, None, 0.3, None, 2.0)[count % 5] if program.states <= 8 else None
+        return Next("odd" if count % 2 else "even", after=after)
+
+    retry = POLICIES[errand.policy] if errand.policy > 1 else POLICIES[2]
+    return Machine(program.name, {"start": state, "odd": state, "even": state}, retry=retry)

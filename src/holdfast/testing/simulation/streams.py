@@ -1,0 +1,155 @@
+"""Values and streams: what was sent is there once, in its order, with offsets that leave no gap.
+
+- A stream of a chain holds what the accepted turns and the steps of its runs have sent, in the order in which the store
+  took it; what was read once never changes.
+- The first item of another execution of a step says `reset`. Whoever follows that has, of every step whose result is
+  recorded, the items of one execution, all of them and in order.
+- A value is the last one that was set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.model import Out, StepCompleted, StreamRecord, decode_entries
+from holdfast.store import Store
+
+from .mail import Mail
+from .oracle import Journal, Oracle
+
+STREAM = "e"
+"""What steps send to, beside bodies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item as it should be."""
+
+    payload: bytes
+    run_id: str
+    step: str | None
+    attempt: int
+    reset: bool = False
+
+
+class Streams:
+    """What was sent to the streams and values of a world."""
+
+    def __init__(
+        self, oracle: Oracle, mail: Mail, store: Store, do: Callable[[Callable[[], Awaitable[Any]]], Any]
+    ) -> None:
+        self._oracle = oracle
+        self._mail = mail
+        self._store = store
+        self._do = do
+        self._items: dict[tuple[str, str], list[Item]] = {}
+        self._values: dict[tuple[str, str], bytes] = {}
+        self._lost: set[tuple[str, str]] = set()
+        """Steps of which somebody can't tell whether what they sent arrived: it may be there twice."""
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    def gave_out(self, run_id: str, out: Out) -> None:
+        """A turn was accepted that sends this."""
+        chain = self._mail.chain(run_id)
+        self._values |= {(chain, name): value for name, value in out.values}
+        for name in {name for name, _ in out.values}:
+            self._check_value(run_id, name)
+        for stream, payload in out.items:
+            self._items.setdefault((chain, stream), []).append(Item(payload, run_id, None, 0))
+        for stream in {stream for stream, _ in out.items}:
+            self._check_items(run_id, stream)
+
+    def valued(self, run_id: str, name: str, value: bytes) -> None:
+        """A step has set a value."""
+        if self._is_left(run_id):
+            self._values[self._mail.chain(run_id), name] = value
+            self._check_value(run_id, name)
+
+    def sent(
+        self, run_id: str, stream: str, items: Sequence[bytes], step: str | None, attempt: int, begins: bool
+    ) -> None:
+        """A step has sent items."""
+        if not items or not self._is_left(run_id):
+            return
+        known = self._items.setdefault((self._mail.chain(run_id), stream), [])
+        newest = self._newest(run_id)
+        attempts = [item.attempt for item in known if (item.run_id, item.step) == (newest, step)]
+        is_reset = bool(attempts) and (begins or max(attempts) < attempt)
+        known += [Item(one, newest, step, attempt, is_reset and not n) for n, one in enumerate(items)]
+        self._check_items(run_id, stream)
+
+    def is_unsure(self, run_id: str, step: str) -> None:
+        """Somebody sent items of this step, and got no answer: they are sent again."""
+        self._lost.add((run_id, step))
+
+    def gone(self, chain: str) -> None:
+        """The last run of a chain was deleted."""
+        for kept in (self._items, self._values):
+            for found in [one for one in kept if one[0] == chain]:
+                del kept[found]
+
+    def _is_left(self, run_id: str) -> bool:
+        """Of a chain that was deleted nothing is kept."""
+        chain = self._mail.chain(run_id)
+        return any(self._mail.chain(one) == chain for one in self._oracle.runs if one not in self._oracle.gone)
+
+    def _newest(self, run_id: str) -> str:
+        chain = self._mail.chain(run_id)
+        left = [one for one in self._oracle.runs if one not in self._oracle.gone and self._mail.chain(one) == chain]
+        return left[-1]
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _check_value(self, run_id: str, name: str) -> None:
+        found = self._do(lambda: self._store.read_value(run_id, name))
+        if found != self._values[self._mail.chain(run_id), name]:
+            self._oracle.report("streams", f"value {name!r} of {self._oracle.label(run_id)} is not the last one set")
+
+    def _check_items(self, run_id: str, stream: str) -> None:
+        known = self._items[self._mail.chain(run_id), stream]
+        found: list[StreamRecord] = self._do(lambda: self._store.read_items(run_id, stream, limit=len(known) + 1))
+        name = f"stream {stream!r} of {self._oracle.label(run_id)}"
+        if [item.offset for item in found] != list(range(1, len(known) + 1)):
+            self._oracle.report("streams", f"{name} has offsets {[item.offset for item in found]}, of {len(known)}")
+            return
+        for one, other in zip(found, known, strict=True):
+            if (one.payload, one.step, one.attempt, one.reset) != (
+                other.payload,
+                other.step,
+                other.attempt,
+                other.reset,
+            ):
+                self._oracle.report("streams", f"{name} has {one} at its place {one.offset}; sent was {other}")
+                return
+
+    def check_run(self, run_id: str, journal: Journal, chain: str) -> None:
+        """After the end: a follower has, of each step with a result, what one execution sent."""
+        rows = self._oracle.runs[run_id].rows
+        # Of what it has from another run, that run's steps have sent the items.
+        inherited = [entry for row in rows for entry in decode_entries(row) if isinstance(entry, StepCompleted)]
+        known = {(entry.key, entry.result) for entry in inherited}
+        entries = [entry for row in journal.rows[len(rows) :] for entry in decode_entries(row.data)]
+        # A retry of the run may have asked for a step again.
+        last = {entry.key: entry for entry in entries if isinstance(entry, StepCompleted)}
+        for entry in last.values():
+            if (entry.key, entry.result) not in known:
+                self._check_step(run_id, chain, entry)
+
+    def _check_step(self, run_id: str, chain: str, entry: StepCompleted) -> None:
+        expected = self._oracle.emitted.get((f"{chain}/{entry.key}", entry.attempt, entry.result))
+        if expected is None or (run_id, entry.key) in self._lost or run_id in self._oracle.gone:
+            return
+        left: list[bytes] = []
+        for item in self._items.get((chain, STREAM), []):
+            if (item.run_id, item.step) == (run_id, entry.key):
+                if item.reset:
+                    left.clear()
+                left.append(item.payload)
+        if left != expected:
+            self._oracle.report(
+                "streams",
+                f"step {entry.key!r} of {self._oracle.label(run_id)} has sent {expected}; who follows has {left}",
+            )
