@@ -20,6 +20,7 @@ from holdfast.errors import DefinitionError
 from holdfast.model import microseconds
 
 _SQLITE = "sqlite:///"
+_SECRET = frozenset({"url", "api_keys"})
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
@@ -56,6 +57,14 @@ class Settings:
     """Where a worker serves its metrics, for Prometheus: a host and a port."""
     tracing: bool = False
     """Whether workers and clients take part in OpenTelemetry's traces."""
+    listen: tuple[str, int] = ("127.0.0.1", 8400)
+    """Where `holdfast serve` and `holdfast dev` answer: a host and a port."""
+    api_keys: tuple[str, ...] = ()
+    """Keys of the REST API as they are kept, never the keys themselves: `holdfast keys` makes one."""
+    allow_remote: bool = False
+    """Whether it answers callers of other hosts without keys: something else guards it."""
+    cors: tuple[str, ...] = ()
+    """Origins whose pages may call it."""
 
 
 def resolve(
@@ -83,8 +92,8 @@ def checked(given: Mapping[str, Any], place: Callable[[str], str]) -> dict[str, 
         try:
             found[key] = _CHECKS[key](value)
         except ValueError as error:
-            # Never the value of `url`: a password may be in it.
-            shown = "" if key == "url" else f" {value!r}"
+            # Never the value of `url` or of keys: there may be a secret in it.
+            shown = "" if key in _SECRET else f" {value!r}"
             raise DefinitionError(f"{place(key)}{shown}: {error}") from None
     return found
 
@@ -224,4 +233,8 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "ignore": _texts,
     "metrics": _address,
     "tracing": _switch,
+    "listen": _address,
+    "api_keys": _texts,
+    "allow_remote": _switch,
+    "cors": _texts,
 }

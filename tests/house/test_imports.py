@@ -102,7 +102,7 @@ def test_a_hidden_import_is_found():
 
 
 def test_only_optional_packages_and_the_user_s_own_modules_are_imported_by_name(modules):
-    loaders = {"holdfast.extras", "holdfast.discovery"}
+    loaders = {"holdfast.extras", "holdfast.discovery.loading"}
     found = [place for module in modules if module.name not in loaders for place in imports_by_name(module)]
     assert found == []
 

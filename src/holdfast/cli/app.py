@@ -9,13 +9,20 @@ from typing import Annotated
 import typer
 import typer.main
 
+from .bench import bench
 from .changes import cancel, delete, fork, pause, prune, resume, retry
+from .dev import dev
+from .doctor import doctor
 from .journals import journal, why
+from .keys import keys
 from .linting import lint
 from .messages import hook, publish, signal
 from .options import grouped
+from .projects import init
+from .replaying import replay_command
 from .runs import runs, show, start
 from .schema import migrate
+from .servers import serve
 from .workers import worker, workers, workflows
 
 app = typer.Typer(
@@ -27,16 +34,17 @@ app = typer.Typer(
 )
 
 _PANELS: dict[str, Sequence[Callable[..., None]]] = {
-    "Processes": (worker, workers, workflows),
+    "Begin": (init, dev, doctor),
+    "Processes": (worker, serve, workers, workflows),
     "Runs": (start, runs, show, why, journal, cancel, retry, fork, pause, resume, delete, prune),
     "Messages": (signal, publish, hook),
-    "Code": (lint,),
-    "Database": (migrate,),
+    "Code": (lint, replay_command),
+    "Database": (migrate, bench, keys),
 }
 
 for _panel, _subcommands in _PANELS.items():
     for _subcommand in _subcommands:
-        app.command(rich_help_panel=_panel)(grouped(_subcommand))
+        app.command(_subcommand.__name__, rich_help_panel=_panel)(grouped(_subcommand))
 app.command("logs", hidden=True)(grouped(journal))
 
 

@@ -24,7 +24,7 @@ from holdfast.errors import HoldfastError, StoreAway
 from holdfast.worker import Worker
 
 from .plan import ServingPlan, set_up_logging
-from .serving import Ready, find, serve
+from .serving import Beside, Ready, find, serve
 
 _log = logging.getLogger("holdfast.worker")
 _GRACE = 20_000_000
@@ -98,7 +98,7 @@ class Link:
         os._exit(1)
 
 
-def main() -> int:
+def main(beside: Beside | None = None) -> int:
     """Be a worker of the parent's fleet, and return the exit code."""
     link = Link(_taken_over_stdin())
     plan = link.plan()
@@ -109,7 +109,7 @@ def main() -> int:
     try:
         found = find(plan)
         if not link.is_over:
-            asyncio.run(serve(plan, found, ready=link.say, stopped_by=link.stopping))
+            asyncio.run(serve(plan, found, ready=link.say, stopped_by=link.stopping, beside=beside))
     except HoldfastError as error:
         link.say(Refused(text=str(error), trace=traceback.format_exc(), is_away=isinstance(error, StoreAway)))
         return 1

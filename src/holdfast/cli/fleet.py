@@ -42,12 +42,12 @@ class Child:
         self.refused: Refused | None = None
 
     @classmethod
-    async def start(cls, plan: ServingPlan) -> Child:
+    async def start(cls, plan: ServingPlan, *, module: str = _CHILD) -> Child:
         ours, theirs = socket.socketpair()
         try:
             # A group of its own: Ctrl-C in a terminal goes to the parent alone, which then stops each child once.
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", _CHILD, stdin=theirs.fileno(), process_group=0, cwd=plan.directory
+                sys.executable, "-m", module, stdin=theirs.fileno(), process_group=0, cwd=plan.directory
             )
         except BaseException:
             ours.close()

@@ -33,6 +33,11 @@ class ServingPlan(msgspec.Struct, frozen=True, kw_only=True):
     directory: str
     home: str | None
     log_level: str
+    listen: tuple[str, int]
+    """Where a development process answers."""
+    api_keys: tuple[str, ...]
+    allow_remote: bool
+    cors: tuple[str, ...]
 
 
 def plan_of(settings: Settings, targets: Sequence[str], log_level: str) -> ServingPlan:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from datetime import timedelta
+from typing import Protocol
 
 import msgspec
 
 from holdfast.client import AsyncClient
 from holdfast.discovery import Found, discover
+from holdfast.observe import Observer
 from holdfast.worker import Worker
 
 from .plan import ServingPlan
@@ -24,6 +26,17 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     workflows: tuple[str, ...]
 
 
+class Beside(Protocol):
+    """What a process does beside its worker."""
+
+    @property
+    def observers(self) -> Sequence[Observer] | None:
+        """Those of the worker and the client; None: what the settings say."""
+
+    def open(self, plan: ServingPlan, client: AsyncClient) -> AbstractAsyncContextManager[None]:
+        """From before the worker registers until it has left."""
+
+
 def find(plan: ServingPlan) -> Found:
     """Load what the plan names. It executes the user's modules, so it is not for an event loop."""
     return discover(plan.targets, ignore=plan.ignore, directory=plan.directory, home=plan.home)
@@ -35,8 +48,12 @@ async def serve(
     *,
     ready: Callable[[Ready], None],
     stopped_by: Callable[[Worker], AbstractContextManager[object]],
+    beside: Beside | None = None,
 ) -> None:
-    """Work until the worker is stopped. `stopped_by` connects it with whatever may tell it to."""
+    """Work until the worker is stopped. `stopped_by` connects it with whatever may tell it to.
+
+    `beside` is what else this process does meanwhile, with the worker's own client.
+    """
     client = AsyncClient(
         plan.url,
         namespace=plan.namespace,
@@ -44,8 +61,9 @@ async def serve(
         codec=found.codec,
         max_payload=plan.max_payload if found.codec is None else None,
         migrate=plan.migrate,
+        observers=None if beside is None else beside.observers,
     )
-    async with client:
+    async with client, nullcontext() if beside is None else beside.open(plan, client):
         worker = Worker(
             client,
             workflows=found.workflows,

@@ -46,8 +46,9 @@ def rows_of(entries: Sequence[JournalEntry]) -> list[Row]:
             row = going.pop(key)
             row.ended, row.is_failed = entry.at, entry.error is not None
         elif entry.kind in _POINTS:
-            what = entry.key or entry.note or ""
-            rows.append(Row(f"{_word(entry.kind)} {what}".strip(), entry.at, entry.at, is_point=True))
+            what = f"{_word(entry.kind)} {entry.key or entry.note or ''}".strip()
+            label = entry.note or what if entry.kind == "timer_fired" else what
+            rows.append(Row(label, entry.at, entry.at, is_point=True))
     return rows
 
 

@@ -3,6 +3,7 @@
     Environment       run workflows in a test; `holdfast_env` is the pytest fixture for it
     assert_durable    crash at every commit point, one after another, and compare
     replay            today's code against a recorded journal
+    guarded           refuse I/O in bodies, as tests and `holdfast dev` do
 
 The store contract as tests is `holdfast.testing.contract`, imported for itself: it needs pytest.
 """
@@ -12,6 +13,7 @@ from .clock import ManualClock
 from .crashes import CommitPoint
 from .durable import Durability, assert_durable
 from .environment import Environment
+from .guards import guarded
 from .replaying import Replayed, export_journal, replay
 from .stubs import Call, takes
 
@@ -25,6 +27,7 @@ __all__ = [
     "Replayed",
     "assert_durable",
     "export_journal",
+    "guarded",
     "replay",
     "takes",
 ]

@@ -1,0 +1,43 @@
+"""Who is alive, and which runs nobody serves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+
+from holdfast.client import Client
+from holdfast.model import Lane, RunFilter, RunRecord, RunStatus
+
+from .checks import Check, fine, mend, note
+
+_LOOKED_AT = 2_000
+_LIVE = (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.WAITING)
+
+
+def check_fleet(client: Client) -> Iterator[Check]:
+    """Workers and live runs; of those the newest, so many that it takes no time."""
+    workers = client.workers()
+    records = [run.record for run in islice(client.runs(RunFilter(status=_LIVE)), _LOOKED_AT) if run.record is not None]
+    hosts = ", ".join(sorted({one.host for one in workers}))
+    if workers:
+        yield fine("workers", f"{len(workers)} alive on {hosts}")
+    else:
+        yield note("workers", "none is alive", "holdfast worker")
+    yield from _unserved(records, {lane for one in workers for lane in one.lanes})
+    blocked = [one for one in records if one.blocked is not None]
+    for record in blocked[:5]:
+        yield mend("blocked run", f"{record.id} of {record.workflow!r}: {record.blocked}", f"holdfast why {record.id}")
+    if len(blocked) > 5:
+        yield mend("blocked run", f"and {len(blocked) - 5} more", "holdfast runs --json")
+
+
+def _unserved(records: list[RunRecord], lanes: set[Lane]) -> Iterator[Check]:
+    counts = Counter(Lane(one.workflow, one.version, one.queue) for one in records)
+    unserved = {lane: count for lane, count in counts.items() if lane not in lanes}
+    for lane, count in sorted(unserved.items()):
+        runs = "1 live run" if count == 1 else f"{count} live runs"
+        told = f"{runs} of {lane.workflow!r}, version {lane.version!r}, queue {lane.queue!r}: no worker serves that"
+        yield mend("runs without a worker", told, "start a worker with that code and queue, or cancel the runs")
+    if counts and not unserved:
+        yield fine("live runs", f"{sum(counts.values())}, each with a worker that knows it")

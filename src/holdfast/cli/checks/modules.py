@@ -1,0 +1,32 @@
+"""The modules that the settings name: whether each can be loaded, and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from holdfast.discovery import Found, survey
+from holdfast.errors import DuplicateWorkflow
+from holdfast.settings import Settings, settings_file
+
+from .checks import Check, fine, mend
+
+
+def check_modules(settings: Settings, targets: Sequence[str]) -> tuple[list[Check], Found]:
+    """What was found; loading the modules executes them."""
+    file = settings_file()
+    home = None if file is None else file.parent
+    found, problems = survey(
+        tuple(targets) or settings.workflows, ignore=settings.ignore, directory=Path.cwd(), home=home
+    )
+    checks = list(_problems(problems))
+    if found.workflows:
+        names = ", ".join(sorted({one.name for one in found.workflows}))
+        checks.append(fine("workflows", names))
+    return checks, found
+
+
+def _problems(problems: Sequence[Exception]) -> Iterator[Check]:
+    for problem in problems:
+        name = "duplicate workflow" if isinstance(problem, DuplicateWorkflow) else "module"
+        yield mend(name, str(problem))

@@ -1,0 +1,70 @@
+"""Settings and where they come from, and where the file of a SQLite database lies."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from pathlib import Path
+
+from holdfast.settings import Settings, settings_file
+
+from .checks import Check, fine, mend, note
+
+MOUNTS = Path("/proc/mounts")
+_NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.s3fs", "fuse.rclone")
+_OURS = frozenset({"HOLDFAST_TRACEBACK"})
+
+
+def check_settings(environ: Mapping[str, str]) -> Iterator[Check]:
+    """Which file there is, and variables that nobody reads."""
+    file = settings_file()
+    told = "none; defaults and environment hold" if file is None else str(file)
+    yield fine("settings file", told)
+    known = {f"HOLDFAST_{one.name.upper()}" for one in fields(Settings)}
+    for name in sorted(environ):
+        if name.startswith("HOLDFAST_") and name not in known | _OURS:
+            close = get_close_matches(name, known, n=1)
+            advice = f"did you mean {close[0]}?" if close else "unset it if it is not another program's"
+            yield note("environment", f"{name} is not a setting", advice)
+
+
+def check_file(url: str, *, mounts: Path = MOUNTS) -> Iterator[Check]:
+    """The file of a SQLite database: on which file system, and who may read it."""
+    path = url.removeprefix("sqlite:///")
+    if path == url or path.startswith((":memory:", "file:")):
+        return
+    place = Path(path).absolute()
+    kind = file_system_of(place, mounts)
+    if kind is not None and kind.startswith(_NETWORK):
+        yield mend(
+            "file system",
+            f"{place} lies on {kind}, a network file system, where SQLite's locks can't be relied on",
+            "put the file on a local disk, or use Postgres",
+        )
+    elif kind is not None:
+        yield fine("file system", kind)
+    if place.exists() and place.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH) and os.name == "posix":
+        yield note("file rights", f"every user of this machine may read {place}", f"chmod o-rw {place}")
+
+
+def file_system_of(place: Path, mounts: Path = MOUNTS) -> str | None:
+    """The kind of file system that a path lies on, where the system says so."""
+    try:
+        lines = mounts.read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    real = os.path.realpath(place)
+    best, kind = "", None
+    for line in lines:
+        words = line.split()
+        if len(words) < 3:
+            continue
+        point = words[1].replace("\\040", " ")
+        is_above = real == point or real.startswith(point.rstrip("/") + "/")
+        # The later of two mounts on one point hides the earlier.
+        if is_above and len(point) >= len(best):
+            best, kind = point, words[2]
+    return kind

@@ -1,0 +1,169 @@
+"""dev: a worker and the REST API in one process, started again when code changes.
+
+The parent only watches. Code is loaded in a fresh interpreter each time: nothing of the old one is left. A change stops
+the process in good order, so that a run goes on where it was, in the new code; a step that does not end within the
+grace period executes again, as after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.errors import HoldfastError
+from holdfast.settings import Settings, settings_file
+
+from .fleet import Child
+from .options import Place, Targets
+from .output import print_line, print_note
+from .plan import ServingPlan, plan_of, set_up_logging
+from .reloads import changed, snapshot
+from .servers import Listen, address_of, bound_socket
+from .serving import Ready
+from .workers import LogLevel
+
+_log = logging.getLogger("holdfast.dev")
+_CHILD = "holdfast.cli.developing"
+_LOOK = 0.3
+_GRACE = 2_000_000
+_FILE = "holdfast.db"
+
+
+def dev(
+    targets: Targets = None,
+    *,
+    listen: Listen = None,
+    reload: Annotated[bool, typer.Option("--reload/--no-reload", help="Start again when code changes.")] = True,
+    place: Place,
+    log_level: Annotated[LogLevel, typer.Option("--log-level", help="How much to log, to stderr.")] = LogLevel.INFO,
+) -> None:
+    """Work on a project: a worker and the REST API in one process, on SQLite, started again when code changes.
+
+    I/O in a workflow's body is refused, as it is in tests. A database that is no SQLite file is used only if --url
+    names it. Ctrl-C ends it, and runs go on with the next `holdfast dev`.
+    """
+    if os.name != "posix":
+        raise HoldfastError(
+            "dev starts processes as only POSIX systems can; run `holdfast worker` and `holdfast serve`"
+        )
+    settings = _local(place, place.settings(listen=listen))
+    plan = plan_of(settings, targets or (), log_level)
+    set_up_logging(log_level)
+    # Before anything is started: a port that is taken is no reason to wait for a change of code.
+    bound_socket(*settings.listen).close()
+    raise typer.Exit(asyncio.run(Development(plan, reloads=reload).run()))
+
+
+def _local(place: Place, settings: Settings) -> Settings:
+    """With a database of its own, unless the command line names another one: the settings may name production's."""
+    grace = _GRACE if settings.grace is None else settings.grace
+    if place.url is None and not settings.url.startswith("sqlite:"):
+        file = settings_file()
+        path = (Path.cwd() if file is None else file.parent) / _FILE
+        print_note(f"dev uses {path}, not the database of the settings; name that with --url if you mean it")
+        return replace(settings, url=f"sqlite:///{path}", schema=None, grace=grace)
+    return replace(settings, grace=grace)
+
+
+class Development:
+    """One process at a time, until a signal says to stop."""
+
+    def __init__(self, plan: ServingPlan, *, reloads: bool) -> None:
+        self._plan = plan
+        self._reloads = reloads
+        self._roots = _roots(plan)
+        self._stopping = asyncio.Event()
+        self._child: Child | None = None
+        self._was_told = False
+
+    async def run(self) -> int:
+        """Serve until SIGTERM or SIGINT; a second one kills. Returns the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError):
+                loop.add_signal_handler(number, self._signalled)
+        while not self._stopping.is_set():
+            before = snapshot(self._roots)
+            code = await self._serve_once(before)
+            if code is not None and not self._reloads:
+                return code
+        return 0
+
+    async def _serve_once(self, before: dict[str, tuple[int, int]]) -> int | None:
+        """Serve until something changes; the exit code if the process has ended by itself and nothing is watched."""
+        child = self._child = await Child.start(self._plan, module=_CHILD)
+        ending = asyncio.ensure_future(child.ended(lambda: self._heard(child)))
+        watching = asyncio.ensure_future(self._change(before))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([ending, watching, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if ending.done():
+                self._tell_end(child, ending.result()[0])
+                if not self._reloads:
+                    return ending.result()[0] or 0
+                await asyncio.wait([watching, stopping], return_when=asyncio.FIRST_COMPLETED)
+            child.stop()
+            await ending
+            return None
+        finally:
+            self._child = None
+            watching.cancel()
+            stopping.cancel()
+
+    async def _change(self, before: dict[str, tuple[int, int]]) -> None:
+        """Wait for a change, and until nothing more has changed for a moment: an editor may write several files."""
+        now = before
+        while True:
+            await asyncio.sleep(_LOOK)
+            if not self._reloads:
+                continue
+            last, now = now, await asyncio.to_thread(snapshot, self._roots)
+            files = changed(before, now)
+            if files and last == now:
+                print_line(f"{self._named(files)} changed: starting again")
+                return
+
+    def _named(self, files: list[str]) -> str:
+        names = [path.removeprefix(self._plan.directory).lstrip(os.sep) for path in files]
+        return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+    def _heard(self, child: Child) -> None:
+        if child.ready is not None:
+            self._tell_ready(child.ready)
+
+    def _tell_ready(self, ready: Ready) -> None:
+        where = address_of(*self._plan.listen)
+        print_line(f"ready for {', '.join(ready.workflows)} on {ready.url}")
+        if not self._was_told:
+            self._was_told = True
+            print_line(f"REST on {where}/v1, its documentation on {where}/docs")
+
+    def _tell_end(self, child: Child, code: int) -> None:
+        if child.refused is not None:
+            print_note(f"holdfast: {child.refused.text}")
+        elif code:
+            print_note(f"holdfast: the process ended with exit code {code}; see the lines above")
+        if self._reloads and not self._stopping.is_set():
+            print_line("waiting for a change")
+
+    def _signalled(self) -> None:
+        if self._stopping.is_set() and self._child is not None:
+            self._child.kill()
+        self._stopping.set()
+
+
+def _roots(plan: ServingPlan) -> list[Path]:
+    """The folders to watch, none of them inside another: where it was started, where its settings and targets are."""
+    named = [Path(plan.directory) / target for target in plan.targets]
+    found = [Path(plan.directory), *([] if plan.home is None else [Path(plan.home)])]
+    found += [path.parent if path.is_file() else path for path in named if path.exists()]
+    real = sorted({path.resolve() for path in found})
+    return [one for one in real if not any(other != one and one.is_relative_to(other) for other in real)]

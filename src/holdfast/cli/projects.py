@@ -1,0 +1,49 @@
+"""init: begin a project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.errors import DefinitionError
+from holdfast.settings import settings_file
+
+from .options import Json
+from .output import print_json, print_line
+from .scaffold import FILES
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where; it is made if it is not there.", metavar="[FOLDER]")] = Path(
+        "."
+    ),
+    *,
+    as_json: Json = False,
+) -> None:
+    """Write a small project that runs: settings, a workflow, a test and a README. No file is ever overwritten."""
+    if folder.exists() and not folder.is_dir():
+        raise DefinitionError(f"{folder} is a file; name a folder, or leave it out for this one")
+    has_settings = settings_file(folder) == folder.absolute() / "pyproject.toml"
+    written, kept = [], []
+    for name, text in FILES.items():
+        path = folder / name
+        # A second file with settings would hide those of pyproject.toml.
+        if path.exists() or (name == "holdfast.toml" and has_settings):
+            kept.append(name)
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # "x": whoever made the file in this very moment keeps it.
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+        written.append(name)
+    if as_json:
+        print_json({"folder": str(folder), "written": written, "kept": kept})
+        return
+    for name in written:
+        print_line(f"wrote {folder / name}")
+    for name in kept:
+        print_line(f"kept  {folder / name}")
+    enter = "" if folder == Path(".") else f"cd {folder} && "
+    print_line(f"\nnow: {enter}holdfast dev\nthen, elsewhere: {enter}holdfast start order --input '[\"4242\"]'")

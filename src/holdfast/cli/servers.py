@@ -1,0 +1,134 @@
+"""serve: the REST API by itself, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.client import AsyncClient
+from holdfast.errors import HoldfastError
+from holdfast.extras import load_extra
+from holdfast.settings import Settings
+from holdfast.web import api
+
+from .options import Place
+from .output import print_line, print_note
+from .plan import set_up_logging
+from .workers import LogLevel
+
+_GRACE = 5
+"""Seconds that open connections have after the server was told to stop."""
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+Listen = Annotated[
+    str | None, typer.Option("--listen", help="Where to answer. [default: 127.0.0.1:8400]", metavar="[HOST:]PORT")
+]
+AllowRemote = Annotated[
+    bool | None,
+    typer.Option(
+        "--allow-remote", help="Answer other hosts without keys: something else guards it.", show_default=False
+    ),
+]
+Cors = Annotated[
+    str | None, typer.Option("--cors", help="Origins whose pages may call it, with commas between.", metavar="ORIGINS")
+]
+
+
+def serve(
+    *,
+    listen: Listen = None,
+    allow_remote: AllowRemote = None,
+    cors: Cors = None,
+    place: Place,
+    log_level: Annotated[LogLevel, typer.Option("--log-level", help="How much to log, to stderr.")] = LogLevel.INFO,
+) -> None:
+    """Serve the REST API until SIGTERM or Ctrl-C. It executes no runs: workers do.
+
+    Keys come from the setting `api_keys`; `holdfast keys` makes one. Without any, only callers on this host are
+    answered.
+    """
+    settings = place.settings(listen=listen, allow_remote=allow_remote, cors=cors)
+    set_up_logging(log_level)
+    asyncio.run(_serve(settings, log_level))
+
+
+async def _serve(settings: Settings, log_level: str) -> None:
+    client = AsyncClient(
+        settings.url,
+        namespace=settings.namespace,
+        schema=settings.schema,
+        max_payload=settings.max_payload,
+        migrate=settings.migrate,
+    )
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Windows has no such handlers: there Ctrl-C cancels what runs.
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, stopping.set)
+    async with client, answering(settings, client, log_level=log_level, gone=stopping.set):
+        host, port = settings.listen
+        if host not in _LOOPBACK and not settings.api_keys and not settings.allow_remote:
+            print_note("there are no api_keys, so only callers on this host are answered; `holdfast keys` makes one")
+        print_line(f"ready on {address_of(host, port)} for {client.url}")
+        await stopping.wait()
+
+
+@contextlib.asynccontextmanager
+async def answering(
+    settings: Any,
+    client: AsyncClient,
+    *,
+    log_level: str,
+    gone: Callable[[], None] = lambda: None,
+    metrics: Callable[[], str | bytes] | None = None,
+) -> AsyncIterator[None]:
+    """Inside, the REST API answers where the settings (or a plan) say. `gone` is called if it ends before."""
+    uvicorn = load_extra("uvicorn", extra="web", needed_by="the REST API")
+    app = api(client, keys=settings.api_keys, allow_remote=settings.allow_remote, cors=settings.cors, metrics=metrics)
+    bound = bound_socket(*settings.listen)
+    config = uvicorn.Config(
+        app, log_config=None, log_level=log_level, access_log=False, timeout_graceful_shutdown=_GRACE, lifespan="on"
+    )
+    server = uvicorn.Server(config)
+    # Signals are this process's own to take: uvicorn would send them to itself again when it has stopped.
+    server.capture_signals = contextlib.nullcontext
+    serving = asyncio.ensure_future(server.serve(sockets=[bound]))
+    serving.add_done_callback(lambda _: gone())
+    try:
+        while not server.started and not serving.done():  # noqa: ASYNC110  # uvicorn tells nobody when it has begun
+            await asyncio.sleep(0.01)
+        if serving.done():
+            raise HoldfastError("the REST API could not begin; see the lines above") from serving.exception()
+        yield
+    finally:
+        server.should_exit = True
+        await asyncio.wait([serving])
+        bound.close()
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises HoldfastError if that can't be."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        raise HoldfastError(
+            f"{host}:{port} can't be listened on: {error.strerror or error}; end what listens there, or choose another "
+            "one: --listen 127.0.0.1:8401"
+        ) from error
+    return found
+
+
+def address_of(host: str, port: int) -> str:
+    """As a browser takes it."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
