@@ -14,20 +14,29 @@ from .steps import checked_name
 
 
 def signal(run_id: str, name: str, payload: Any = None) -> None:
-    """Send a signal to another run, with this turn. One to a run that has ended is nobody's."""
+    """Send a signal to another run, with this turn; `wait_for_signal` takes it there.
+
+    It is sent when the turn is committed, once: not if the turn is refused, and not again on replay. One to a run that
+    has ended, or that there is not, is nobody's. `client.signal` is the same from outside, and says so.
+    """
     body = body_for("holdfast.signal()")
     body.send_signal(checked_name(run_id), checked_name(name), payload)
 
 
 def publish(event: str, payload: Any = None) -> None:
-    """Publish an event, with this turn: every run that waits for it may take it."""
+    """Publish an event, with this turn: every run that waits for it may take it, and `on_event` begins runs for it.
+
+    It is sent when the turn is committed, once: not if the turn is refused, and not again on replay. Events are kept
+    for a while, for waits that come later. `client.publish` is the same from outside.
+    """
     body_for("holdfast.publish()").send_event(checked_name(event), payload)
 
 
 def set_value(name: str, value: Any) -> None:
-    """Live state that a client can read with `run.value(name)`.
+    """Live state that a client can read with `run.value(name)`: the last value of each name counts.
 
-    From a body visible with the turn, from a step at once.
+    From a body visible with the turn, from a step at once. A replay sets nothing again. Values stay with the run when
+    it has ended, and go with it.
     """
     scope = _scope("holdfast.set_value()")
     scope.send_value(checked_name(name), value)

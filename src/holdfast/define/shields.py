@@ -61,7 +61,11 @@ def compensate(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
 
 
 def rollback() -> Coroutine[Any, Any, None]:
-    """Run the compensations registered so far, last first, now; they are gone then. Raises the first failure."""
+    """Run the compensations registered so far, last first, now; they are gone then. Raises the first failure.
+
+    Each is a step of this run: one that was undone before a crash is not undone again. A run that has undone something
+    can't be retried from outside: `client.retry` raises AlreadyCompensated.
+    """
     body = body_for("holdfast.rollback()")
     if body.is_blocking:
         return cast("Coroutine[Any, Any, None]", body.run_inside(body.rollback()))

@@ -314,7 +314,9 @@ def call(  # type: ignore[misc]  # mypy can't match *args: Any with *Ts before k
 ) -> Any:
     """An inline step from any callable: `await holdfast.call("charge", stripe.charge, card, cents)`.
 
-    Awaited in an async body whichever colour `fn` has; in a `def` body it blocks and returns the value.
+    Awaited in an async body whichever colour `fn` has; in a `def` body it blocks and returns the value. Everything else
+    is as for @step: the result, or the last error, is recorded under `name` and handed back on replay without calling
+    `fn`, and a call in flight when its process dies is made again.
     """
     body = body_for("holdfast.call()")
     made = make_step(fn.fn if isinstance(fn, Step) else fn, name=name, retry=retry, timeout=timeout)

@@ -19,13 +19,18 @@ from .scope import Body, body_for
 def sleep(duration: Duration) -> Coroutine[Any, Any, None]:
     """Wait durably: `await holdfast.sleep("1d")`. The timer runs through restarts and downtime.
 
-    In a `def` body it blocks this run only, and no thread is held.
+    A duration is text such as "1h30m", seconds, or a timedelta; BadDuration for anything else. The timer begins at the
+    run's own time (`now`) and is never shortened; if it fell due while no worker was alive, it fires when one is. On
+    replay a timer that has fired is over at once. In a `def` body it blocks this run only, and no thread is held.
     """
     return _wait(body_for("holdfast.sleep()"), microseconds(duration, what="sleep"), sys._getframe(1))
 
 
 def sleep_until(moment: datetime) -> Coroutine[Any, Any, None]:
-    """Wait durably until an aware datetime; one in the past is no wait at all."""
+    """Wait durably until an aware datetime; one in the past is no wait at all.
+
+    In everything else as `sleep`. A datetime without a zone is refused: it would mean another time elsewhere.
+    """
     body = body_for("holdfast.sleep_until()")
     return _wait(body, max(instant_of(moment, what="sleep_until") - body.now(), 0), sys._getframe(1))
 
@@ -44,15 +49,22 @@ async def _await_timer(body: Body, ticket: int, delay: int) -> None:
 
 
 def now() -> datetime:
-    """The run's time: when the last thing was delivered to it. The same on every replay."""
+    """The run's time, in UTC: when the last thing was delivered to it. The same on every replay.
+
+    It stands still while the body computes, and moves with what it waits for.
+    """
     return moment_of(body_for("holdfast.now()").now())
 
 
 def rng() -> Random:
-    """The run's own dice: seeded once, so every replay throws the same."""
+    """The run's own dice, a `random.Random`: seeded once, in secret, so every replay throws the same.
+
+    The body must throw in the same order each time, as with everything that it asks for. Steps have no need of it: what
+    they come to is recorded.
+    """
     return body_for("holdfast.rng()").rng()
 
 
 def uuid4() -> UUID:
-    """A random UUID that is the same on every replay."""
+    """A random UUID that is the same on every replay: an id for what a step is going to make."""
     return body_for("holdfast.uuid4()").uuid4()

@@ -303,7 +303,13 @@ def workflow(
 
     The body is `def` or `async def` and must be deterministic: everything that touches the world belongs into steps,
     and time, randomness and ids come from `holdfast.now`, `rng` and `uuid4`. On replay the body runs again from its
-    start and gets the recorded results in the recorded order.
+    start and gets the recorded results in the recorded order. If it then asks for something else than the journal
+    holds, the run is blocked with JournalDiverged: intact, and tried again when fixed code is deployed.
+
+    Started by `client.start(checkout, order)`, called by another body as a child, executed to its end in this process
+    by `holdfast.run`. Called outside any run it raises NotInRun. Arguments and result pass through the codec by their
+    annotations. An exception that leaves the body fails the run, and `run.result()` raises RunFailed with it as its
+    cause; CancelledError cancels it. Compensations run then, last registered first.
 
     `name` and `version` identify it in the journal; both together are unique. `retry` tries a failed run again from
     its last failure. `on_event` begins a run for each published event of that name whose payload holds `match`, with
