@@ -76,6 +76,11 @@ class Deliveries(Requests):
         """Whether the message is here already, waiting to be taken."""
         return self._life is not None and any(one.id == message_id for one in self._life.mailbox)
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether a message could still change what it does: it waits for one, or has children."""
+        return self._life is not None and bool(self._life.waits or self._life.children)
+
     def mail(self) -> list[Message]:
         """Messages that no wait has taken yet."""
         return [] if self._life is None else list(self._life.mailbox)

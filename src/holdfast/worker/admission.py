@@ -86,7 +86,7 @@ class Admission(Turns):
             # Paused while it was being claimed, by somebody who could not know whom to tell.
             self.pause(held)
             return
-        self.resume(held)
+        self.resume(held, is_heard=True)
 
     def _rebuild(self, held: Held, claimed: ClaimedRun) -> bool:
         entries: list[Entry] = []

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from holdfast.model import Cancel, Input, Message, RowChange, RunStatus
 
 from .attempts import Attempt, Outcome
 from .held import MESSAGE, RESULT, Arrival, Held
 from .waits import Waits
+
+_NOBODY: Mapping[str, Held] = MappingProxyType({})
 
 
 class Arrivals(Waits):
@@ -18,13 +22,24 @@ class Arrivals(Waits):
     def _take(self, held: Held) -> None:
         """Advance the body by everything that has arrived, and commit what came of it."""
 
-    def message(self, message: Message) -> None:
-        """A fresh inbox row for a run that this worker holds."""
+    def deliver(self, messages: Sequence[Message], heard: Mapping[str, Held] = _NOBODY) -> None:
+        """Fresh inbox rows, all there were. None of the runs goes on before it has all of its own.
+
+        The runs in `heard` waited for this look, whether anything has come for them or not.
+        """
+        woken = [held for held in map(self._receive, messages) if held is not None]
+        for held in dict.fromkeys((*heard.values(), *woken)):
+            is_free = not held.is_committing and not held.is_pausing and not held.is_parked
+            if is_free and self.held.get(held.id) is held:
+                self.wake(held, is_heard=held.id in heard)
+
+    def _receive(self, message: Message) -> Held | None:
+        """A fresh inbox row for a run that this worker holds; the run, if it is to be woken."""
         held = self.held.get(message.run_id)
         if held is None or message.id in held.taking or any(a.message_id == message.id for a in held.arrivals):
-            return
+            return None
         if held.execution is not None and held.execution.has_mail(message.id):
-            return
+            return None
         if message.kind == "pause":
             self._pause_or_not(held, message.payload == b"paused")
         elif held.is_pausing and message.kind == "cancel":
@@ -34,8 +49,8 @@ class Arrivals(Waits):
             self.pause(held)
         else:
             self.arrive(held, message)
-            if not held.is_committing and not held.is_pausing:
-                self.wake(held)
+            return held
+        return None
 
     def _pause_or_not(self, held: Held, is_paused: bool) -> None:
         if is_paused:

@@ -28,6 +28,7 @@ from .given import check_transactions
 from .held import Held
 from .inside import Inside
 from .lease import Lease, Pulse
+from .listening import Listening
 from .outbox import Outbox
 from .upkeep import WEEK, Upkeep
 
@@ -83,10 +84,7 @@ class Session:
         self._pulse: Pulse | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] | None = None
-        self._is_away = False
-        self._is_held_up = False
-        self._has_strays = False
-        self._has_backlog = False
+        self._is_away = self._is_held_up = self._has_strays = self._has_backlog = False
         self._is_changed = self._may_match = True
         self._matchmaker = Matchmaker(plan.store, plan.codec, plan.clock)
         self._loop = asyncio.get_running_loop()
@@ -163,6 +161,8 @@ class Session:
             )
             self._pulse.start()
         self._unsubscribe = self._store.subscribe(self._changed)
+        self._listening = Listening(self._store, self.worker_id, self.runs.deliver)
+        self.runs.listen = self._listening.add
         if not is_serving:
             return
         kept = self._plan.event_retention
@@ -195,6 +195,7 @@ class Session:
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
+            self._listening.close()
         if self._alarm is not None:
             self._alarm.cancel()
         if self._pulse is not None:
@@ -245,8 +246,7 @@ class Session:
         """Deliver fresh messages and claim what is due, up to capacity. Returns how many runs were claimed."""
         if self.runs.held and (self._is_changed or self._unsubscribe is None):
             self._is_changed = False
-            for message in await self._store.read_inbox(self.worker_id):
-                self.runs.message(message)
+            self.runs.deliver(await self._store.read_inbox(self.worker_id))
         if self._has_strays:
             # The answer to a claim was lost: what it took is ours, says the store, and would wait for us for ever.
             await self._store.release_strays(self.worker_id, list(self.runs.held), now=self._clock.store_time())
@@ -330,8 +330,7 @@ class Session:
             self._wake.clear()
             if self._is_changed:
                 self._is_changed = False
-                for message in await self._store.read_inbox(self.worker_id):
-                    self.runs.message(message)
+                self.runs.deliver(await self._store.read_inbox(self.worker_id))
                 continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(_QUIET):

@@ -87,7 +87,7 @@ class Turns(Arrivals):
 
     # -- the turn --------------------------------------------------------------------------------------------------
 
-    def resume(self, held: Held) -> None:
+    def resume(self, held: Held, *, is_heard: bool = False) -> None:
         """Let a run go on: its first turn, what has arrived, timers that are due, open steps; else it waits."""
         now = self._clock.now()
         is_late = held.is_late(now)
@@ -111,7 +111,10 @@ class Turns(Arrivals):
             if is_late and held.started_at >= (held.info.deadline_instant or 0):
                 # Nothing of it has begun, nor will: see admission.
                 self._meet_deadline(held, now, when=_FIRST)
-        for due_at, number in execution.due_timers(now):
+        timers = execution.due_timers(now)
+        if timers and not is_heard and self.listen is not None and execution.is_listening:
+            return self.listen(held)
+        for due_at, number in timers:
             held.arrive(Arrival(due_at, TIMER, TimerFired(now, number)))
         if held.arrivals or execution.is_unwritten or held.is_late(now):
             self._take(held)

@@ -51,13 +51,17 @@ class Waits(Resting):
         """Room that is kept for a claim under way."""
         self._concurrency = concurrency
         self._may_begin = may_begin
+        self.listen: Callable[[Held], None] | None = None
+        """Has the inbox read before a run of which a timer is due goes on: see listening.py."""
+        self._heard: set[str] = set()
+        """Those in line that were looked after already."""
         self._held_up: dict[str, Held] = {}
         self._block_counts: dict[str, int] = {}
         self._taken_over: list[RunInfo] = []
         """Runs that were lost in this turn of the loop."""
 
     @abstractmethod
-    def resume(self, held: Held) -> None:
+    def resume(self, held: Held, *, is_heard: bool = False) -> None:
         """Let a run go on: what has arrived, timers that are due, open steps; else it waits."""
 
     @abstractmethod
@@ -192,19 +196,23 @@ class Waits(Resting):
             return
         self.wake(held)
 
-    def wake(self, held: Held) -> None:
+    def wake(self, held: Held, *, is_heard: bool = False) -> None:
         """Something is due or has come: go on, or stand in line while the worker is busy with others."""
         if held.is_busy or (self.busy + self.reserved < self._concurrency and not self.line):
-            self.resume(held)
+            self.resume(held, is_heard=is_heard)
         else:
             self.line[held.id] = held
+            if is_heard:
+                self._heard.add(held.id)
 
     def next_in_line(self) -> None:
         """There is room again."""
         while self.line and self.busy + self.reserved < self._concurrency:
             held = self.line.pop(next(iter(self.line)))
+            is_heard = held.id in self._heard
+            self._heard.discard(held.id)
             if not held.is_lost and not held.is_committing and not held.is_parked and held.id in self.held:
-                self.resume(held)
+                self.resume(held, is_heard=is_heard)
 
     # -- giving up -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,65 @@
+"""A last look into the inbox before a timer may win over a message.
+
+A signal that was sent before its wait's timeout wins, also if nobody has told this worker of it yet. So a run that
+waits for messages, and of which a timer is due, is looked after first: one look for all that are due by then. A message
+that is committed later was sent later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from holdfast.errors import StoreAway
+from holdfast.model import Message
+from holdfast.store import Store
+
+from .held import Held
+
+_log = logging.getLogger("holdfast.worker")
+_PAUSE = 0.05
+
+
+class Listening:
+    """The looks of one session. `deliver` gets what was found, and the runs that waited for the look."""
+
+    def __init__(
+        self, store: Store, worker_id: str, deliver: Callable[[Sequence[Message], Mapping[str, Held]], None]
+    ) -> None:
+        self._store = store
+        self._worker_id = worker_id
+        self._deliver = deliver
+        self._waiting: dict[str, Held] = {}
+        self._task: asyncio.Task[None] | None = None
+        # Whoever asks for a look may do so from a step's context: nothing of that may be seen by the runs.
+        self._context = contextvars.copy_context()
+
+    def add(self, held: Held) -> None:
+        """Look before this run goes on. One that comes while a look is under way waits for the next one."""
+        self._waiting[held.id] = held
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._listen(), context=self._context.copy())
+
+    def close(self) -> None:
+        """The runs are nobody's any more."""
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _listen(self) -> None:
+        while self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            found: Sequence[Message] = ()
+            try:
+                found = await self._store.read_inbox(self._worker_id)
+            except StoreAway:
+                # Nothing could be committed either.
+                self._waiting = {**waiting, **self._waiting}
+                await asyncio.sleep(_PAUSE)
+                continue
+            except Exception:
+                _log.exception("the inbox could not be read before timers fire")
+            self._deliver(found, waiting)
+        self._task = None

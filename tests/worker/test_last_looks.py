@@ -1,0 +1,67 @@
+"""A message that was sent before a wait's timeout wins, also if nobody has told the run's worker of it yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from holdfast import Worker, step, wait_for_signal, workflow
+from tests.worker.stage import SkippingStore, stage
+
+PATIENCE = "20s"
+
+
+class Deaf(SkippingStore):
+    """A store that never says that something has come, as if all of it came from elsewhere and no word got through."""
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return lambda: None
+
+
+@step
+async def nothing() -> None: ...
+
+
+@workflow
+async def listening() -> str:
+    await nothing()
+    return str(await wait_for_signal("go", timeout="9s", default="late"))
+
+
+@workflow
+async def listening_within() -> str:
+    await nothing()
+    try:
+        async with asyncio.timeout(9):
+            return str(await wait_for_signal("go"))
+    except TimeoutError:
+        return "late"
+
+
+async def outcome(database_url: str, body: Any, *signals: str) -> str:
+    """What the run comes to when its worker learns of signals by its own looks only."""
+    async with stage(database_url) as on:
+        deaf = Deaf(database_url, on.clock)
+        await deaf.open()
+        run = await on.client.start(body)
+        async with Worker(deaf, workflows=[body], clock=on.clock, lease="1000d"):
+            await on.until_waiting(run)
+            for name in signals:
+                await run.signal(name, "in time")
+            on.skip("10s")
+            result: str = await run.result(PATIENCE)
+        await deaf.close()
+        return result
+
+
+async def test_a_signal_sent_in_time_wins_over_the_timeout_of_its_wait(database_url):
+    assert await outcome(database_url, listening, "go") == "in time"
+
+
+async def test_it_wins_over_a_timeout_around_the_wait_too(database_url):
+    assert await outcome(database_url, listening_within, "other", "go") == "in time"
+
+
+async def test_without_a_signal_the_timeout_comes(database_url):
+    assert await outcome(database_url, listening) == "late"
