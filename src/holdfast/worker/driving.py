@@ -58,7 +58,7 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
                 if not found:
                     break
             if run_id is None:
-                await sweep(plan.store, plan.clock, plan.event_retention)
+                await sweep(plan.store, plan.clock, plan.event_retention, session.swept)
     except TimeoutError:
         is_late = True
     finally:

@@ -66,7 +66,7 @@ class Session:
 
     _runs_of: type[Admission] = Admission
     _attempts_of: type[Attempts] = Attempts
-    _swept: Callable[[Swept], None] | None = None
+    swept: Callable[[Swept], None] | None = None
 
     def __init__(self, plan: Plan, resources: Mapping[object, Any], interrupted: Callable[[], None]) -> None:
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{new_id()[-12:]}"
@@ -166,7 +166,7 @@ class Session:
         if not is_serving:
             return
         kept = self._plan.event_retention
-        upkeep = Upkeep(self._store, self._clock, self.worker_id, self._wake.set, self._changed, self._swept, kept)
+        upkeep = Upkeep(self._store, self._clock, self.worker_id, self._wake.set, self._changed, self.swept, kept)
         self.tasks = [loop.create_task(self._serve()), loop.create_task(upkeep.run())]
 
     def renewed(self) -> None:

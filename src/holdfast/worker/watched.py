@@ -142,7 +142,7 @@ class WatchedSession(Session):
         super().__init__(plan, resources, interrupted)
         assert plan.observers is not None
         self._observers = plan.observers
-        self._swept = lambda swept: self._observers.tell(RunsSwept(len(swept.run_ids), swept.events))
+        self.swept = lambda swept: self._observers.tell(RunsSwept(len(swept.run_ids), swept.events))
 
     async def register(self) -> None:
         await super().register()
