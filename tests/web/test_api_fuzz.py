@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from base64 import urlsafe_b64encode
 from typing import Any
 from urllib.parse import quote
 
 import httpx
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,6 +25,9 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
     max_leaves=15,
 )
+# Cursors that could be some: of the right shape, and pointing anywhere.
+PLACES = st.one_of(*(st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=5) for _ in range(2)))
+CURSORS = st.lists(PLACES, max_size=3).map(lambda place: urlsafe_b64encode(msgspec.msgpack.encode(place)).decode())
 PATHS = st.sampled_from(
     [
         ("GET", "/v1/runs/{0}"),
@@ -90,6 +95,13 @@ def test_no_name_payload_or_cursor_breaks_it(caller, operation, first, second, p
     url = path.format(quote(first, safe=""), quote(second, safe=""))
     content = {"content": body(payload), "headers": {"content-type": "application/json"}} if method == "POST" else {}
     check(caller.request(method, url, **content))
+
+
+@MANY
+@given(CURSORS)
+def test_no_place_in_a_cursor_breaks_it(caller, cursor):
+    check(caller.get("/v1/runs", params={"cursor": cursor}))
+    check(caller.get("/v1/workflows/checkout/runs", params={"cursor": cursor, "tag": "a=b"}))
 
 
 @MANY

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 
 import pytest
+from prometheus_client import CollectorRegistry
 
-from holdfast import DefinitionError, errors
+from holdfast import AsyncClient, DefinitionError, errors
+from holdfast.observe import Prometheus
 from holdfast.web import api, new_key
 from holdfast.web.limits import Buckets, Slots, is_too_deep
 from holdfast.web.problems import TABLE
+from holdfast.web.service import Readiness
 from tests.web.stage import reached, served
 
 
@@ -221,6 +225,33 @@ async def test_metrics_are_what_was_given(database_url):
         answer = await made.call("GET", "/metrics")
         assert (answer.status_code, answer.text) == (200, "runs_total 1\n")
         assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+
+
+async def test_a_client_that_is_counted_shows_what_was_counted(database_url):
+    metrics = Prometheus(registry=CollectorRegistry())
+    async with AsyncClient(database_url, observers=[metrics]) as client, reached(api(client)) as http:
+        answer = await http.get("/metrics")
+        assert (answer.status_code, answer.headers["content-type"]) == (200, metrics.render()[1])
+        assert "holdfast" in answer.text
+
+
+async def test_the_database_is_asked_once_a_second_however_many_ask_whether_it_is_there(database_url):
+    asked = 0
+
+    class Counting(AsyncClient):
+        async def workers(self):
+            nonlocal asked
+            asked += 1
+            return await super().workers()
+
+    clock = Clock()
+    async with Counting(database_url) as client:
+        readiness = Readiness(client, clock=clock)
+        assert await asyncio.gather(*(readiness.reason() for _ in range(20))) == [None] * 20
+        assert asked == 1
+        clock.now += 1
+        assert await readiness.reason() is None
+        assert asked == 2
 
 
 async def test_without_metrics_there_are_none(database_url):

@@ -137,6 +137,16 @@ async def test_a_place_is_free_again_when_its_stream_has_ended(database_url):
                 assert [one.kind async for one in events][-1] == "end"
 
 
+async def test_a_place_is_free_again_when_somebody_who_waits_has_left(database_url):
+    async with served(database_url) as made, listening(made.app) as address, httpx.AsyncClient() as http:
+        run = await made.client.start("approval", "ann")
+        service = made.app.state.holdfast
+        asking = asyncio.create_task(http.get(f"{address}/v1/runs/{run.id}/result?wait=60s"))
+        await until(lambda: service.slots.taken == 1)
+        asking.cancel()
+        await until(lambda: service.slots.taken == 0)
+
+
 # -- the answer itself -------------------------------------------------------------------------------------------------
 
 
@@ -259,6 +269,25 @@ async def test_whoever_missed_more_than_is_kept_is_told_to_list_again(database_u
         changes = live.follow(place)
         assert (await anext(changes)).kind == "reset"
         await changes.aclose()  # type: ignore[attr-defined]
+
+
+async def test_followers_that_come_at_once_are_told_each_change_once(database_url):
+    async with served(database_url) as made:
+        live = LiveRuns(made.client, pause=0.01)
+        first = live.follow(None)
+        place = live.id_of((await anext(first)).number)
+        await first.aclose()  # type: ignore[attr-defined]
+        run = await made.client.start("checkout", "4711")
+        await run.wait("20s")
+        several = [live.follow(place) for _ in range(3)]
+        await asyncio.gather(*(anext(one) for one in several))
+        seen = [await anext(one) for one in several]
+        assert [change.run_id for change in seen] == [run.id] * 3
+        assert {change.number for change in seen} == {1}
+        await made.client.start("approval", "ann")
+        assert (await anext(several[0])).number == 2
+        for one in several:
+            await one.aclose()  # type: ignore[attr-defined]
 
 
 async def test_nobody_looks_while_nobody_follows(database_url):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -20,7 +20,9 @@ MOST_LOOKED_AT = 10_000
 """Runs that one page looks at when more than SQL is asked; then it ends early, with a cursor to go on from."""
 
 Place: TypeAlias = tuple[int, int]
-_place = msgspec.msgpack.Decoder(tuple[int, int])
+_Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""One that a database can hold: whoever makes up a cursor may write larger ones."""
+_place = msgspec.msgpack.Decoder(tuple[_Number, _Number])
 
 
 def fragments(where: RunFilter, after: Place | None) -> tuple[list[str], dict[str, Any]]:

@@ -38,7 +38,7 @@ def api(
     rate: float | None = 100.0,
     streams: int = 100,
     audit: Callable[[AuditRecord], None] | None = None,
-    metrics: Callable[[], str | bytes] | None = None,
+    metrics: Callable[[], str | bytes | tuple[bytes, str]] | None = None,
 ) -> FastAPI:
     """The REST API as an ASGI application, to be served by uvicorn or mounted into your own.
 
@@ -58,7 +58,8 @@ def api(
     for a result.
 
     `audit` gets a record of each request that changes something; by default the logger `holdfast.audit` does.
-    `metrics` gives the text of /metrics, in Prometheus's format.
+    `metrics` gives the text of /metrics, in Prometheus's format, as `holdfast.observe.Prometheus().render` does; by
+    default that of the client's own observers, if one of them is a Prometheus.
     """
     load_extra("fastapi", extra="web", needed_by="holdfast.web.api")
     application = load_extra("holdfast.web.application", extra="web", needed_by="holdfast.web.api")

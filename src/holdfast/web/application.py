@@ -15,6 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from holdfast.client import AsyncClient
 from holdfast.errors import DefinitionError, HoldfastError
+from holdfast.observe import Prometheus
 
 from . import audit as auditing
 from .access import ApiKey, Keys
@@ -27,7 +28,7 @@ from .managing import managing, reading
 from .messages import events, signals
 from .problems import MEDIA_TYPE, Refused, handle
 from .runs import listing, one, starting
-from .service import Service, named_workflow
+from .service import Metrics, Readiness, Service, named_workflow
 from .streams import streams
 
 _BELOW = ("/v1/runs", "/v1/workflows/{workflow}/runs")
@@ -46,7 +47,7 @@ def build(
     rate: float | None,
     streams: int,
     audit: Callable[[auditing.AuditRecord], None] | None,
-    metrics: Callable[[], str | bytes] | None,
+    metrics: Metrics | None,
 ) -> FastAPI:
     """The application; see `holdfast.web.api`."""
     if isinstance(max_body, bool) or not isinstance(max_body, int) or max_body < 1:
@@ -83,7 +84,7 @@ def build(
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
-    app.state.holdfast = Service(own, Slots(streams), LiveRuns(own), metrics)
+    app.state.holdfast = Service(own, Slots(streams), LiveRuns(own), Readiness(own), metrics or _counted(own))
     _add_routes(app)
     for kind in (HoldfastError, Refused, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, handle)
@@ -99,6 +100,12 @@ def build(
         )
     app.openapi = lambda: _openapi(app, bool(rules.keys))  # type: ignore[method-assign]  # FastAPI's own way
     return app
+
+
+def _counted(client: AsyncClient) -> Metrics | None:
+    """What the client is watched by, if that counts."""
+    observers = client.observers.all if client.observers is not None else ()
+    return next((one.render for one in observers if isinstance(one, Prometheus)), None)
 
 
 def _add_routes(app: FastAPI) -> None:

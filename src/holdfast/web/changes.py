@@ -12,6 +12,7 @@ from holdfast.errors import HoldfastError
 
 from . import showing
 from .live import LiveRuns
+from .plain import plain
 from .problems import declared
 from .service import ServiceDep, refuse_crowd, refuse_unknown
 from .sse import EventStream, event
@@ -52,4 +53,4 @@ async def _told(live: LiveRuns, workflow: str | None, last_id: str | None) -> As
             elif workflow is None or change.run.workflow == workflow:
                 yield event("run", showing.summary(change.run).model_dump(mode="json"), id=id)
     except HoldfastError as error:
-        yield event("error", {"type": type(error).__name__, "detail": str(error)})
+        yield event("error", {"type": type(error).__name__, "detail": plain(str(error))})

@@ -193,6 +193,7 @@ class _Answer:
             headers = MutableHeaders(raw=message["headers"])
             headers["x-request-id"] = self._request_id
             headers["x-content-type-options"] = "nosniff"
+            headers.setdefault("cache-control", "no-store")
         await self._send(message)
 
 

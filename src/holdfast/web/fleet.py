@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from http import HTTPStatus
 
 from fastapi import APIRouter
@@ -16,7 +15,7 @@ from .shapes import Health, LaneShown, WorkerList, WorkerShown, WorkflowList, Wo
 
 fleet = APIRouter(tags=["fleet"])
 health = APIRouter(tags=["health"])
-_PATIENCE = 5.0
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @fleet.get("/v1/workflows", responses=declared(), summary="List workflows")
@@ -58,14 +57,9 @@ async def healthz() -> Health:
 @health.get("/readyz", responses={503: declared()[503]}, summary="Can this server reach its database?")
 async def readyz(service: ServiceDep) -> Health:
     """200 if the database answers, else 503. Needs no key."""
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            await service.client.workers()
-    except TimeoutError:
-        raise StoreAway(f"the database has not answered in {_PATIENCE:g} s") from None
-    except StoreAway:
-        # Whoever asks has no key: not even the database's address is told.
-        raise StoreAway("the database can't be reached") from None
+    reason = await service.readiness.reason()
+    if reason is not None:
+        raise StoreAway(reason)
     return Health()
 
 
@@ -82,6 +76,9 @@ async def readyz(service: ServiceDep) -> Health:
 async def metrics(service: ServiceDep) -> Response:
     """What the process has counted, if it was given something that counts."""
     if service.metrics is None:
-        raise Refused(HTTPStatus.NOT_FOUND, "no-metrics", "this server was given no metrics; see api(metrics=)")
-    text = service.metrics()
-    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+        raise Refused(
+            HTTPStatus.NOT_FOUND, "no-metrics", "this server was given nothing that counts; see api(metrics=)"
+        )
+    found = service.metrics()
+    text, kind = found if isinstance(found, tuple) else (found, _TEXT)
+    return Response(text, headers={"content-type": kind})

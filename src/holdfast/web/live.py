@@ -49,6 +49,7 @@ class LiveRuns:
         self._known: dict[str, tuple[object, ...]] | None = None
         self._followers: set[asyncio.Event] = set()
         self._looking: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
 
     @property
     def followers(self) -> int:
@@ -110,6 +111,11 @@ class LiveRuns:
                 _logger.exception("looking at runs for /v1/live failed; it is tried again")
 
     async def _look(self) -> None:
+        # One at a time: two that compare with the same past would tell each change twice.
+        async with self._lock:
+            await self._look_once()
+
+    async def _look_once(self) -> None:
         runs = await self._client.runs(RunFilter(status=_LIVING)).page(limit=LIVE)
         seen = {run.id: run for run in runs.items}
         known = self._known

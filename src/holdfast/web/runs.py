@@ -16,7 +16,17 @@ from holdfast.model import NOT_GIVEN, RunFilter, microseconds
 from . import showing
 from .filters import INPUT, filter_of
 from .problems import Refused, declared
-from .service import CallerDep, Cursor, FoundRun, Service, ServiceDep, WorkflowName, refuse_crowd, refuse_unknown
+from .service import (
+    CallerDep,
+    Cursor,
+    FoundRun,
+    Service,
+    ServiceDep,
+    WorkflowName,
+    refuse_crowd,
+    refuse_unknown,
+    unless_gone,
+)
 from .shapes import Length, Moment, Outcome, RunPage, RunShown, RunStarted, StartRun, Status, moment_or_duration
 
 LONGEST_WAIT = 60
@@ -142,6 +152,7 @@ async def delete_run(run: FoundRun, service: ServiceDep) -> None:
     summary="Wait for a run's result",
 )
 async def get_result(
+    request: Request,
     run: FoundRun,
     service: ServiceDep,
     caller: CallerDep,
@@ -150,7 +161,7 @@ async def get_result(
 ) -> Outcome:
     """What a run has come to: 200 when it has ended, however, and 202 while it has not. A run that continued as new has
     the result of the last one that goes on."""
-    limit = microseconds(float(wait) if str(wait).replace(".", "", 1).isdecimal() else wait, what="wait")
+    limit = microseconds(wait, what="wait")
     if limit > LONGEST_WAIT * 1_000_000:
         raise Refused(
             HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -161,7 +172,7 @@ async def get_result(
     if limit > 0 and not run.status.is_final:
         refuse_crowd(service)
         try:
-            await run.wait(limit / 1_000_000)
+            await unless_gone(request, run.wait(limit / 1_000_000))
         except TimeoutError:
             await run.refresh()
         finally:

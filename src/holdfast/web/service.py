@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import math
+import time
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any, TypeAlias
@@ -12,13 +15,49 @@ from pydantic import AfterValidator
 from starlette.requests import Request
 
 from holdfast.client import AsyncClient, AsyncRun
-from holdfast.errors import RunNotFound
+from holdfast.errors import ClientClosed, RunNotFound, StoreError
 
 from .access import Caller
 from .edge import SLASH
 from .limits import Slots
 from .live import LiveRuns
 from .problems import RETRY_AFTER, Refused
+
+_PATIENCE = 5.0
+_FRESH = 1.0
+"""Seconds for which an answer about the database is taken to hold."""
+Metrics: TypeAlias = Callable[[], str | bytes | tuple[bytes, str]]
+"""Gives the text of /metrics, with its content type if that is another one than Prometheus's usual."""
+
+
+class Readiness:
+    """Whether the database answers: asked once a second at most, however many ask, since they need no key."""
+
+    def __init__(self, client: AsyncClient, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._told_at = -math.inf
+        self._reason: str | None = None
+
+    async def reason(self) -> str | None:
+        """Why not; None if it does."""
+        async with self._lock:
+            if self._clock() - self._told_at >= _FRESH:
+                self._reason = await self._ask()
+                self._told_at = self._clock()
+            return self._reason
+
+    async def _ask(self) -> str | None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self._client.workers()
+        except TimeoutError:
+            return f"the database has not answered in {_PATIENCE:g} s"
+        except (StoreError, ClientClosed):
+            # Whoever asks has no key: not even the database's address is told.
+            return "the database can't be reached"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +67,8 @@ class Service:
     client: AsyncClient
     slots: Slots
     live: LiveRuns
-    metrics: Callable[[], str | bytes] | None
+    readiness: Readiness
+    metrics: Metrics | None
 
 
 def _service(request: Request) -> Service:
@@ -87,6 +127,25 @@ def refuse_unknown(request: Request, known: tuple[str, ...], prefix: str | None 
                 f"there is no query parameter {name!r}; expected {', '.join(known) or 'none'}",
                 field=("query", name),
             )
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, object]) -> None:
+    """Do it, or leave off when the caller has gone: nobody else holds a place for somebody who is not there."""
+    doing = asyncio.create_task(work)
+    going = asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait([doing, going], return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            doing.result()
+    finally:
+        doing.cancel()
+        going.cancel()
+        await asyncio.gather(doing, going, return_exceptions=True)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def refuse_crowd(service: Service) -> None:

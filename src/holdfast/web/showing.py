@@ -37,7 +37,7 @@ async def shown(client: AsyncClient, run: AsyncRun[Any], sees: bool) -> RunShown
         result=plain(result) if sees else None,
         result_size=None if record.output is None else len(record.output),
         error=fault(error, sees),
-        blocked=record.blocked if sees else None,
+        blocked=plain(record.blocked) if sees else None,
     )
 
 
@@ -76,7 +76,7 @@ def entry_shown(entry: JournalEntry, sees: bool) -> EntryShown:
         attempt=entry.attempt,
         value=plain(entry.value) if sees else None,
         error=fault(entry.error, sees),
-        note=entry.note if sees else None,
+        note=plain(entry.note) if sees else None,
     )
 
 
@@ -109,7 +109,7 @@ def explained(found: Explanation, sees: bool) -> Explained:
         id=found.run_id,
         reason=found.reason.value,
         hidden=not sees,
-        text=found.text if sees else None,
+        text=plain(found.text) if sees else None,
         details=details if sees else None,
     )
 

@@ -75,7 +75,7 @@ async def _told(run: AsyncRun[Any], offsets: dict[str, int], sees: bool) -> Asyn
             yield chunk
         yield event("end", {"id": run.id, "status": (await run.refresh()).status.value})
     except HoldfastError as error:
-        yield event("error", {"type": type(error).__name__, "detail": str(error) if sees else None})
+        yield event("error", {"type": type(error).__name__, "detail": plain(str(error)) if sees else None})
 
 
 async def _changes(run: AsyncRun[Any]) -> AsyncIterator[bytes]:

@@ -44,6 +44,12 @@ def test_any_other_text_is_no_cursor(text):
     assert all(isinstance(part, int) for part in place)
 
 
+@pytest.mark.parametrize("place", [(2**63, 0), (0, 2**64 - 1)])
+def test_a_place_that_no_database_can_hold_is_no_cursor(place):
+    with pytest.raises(ValueError, match="cursor"):
+        decode_cursor(encode_cursor(place))
+
+
 def test_versions_are_ordered_as_people_count():
     versions = ["10", "9", "1.10", "1.9", "2024-01-02", "alpha", "v2", "v10", ""]
     ordered = sorted(versions, key=natural)
