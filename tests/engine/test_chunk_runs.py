@@ -148,6 +148,18 @@ class TestTheRunThatMaps:
         assert (item.queue, item.priority, item.tags) == ("slow", 3, {"a": "b"})
         assert (item.due_at, item.deadline_at) == (inside.at + 300_000_000, round(moment.timestamp() * 1_000_000))
 
+    def test_another_chunk_run_goes_on_after_one_that_was_full(self, begin):
+        @workflow
+        async def body() -> list[int]:
+            return await holdfast.map(double, range(5), chunk=3, concurrency=1)
+
+        drive = begin(body)
+        drive.child_ends("holdfast.map", (["0"], {}))
+        drive.child_ends("holdfast.map:1", (["2", "4"], {}))
+        drive.child_ends("holdfast.map:2", (["6", "8"], {}))
+        assert [calls for _, calls in inputs(drive)] == [["[0]", "[1]", "[2]"], ["[1]", "[2]"], ["[3]", "[4]"]]
+        assert drive.check().result == [0, 2, 4, 6, 8]
+
     @pytest.mark.parametrize("options", [{"id": "one"}, {"key": "one"}])
     def test_one_id_or_key_for_all_items_is_refused(self, begin, options):
         @workflow
@@ -182,6 +194,13 @@ class TestTheChunkRun:
         item_ends(drive, "double:2", b'{"as": "it is"}')
         item_ends(drive, "double", b"2")
         assert drive.check().result == (["2", "4", '{"as": "it is"}'], {})
+
+    def test_it_begins_no_more_items_when_its_results_are_large(self, begin):
+        drive = chunk_of(begin, ["[1]", "[2]", "[3]", "[4]"])
+        item_ends(drive, "double:1", b'"' + b"x" * 2_000_000 + b'"')
+        item_ends(drive, "double", b"2")
+        results, failures = drive.check().result
+        assert ([len(result) for result in results], failures) == ([1, 2_000_002], {})
 
     def test_an_item_that_fails_ends_it_with_that_very_error_and_calls_the_others_off(self, begin):
         drive = chunk_of(begin, ["[1]", "[2]", "[3]"])

@@ -212,6 +212,20 @@ async def test_a_map_in_a_mapped_workflow():
         assert await (await env.client.start(nested, 3)).result() == [[0], [0, 2], [0, 2, 4]]
 
 
+async def test_results_that_are_too_large_together_are_mapped_on_every_store(url):
+    @workflow
+    async def page(n: int) -> str:
+        return str(n) * 100_000
+
+    @workflow
+    async def reading() -> list[str]:
+        return [found[:2] for found in await holdfast.map(page, range(10, 100))]
+
+    async with AsyncClient(url) as client, Worker(client, workflows=[reading, page]):
+        run = await client.start(reading)
+        assert await run.result(timeout=60) == [str(n) for n in range(10, 100)]
+
+
 async def test_items_and_results_are_of_the_workflows_types():
     @workflow
     async def grow(parcel: Parcel) -> Parcel:

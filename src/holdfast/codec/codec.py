@@ -37,6 +37,11 @@ class Codec:
         self._functions: WeakKeyDictionary[Any, dict[int | None, Any]] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
+    @property
+    def max_payload(self) -> int:
+        """The limit of one value's plain size, in bytes."""
+        return self._seal.limit
+
     def value(self, annotation: object) -> ValueCodec:
         """The codec of one annotation. `Any` and `inspect.Parameter.empty` mean: keep whatever type it has."""
         try:

@@ -8,6 +8,7 @@ as they are stored. So the run that maps has two entries a chunk in its journal,
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, NoReturn
@@ -21,7 +22,9 @@ from .scope import body_for
 from .workflows import AsyncWorkflow, StartOptions, Workflow
 
 Outcome = tuple[list[str | None], dict[int, tuple[str, str]]]
-"""The results of the items in order, as they are stored, and what is to be said of those that failed."""
+"""The results of the first items in order, as they are stored, and what is to be said of those that failed."""
+_FULL = 4
+"""What part of the largest payload is enough, for items are still under way, and text inside text grows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,26 +58,37 @@ class ChunkRuns(AsyncWorkflow[..., Any]):
 
 
 async def run_chunk(order: Order, calls: list[str]) -> Outcome:
-    """The body of a chunk run."""
+    """The body of a chunk run.
+
+    Its results are one value, which has a limit: when they are large, it begins no more items and ends with those that
+    it has begun, which are the first ones. Another chunk run goes on with the others.
+    """
     body = body_for("holdfast.map()")
     unseen = _unseen(order)
-    results: list[str | None] = [None] * len(calls)
+    todo = deque(range(len(calls)))
+    results: list[str | None] = []
     failures: dict[int, tuple[str, str]] = {}
+    room = body.max_payload // _FULL
 
     def begin(place: int, _slot: int) -> asyncio.Future[Any]:
+        results.append(None)
         found: asyncio.Future[Any] = body.ask_child_run(unseen, (calls[place],), {})
         return found
 
     def take(place: int, future: asyncio.Future[Any]) -> None:
+        nonlocal room
         try:
-            results[place] = future.result()
+            result = results[place] = future.result()
+            room -= len(result or "")
+            if room < 0:
+                todo.clear()
         except (Relayed, RunCancelled) as error:
             if not order.collects:
                 # It is this run's own error then, and so the one of the run that maps.
                 raise
             failures[place] = error.type if isinstance(error, Relayed) else type(error).__name__, str(error)
 
-    await fan_out(len(calls), order.share, begin, take)
+    await fan_out(todo, order.share, begin, take)
     return results, failures
 
 

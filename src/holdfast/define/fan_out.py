@@ -5,23 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 async def fan_out(
-    count: int,
+    todo: deque[T],
     width: int,
-    begin: Callable[[int, int], asyncio.Future[Any]],
-    take: Callable[[int, asyncio.Future[Any]], None],
+    begin: Callable[[T, int], asyncio.Future[Any]],
+    take: Callable[[T, asyncio.Future[Any]], None],
 ) -> None:
-    """Begin `count` things in order, `width` of them at a time.
+    """Begin what there is to do in order, `width` of it at a time, until nothing is left.
 
-    `begin` gets a place and the number of the slot that it has while it is under way; `take` gets the place and the
-    future that is done, and what it raises ends everything. The order follows from that of the ends alone, so it is the
-    same on replay.
+    `begin` also gets the number of the slot that a thing has while it is under way. `take` gets it with the future that
+    is done, may add to what there is to do or take from it, and what it raises ends everything. The order follows from
+    that of the ends alone, so it is the same on replay.
     """
-    under_way: dict[asyncio.Future[Any], tuple[int, int]] = {}
-    free = list(range(min(width, count) - 1, -1, -1))
+    under_way: dict[asyncio.Future[Any], tuple[T, int]] = {}
+    free = list(range(min(width, len(todo)) - 1, -1, -1))
     ended: deque[asyncio.Future[Any]] = deque()
     waiting: asyncio.Future[None] | None = None
 
@@ -30,24 +32,22 @@ async def fan_out(
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
-    place = 0
     try:
-        while place < count or under_way:
-            while place < count and free:
-                slot = free.pop()
-                begun = begin(place, slot)
-                under_way[begun] = place, slot
+        while todo or under_way:
+            while todo and free:
+                one, slot = todo.popleft(), free.pop()
+                begun = begin(one, slot)
+                under_way[begun] = one, slot
                 # Told of each end by itself: to wait for all of them anew after each would be quadratic.
                 begun.add_done_callback(end)
-                place += 1
             if not ended:
                 waiting = asyncio.get_running_loop().create_future()
                 await waiting
             while ended:
                 done = ended.popleft()
-                was, slot = under_way.pop(done)
+                one, slot = under_way.pop(done)
                 free.append(slot)
-                take(was, done)
+                take(one, done)
     finally:
-        for one in under_way:
-            one.cancel()
+        for left in under_way:
+            left.cancel()

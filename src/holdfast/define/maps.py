@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any, Literal, TypeVar, cast, overload
 
 from holdfast.errors import DefinitionError
@@ -136,7 +138,7 @@ async def _map(
     def take(place: int, future: asyncio.Future[Any]) -> None:
         parts[place] = future.result()
 
-    await fan_out(len(chunks), concurrency, begin, take)
+    await fan_out(deque(range(len(chunks))), concurrency, begin, take)
     return [_told(result, failures.get(index)) for results, failures in parts for index, result in enumerate(results)]
 
 
@@ -149,28 +151,33 @@ async def _map_runs(
     chunks = _cut(calls, [len(call) for call in calls], most, is_by_weight=chunk is None)
     shares = _shares(concurrency, len(chunks), max((len(part) for part in chunks), default=1))
     workflow, orders = chunk_runs(target), orders_for(target, shares, collects)
-    parts: list[list[Any]] = [[] for _ in chunks]
+    places = accumulate((len(part) for part in chunks), initial=0)
+    todo = deque(zip(places, chunks, strict=False))
+    results: list[Any] = [None] * len(calls)
 
-    def begin(place: int, slot: int) -> asyncio.Future[Any]:
-        found: asyncio.Future[Any] = body.ask_child_run(workflow, (orders[slot], chunks[place]), {})
+    def begin(part: tuple[int, list[str]], slot: int) -> asyncio.Future[Any]:
+        found: asyncio.Future[Any] = body.ask_child_run(workflow, (orders[slot], part[1]), {})
         return found
 
-    def take(place: int, future: asyncio.Future[Any]) -> None:
+    def take(part: tuple[int, list[str]], future: asyncio.Future[Any]) -> None:
+        first, asked = part
         try:
-            results, failures = future.result()
+            texts, failures = future.result()
         except Exception as error:
             if not collects:
                 raise
             # Not an item but the chunk run itself: somebody has cancelled it, or its results are too large together.
-            parts[place] = [Failure(type(error).__name__, str(error))] * len(chunks[place])
+            results[first : first + len(asked)] = [Failure(type(error).__name__, str(error))] * len(asked)
             return
-        parts[place] = [
-            Failure(*failures[index]) if index in failures else body.read_result(target, result)
-            for index, result in enumerate(results)
-        ]
+        for index, text in enumerate(texts):
+            told = Failure(*failures[index]) if index in failures else body.read_result(target, text)
+            results[first + index] = told
+        if len(texts) < len(asked):
+            # It was full: another one goes on.
+            todo.appendleft((first + len(texts), asked[len(texts) :]))
 
-    await fan_out(len(chunks), len(shares), begin, take)
-    return [result for part in parts for result in part]
+    await fan_out(todo, len(shares), begin, take)
+    return results
 
 
 def _shares(concurrency: int, chunks: int, largest: int) -> list[int]:

@@ -188,6 +188,10 @@ class Body(Protocol):
     is_replaying: bool
     run: RunInfo
 
+    @property
+    def max_payload(self) -> int:
+        """The limit of one value."""
+
     def ask_step(self, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
         """Ask for a step; the future resolves when its result is delivered."""
 

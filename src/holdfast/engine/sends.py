@@ -73,6 +73,10 @@ class Sends(Calls):
     def weigh(self, step: Step[Any, Any], item: Any) -> int:
         return len(self._codec.arguments(step.fn).pack((item,), {}))
 
+    @property
+    def max_payload(self) -> int:
+        return self._codec.max_payload
+
     def pack_call(self, workflow: Workflow[Any, Any], item: Any) -> str:
         return as_text(self._codec.arguments(workflow.fn).check((item,), {}))
 
