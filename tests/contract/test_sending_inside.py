@@ -18,9 +18,11 @@ from holdfast import (
     DefinitionError,
     HookNotFound,
     HookUsed,
+    Retry,
     RunEnded,
     RunNotFound,
     Worker,
+    step,
     workflow,
 )
 from tests.contract import ways
@@ -313,3 +315,44 @@ class TestOpenTransactions:
             else:
                 await second
             await connection.close()
+
+
+class TestSteps:
+    """In the transaction of a step."""
+
+    async def test_a_transactional_step_tells_another_run_what_it_has_committed(self, sqlite_url):
+        with Client(sqlite_url) as outside:
+
+            @step(transaction=True)
+            def tell(db: sqlite3.Connection, run_id: str) -> None:
+                db.execute(ways.INSERT)
+                outside.signal(run_id, "stop", "told", connection=db)
+
+            @workflow
+            async def telling(run_id: str) -> None:
+                tell(run_id)
+
+            async with AsyncClient(sqlite_url) as client, Worker(client, workflows=[*FLOWS, telling]):
+                told = await client.start(quick)
+                await (await client.start(telling, told.id)).result(timeout=30)
+                assert (await told.result(timeout=30), ways.orders(sqlite_url)) == ("told", 1)
+
+    async def test_one_that_fails_tells_nothing_of_what_it_has_undone(self, postgres_url):
+        async with AsyncClient(postgres_url) as client:
+
+            @step(transaction=True, retry=Retry(attempts=2, initial=0))
+            async def tell(db: asyncpg.Connection[Any], run_id: str) -> None:
+                await db.execute(ways.INSERT)
+                attempt = holdfast.current_step().attempt
+                await client.signal(run_id, "stop", f"attempt {attempt}", connection=db)
+                if attempt == 1:
+                    raise ValueError("once more")
+
+            @workflow
+            async def telling(run_id: str) -> None:
+                await tell(run_id)
+
+            async with Worker(client, workflows=[*FLOWS, telling]):
+                told = await client.start(quick)
+                await (await client.start(telling, told.id)).result(timeout=30)
+                assert (await told.result(timeout=30), ways.orders(postgres_url)) == ("attempt 2", 1)
