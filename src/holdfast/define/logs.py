@@ -1,4 +1,4 @@
-"""The run's logger: silent while replaying, and every record says which run and step it belongs to."""
+"""The run's logger: silent while replaying, and every record says which run, step and trace it belongs to."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from .scope import StepInfo, current_scope
 class _RunFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         scope = current_scope.get()
-        record.run_id = record.step = None
+        record.run_id = record.workflow = record.step = record.trace_id = None
         if scope is None:
             return True
+        run = scope.run
+        record.run_id, record.workflow = run.id, run.workflow
+        if (trace := run.trace) is not None:
+            record.trace_id = trace[3:35]
         if isinstance(scope, StepInfo):
-            record.run_id, record.step = scope.run.id, scope.key
+            record.step = scope.key
             return True
-        record.run_id = scope.run.id
         return not scope.is_replaying
 
 

@@ -204,7 +204,11 @@ class Spans:
         asked = self._sampler.should_sample(above, trace_id, "workflow.run", SpanKind.CONSUMER, attributes)
         is_sampled = asked.decision is Decision.RECORD_AND_SAMPLE
         span_id = int.from_bytes(drawn[16:], "big")
-        context = _context(trace_id, span_id, _SAMPLED if is_sampled else _DROPPED, asked.trace_state)
+        flags = _SAMPLED if is_sampled else _DROPPED
+        if parent is not None and parent.trace_flags & ~TraceFlags.SAMPLED:
+            # Whatever else the caller says about its trace holds for all of it.
+            flags = TraceFlags(flags | parent.trace_flags & ~TraceFlags.SAMPLED)
+        context = _context(trace_id, span_id, flags, asked.trace_state)
         return RunTrace(context, parent, is_sampled)
 
     def step(self, run: RunTrace, began_at: int) -> LiveSpan | None:

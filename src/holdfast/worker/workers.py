@@ -141,6 +141,11 @@ class Worker:
         """This worker's id while it runs; a new one after a lost lease."""
         return None if self._session is None else self._session.worker_id
 
+    @property
+    def observers(self) -> Observers | None:
+        """Who is told what it does."""
+        return self._plan.observers
+
     async def run(self) -> None:
         """Work until SIGTERM, SIGINT or `stop()`. A second signal stops without grace."""
         loop = asyncio.get_running_loop()

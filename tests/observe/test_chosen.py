@@ -1,0 +1,117 @@
+"""Observers that settings ask for, so that a worker needs no code to be watched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast import DefinitionError
+from holdfast.observe import Prometheus, Tracing, observers_of
+from holdfast.settings import resolve
+
+ROOT = Path(__file__).parents[2]
+
+
+def settings(tmp_path, **environ):
+    return resolve(environ=environ, directory=tmp_path)
+
+
+def test_nothing_is_observed_unless_asked_for(tmp_path):
+    assert observers_of(settings(tmp_path), is_worker=True) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [("9464", ("127.0.0.1", 9464)), ("0.0.0.0:9464", ("0.0.0.0", 9464)), ("[::1]:9464", ("::1", 9464))],
+)
+def test_metrics_are_said_as_a_port_or_as_a_host_and_a_port(tmp_path, said, meant):
+    assert settings(tmp_path, HOLDFAST_METRICS=said).metrics == meant
+
+
+@pytest.mark.parametrize("said", ["on", "0", "70000", "host:", "a:b"])
+def test_what_is_no_address_is_refused_by_the_name_of_its_variable(tmp_path, said):
+    with pytest.raises(DefinitionError, match=r"HOLDFAST_METRICS.*9464"):
+        settings(tmp_path, HOLDFAST_METRICS=said)
+
+
+def test_a_file_may_say_it_too(tmp_path):
+    (tmp_path / "holdfast.toml").write_text("metrics = 9464\ntracing = true\n")
+    found = settings(tmp_path)
+    assert (found.metrics, found.tracing) == (("127.0.0.1", 9464), True)
+
+
+def test_tracing_is_for_workers_and_clients(tmp_path):
+    found = settings(tmp_path, HOLDFAST_TRACING="1")
+    for is_worker in (True, False):
+        [one] = observers_of(found, is_worker=is_worker)
+        assert isinstance(one, Tracing)
+
+
+def test_a_port_is_for_workers(tmp_path):
+    assert observers_of(settings(tmp_path, HOLDFAST_METRICS="9464"), is_worker=False) == []
+
+
+WORKER = """
+import asyncio, urllib.request, holdfast
+@holdfast.workflow
+async def body() -> int:
+    return 1
+async def main():
+    async with holdfast.AsyncClient() as client:
+        async with holdfast.Worker(workflows=[body]) as worker:
+            await (await client.start(body)).result(timeout=20)
+            [metrics] = worker.observers.all
+            url = "http://%s:%d/metrics" % metrics.address
+            page = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
+            print([line for line in page.splitlines() if line.startswith("holdfast_runs_completed_total")])
+asyncio.run(main())
+"""
+
+
+def test_a_worker_serves_what_the_environment_asks_for(tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", WORKER],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "src"),
+            "HOLDFAST_METRICS": "29764",
+            "HOLDFAST_URL": f"sqlite:///{tmp_path / 'holdfast.db'}",
+        },
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ran.stdout == '[\'holdfast_runs_completed_total{status="completed",workflow="body"} 1.0\']\n', ran.stderr
+
+
+WITHOUT = """
+import sys
+sys.modules["{package}"] = None
+import holdfast, holdfast.observe
+try:
+    holdfast.observe.{observer}()
+except holdfast.DefinitionError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "observer", "extra"),
+    [("prometheus_client", "Prometheus", "metrics"), ("opentelemetry.sdk", "Tracing", "otel")],
+)
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(package, observer, extra):
+    script = WITHOUT.format(package=package, observer=observer)
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert f"pip install 'holdfast[{extra}]'" in ran.stdout, ran.stderr
+
+
+def test_the_settings_make_what_they_name(tmp_path):
+    [one] = observers_of(settings(tmp_path, HOLDFAST_METRICS="9464"), is_worker=True)
+    assert isinstance(one, Prometheus)
+    one.registry.unregister(one)
