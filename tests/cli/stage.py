@@ -96,7 +96,10 @@ class Stage:
         """Another subcommand, on this database."""
         name = f"command-{len(self._processes)}"
         options = ["--url", self.url]
-        process = Process(name, ["-m", "holdfast", *arguments, *options], self.folder, cwd or self.folder)
+        return self.adopt(Process(name, ["-m", "holdfast", *arguments, *options], self.folder, cwd or self.folder))
+
+    def adopt(self, process: Process) -> Process:
+        """End it with the others, if it has not ended by then."""
         self._processes.append(process)
         return process
 
@@ -160,7 +163,7 @@ class Stage:
             # Whatever a failed test left behind. A pid that another program has by now is not ours to end.
             with contextlib.suppress(psutil.NoSuchProcess):
                 child = psutil.Process(pid)
-                if "holdfast.cli.child" in child.cmdline():
+                if {"holdfast.cli.child", "holdfast.cli.developing"} & set(child.cmdline()):
                     child.kill()
         self.client.close()
 

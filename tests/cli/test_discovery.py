@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from holdfast.discovery import Found, discover
+from holdfast.discovery import Found, discover, survey
 from holdfast.errors import DefinitionError, DuplicateWorkflow
 
 Write = Callable[..., Path]
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working directory; what is loaded from it is forgotten afterwards."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
 
 
 @pytest.fixture
@@ -245,3 +234,21 @@ def test_a_file_whose_name_is_taken_is_refused(write):
 def test_a_word_that_is_no_target_is_refused(place, target):
     with pytest.raises(DefinitionError, match=r"is no target; expected module, module:attribute"):
         discover([target])
+
+
+def test_a_survey_lists_all_that_is_wrong_and_finds_the_rest(write):
+    write("jobs/good.py", flow("good"))
+    write("jobs/bad.py", "import nowhere_at_all")
+    write("jobs/worse.py", "1 / 0")
+    write("jobs/zwin.py", flow("good"))
+    found, problems = survey(["./jobs"])
+    assert names(found) == ["good"]
+    assert [word in str(one) for word, one in zip(("bad.py", "worse.py", "zwin.py"), problems, strict=True)] == [
+        True
+    ] * 3
+
+
+def test_a_survey_of_nothing_says_so(place):
+    found, problems = survey()
+    assert names(found) == []
+    assert len(problems) == 1

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 import typer.main
 
+from .archives import export, import_command
 from .bench import bench
 from .changes import cancel, delete, fork, pause, prune, resume, retry
 from .dev import dev
@@ -39,7 +40,7 @@ _PANELS: dict[str, Sequence[Callable[..., None]]] = {
     "Runs": (start, runs, show, why, journal, cancel, retry, fork, pause, resume, delete, prune),
     "Messages": (signal, publish, hook),
     "Code": (lint, replay_command),
-    "Database": (migrate, bench, keys),
+    "Database": (migrate, export, import_command, bench, keys),
 }
 
 for _panel, _subcommands in _PANELS.items():

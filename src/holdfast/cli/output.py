@@ -7,11 +7,12 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
+from rich import progress
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 _WIDE = 100_000
@@ -78,7 +79,17 @@ def counted(number: int, noun: str) -> str:
 def tracked(items: Sequence[T], what: str) -> Iterator[T]:
     """The items, with a bar on stderr while they are gone through, if somebody looks."""
     console = Console(stderr=True)
-    return iter(track(items, what, console=console, transient=True, disable=not console.is_terminal))
+    return iter(progress.track(items, what, console=console, transient=True, disable=not console.is_terminal))
+
+
+def lines_of(file: Path, what: str) -> Iterator[str]:
+    """The lines of a file, with a bar on stderr while they are gone through, if somebody looks."""
+    console = Console(stderr=True)
+    is_hidden = not console.is_terminal
+    with progress.open(
+        file, "r", encoding="utf-8", description=what, console=console, transient=True, disable=is_hidden
+    ) as lines:
+        yield from lines
 
 
 @contextlib.contextmanager

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,34 +9,24 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.client import Client
+from holdfast.client import Client, Journal, read_archive
 from holdfast.define import Workflow
 from holdfast.discovery import Found, discover
 from holdfast.errors import DefinitionError, HoldfastError
-from holdfast.model import RunRecord, RunStatus
+from holdfast.model import RunStatus
 from holdfast.settings import settings_file
-from holdfast.testing import export_journal, replay
+from holdfast.testing import replay
 
 from .exits import WRONG
 from .options import Chosen, Json, Place, RunIds
-from .output import counted, print_json, print_line, print_note, tracked, working
+from .output import counted, lines_of, print_json, print_line, print_note, tracked, working
 
 _LIVE = (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.WAITING)
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
-    """One journal to replay."""
-
-    id: str
-    workflow: str
-    version: str
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class _Outcome:
-    stored: _Stored
+    journal: Journal
     state: str
     """`matches`, `diverged`, or `unknown`: this code has no such workflow in that version."""
     report: str | None = None
@@ -74,7 +61,7 @@ def replay_command(
         tuple(code or ()) or settings.workflows, ignore=settings.ignore, home=None if home is None else home.parent
     )
     if file is not None:
-        stored: Sequence[_Stored] = list(_from_file(file))
+        stored = list(_from_file(file, found))
     else:
         if not run_ids and not chosen.is_given and not all_live:
             raise typer.BadParameter("which runs? Name them, narrow them by --workflow and so on, or say --all-live")
@@ -87,7 +74,7 @@ def replay_command(
         print_json({"ok": not wrong, "runs": [_told(one) for one in outcomes]})
     else:
         for one in wrong:
-            print_line(f"{one.state} {one.stored.id}\n{one.report}\n")
+            print_line(f"{one.state} {one.journal.run.id}\n{one.report}\n")
         print_note(f"{counted(len(outcomes), 'run')} replayed, {counted(len(wrong), 'run')} would not go on")
     if wrong:
         raise typer.Exit(WRONG)
@@ -96,52 +83,40 @@ def replay_command(
 replay_command.__name__ = "replay"
 
 
-def _replayed(stored: _Stored, known: dict[tuple[str, str], Workflow[Any, Any]], found: Found) -> _Outcome:
-    workflow = known.get((stored.workflow, stored.version))
+def _replayed(journal: Journal, known: dict[tuple[str, str], Workflow[Any, Any]], found: Found) -> _Outcome:
+    run = journal.run
+    workflow = known.get((run.workflow, run.version))
     if workflow is None:
-        versions = ", ".join(version for name, version in known if name == stored.workflow)
+        versions = ", ".join(version for name, version in known if name == run.workflow)
         has = f"it has version {versions}" if versions else "it has no workflow of that name"
-        report = f"{stored.workflow!r} in version {stored.version!r} is not in this code: {has}"
-        return _Outcome(stored, "unknown", report)
+        report = f"{run.workflow!r} in version {run.version!r} is not in this code: {has}"
+        return _Outcome(journal, "unknown", report)
     try:
-        replay(stored.data, workflow, codec=found.codec)
+        replay(journal, workflow, codec=found.codec)
     except HoldfastError as error:
-        return _Outcome(stored, "diverged", f"{type(error).__name__}: {error}")
-    return _Outcome(stored, "matches")
+        return _Outcome(journal, "diverged", f"{type(error).__name__}: {error}")
+    return _Outcome(journal, "matches")
 
 
-def _from_database(client: Client, run_ids: Sequence[str], chosen: Chosen) -> Iterator[_Stored]:
-    records: list[RunRecord] = []
-    if run_ids:
-        records = [record for one in run_ids if (record := client.get_run(one).record) is not None]
-    else:
-        where = chosen.filter(_LIVE)
-        records = [run.record for run in client.runs(where) if run.record is not None]
-    for record in records:
-        yield _Stored(record.id, record.workflow, record.version, export_journal(client.journal(record.id)))
+def _from_database(client: Client, run_ids: Sequence[str], chosen: Chosen) -> Iterator[Journal]:
+    ids = run_ids or [run.id for run in client.runs(chosen.filter(_LIVE))]
+    return (client.journal(run_id) for run_id in ids)
 
 
-def _from_file(file: Path) -> Iterator[_Stored]:
-    with file.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                told = json.loads(line)
-                data = base64.b64decode(told["data"], validate=True)
-                yield _Stored(told["id"], told["workflow"], told["version"], data)
-            except (ValueError, KeyError, TypeError, binascii.Error) as error:
-                raise DefinitionError(
-                    f"{file}, line {number}: this is no run that `holdfast export` wrote ({error!r})"
-                ) from error
+def _from_file(file: Path, found: Found) -> Iterator[Journal]:
+    for number, line in enumerate(lines_of(file, "reading"), 1):
+        try:
+            yield read_archive(line, codec=found.codec)
+        except DefinitionError as error:
+            raise DefinitionError(f"{file}, line {number}: {error}") from error
 
 
 def _told(outcome: _Outcome) -> dict[str, Any]:
-    stored = outcome.stored
+    run = outcome.journal.run
     return {
-        "id": stored.id,
-        "workflow": stored.workflow,
-        "version": stored.version,
+        "id": run.id,
+        "workflow": run.workflow,
+        "version": run.version,
         "state": outcome.state,
         "report": outcome.report,
     }

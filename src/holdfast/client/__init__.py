@@ -4,11 +4,13 @@
                              ├─ starts, retries    what a start writes, decided before anything is written
                              ├─ runs, listings     handles
                              ├─ watch              all waits of a client, in one question to the store
-                             └─ explain, journals  what happened, for readers
+                             ├─ explain, journals  what happened, for readers
+                             └─ archives           runs as lines of JSON, out and in
 
 Only this room and the worker's know a store, and they don't know each other.
 """
 
+from .archives import Imported, read_archive
 from .blocking import Client
 from .clients import AsyncClient
 from .explain import Explanation, OpenStep, Reason
@@ -25,6 +27,7 @@ __all__ = [
     "Cancellation",
     "Client",
     "Explanation",
+    "Imported",
     "Journal",
     "JournalEntry",
     "OpenStep",
@@ -32,4 +35,5 @@ __all__ = [
     "Run",
     "Runs",
     "StreamItem",
+    "read_archive",
 ]

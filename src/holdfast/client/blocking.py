@@ -28,6 +28,7 @@ from holdfast.model import (
 from holdfast.observe import Observer, Observers
 from holdfast.store import Store
 
+from .archives import Imported
 from .clients import AsyncClient
 from .explain import Explanation
 from .handles import Run, Runs
@@ -306,6 +307,14 @@ class Client:
     ) -> Pruned:
         """As AsyncClient.prune."""
         return self._portal.call(self._client.prune(older_than=older_than, where=where, archive=archive))
+
+    def export(self, run_id: str) -> str:
+        """As AsyncClient.export."""
+        return self._portal.call(self._client.export(run_id))
+
+    def import_run(self, line: str | bytes) -> Imported:
+        """As AsyncClient.import_run."""
+        return self._portal.call(self._client.import_run(line))
 
     def signal(
         self, run_id: str, name: str, payload: Any = None, *, message_id: str | None = None, connection: Any = None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, overload
 
@@ -15,7 +13,8 @@ from holdfast.errors import AlreadyCompensated, DefinitionError, KeyTaken, NotRe
 from holdfast.model import NOT_GIVEN, Duration, NotGiven, RunFilter, RunRecord, RunStatus, microseconds
 from holdfast.store import Store
 
-from . import journals
+from . import archives
+from .archives import Imported
 from .connections import Connection
 from .forks import fork_of
 from .ids import check_id, not_found
@@ -192,24 +191,29 @@ class Managing:
         count += len(await store.delete_runs(ids)) if ids else 0
         return Pruned(count, file)
 
+    async def export(self, run_id: str) -> str:
+        """A run with its journal as one line of JSON: to keep, to look at, to replay elsewhere, or to import.
+
+        Payloads stay as the codec wrote them. Raises RunNotFound.
+        """
+        refuse_in_body("client.export()", "do it in a step")
+        store, record = await self._found(run_id)
+        return archives.line_of(record, await store.read_journal(record.id), self._connection.codec)
+
+    async def import_run(self, line: str | bytes) -> Imported:
+        """Bring an ended run back from its line, with its id, its key and its journal; it is kept for ever.
+
+        For another database, or after a prune. A run of that id that is there is left as it is, and so is a key that
+        another run holds; the answer says so. Raises DefinitionError for a line that is none, and for a run that had
+        not ended or has continued as another one. Repeating it changes nothing.
+        """
+        refuse_in_body("client.import_run()", "do it in a step")
+        return await archives.import_line(await self._connection.opened(), line)
+
     async def _archive(self, store: Store, record: RunRecord, file: Path) -> None:
-        entries = journals.read(await store.read_journal(record.id), self._connection.codec)
-        line = {
-            "id": record.id,
-            "workflow": record.workflow,
-            "version": record.version,
-            "status": record.status,
-            "key": record.key,
-            "tags": dict(record.tags),
-            "created_at": record.created_at,
-            "started_at": record.started_at,
-            "ended_at": record.ended_at,
-            "archived_at": datetime.now(UTC),
-            "journal": [entry.as_dict() for entry in entries],
-        }
-        text = json.dumps(line, default=str, ensure_ascii=False)
+        line = archives.line_of(record, await store.read_journal(record.id), self._connection.codec)
         with file.open("a", encoding="utf-8") as lines:
-            lines.write(text + "\n")
+            lines.write(line + "\n")
 
     async def _set_paused(self, which: str | RunFilter, paused: bool) -> int:
         refuse_in_body("client.pause()", "do it in a step")

@@ -1,0 +1,102 @@
+"""export, import: runs with their journals as lines of JSON, out of a database and into another one."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.client import Imported
+from holdfast.errors import DefinitionError, RunNotFound
+
+from .exits import WRONG
+from .options import Chosen, Json, Place, RunIds
+from .output import counted, lines_of, print_json, print_line, print_note, tracked, working
+
+
+def export(
+    run_ids: RunIds = None,
+    *,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file; stdout by default.", metavar="FILE")
+    ] = None,
+    chosen: Chosen,
+    place: Place,
+) -> None:
+    """Write runs with their journals, one line of JSON each; by default all.
+
+    A line holds what people want to know in plain words, and under `data` all that `import` and `replay --file` need.
+    Payloads are as they are stored: with a codec that encrypts, `data` is of use to its holders only.
+    """
+    if run_ids and chosen.is_given:
+        raise typer.BadParameter("name runs, or say which by --workflow, --status and so on; not both")
+    with place.client() as client:
+        with working("listing runs"):
+            ids = list(run_ids or ()) or [run.id for run in client.runs(chosen.filter())]
+        # "x": an earlier export is never overwritten.
+        target = sys.stdout if output is None else output.open("x", encoding="utf-8")
+        count = 0
+        try:
+            for run_id in tracked(ids, "exporting"):
+                try:
+                    target.write(client.export(run_id) + "\n")
+                    count += 1
+                except RunNotFound:
+                    # Of those that were listed one may be gone by now; one that was named must be there.
+                    if run_ids:
+                        raise
+        finally:
+            if output is not None:
+                target.close()
+    print_note(f"exported {counted(count, 'run')}")
+
+
+def import_command(
+    file: Annotated[Path, typer.Argument(help="What `export` or `prune --archive` wrote; '-' reads stdin.")],
+    *,
+    place: Place,
+    as_json: Json = False,
+) -> None:
+    """Bring ended runs back, with their ids, keys and journals. Repeating it changes nothing.
+
+    Runs that had not ended, or have continued as another run, are passed by: two databases that both own a live run
+    would execute its steps twice. Runs that are there already are left as they are, and so are keys that other runs
+    hold. The exit code is 1 if anything was passed by for another reason than being there already.
+    """
+    counts: Counter[str] = Counter()
+    passed_by: list[str] = []
+    with place.client() as client:
+        for number, line in enumerate(_lines(file), 1):
+            try:
+                became = client.import_run(line)
+            except DefinitionError as error:
+                counts["refused"] += 1
+                passed_by.append(f"line {number}: {error}")
+                continue
+            counts[became.value] += 1
+            if became is Imported.KEY_TAKEN:
+                passed_by.append(f"line {number}: another run holds its key; delete that one first")
+    told = {name: counts[name] for name in (*Imported, "refused")}
+    if as_json:
+        print_json({**told, "passed_by": passed_by})
+    else:
+        for text in passed_by:
+            print_note(f"holdfast: {text}")
+        known = f", {counts['known']} were there already" if counts["known"] else ""
+        print_line(f"imported {counted(counts['imported'], 'run')}{known}")
+    if passed_by:
+        raise typer.Exit(WRONG)
+
+
+import_command.__name__ = "import"
+
+
+def _lines(file: Path) -> Iterator[str]:
+    if str(file) == "-":
+        yield from sys.stdin
+        return
+    yield from lines_of(file, "importing")

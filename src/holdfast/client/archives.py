@@ -1,0 +1,158 @@
+"""Runs as lines of JSON: written when they are exported or pruned, read when they are imported or replayed.
+
+A line says in plain words what the run was, for people and their tools, and holds under `data` all that it takes to
+bring it back: its record and its journal, as they were stored. Payloads stay as the codec wrote them: what was
+encrypted is.
+
+Only an ended run can be imported: a live one has timers, waits, children and messages, and two databases that both
+believe to own it would execute its steps twice. An imported run is the first of a chain of its own, has no parent and
+no children, and neither values nor streams.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from holdfast.codec import Codec
+from holdfast.errors import CodecError, DefinitionError
+from holdfast.model import (
+    JournalRow,
+    NewRun,
+    RowChange,
+    RunRecord,
+    RunStatus,
+    Started,
+    Turn,
+    decode_entries,
+    instant_of,
+)
+from holdfast.store import Store
+
+from . import journals
+from .journals import Journal
+
+_FORMAT = "holdfast-run/1"
+_NEVER = 250_000_000_000_000_000
+"""An instant that never comes: an imported run is due then, so that no worker takes it before it has its end."""
+
+
+class Imported(StrEnum):
+    """What became of a line."""
+
+    IMPORTED = "imported"
+    KNOWN = "known"
+    """A run of that id is there already; it was left as it is."""
+    KEY_TAKEN = "key_taken"
+    """Another run holds the key; nothing was written."""
+
+
+class _Archived(msgspec.Struct, frozen=True):
+    run: RunRecord
+    rows: tuple[JournalRow, ...]
+
+
+def line_of(record: RunRecord, rows: Sequence[JournalRow], codec: Codec) -> str:
+    """A run with its journal as one line of JSON."""
+    data = msgspec.msgpack.encode(_Archived(record, tuple(rows)))
+    told: dict[str, Any] = {
+        "format": _FORMAT,
+        "id": record.id,
+        "workflow": record.workflow,
+        "version": record.version,
+        "status": record.status,
+        "key": record.key,
+        "tags": dict(record.tags),
+        "created_at": record.created_at,
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
+        "archived_at": datetime.now(UTC),
+        "journal": [entry.as_dict() for entry in journals.read(rows, codec)],
+        "data": base64.b64encode(data).decode("ascii"),
+    }
+    return json.dumps(told, default=str, ensure_ascii=False)
+
+
+def read_archive(line: str | bytes, *, codec: Codec | None = None) -> Journal:
+    """The journal of a run from its line, as `client.journal` would give it. Raises DefinitionError."""
+    archived = _opened(line)
+    return Journal(archived.run, journals.read(archived.rows, codec or Codec()))
+
+
+async def import_line(store: Store, line: str | bytes) -> Imported:
+    """Bring an ended run back, with its id, its key and its journal. Repeating it changes nothing.
+
+    Two commits: the run with all but its last turn, due never; then that turn, which ends it. A crash between the two
+    leaves a run that nobody claims, and the same import goes on with it.
+    """
+    archived = _opened(line)
+    run, rows = archived.run, archived.rows
+    if not run.status.is_final or run.ended_at is None or not rows:
+        raise DefinitionError(f"run {run.id} is {run.status}: only ended runs can be imported; let it end first")
+    if run.status is RunStatus.CONTINUED:
+        raise DefinitionError(f"run {run.id} has continued as another run, and that can't be imported apart from it")
+    there = await store.get_run(run.id)
+    if there is not None and there.status.is_final:
+        return Imported.KNOWN
+    new = NewRun(
+        id=run.id,
+        workflow=run.workflow,
+        version=run.version,
+        queue=run.queue,
+        input=run.input,
+        seed=_seed(rows),
+        key=run.key,
+        due_at=_NEVER,
+        priority=run.priority,
+        tags=run.tags,
+        # Kept for ever: by its own retention it might be swept as soon as it is there.
+        retention=None,
+        forked_from=run.forked_from,
+        rows=tuple(row.data for row in rows[:-1]),
+    )
+    [started] = await store.start_runs([new], now=instant_of(run.created_at))
+    if started.id != run.id:
+        return Imported.KEY_TAKEN
+    if not started.created and there is not None and there.due_at is not None and instant_of(there.due_at) != _NEVER:
+        # A live run of that id, which is no import of ours that was cut off.
+        return Imported.KNOWN
+    # crash here: the run is there, due never, and a second import finds it so.
+    change = RowChange(status=run.status, release=True, output=run.output, error=run.error)
+    last = Turn(run_id=run.id, seq=len(rows) - 1, epoch=0, at=rows[-1].at, data=rows[-1].data, change=change)
+    await store.commit_turns([last], now=instant_of(run.ended_at))
+    return Imported.IMPORTED
+
+
+def _opened(line: str | bytes) -> _Archived:
+    try:
+        told = json.loads(line)
+        if told["format"] != _FORMAT:
+            raise DefinitionError(
+                f"this line has the format {told['format']!r}, and this Holdfast reads {_FORMAT!r}; use the version "
+                "that wrote it, or a newer one"
+            )
+        archived = msgspec.msgpack.decode(base64.b64decode(told["data"], validate=True), type=_Archived)
+        for row in archived.rows:
+            decode_entries(row.data)
+    except (ValueError, KeyError, TypeError, msgspec.MsgspecError, CodecError) as error:
+        raise DefinitionError(
+            f"this line is no run that was exported: {type(error).__name__}: {error}; expected what `holdfast export` "
+            "or client.prune(archive=) writes"
+        ) from error
+    return archived
+
+
+def _seed(rows: Sequence[JournalRow]) -> bytes:
+    """The seed that its body drew from, which `fork` and `retry` of the imported run go on with."""
+    for row in rows:
+        for entry in decode_entries(row.data):
+            if isinstance(entry, Started):
+                return entry.seed
+    return secrets.token_bytes(16)

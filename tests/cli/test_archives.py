@@ -1,0 +1,226 @@
+"""export, import and replay: runs out of a database, into another one, and against other code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import Client, Retry, RunFilter, step, workflow
+from holdfast.cli import main
+from holdfast.client import Imported
+
+MODULE = """
+from holdfast import Retry, step, workflow
+
+@step(retry=Retry(attempts=1))
+async def divide(number: int) -> int:
+    return 100 // number
+
+@workflow{options}
+async def halve(number: int) -> int:
+    {body}
+"""
+SAME = "return await divide(number)"
+
+
+@step(retry=Retry(attempts=1))
+async def divide(number: int) -> int:
+    return 100 // number
+
+
+@workflow
+async def halve(number: int) -> int:
+    return await divide(number)
+
+
+@pytest.fixture
+def client(database_url: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """A database with a completed run, a failed one and a live one; and the code of all three."""
+    monkeypatch.setenv("HOLDFAST_URL", database_url)
+    holdfast.run(halve, 4, key="first")
+    with pytest.raises(holdfast.RunFailed):
+        holdfast.run(halve, 0, key="second")
+    with Client(database_url) as client:
+        client.start(halve, 5, key="third", delay="1h")
+        yield client
+
+
+def code(tmp_path: Path, name: str, body: str = SAME, options: str = "") -> str:
+    path = tmp_path / f"{name}.py"
+    path.write_text(MODULE.format(body=body, options=options))
+    return path.name
+
+
+def exported(tmp_path: Path, *options: str) -> Path:
+    file = tmp_path / "runs.jsonl"
+    assert main(["export", "--output", str(file), *options]) == 0
+    return file
+
+
+def test_an_export_has_a_line_for_each_run(client, tmp_path, capsys):
+    lines = [json.loads(line) for line in exported(tmp_path).read_text().splitlines()]
+    assert [line["key"] for line in lines] == ["third", "second", "first"]
+    assert [entry["kind"] for entry in lines[2]["journal"]] == [one.kind for one in client.journal(lines[2]["id"])]
+    assert capsys.readouterr().err == "exported 3 runs\n"
+
+
+def test_an_export_may_be_narrowed_and_printed(client, capsys):
+    assert main(["export", "--status", "failed"]) == 0
+    assert json.loads(capsys.readouterr().out)["key"] == "second"
+
+
+def test_an_export_overwrites_nothing(client, tmp_path, capsys):
+    exported(tmp_path)
+    assert main(["export", "--output", str(tmp_path / "runs.jsonl")]) == 1
+    assert "runs.jsonl" in capsys.readouterr().err
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def other_url(request, tmp_path):
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres").create_database()
+    return f"sqlite:///{tmp_path / 'other.db'}"
+
+
+def test_ended_runs_come_back_in_another_database_as_they_were(client, tmp_path, other_url, capsys):
+    file = exported(tmp_path, "--status", "completed", "--status", "failed")
+    capsys.readouterr()
+    assert main(["import", str(file), "--url", other_url]) == 0
+    assert capsys.readouterr().out == "imported 2 runs\n"
+    with Client(other_url) as other:
+        for key in ("first", "second"):
+            here, there = client.get_run(halve, key=key), other.get_run(halve, key=key)
+            for name in ("id", "status", "created_at", "ended_at", "input", "output", "error", "tags", "queue"):
+                assert getattr(there.record, name) == getattr(here.record, name), name
+            assert [one.as_dict() | {"seq": 0, "epoch": 0} for one in other.journal(there.id)] == [
+                one.as_dict() | {"seq": 0, "epoch": 0} for one in client.journal(here.id)
+            ]
+        assert other.get_run(halve, key="first").result(timeout=0) == 25
+
+
+def test_an_import_may_be_repeated(client, tmp_path, other_url, capsys):
+    file = exported(tmp_path, "--status", "completed")
+    for _ in range(2):
+        assert main(["import", str(file), "--url", other_url, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out.partition("}\n")[2])
+    assert (told["imported"], told["known"]) == (0, 1)
+
+
+def test_a_live_run_is_not_imported(client, tmp_path, other_url, capsys):
+    file = exported(tmp_path)
+    assert main(["import", str(file), "--url", other_url]) == 1
+    seen = capsys.readouterr()
+    assert "only ended runs can be imported" in seen.err
+    assert seen.out == "imported 2 runs\n"
+
+
+def test_an_import_that_was_cut_off_is_finished_by_the_next(client, tmp_path, other_url):
+    line = exported(tmp_path, "--status", "completed").read_text()
+    with Client(other_url) as other:
+        real = other.store.commit_turns
+
+        async def dies(*_args, **_options):
+            raise ConnectionError("the process ends here")
+
+        other.store.commit_turns = dies
+        with pytest.raises(ConnectionError):
+            other.import_run(line)
+        other.store.commit_turns = real
+        assert other.import_run(line) is Imported.IMPORTED
+        assert other.get_run(halve, key="first").result(timeout=0) == 25
+
+
+def test_no_worker_takes_a_run_whose_import_was_cut_off(client, tmp_path):
+    line = exported(tmp_path, "--status", "completed").read_text()
+    url = f"sqlite:///{tmp_path / 'other.db'}"
+    with Client(url) as other:
+
+        async def dies(*_args, **_options):
+            raise ConnectionError("the process ends here")
+
+        other.store.commit_turns = dies
+        with pytest.raises(ConnectionError):
+            other.import_run(line)
+    holdfast.run(halve, 10, url=url)
+    with Client(url) as other:
+        assert other.get_run(halve, key="first").status == "pending"
+
+
+def test_a_key_that_another_run_holds_stays_with_it(client, tmp_path, other_url, capsys):
+    file = exported(tmp_path, "--status", "completed")
+    with Client(other_url) as other:
+        there = other.start(halve, 9, key="first")
+        assert main(["import", str(file), "--url", other_url]) == 1
+        assert other.get_run(halve, key="first").id == there.id
+        assert other.count(RunFilter()) == 1
+    assert "holds its key" in capsys.readouterr().err
+
+
+def test_an_imported_run_can_be_retried(client, tmp_path, other_url):
+    file = exported(tmp_path, "--status", "failed")
+    assert main(["import", str(file), "--url", other_url]) == 0
+    with Client(other_url) as other:
+        again = other.retry(other.get_run(halve, key="second").id)
+        assert again.created
+
+
+def test_what_was_pruned_can_be_imported(client, tmp_path):
+    archive = tmp_path / "old.jsonl"
+    assert main(["prune", "--older-than", "0s", "--archive", str(archive), "--yes"]) == 0
+    assert client.count(RunFilter()) == 1
+    assert main(["import", str(archive)]) == 0
+    assert client.count(RunFilter()) == 3
+
+
+@pytest.mark.parametrize(
+    "line", ["nonsense", "{}", '{"format": "holdfast-run/9"}', '{"format": "holdfast-run/1", "data": "AA=="}']
+)
+def test_a_line_that_is_no_run_is_refused_with_its_number(client, tmp_path, capsys, line):
+    (tmp_path / "x.jsonl").write_text(f"{line}\n")
+    assert main(["import", "x.jsonl"]) == 1
+    assert "line 1: " in capsys.readouterr().err
+    assert client.count(RunFilter()) == 3
+
+
+def test_journals_that_match_this_code_end_with_zero(client, tmp_path, capsys):
+    target = code(tmp_path, "same")
+    assert main(["replay", "--workflow", "halve", "--status", "completed", "--status", "failed", "--code", target]) == 0
+    assert capsys.readouterr().err == "2 runs replayed, 0 runs would not go on\n"
+
+
+def test_a_journal_that_this_code_does_not_match_is_reported(client, tmp_path, capsys):
+    target = code(tmp_path, "changed", "return await divide(number + 1)")
+    run = client.get_run(halve, key="first")
+    assert main(["replay", run.id, "--code", target]) == 1
+    told = capsys.readouterr().out
+    assert told.startswith(f"diverged {run.id}\nJournalDiverged: ")
+    assert "the journal holds" in told
+
+
+def test_a_replay_says_as_json_what_became_of_each_run(client, tmp_path, capsys):
+    target = code(tmp_path, "changed_json", "return 1")
+    run = client.get_run(halve, key="first")
+    assert main(["replay", run.id, "--code", target, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["ok"], told["runs"][0]["id"], told["runs"][0]["state"]) == (False, run.id, "diverged")
+
+
+def test_a_version_that_is_not_in_this_code_is_a_fault_unless_it_is_skipped(client, tmp_path, capsys):
+    target = code(tmp_path, "newer", options='(version="2")')
+    assert main(["replay", "--all-live", "--code", target]) == 1
+    assert "it has version 2" in capsys.readouterr().out
+    assert main(["replay", "--all-live", "--code", target, "--skip-unknown"]) == 0
+
+
+def test_exported_journals_are_replayed_from_their_file(client, tmp_path):
+    file = exported(tmp_path, "--status", "completed")
+    assert main(["replay", "--file", str(file), "--code", code(tmp_path, "same_file")]) == 0
+    assert main(["replay", "--file", str(file), "--code", code(tmp_path, "other_file", "return 1")]) == 1
+
+
+def test_which_runs_to_replay_must_be_said(client, tmp_path):
+    assert main(["replay", "--code", code(tmp_path, "asked")]) == 2

@@ -1,0 +1,174 @@
+"""holdfast doctor: what it finds wrong, and what it says to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast import Client, step, workflow
+from holdfast.cli import main
+from holdfast.cli.checks import State, check_file
+from holdfast.cli.checks.places import file_system_of
+
+GOOD = "from holdfast import workflow\n\n@workflow\nasync def {name}() -> None: ...\n"
+
+
+@step
+async def nothing() -> None: ...
+
+
+@workflow
+async def errand() -> None:
+    await nothing()
+
+
+@pytest.fixture
+def project(place, monkeypatch):
+    """A folder with settings and a workflow."""
+    tmp_path = place
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "holdfast.toml").write_text('url = "sqlite:///x.db"\nworkflows = ["./jobs"]\n')
+    (tmp_path / "jobs" / "good.py").write_text(GOOD.format(name="good"))
+    return tmp_path
+
+
+@pytest.fixture
+def doctor(project, capsys):
+    """Run it; its exit code, and what it found by the name of the check."""
+
+    def doctor(*options: str) -> tuple[int, dict[str, list[dict]]]:
+        capsys.readouterr()
+        code = main(["doctor", "--json", *options])
+        told = json.loads(capsys.readouterr().out)
+        assert told["ok"] == (code == 0)
+        found: dict[str, list[dict]] = {}
+        for one in told["checks"]:
+            found.setdefault(one["name"], []).append(one)
+        return code, found
+
+    return doctor
+
+
+def states(checks: list[dict]) -> list[str]:
+    return [one["state"] for one in checks]
+
+
+def test_a_sound_project_has_nothing_to_mend(doctor, project):
+    code, found = doctor()
+    assert code == 0
+    assert states(found["python"] + found["packages"] + found["workflows"]) == ["ok", "ok", "ok"]
+    assert found["settings file"][0]["told"] == str(project / "holdfast.toml")
+
+
+def test_nothing_is_created(doctor, project):
+    _, found = doctor()
+    assert states(found["database"]) == ["note"]
+    assert not (project / "x.db").exists()
+
+
+def test_a_schema_that_is_this_version_s_is_fine(doctor):
+    assert main(["migrate"]) == 0
+    code, found = doctor()
+    assert (code, states(found["database"]), states(found["schema"])) == (0, ["ok"], ["ok"])
+
+
+def test_an_old_schema_is_to_be_migrated(doctor, project):
+    (project / "x.db").touch()
+    code, found = doctor()
+    assert (code, states(found["schema"])) == (1, ["mend"])
+    assert found["schema"][0]["advice"] == "holdfast migrate"
+
+
+def test_every_module_that_cannot_be_loaded_is_named_with_its_error(doctor, project):
+    (project / "jobs" / "bad.py").write_text("import nowhere_at_all\n")
+    (project / "jobs" / "worse.py").write_text("1 / 0\n")
+    code, found = doctor()
+    assert code == 1
+    told = [one["told"] for one in found["module"]]
+    assert any("bad.py, line 1" in one and "nowhere_at_all" in one for one in told)
+    assert any("worse.py, line 1" in one and "ZeroDivisionError" in one for one in told)
+    assert found["workflows"][0]["told"] == "good"
+
+
+def test_modules_need_not_be_loaded(doctor, project):
+    (project / "jobs" / "bad.py").write_text("import nowhere_at_all\n")
+    assert doctor("--no-modules")[0] == 0
+
+
+def test_two_workflows_of_one_name_are_told(doctor, project):
+    (project / "jobs" / "twin.py").write_text(GOOD.format(name="good"))
+    code, found = doctor()
+    assert (code, states(found["duplicate workflow"])) == (1, ["mend"])
+
+
+def test_a_wrong_setting_is_told_with_its_file(doctor, project):
+    (project / "holdfast.toml").write_text("concurency = 5\n")
+    code, found = doctor()
+    assert code == 1
+    assert "holdfast.toml: concurency" in found["settings"][0]["told"]
+    assert "did you mean 'concurrency'?" in found["settings"][0]["told"]
+
+
+def test_a_variable_that_nobody_reads_is_told(doctor, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_CONCURENCY", "5")
+    code, found = doctor()
+    assert (code, found["environment"][0]["advice"]) == (0, "did you mean HOLDFAST_CONCURRENCY?")
+
+
+def test_a_database_that_is_away_is_to_be_mended(doctor):
+    code, found = doctor("--url", "postgresql://127.0.0.1:9/x")
+    assert (code, states(found["database"])) == (1, ["mend"])
+
+
+def test_runs_that_nobody_serves_are_told(doctor, project):
+    with Client() as client:
+        client.start(errand, delay="1h")
+    code, found = doctor()
+    assert (code, states(found["workers"])) == (1, ["note"])
+    assert "1 live run of 'errand', version '1', queue 'default'" in found["runs without a worker"][0]["told"]
+
+
+def test_a_server_says_who_asks_and_what_time_it_is(doctor, postgres):
+    url = postgres.create_database()
+    assert main(["migrate", "--url", url]) == 0
+    code, found = doctor("--url", url)
+    assert code == 0
+    assert states(found["clock"]) == ["ok"]
+    assert found["server"][0]["told"].startswith("Postgres ")
+    assert len(found["rights"]) == 1
+
+
+@pytest.mark.parametrize(("kind", "state"), [("nfs4", State.MEND), ("cifs", State.MEND), ("ext4", State.OK)])
+def test_a_network_file_system_is_no_place_for_sqlite(tmp_path, kind, state):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"none / ext4 rw 0 0\nserver:/x {tmp_path} {kind} rw 0 0\n")
+    (check,) = check_file(f"sqlite:///{tmp_path / 'x.db'}", mounts=mounts)
+    assert check.state is state
+
+
+def test_the_innermost_mount_counts(tmp_path):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"a / ext4 rw 0 0\nb {tmp_path}/a nfs rw 0 0\nc {tmp_path}/a/b xfs rw 0 0\n")
+    assert file_system_of(tmp_path / "a" / "b" / "x.db", mounts) == "xfs"
+    assert file_system_of(tmp_path / "ab" / "x.db", mounts) == "ext4"
+    assert file_system_of(tmp_path / "x.db", Path("/nowhere/mounts")) is None
+
+
+def test_a_file_that_everybody_may_read_is_told(tmp_path):
+    file = tmp_path / "x.db"
+    file.touch(0o666)
+    file.chmod(0o666)
+    assert [one.name for one in check_file(f"sqlite:///{file}", mounts=tmp_path / "none")] == ["file rights"]
+    file.chmod(0o600)
+    assert list(check_file(f"sqlite:///{file}", mounts=tmp_path / "none")) == []
+
+
+def test_people_get_a_table_with_what_to_do(project, capsys):
+    (project / "x.db").touch()
+    assert main(["doctor"]) == 1
+    told = capsys.readouterr().out
+    assert "→ holdfast migrate" in told
+    assert told.rstrip().endswith("1 thing to mend")

@@ -1,0 +1,226 @@
+"""A project from nothing: init, dev, a run that survives a kill, code that changes; and the REST API by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli import main
+from holdfast.cli.lint import Project, check
+from holdfast.cli.scaffold import FILES
+from tests.cli.stage import SOURCE, Process, Stage
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture
+def project(stage: Stage) -> Path:
+    """What init writes, in a folder of its own."""
+    folder = stage.folder / "shop"
+    assert main(["init", str(folder)]) == 0
+    (folder / "holdfast.toml").write_text(f'url = "{stage.url}"\n')
+    return folder
+
+
+def dev(stage: Stage, project: Path, port: int) -> Process:
+    process = stage.command("dev", "--listen", str(port), cwd=project)
+    stage.ready(process)
+    return process
+
+
+def ask(port: int, path: str, body: object = None, **headers: str) -> tuple[int, object]:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}{path}",
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"content-type": "application/json", **headers},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, json.loads(answer.read() or b"null")
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def test_init_writes_a_project_and_says_how_to_go_on(tmp_path, capsys):
+    assert main(["init", str(tmp_path / "shop")]) == 0
+    assert all((tmp_path / "shop" / name).is_file() for name in FILES)
+    assert "holdfast dev" in capsys.readouterr().out
+
+
+def test_init_overwrites_nothing(tmp_path, capsys):
+    (tmp_path / "README.md").write_text("mine")
+    assert main(["init", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["kept"] == ["README.md"]
+    assert (tmp_path / "README.md").read_text() == "mine"
+    assert main(["init", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["written"] == []
+
+
+def test_init_does_not_hide_the_settings_of_a_pyproject(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.holdfast]\nnamespace = "shop"\n')
+    assert main(["init", str(tmp_path)]) == 0
+    assert not (tmp_path / "holdfast.toml").exists()
+
+
+def test_a_file_is_no_place_for_a_project(tmp_path, capsys):
+    (tmp_path / "x").touch()
+    assert main(["init", str(tmp_path / "x")]) == 1
+    assert "is a file" in capsys.readouterr().err
+
+
+def test_nothing_that_init_writes_is_flagged(tmp_path):
+    main(["init", str(tmp_path)])
+    files = [tmp_path / name for name in FILES if name.endswith(".py")]
+    assert [one for path in files for one in check(Project(), path)] == []
+
+
+def test_the_tests_that_init_writes_pass(tmp_path):
+    main(["init", str(tmp_path)])
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_a_run_outlives_the_process_that_dev_started(stage: Stage, project: Path, port: int):
+    first = dev(stage, project, port)
+    run_id = stage.client.start("order", "4242").id
+    stage.until(
+        lambda: "wait" in str(stage.client.explain(run_id)) and stage.client.get_run(run_id).status == "waiting",
+        "it waits",
+    )
+    children = stage.children(first)
+    first.kill()
+    stage.gone(children)
+    second = dev(stage, project, port)
+    assert ask(port, f"/v1/runs/{run_id}/signals/approved", "fine")[0] < 300
+    assert stage.client.get_run(run_id).result(timeout=30) == "sent, with receipt for 1200 cents"
+    assert (first.output + second.output).count("charging 1200 cents") == 1
+    second.send(signal.SIGINT)
+    assert second.wait() == 0
+
+
+def test_dev_serves_rest_and_metrics_beside_the_worker(stage: Stage, project: Path, port: int):
+    dev(stage, project, port)
+    status, told = ask(port, "/v1/workflows/order/runs", {"input": ["77"]})
+    assert status == 201
+    stage.client.signal(told["id"], "approved", "yes")
+    assert stage.client.get_run(told["id"]).result(timeout=30) == "sent, with receipt for 1200 cents"
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        assert b"holdfast_runs_completed" in answer.read()
+
+
+def test_changed_code_is_served_and_the_run_goes_on_in_it(stage: Stage, project: Path, port: int):
+    process = dev(stage, project, port)
+    run = stage.client.start("order", "4242")
+    stage.until(lambda: "charging" in process.output, "it was charged")
+    module = project / "workflows" / "orders.py"
+    module.write_text(module.read_text().replace("sending the parcel", "posting the parcel"))
+    stage.until(lambda: process.output.count("ready for") == 2, "it was started again")
+    assert "workflows/orders.py changed" in process.output
+    run.signal("approved", "yes")
+    run.result(timeout=30)
+    assert "posting the parcel: yes" in process.output
+    assert process.output.count("charging") == 1
+
+
+def test_code_that_cannot_be_loaded_is_waited_for(stage: Stage, project: Path, port: int):
+    module = project / "workflows" / "orders.py"
+    good = module.read_text()
+    module.write_text("def order(:\n")
+    process = stage.command("dev", "--listen", str(port), cwd=project)
+    stage.until(lambda: "waiting for a change" in process.output, "it was refused")
+    assert "orders.py, line 1" in process.output
+    module.write_text(good)
+    stage.ready(process)
+
+
+def test_io_in_a_body_is_refused_in_dev(stage: Stage, project: Path, port: int):
+    shutil.rmtree(project / "workflows")
+    (project / "workflows").mkdir()
+    (project / "workflows" / "rude.py").write_text(
+        "from holdfast import workflow\n\n@workflow\nasync def rude() -> str:\n    return open('x').read()\n"
+    )
+    dev(stage, project, port)
+    run = stage.client.start("rude")
+    stage.until(lambda: stage.client.get_run(run.id).record.blocked, "it is blocked")
+    assert "open('x') was called" in str(stage.client.explain(run.id))
+
+
+def test_a_port_that_is_taken_is_told_before_anything_is_started(stage: Stage, project: Path, port: int):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        process = stage.command("dev", "--listen", str(port), cwd=project)
+        assert process.wait() == 1
+    assert f"127.0.0.1:{port} can't be listened on" in process.output
+
+
+def test_dev_leaves_the_database_of_the_settings_alone_if_it_is_no_file(stage: Stage, project: Path, port: int):
+    (project / "holdfast.toml").write_text('url = "postgresql://127.0.0.1:9/production"\n')
+    process = Process("local", ["-m", "holdfast", "dev", "--listen", str(port)], stage.folder, project)
+    stage.adopt(process)
+    stage.ready(process)
+    assert "not the database of the settings" in process.output
+    assert (project / "holdfast.db").exists()
+
+
+def test_serve_answers_until_it_is_told_to_stop(stage: Stage, port: int):
+    process = stage.command("serve", "--listen", str(port))
+    stage.until(lambda: "ready on" in process.output, "it is ready")
+    assert ask(port, "/healthz")[0] == 200
+    process.send(signal.SIGTERM)
+    assert process.wait() == 0
+
+
+def test_serve_asks_for_a_key_where_there_are_keys(stage: Stage, port: int, capsys):
+    assert main(["keys", "ci", "--right", "operate", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    (stage.folder / "holdfast.toml").write_text(f'api_keys = ["{made["kept"]}"]\n')
+    process = stage.command("serve", "--listen", str(port))
+    stage.until(lambda: "ready on" in process.output, "it is ready")
+    assert ask(port, "/v1/workflows")[0] == 401
+    assert ask(port, "/v1/workflows", authorization=f"Bearer {made['key']}")[0] == 200
+
+
+def test_a_key_is_shown_once_and_only_its_hash_is_to_be_kept(capsys):
+    assert main(["keys", "ci"]) == 0
+    key, kept = (line.split()[1] for line in capsys.readouterr().out.splitlines())
+    assert key.startswith("hf_ci_")
+    assert kept.startswith("ci:read:")
+    assert key not in kept
+
+
+def test_a_name_that_no_key_can_have_is_refused(capsys):
+    assert main(["keys", "a b"]) == 1
+    assert "letters, digits and dashes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stage", ["sqlite", "postgres"], indirect=True)
+def test_bench_measures_and_leaves_no_runs(stage: Stage, capsys):
+    assert main(["bench", "--runs", "20", "--url", stage.url, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["runs"] == 20
+    assert min(told.values()) > 0
+    assert stage.client.workflows() == []
