@@ -62,9 +62,9 @@ async def body() -> int:
     return 1
 async def main():
     async with holdfast.AsyncClient() as client:
-        async with holdfast.Worker(workflows=[body]) as worker:
+        async with holdfast.Worker(client, workflows=[body]) as worker:
             await (await client.start(body)).result(timeout=20)
-            [metrics] = worker.observers.all
+            metrics, tracing = worker.observers.all
             url = "http://%s:%d/metrics" % metrics.address
             page = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
             print([line for line in page.splitlines() if line.startswith("holdfast_runs_completed_total")])
@@ -72,13 +72,14 @@ asyncio.run(main())
 """
 
 
-def test_a_worker_serves_what_the_environment_asks_for(tmp_path):
+def test_a_worker_is_watched_as_the_environment_says_also_beside_a_client_that_is(tmp_path):
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", WORKER],
         env={
             **os.environ,
             "PYTHONPATH": str(ROOT / "src"),
             "HOLDFAST_METRICS": "29764",
+            "HOLDFAST_TRACING": "on",
             "HOLDFAST_URL": f"sqlite:///{tmp_path / 'holdfast.db'}",
         },
         cwd=tmp_path,

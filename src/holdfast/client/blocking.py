@@ -25,7 +25,7 @@ from holdfast.model import (
     WorkerRecord,
     WorkflowCount,
 )
-from holdfast.observe import Observer, Observers
+from holdfast.observe import Observer
 from holdfast.store import Store
 
 from .archives import Imported
@@ -91,7 +91,8 @@ class Client:
         return self._client.codec
 
     @property
-    def observers(self) -> Observers | None:
+    def observers(self) -> Sequence[Observer] | None:
+        """Those that it was given."""
         return self._client.observers
 
     @property

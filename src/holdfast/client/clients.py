@@ -25,7 +25,7 @@ from holdfast.model import (
     decode_entries,
     moment_of,
 )
-from holdfast.observe import Observer, Observers
+from holdfast.observe import Observer
 from holdfast.store import Store
 
 from . import journals
@@ -95,8 +95,9 @@ class AsyncClient(Messaging, Managing):
         return self._connection.codec
 
     @property
-    def observers(self) -> Observers | None:
-        return self._connection.observers
+    def observers(self) -> Sequence[Observer] | None:
+        """Those that it was given."""
+        return self._connection.given_observers
 
     @property
     def namespace(self) -> str:

@@ -21,7 +21,7 @@ from holdfast.codec import Codec
 from holdfast.define import refuse_in_body
 from holdfast.errors import ClientClosed, DefinitionError, StoreError
 from holdfast.model import SECOND, Duration, Instant, NewRun, RunRecord
-from holdfast.observe import Observer, Observers, observers_of
+from holdfast.observe import Observer, Observers, checked_observers, observers_of
 from holdfast.settings import Settings, checked, resolve
 from holdfast.store import Guest, Store, open_store
 
@@ -64,7 +64,7 @@ class Connection:
             self._given_store = _checked_store(url, given)
         self._given = checked(given, lambda key: f"{key}=")
         self._given_codec = codec
-        self._given_observers = None if observers is None else (Observers.given(observers, giver="Client"),)
+        self.given_observers = None if observers is None else checked_observers(observers, giver="Client")
         self._store: Store | None = None
         self._opening: asyncio.Task[None] | None = None
         self._is_open = False
@@ -90,9 +90,8 @@ class Connection:
     @cached_property
     def observers(self) -> Observers | None:
         """Whom to tell; None where there is nobody."""
-        if self._given_observers is not None:
-            return self._given_observers[0]
-        return Observers.given(observers_of(self.settings, is_worker=False), giver="Client")
+        found = self.given_observers
+        return Observers.of(observers_of(self.settings, is_worker=False) if found is None else found)
 
     def traced(self, new: NewRun) -> NewRun:
         """The run, in the trace that its caller is in."""

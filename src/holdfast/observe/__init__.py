@@ -27,7 +27,7 @@ from .facts import (
     WorkerLost,
 )
 from .logs import JsonFormatter, LogContext
-from .observers import Observer, Observers
+from .observers import Observer, Observers, checked_observers
 from .prometheus import Prometheus
 from .tracing import Tracing
 
@@ -57,5 +57,6 @@ __all__ = [
     "WorkerBegan",
     "WorkerEnded",
     "WorkerLost",
+    "checked_observers",
     "observers_of",
 ]

@@ -6,7 +6,7 @@ An observer never changes what happens. One that raises is logged, and the other
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from holdfast.define import RunInfo, StepInfo
@@ -58,18 +58,9 @@ class Observers:
         self._broken: set[Callable[..., Any]] = set()
 
     @staticmethod
-    def given(observers: object, *, giver: str) -> Observers | None:
-        """What was given, if all of it are observers; None if there are none."""
-        if isinstance(observers, Observer) or not isinstance(observers, Iterable):
-            raise DefinitionError(f"{giver}(observers={observers!r}) is no list; expected [{observers!r}]")
-        found = tuple(observers)
-        for one in found:
-            if not isinstance(one, Observer):
-                raise DefinitionError(
-                    f"{giver}(observers=[{one!r}]): expected instances of classes that derive from "
-                    "holdfast.observe.Observer, such as Prometheus() or Tracing()"
-                )
-        return Observers(found) if found else None
+    def of(observers: Sequence[Observer]) -> Observers | None:
+        """These as one; None if there are none."""
+        return Observers(observers) if observers else None
 
     def open(self) -> None:
         for one in self.all:
@@ -120,6 +111,20 @@ class Observers:
         if call not in self._broken:
             self._broken.add(call)
             _log.exception("an observer raised; this is said once, and what it missed is lost: %r", call)
+
+
+def checked_observers(observers: object, *, giver: str) -> tuple[Observer, ...]:
+    """What was given, if all of it are observers."""
+    if isinstance(observers, Observer) or not isinstance(observers, Iterable):
+        raise DefinitionError(f"{giver}(observers={observers!r}) is no list; expected [{observers!r}]")
+    found = tuple(observers)
+    for one in found:
+        if not isinstance(one, Observer):
+            raise DefinitionError(
+                f"{giver}(observers=[{one!r}]): expected instances of classes that derive from "
+                "holdfast.observe.Observer, such as Prometheus() or Tracing()"
+            )
+    return found
 
 
 def _overridden(observers: Iterable[Observer], name: str) -> tuple[Callable[..., Any], ...]:

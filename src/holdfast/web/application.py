@@ -104,7 +104,7 @@ def build(
 
 def _counted(client: AsyncClient) -> Metrics | None:
     """What the client is watched by, if that counts."""
-    observers = client.observers.all if client.observers is not None else ()
+    observers = client.observers or ()
     return next((one.render for one in observers if isinstance(one, Prometheus)), None)
 
 

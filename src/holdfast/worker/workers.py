@@ -15,7 +15,7 @@ from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
 from holdfast.errors import DefinitionError, StoreAway, StoreError
 from holdfast.model import SECOND, Duration, microseconds
-from holdfast.observe import Observer, Observers, observers_of
+from holdfast.observe import Observer, Observers, checked_observers, observers_of
 from holdfast.settings import Settings, resolve
 from holdfast.store import Store, open_store
 
@@ -319,8 +319,9 @@ def _store_of(url: object, settings: Settings, codec: Codec | None) -> tuple[Sto
 
 
 def _observers_of(url: object, settings: Settings, given: Sequence[Observer] | None) -> Observers | None:
-    """Those that were given; else those of the client, if there is one; else those that the settings ask for."""
-    if given is not None:
-        return Observers.given(given, giver="Worker")
-    taken_over: Observers | None = getattr(url, "observers", None)
-    return taken_over or Observers.given(observers_of(settings, is_worker=True), giver="Worker")
+    """Those that were given, to the worker or else to its client; else those that the settings ask for."""
+    if given is None:
+        given = getattr(url, "observers", None)
+    if given is None:
+        given = observers_of(settings, is_worker=True)
+    return Observers.of(checked_observers(given, giver="Worker"))
