@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from typing import Any
 
 import pytest
 
-from holdfast import DefinitionError
+from holdfast import AsyncClient, DefinitionError
 from holdfast.web import ApiKey, AuditRecord, api, new_key
 from tests.web.stage import Served, reached, served
 
@@ -306,6 +307,42 @@ async def test_every_change_is_told_with_who_what_which_run_and_what_came_of_it(
     assert told[0].request_id == "r-1"
     assert (told[0].workflow, told[0].address) == ("checkout", "127.0.0.1")
     assert "secret" not in repr(told)
+
+
+async def test_a_change_is_in_the_audit_log_before_it_is_answered(database_url):
+    order: list[str] = []
+    async with served(database_url, audit=lambda record: order.append(record.what)) as made:
+
+        async def send(message: Any) -> None:
+            order.append(message["type"])
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/events/e", "headers": [], "query_string": b""}
+        await made.app({**scope, "client": ("127.0.0.1", 1)}, receive, send)
+    assert order == ["publish_event", "http.response.start", "http.response.body"]
+
+
+async def test_an_audit_log_that_breaks_is_reported_and_the_answer_stays_true(database_url, caplog):
+    def broken(record: AuditRecord) -> None:
+        raise OSError("the disk is full")
+
+    with caplog.at_level(logging.ERROR, "holdfast.web"):
+        async with served(database_url, audit=broken) as made:
+            assert (await made.call("POST", "/v1/events/e")).status_code == 202
+    assert "the disk is full" in caplog.text
+
+
+async def test_what_breaks_is_told_as_failed(database_url):
+    told: list[AuditRecord] = []
+    async with AsyncClient(database_url) as client:
+        app = api(client, audit=told.append)
+        app.state.holdfast = None
+        async with reached(app) as http:
+            with pytest.raises(AttributeError):
+                await http.post("/v1/events/e")
+    assert [(one.what, one.outcome, one.status) for one in told] == [("publish_event", "failed", 500)]
 
 
 async def test_the_audit_log_is_a_logger_unless_another_place_is_given(database_url, caplog):

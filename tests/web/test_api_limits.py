@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -115,6 +116,26 @@ async def test_a_body_that_comes_in_pieces_is_counted_as_it_comes(database_url):
         answer = await made.http.post("/v1/events/e", content=endless(), headers=headers)
         assert answer.status_code == 413
         assert sent <= 1200
+
+
+async def test_a_body_that_was_cut_off_changes_nothing(database_url):
+    async with served(database_url) as made:
+        run = await made.client.start("approval", "ann")
+        await made.stage.until_waiting(run)
+        coming = iter([{"type": "http.request", "body": b"", "more_body": True}, {"type": "http.disconnect"}])
+        sent = []
+
+        async def receive() -> Any:
+            return next(coming)
+
+        async def send(message: Any) -> None:
+            sent.append(message.get("status"))
+
+        scope = {"type": "http", "method": "POST", "headers": [], "query_string": b"", "client": ("127.0.0.1", 1)}
+        await made.app({**scope, "path": f"/v1/runs/{run.id}/cancel"}, receive, send)
+        assert sent[0] == 400
+        assert [entry.kind for entry in await made.client.journal(run.id)][-1] != "cancel"
+        assert (await run.refresh()).status == "waiting"
 
 
 async def test_a_value_that_is_too_large_for_the_database_is_413(database_url):

@@ -8,6 +8,7 @@ It is plain ASGI, so that streams pass through it as they come.
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 from collections.abc import Callable, MutableMapping
@@ -32,6 +33,7 @@ OPEN = ("/healthz", "/readyz")
 _HOOKS = "/v1/hooks/"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _READING = ("GET", "HEAD", "OPTIONS")
+_logger = logging.getLogger("holdfast.web")
 _json = msgspec.json.Decoder()
 
 
@@ -68,7 +70,8 @@ class Edge:
         headers = Headers(scope=scope)
         caller = _unknown(scope, headers)
         scope["holdfast.caller"] = outer["holdfast.caller"] = caller
-        answer = _Answer(send, caller.request_id)
+        # Told before it is answered: whoever knows of a change finds it in the log.
+        answer = _Answer(send, caller.request_id, lambda status: self._tell(scope, status))
         try:
             caller = scope["holdfast.caller"] = self._admitted(scope, headers, caller)
             self._refuse_often(scope, caller)
@@ -77,8 +80,9 @@ class Edge:
         except Refused as refused:
             response = answer_of(refused, caller.request_id) or unforeseen(refused, caller.request_id)
             await response(scope, receive, answer.send)
-        finally:
-            self._tell(scope, answer.status)
+        except Exception:
+            answer.tell(HTTPStatus.INTERNAL_SERVER_ERROR)
+            raise
 
     def _admitted(self, scope: Scope, headers: Headers, caller: Caller) -> Caller:
         """Who it is. Refused without a key that is right, or from elsewhere where no keys are set."""
@@ -146,7 +150,8 @@ class Edge:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                break
+                # What is left out may have said something else than nothing does.
+                raise Refused(HTTPStatus.BAD_REQUEST, "body-cut-off", "the body did not come whole", field=("body", ""))
             body += message.get("body", b"")
             if len(body) > most:
                 raise _too_large(most)
@@ -164,32 +169,41 @@ class Edge:
         params: MutableMapping[str, Any] = scope.get("path_params") or {}
         run_id = caller.run_id or params.get("run_id")
         route = scope.get("route")
-        self._rules.audit(
-            AuditRecord(
-                who=caller.who,
-                address=caller.address,
-                what=scope["method"] if route is None else str(route.name),
-                workflow=_restored(params.get("workflow")),
-                run_id=_restored(run_id),
-                name=_restored(named(params)),
-                outcome=outcome_of(status),
-                status=status,
-                request_id=caller.request_id,
-            )
+        record = AuditRecord(
+            who=caller.who,
+            address=caller.address,
+            what=scope["method"] if route is None else str(route.name),
+            workflow=_restored(params.get("workflow")),
+            run_id=_restored(run_id),
+            name=_restored(named(params)),
+            outcome=outcome_of(status),
+            status=status,
+            request_id=caller.request_id,
         )
+        try:
+            self._rules.audit(record)
+        except Exception:
+            # It has happened: an answer that says otherwise would be worse than a hole in the log.
+            _logger.exception("the audit log could not take %s", record)
 
 
 class _Answer:
-    """Puts the request's id into the answer, and remembers its status."""
+    """Puts the request's id into the answer, and tells once what became of the request."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, told: Callable[[int], None]) -> None:
         self._send = send
         self._request_id = request_id
-        self.status = 500
+        self._told = told
+        self._is_told = False
+
+    def tell(self, status: int) -> None:
+        if not self._is_told:
+            self._is_told = True
+            self._told(status)
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
+            self.tell(message["status"])
             headers = MutableHeaders(raw=message["headers"])
             headers["x-request-id"] = self._request_id
             headers["x-content-type-options"] = "nosniff"
