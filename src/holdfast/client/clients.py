@@ -96,7 +96,6 @@ class AsyncClient(Messaging, Managing):
 
     @property
     def observers(self) -> Sequence[Observer] | None:
-        """Those that it was given."""
         return self._connection.given_observers
 
     @property
