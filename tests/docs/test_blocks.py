@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import builtins
 import inspect
 import subprocess
 import sys
@@ -49,10 +50,16 @@ def page_as_module(page: Path, folder: Path) -> ModuleType:
     return module
 
 
+def parse(block: Block) -> ast.Module:
+    """A page may show what stands inside an `async def`."""
+    tree = compile(block.text, "page", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    assert isinstance(tree, ast.Module)
+    return tree
+
+
 def calls_of(block: Block) -> Iterator[tuple[str, Any, list[str]]]:
     """Calls of things that are known by name: how they are written, what is called, and the keywords given."""
-    tree = compile(block.text, "page", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    for node in ast.walk(tree):
+    for node in ast.walk(parse(block)):
         if not isinstance(node, ast.Call):
             continue
         keywords = [keyword.arg for keyword in node.keywords if keyword.arg is not None]
@@ -86,6 +93,61 @@ def test_calls_on_a_page_are_calls_that_there_are(page):
 def test_a_call_that_there_is_not_is_found():
     block = Block("python", "client.strat(x)\nsleep(1, jitter=2)\nclient.start(x, key='y')\n", 1)
     assert unknown_calls(block) == ["client.strat()", "sleep(jitter=)"]
+
+
+# -- all pages -------------------------------------------------------------------------------------------------------
+
+
+class Anything:
+    """Stands for what a page does not show, in annotations, decorators and defaults."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __or__(self, other: Any) -> Any:
+        return self
+
+    __ror__ = __getitem__ = __or__
+
+
+class Names(dict[str, Any]):
+    """What a page's code finds: what it has defined, the public names, and anything else for what it does not show."""
+
+    def __missing__(self, name: str) -> Any:
+        if name == "holdfast":
+            return holdfast
+        if name in KNOWN:
+            return Anything()
+        for module in (builtins, holdfast, holdfast.testing):
+            if name in dir(module):
+                return getattr(module, name)
+        return Anything()
+
+
+def define(block: Block, names: Names) -> None:
+    """Define what a block defines. What stands in functions is not run, but decorators and annotations are."""
+    tree = parse(block)
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    found = [node for node in tree.body if isinstance(node, kinds)]
+    exec(compile(ast.Module(found, []), f"line {block.line}", "exec"), {"__name__": "page"}, names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_defines_can_be_defined(page):
+    names = Names()
+    for block in blocks_of(page):
+        if block.language == "python":
+            define(block, names)
+
+
+def test_a_definition_that_is_refused_is_found():
+    with pytest.raises(holdfast.BadDuration):
+        define(Block("python", "@workflow(deadline='1 fortnight')\nasync def x() -> Unknown: ...\n", 1), Names())
 
 
 # -- the page about tests --------------------------------------------------------------------------------------------

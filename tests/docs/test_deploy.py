@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import functools
 import json
 import os
 import re
@@ -46,6 +47,7 @@ def instructions() -> list[tuple[str, str]]:
     return [(word.upper(), rest.strip()) for word, _, rest in (line.partition(" ") for line in text.splitlines())]
 
 
+@functools.cache
 def objects() -> list[dict[str, Any]]:
     return [one for path in KUBERNETES for one in yaml.safe_load_all(path.read_text("utf-8"))]
 
