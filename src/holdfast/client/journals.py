@@ -19,8 +19,10 @@ from holdfast.model import (
     Entry,
     EventTaken,
     HookResumed,
+    Inherited,
     JournalRow,
     Patched,
+    Reseeded,
     RunRecord,
     RunRetrying,
     SetAside,
@@ -160,6 +162,10 @@ def _note(entry: Entry) -> str | None:
             return f"set aside: {entry.reason}"
         case Patched():
             return entry.change_id
+        case Inherited():
+            return f"to be undone: {', '.join(one.name for one in reversed(entry.undo))}"
+        case Reseeded():
+            return "a fork, which draws otherwise from here on"
         case Stopped():
             why = f": {entry.reason}" if entry.reason else ""
             return f"{entry.status}{why}" + (f"; skipped: {', '.join(entry.skipped)}" if entry.skipped else "")
