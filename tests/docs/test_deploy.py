@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import dataclasses
 import functools
 import json
 import os
@@ -22,6 +23,7 @@ import yaml
 import holdfast.web
 from holdfast.cli.app import app
 from holdfast.model import SECOND, microseconds
+from holdfast.settings import Settings, resolve
 from tests.docs.pages import DOCS, ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -323,6 +325,25 @@ def test_what_listens_listens_where_it_is_looked_for():
     assert [port["containerPort"] for port in web["ports"]] == [
         int(parsed(web["command"])["listen"].rpartition(":")[2])
     ]
+
+
+def test_metrics_are_served_where_they_are_looked_for():
+    worker = container(pods()["holdfast-worker"])
+    said = {one["name"]: one["value"] for one in worker["env"]}
+    metrics = resolve(environ={"HOLDFAST_METRICS": said["HOLDFAST_METRICS"]}).metrics
+    assert metrics is not None
+    annotations = named("Deployment")["holdfast-worker"]["spec"]["template"]["metadata"]["annotations"]
+    ports = [port["containerPort"] for port in worker["ports"]]
+    assert ports == [metrics[1]] == [int(annotations["prometheus.io/port"])]
+
+
+def test_every_variable_is_a_setting():
+    """One with a typo would say nothing to anybody."""
+    said = {*named("Secret")["holdfast"]["stringData"]}
+    said |= {one["name"] for pod in pods().values() for one in container(pod).get("env", [])}
+    said |= {name for service in COMPOSE["services"].values() for name in service["environment"]}
+    known = {f"HOLDFAST_{field.name.upper()}" for field in dataclasses.fields(Settings)}
+    assert {name for name in said if not name.startswith("POSTGRES_")} <= known
 
 
 @pytest.mark.parametrize("name", pods())

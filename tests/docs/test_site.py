@@ -17,7 +17,7 @@ from tests.docs.pages import DOCS, ROOT
 
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
 # Modules that the reference shows whole.
-WHOLE = ("holdfast.blocking", "holdfast.errors", "holdfast.testing", "holdfast.web")
+WHOLE = ("holdfast.blocking", "holdfast.errors", "holdfast.observe", "holdfast.testing", "holdfast.web")
 
 
 def placed(nav: Any) -> Iterator[str]:
