@@ -7,6 +7,7 @@ The house, from the street to the cellar; imports point down only:
     web  script         runs over HTTP: REST, and driving them / holdfast.run: client and worker in one call
     worker  client      take turns / start, watch and manage runs; they meet only in the store
     engine              one run, one turn: sans-IO
+    observe             what happens, told to metrics, traces and logs
     store               where runs live: one contract, SQLite and Postgres behind it
     blocking  discovery the durable functions, typed for `def` bodies / finding workflows in modules and folders
     define              @workflow, @step, and what a body may call
