@@ -19,7 +19,7 @@ PARAMS = {
     "held": '["r"]', "declared": None, "on_event": None, "waits": "[[1, 1]]", "event": 1, "chains": '["r"]',
     "chain_id": "r", "token": "t", "scope": "event", "probes": '["", "00"]', "published_at": 1, "after_run": 0,
     "after_number": 0, "after": 0, "since": 0, "successor": 2, "successor_id": "s", "stream": "log", "step": "s",
-    "paused": 1, "before": 1, "longest": None,
+    "paused": 1, "before": 1, "longest": None, "seen_at": 0, "seen_id": 0, "matched_since": 0,
 }  # fmt: skip
 FRAGMENTS = {"get_run", "find_run", "read_ended"}
 LISTING = {"list_runs"} | {name for name in SQL if name.startswith(("and_", "list_by_", "end_")) and name != "end_run"}
@@ -48,7 +48,7 @@ def walks(lines):
     tables = (
         "runs", "due", "one", "listed", "journal", "inbox", "starts", "given", "keys", "lanes", "waits", "open", "seen",
         "closed", "events", "taken_events", "message_ids", "used_hooks", "followers", "chain_values", "stream_items",
-        "newer", "first", "ended", "parent", "child", "next", "registered",
+        "newer", "late", "first", "ended", "parent", "child", "next", "registered",
     )  # fmt: skip
     return [line for line in lines if line.startswith("SCAN") and line.split()[1] in tables]
 
@@ -99,6 +99,8 @@ def test_no_statement_walks_a_table(connection, name, text):
         ("find_ties", "waits", "waits_by_run (run=?"),
         ("find_waits", "one", "waits_for_events (namespace_id=? AND name=? AND probe=?"),
         ("find_events", "events", "events_by_name (namespace_id=? AND name=? AND published_at>"),
+        ("find_newer_events", "newer", "events_by_name (namespace_id=? AND name=? AND "),
+        ("find_newer_events", "late", "events_by_match (namespace_id=? AND name=? AND matched_at>"),
         ("find_open", "open", "waits_by_run (run=? AND number=?"),
         ("unmatched_waits", "waits", "waits_unmatched (namespace_id=?"),
         ("read_unmatched", "events", "events_unmatched (namespace_id=?"),
@@ -190,3 +192,34 @@ def test_the_work_of_a_claim_is_bounded_by_its_limit_not_by_the_backlog(connecti
     before = work(connection, "claim_runs")
     fill(connection, "more", 20_000, due_at=60)
     assert work(connection, "claim_runs") <= before * 1.1
+
+
+def test_a_later_look_for_events_does_not_walk_what_was_taken_before(connection):
+    def fill_events(count, first):
+        connection.executemany(
+            "INSERT INTO events (id, namespace_id, name, payload, published_at, matched_at)"
+            " VALUES (?, 1, 'n', '', ?, ?)",
+            [(number, number, number) for number in range(first, first + count)],
+        )
+        connection.executemany(
+            "INSERT INTO taken_events VALUES (1, 'r', ?)", [(number,) for number in range(first, first + count)]
+        )
+
+    def steps(first):
+        nonlocal count
+        count = 0
+        connection.set_progress_handler(tick, 1)
+        params = {**PARAMS, "seen_at": first, "seen_id": first, "matched_since": first}
+        connection.execute(SQL["find_newer_events"], params).fetchall()
+        connection.set_progress_handler(None, 0)
+        return count
+
+    def tick():
+        nonlocal count
+        count += 1
+
+    count = 0
+    fill_events(20, 1)
+    before = steps(10)
+    fill_events(5_000, 100)
+    assert steps(5_089) <= before * 1.2

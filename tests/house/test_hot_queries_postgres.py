@@ -241,6 +241,9 @@ VALUES_OF = {
     "find_turns": {"seqs": [1, 1, 1]},
     "write_rows": {"epochs": [1, 1]},
     "find_held": {"epochs": [1, 1]},
+    "find_newer_events": {
+        "run": 1, "name": "name-7", "seen_at": 1, "seen_id": 1, "matched_since": 1, "since": 1, "limit": 10,
+    },
 }  # fmt: skip
 
 
@@ -266,6 +269,7 @@ VALUES_OF = {
         ("change_runs", "runs_pkey", "number ="),
         ("change_runs", "runs_after", "after_run_id = id"),
         ("write_rows", "runs_by_id", "id = id"),
+        ("find_newer_events", "events_by_name", "published_at"),
     ],
 )
 def test_a_hot_statement_goes_by_its_index(url, name, index, condition):

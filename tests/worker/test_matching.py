@@ -131,3 +131,29 @@ async def test_the_log_says_once_that_events_of_a_name_are_left_to_others(databa
         told = [record.getMessage() for record in caplog.records if "left to a worker" in record.getMessage()]
         assert len(told) == 1
         assert "'paid'" in told[0]
+
+
+async def test_the_next_wait_of_a_run_does_not_walk_what_it_has_taken(url, monkeypatch):
+    async with on_stage(url) as stage:
+        find_events = stage.store.find_events
+        walked: list[Any] = []
+
+        async def find(wait: Any, **options: Any) -> Any:
+            walked.append(options.get("looked"))
+            return await find_events(wait, **options)
+
+        monkeypatch.setattr(stage.store, "find_events", find)
+        run = await stage.held()
+        worker = matchmaker(stage, PLAIN)
+        for number in range(5):
+            await publish(stage, PLAIN, {"order": number})
+        for number in range(7):
+            wait = NewWait(number=number + 1, kind="event", name="paid")
+            assert await stage.commit(turn(run, after=number, out=Out(waits=(wait,)))) == [True]
+            await worker.look()
+        await publish(stage, PLAIN, {"order": 5})
+        await worker.look()
+        assert [PLAIN.open(payload) for payload in await got(stage)] == [b'{"order":%d}' % n for n in range(6)]
+        # The fifth event ended the fifth wait; the sixth and seventh wait found nothing, and one of them got the last.
+        assert walked[0] is None
+        assert all(walked[1:])

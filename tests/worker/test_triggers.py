@@ -31,7 +31,7 @@ async def test_a_worker_that_dies_before_the_event_is_marked_leaves_one_run(data
         await published(client)
         mark = client.store.mark_matched
 
-        async def die(events: object, waits: object) -> None:
+        async def die(events: object, waits: object, **options: object) -> None:
             raise Died
 
         clock = SystemClock()

@@ -62,7 +62,7 @@ from .runs import (
 from .stops import FORCED, skipped
 from .streams import StreamRecord
 from .texts import NOT_GIVEN, NotGiven, is_name, is_text
-from .waits import EventWait, NewWait, Trigger, Unmatched, WaitRecord
+from .waits import EventWait, Looked, NewWait, Trigger, Unmatched, WaitRecord
 from .workers import Lane, WorkerRecord
 from .workflows import KEPT, Declared, Parameter, Registration, WorkflowCount, WorkflowVersion, natural
 
@@ -99,6 +99,7 @@ __all__ = [
     "Instant",
     "JournalRow",
     "Lane",
+    "Looked",
     "Message",
     "NewRun",
     "NewWait",

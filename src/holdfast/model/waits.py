@@ -43,6 +43,14 @@ class WaitRecord(msgspec.Struct, frozen=True, kw_only=True):
     registered_at: Instant
 
 
+class Looked(msgspec.Struct, frozen=True):
+    """Up to where a look for a wait's events has seen all: a place; what was matched later may stand before it."""
+
+    at: Instant
+    id: int
+    matched_since: Instant
+
+
 class EventWait(msgspec.Struct, frozen=True):
     """A wait for an event, for whoever matches them."""
 

@@ -27,6 +27,7 @@ from holdfast.model import (
     Instant,
     JournalRow,
     Lane,
+    Looked,
     Message,
     NewRun,
     Page,
@@ -234,8 +235,14 @@ class Store(Protocol):
         """Waits that this event may match: of its name, with one of these probes or none, of chains that had begun when
         it was published. Ordered by (run, number)."""
 
-    async def find_events(self, wait: EventWait, *, after: int = 0, limit: int = 100) -> list[Event]:
-        """Events of the wait's name, published since its chain began and not taken by that chain, oldest first."""
+    async def find_events(
+        self, wait: EventWait, *, after: int = 0, limit: int = 100, looked: Looked | None = None
+    ) -> list[Event]:
+        """Events of the wait's name, published since its chain began and not taken by that chain, oldest first.
+
+        With `looked` only those behind what an earlier look has seen, and those that were not matched by then: what a
+        chain has taken long ago is not walked again.
+        """
 
     async def deliver_event(self, event: Event, waits: Sequence[EventWait], *, now: Instant | None = None) -> int:
         """Give an event to waits: each whose row is still there, and whose chain has not taken this event, loses its
@@ -243,7 +250,9 @@ class Store(Protocol):
         with the smallest number gets it. It was sent when the event was published, so that it comes before a timeout
         that was due later. Returns how many did."""
 
-    async def mark_matched(self, events: Sequence[int], waits: Sequence[EventWait]) -> None:
+    async def mark_matched(
+        self, events: Sequence[int], waits: Sequence[EventWait], *, now: Instant | None = None
+    ) -> None:
         """These were looked at."""
 
     async def list_triggers(self, event: str) -> list[Trigger]:

@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.codec import Codec
 from holdfast.errors import NotDecodable
-from holdfast.model import SECOND, Event, EventWait, NewRun, Trigger, holds, probes_of
+from holdfast.model import SECOND, Event, EventWait, Looked, NewRun, Trigger, holds, probes_of
 from holdfast.store import Store
 
 from .clock import Clock
@@ -28,6 +28,9 @@ _MANY = 1000
 _PAGE = 100
 _ANEW = 60 * SECOND
 """How long what was left to others is passed by: what was committed late stands before it."""
+_LATE = 60 * SECOND
+"""How long marking an event may take, and how far this worker's clock may be off."""
+_MANY_LOOKED = 10_000
 _SEALED = object()
 _log = logging.getLogger("holdfast.worker")
 _json = msgspec.json.Decoder()
@@ -45,6 +48,8 @@ class Matchmaker:
         """Up to where what is unmatched was left to others."""
         self._anew_at: int | None = None
         self._told: set[str] = set()
+        self._looked: dict[tuple[int, str, bytes | None], Looked] = {}
+        """By run, name and match."""
 
     async def look(self) -> bool:
         """Match some; True if there may be more."""
@@ -80,7 +85,7 @@ class Matchmaker:
         for trigger in await self._store.list_triggers(event.name):
             if _fits(payload, trigger.match):
                 await self._begin(trigger, event)
-        await self._store.mark_matched([event.id], [])
+        await self._store.mark_matched([event.id], [], now=self._clock.store_time())
         return True
 
     async def _begin(self, trigger: Trigger, event: Event) -> None:
@@ -99,9 +104,13 @@ class Matchmaker:
 
     async def _match_wait(self, wait: EventWait) -> bool:
         """False: it is left to a worker that can read the first event that it may get."""
+        key = wait.run, wait.name, wait.match
+        looked = self._looked.pop(key, None)
+        began = self._clock.now() - _LATE
         after = 0
         while True:
-            events = await self._store.find_events(wait, after=after, limit=100)
+            events = await self._store.find_events(wait, after=after, limit=_PAGE, looked=looked)
+            looked = None
             for event in events:
                 payload = None if wait.match is None else self._plain(event)
                 if payload is _SEALED:
@@ -109,13 +118,21 @@ class Matchmaker:
                 if not _fits(payload, wait.match):
                     continue
                 if await self._store.deliver_event(event, [wait], now=self._clock.store_time()):
+                    self._keep(key, Looked(event.published_at, event.id, began))
                     await self._store.mark_matched([], [wait])
                     return True
-            if len(events) < 100:
+            if len(events) < _PAGE:
                 break
             after = events[-1].id
+        self._keep(key, Looked(began, 0, began))
         await self._store.mark_matched([], [wait])
         return True
+
+    def _keep(self, key: tuple[int, str, bytes | None], looked: Looked) -> None:
+        """The next wait of this run for the same need not look at what this one has seen; in another worker it does."""
+        if len(self._looked) >= _MANY_LOOKED:
+            del self._looked[next(iter(self._looked))]
+        self._looked[key] = looked
 
     def _plain(self, event: Event) -> Any:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model import Event, EventWait, Instant, OutEvent, Sent, Trigger, Unmatched, WorkflowVersion
+from holdfast.model import Event, EventWait, Instant, Looked, OutEvent, Sent, Trigger, Unmatched, WorkflowVersion
 
 from .rows import workflow_version
 from .transactions import Transaction
@@ -72,7 +72,7 @@ async def find_waits(
     return [EventWait(*row) for row in await tx.all("find_waits", params)]
 
 
-async def find_events(tx: Transaction, wait: EventWait, after: int, limit: int) -> list[Event]:
+async def find_events(tx: Transaction, wait: EventWait, after: int, limit: int, looked: Looked | None) -> list[Event]:
     """Those that the wait's chain has not taken."""
     params = {
         "namespace_id": tx.namespace_id,
@@ -82,7 +82,10 @@ async def find_events(tx: Transaction, wait: EventWait, after: int, limit: int) 
         "after": after,
         "limit": limit,
     }
-    return [Event(*row) for row in await tx.all("find_events", params)]
+    if looked is None:
+        return [Event(*row) for row in await tx.all("find_events", params)]
+    params |= {"seen_at": looked.at, "seen_id": looked.id, "matched_since": looked.matched_since}
+    return [Event(*row) for row in await tx.all("find_newer_events", params)]
 
 
 async def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait]) -> int:
@@ -102,10 +105,10 @@ async def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait
     return delivered
 
 
-async def mark_matched(tx: Transaction, events: Sequence[int], waits: Sequence[EventWait]) -> None:
+async def mark_matched(tx: Transaction, events: Sequence[int], waits: Sequence[EventWait], now: Instant | None) -> None:
     """In one order, so that two who mark the same wait in line."""
     if events:
-        await tx.all("mark_events", {"events": sorted(events)})
+        await tx.all("mark_events", {"events": sorted(events), "now": now})
     if waits:
         asked = sorted({(wait.run, wait.number) for wait in waits})
         params = {"runs": [run for run, _ in asked], "numbers": [number for _, number in asked]}

@@ -78,6 +78,41 @@ WHERE events.namespace_id = :namespace_id AND events.name = :name
     )
 ORDER BY events.published_at, events.id LIMIT :limit::integer;
 
+-- name: find_newer_events
+-- Those of them that are newer than a place up to which an earlier look has seen all, and those that were only matched since:
+-- they were committed late. What is added to name and time leaves one index for those, whatever the planner knows.
+WITH chain AS MATERIALIZED (
+    SELECT coalesce(starts.chain_id, runs.id) AS id
+    FROM holdfast.runs
+    JOIN holdfast.starts ON starts.number = runs.number
+    WHERE runs.number = :run
+)
+SELECT found.id, found.name, found.payload, found.published_at
+FROM (
+    (
+        SELECT newer.id, newer.name, newer.payload, newer.published_at
+        FROM holdfast.events AS newer
+        WHERE newer.namespace_id = :namespace_id AND newer.name = :name
+            AND (newer.published_at, newer.id) > (:seen_at::bigint, :seen_id::bigint)
+            AND newer.published_at >= :since::bigint
+            AND NOT EXISTS (
+                SELECT 1 FROM holdfast.taken_events
+                WHERE taken_events.event = newer.id AND taken_events.chain_id = (SELECT chain.id FROM chain)
+            )
+        ORDER BY newer.published_at, newer.id LIMIT :limit::integer
+    )
+    UNION
+    SELECT late.id, late.name, late.payload, late.published_at
+    FROM holdfast.events AS late
+    WHERE late.namespace_id = :namespace_id AND late.name || '' = :name AND late.matched_at >= :matched_since::bigint
+        AND late.published_at + 0 >= :since::bigint
+        AND NOT EXISTS (
+            SELECT 1 FROM holdfast.taken_events
+            WHERE taken_events.event = late.id AND taken_events.chain_id = (SELECT chain.id FROM chain)
+        )
+) AS found
+ORDER BY found.published_at, found.id LIMIT :limit::integer;
+
 -- name: deliver_event
 -- Give an event to waits. Their rows are locked in order: of two that deliver at once the second waits here and then finds
 -- them gone, and what it would take for another wait of the same chain is taken (taken_events is unique). A run that ends
@@ -130,7 +165,10 @@ RETURNING inbox.run;
 
 -- name: mark_events
 -- These events were looked at.
-UPDATE holdfast.events SET unmatched = false WHERE events.id = ANY (:events::bigint[]) AND events.unmatched;
+UPDATE holdfast.events
+SET unmatched = false,
+    matched_at = coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+WHERE events.id = ANY (:events::bigint[]) AND events.unmatched;
 
 -- name: mark_waits
 -- These waits were looked at.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model import Event, EventWait, Instant, OutEvent, Sent, Trigger, Unmatched, WorkflowVersion
+from holdfast.model import Event, EventWait, Instant, Looked, OutEvent, Sent, Trigger, Unmatched, WorkflowVersion
 
 from .chains import chains_of
 from .messages import is_known, remember
@@ -61,7 +61,7 @@ def find_waits(
     return [EventWait(*row) for row in tx.all("find_waits", params)]
 
 
-def find_events(tx: Transaction, wait: EventWait, after: int, limit: int) -> list[Event]:
+def find_events(tx: Transaction, wait: EventWait, after: int, limit: int, looked: Looked | None) -> list[Event]:
     """Published since the chain began, and not taken by it."""
     chain_id = chains_of(tx, [wait.run]).get(wait.run)
     if chain_id is None:
@@ -74,7 +74,10 @@ def find_events(tx: Transaction, wait: EventWait, after: int, limit: int) -> lis
         "chain_id": chain_id,
         "limit": limit,
     }
-    return [Event(*row) for row in tx.all("find_events", params)]
+    if looked is None:
+        return [Event(*row) for row in tx.all("find_events", params)]
+    params |= {"seen_at": looked.at, "seen_id": looked.id, "matched_since": looked.matched_since}
+    return [Event(*row) for row in tx.all("find_newer_events", params)]
 
 
 def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait]) -> int:
@@ -98,10 +101,10 @@ def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait]) -> 
     return len(found)
 
 
-def mark_matched(tx: Transaction, events: Sequence[int], waits: Sequence[EventWait]) -> None:
+def mark_matched(tx: Transaction, events: Sequence[int], waits: Sequence[EventWait], now: Instant | None) -> None:
     """They were looked at."""
     if events:
-        tx.run("mark_matched", {"ids": as_json(list(events))})
+        tx.run("mark_matched", {"ids": as_json(list(events)), "now": tx.now(now)})
     if waits:
         tx.run("match_waits", {"waits": _places(waits)})
 

@@ -47,6 +47,33 @@ WHERE (events.published_at > place.at OR events.id > :after)
     )
 ORDER BY events.published_at, events.id LIMIT :limit;
 
+-- name: find_newer_events
+-- Those of them that are newer than a place up to which an earlier look has seen all, and those that were only matched since.
+SELECT events.id, events.name, events.payload, events.published_at
+FROM events
+WHERE events.id IN (
+        SELECT newer.id FROM events AS newer INDEXED BY events_by_name
+        WHERE newer.namespace_id = :namespace_id AND newer.name = :name
+            AND (newer.published_at, newer.id) > (:seen_at, :seen_id) AND newer.published_at >= :since
+            AND NOT EXISTS (
+                SELECT 1 FROM taken_events
+                WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = :chain_id
+                    AND taken_events.event = newer.id
+            )
+        ORDER BY newer.published_at, newer.id LIMIT :limit
+    )
+    OR events.id IN (
+        SELECT late.id FROM events AS late INDEXED BY events_by_match
+        WHERE late.namespace_id = :namespace_id AND late.name = :name AND late.matched_at >= :matched_since
+            AND late.published_at >= :since
+            AND NOT EXISTS (
+                SELECT 1 FROM taken_events
+                WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = :chain_id
+                    AND taken_events.event = late.id
+            )
+    )
+ORDER BY events.published_at, events.id LIMIT :limit;
+
 -- name: find_open
 -- Those of some waits that are still there, whose chains have not taken an event: the first of each chain.
 SELECT open.id, coalesce(starts.chain_id, runs.id), min(open.number)
@@ -82,7 +109,7 @@ DELETE FROM waits WHERE id IN (SELECT value FROM json_each(:waits));
 
 -- name: mark_matched
 -- Events that were looked at.
-UPDATE events SET unmatched = 0 WHERE id IN (SELECT value FROM json_each(:ids));
+UPDATE events SET unmatched = 0, matched_at = :now WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: match_waits
 -- Waits that were looked at.

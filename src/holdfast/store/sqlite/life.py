@@ -10,6 +10,7 @@ from holdfast.model import (
     Event,
     EventWait,
     Instant,
+    Looked,
     Sent,
     StreamRecord,
     Swept,
@@ -75,14 +76,18 @@ class LifeStore:
     ) -> list[EventWait]:
         return await self._read(partial(events.find_waits, event=event, probes=probes, after=after, limit=limit))
 
-    async def find_events(self, wait: EventWait, *, after: int = 0, limit: int = 100) -> list[Event]:
-        return await self._read(partial(events.find_events, wait=wait, after=after, limit=limit))
+    async def find_events(
+        self, wait: EventWait, *, after: int = 0, limit: int = 100, looked: Looked | None = None
+    ) -> list[Event]:
+        return await self._read(partial(events.find_events, wait=wait, after=after, limit=limit, looked=looked))
 
     async def deliver_event(self, event: Event, waits: Sequence[EventWait], *, now: Instant | None = None) -> int:
         return await self._write(partial(events.deliver_event, event=event, waits=waits))
 
-    async def mark_matched(self, events: Sequence[int], waits: Sequence[EventWait]) -> None:
-        await self._write(partial(_events.mark_matched, events=events, waits=waits))
+    async def mark_matched(
+        self, events: Sequence[int], waits: Sequence[EventWait], *, now: Instant | None = None
+    ) -> None:
+        await self._write(partial(_events.mark_matched, events=events, waits=waits, now=now))
 
     async def list_triggers(self, event: str) -> list[Trigger]:
         return await self._read(partial(events.list_triggers, event=event))

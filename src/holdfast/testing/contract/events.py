@@ -11,6 +11,7 @@ from holdfast.model import (
     Event,
     EventWait,
     Lane,
+    Looked,
     NewWait,
     Out,
     OutEvent,
@@ -230,6 +231,32 @@ class TestEvents:
         event = await published(stage, "paid")
         assert await stage.store.deliver_event(event, [], now=T0) == 0
         await stage.store.mark_matched([], [])
+
+    async def test_a_later_look_finds_what_is_newer_than_the_place_seen(self, stage: Stage) -> None:
+        wait = await waiting(stage, "paid")
+        events = [await published(stage, "paid", at=after(number)) for number in range(4)]
+        seen = Looked(events[1].published_at, events[1].id, after(100))
+        assert await stage.store.find_events(wait, looked=seen) == events[2:]
+        assert await stage.store.find_events(wait, looked=seen, limit=1) == events[2:3]
+        assert await stage.store.find_events(wait, looked=Looked(T0 - SECOND, 0, after(100))) == events
+
+    async def test_a_later_look_finds_what_was_matched_since_wherever_it_stands(self, stage: Stage) -> None:
+        # It was committed after the look, with a time before it.
+        wait = await waiting(stage, "paid")
+        old, late, new = [await published(stage, "paid", at=after(number)) for number in (1, 2, 3)]
+        await stage.store.mark_matched([old.id], [], now=after(4))
+        seen = Looked(new.published_at, new.id, after(10))
+        assert await stage.store.find_events(wait, looked=seen) == []
+        await stage.store.mark_matched([late.id, new.id], [], now=after(10))
+        assert await stage.store.find_events(wait, looked=seen) == [late, new]
+        assert await stage.store.deliver_event(late, [wait], now=after(10)) == 1
+        assert await stage.store.find_events(wait, looked=seen) == [new]
+
+    async def test_a_later_look_finds_nothing_from_before_the_chain(self, stage: Stage) -> None:
+        early = await published(stage, "paid", at=T0 - 5)
+        wait = await waiting(stage, "paid")
+        await stage.store.mark_matched([early.id], [], now=after(10))
+        assert await stage.store.find_events(wait, looked=Looked(0, 0, 0)) == []
 
 
 @on_stage

@@ -9,6 +9,7 @@ from holdfast.model import (
     Event,
     EventWait,
     Instant,
+    Looked,
     Sent,
     StreamRecord,
     Swept,
@@ -75,14 +76,20 @@ class FaultyLife:
     ) -> list[EventWait]:
         return await self._ask("find_waits", lambda: self._inner.find_waits(event, probes, after=after, limit=limit))
 
-    async def find_events(self, wait: EventWait, *, after: int = 0, limit: int = 100) -> list[Event]:
-        return await self._ask("find_events", lambda: self._inner.find_events(wait, after=after, limit=limit))
+    async def find_events(
+        self, wait: EventWait, *, after: int = 0, limit: int = 100, looked: Looked | None = None
+    ) -> list[Event]:
+        return await self._ask(
+            "find_events", lambda: self._inner.find_events(wait, after=after, limit=limit, looked=looked)
+        )
 
     async def deliver_event(self, event: Event, waits: Sequence[EventWait], *, now: Instant | None = None) -> int:
         return await self._ask("deliver_event", lambda: self._inner.deliver_event(event, waits, now=now), event)
 
-    async def mark_matched(self, events: Sequence[int], waits: Sequence[EventWait]) -> None:
-        return await self._ask("mark_matched", lambda: self._inner.mark_matched(events, waits))
+    async def mark_matched(
+        self, events: Sequence[int], waits: Sequence[EventWait], *, now: Instant | None = None
+    ) -> None:
+        return await self._ask("mark_matched", lambda: self._inner.mark_matched(events, waits, now=now))
 
     async def list_triggers(self, event: str) -> list[Trigger]:
         return await self._ask("list_triggers", lambda: self._inner.list_triggers(event))

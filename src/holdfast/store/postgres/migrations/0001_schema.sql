@@ -182,9 +182,11 @@ CREATE TABLE holdfast.used_hooks (
 
 CREATE INDEX used_hooks_by_run ON holdfast.used_hooks (run);
 
+-- matched_at is when somebody had looked for waits.
 CREATE TABLE holdfast.events (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     published_at bigint NOT NULL,
+    matched_at bigint,
     namespace_id integer NOT NULL,
     unmatched boolean NOT NULL DEFAULT true,
     name text NOT NULL,
@@ -192,6 +194,7 @@ CREATE TABLE holdfast.events (
 );
 
 CREATE INDEX events_by_name ON holdfast.events (namespace_id, name, published_at, id);
+CREATE INDEX events_by_match ON holdfast.events (namespace_id, (name || ''), matched_at) WHERE matched_at IS NOT NULL;
 CREATE INDEX events_by_age ON holdfast.events (namespace_id, published_at);
 CREATE INDEX events_unmatched ON holdfast.events (namespace_id, id) WHERE unmatched;
 

@@ -158,17 +158,19 @@ CREATE TABLE used_hooks (
 
 CREATE INDEX used_hooks_by_run ON used_hooks (run);
 
--- Published facts, kept until they are swept. Which of them a chain has taken is not forgotten before that.
+-- Published facts, kept until they are swept. matched_at is when somebody had looked for waits. Which of them a chain has taken is not forgotten before that.
 CREATE TABLE events (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     namespace_id INTEGER NOT NULL,
     name TEXT NOT NULL,
     payload BLOB NOT NULL,
     published_at INTEGER NOT NULL,
+    matched_at INTEGER,
     unmatched INTEGER NOT NULL DEFAULT 1
 );
 
 CREATE INDEX events_by_name ON events (namespace_id, name, published_at, id);
+CREATE INDEX events_by_match ON events (namespace_id, name, matched_at) WHERE matched_at IS NOT NULL;
 CREATE INDEX events_by_age ON events (namespace_id, published_at);
 CREATE INDEX events_unmatched ON events (namespace_id, id) WHERE unmatched = 1;
 
