@@ -6,6 +6,8 @@ import ast
 import asyncio
 import builtins
 import inspect
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ import pytest
 import holdfast
 import holdfast.testing
 from holdfast import IOInBody, JournalDiverged, NeverAwaited
+from holdfast.cli import app as command
 from holdfast.define import Workflow
 from holdfast.testing import Environment
 from tests.docs.pages import DOCS, ROOT, Block, blocks_of
@@ -221,3 +224,9 @@ def test_every_workflow_on_the_page_is_tried(determinism):
     found = {name for name, value in vars(determinism).items() if isinstance(value, Workflow)}
     # In one process a set has one order, so its mistake is not seen here.
     assert found - set(MISTAKES) - set(FIXES) == {"crawl_by_chance"}
+
+
+def test_lint_names_the_mistakes_and_none_of_the_fixes(determinism, capsys):
+    assert command.run(["lint", determinism.__file__, "--json"]) == 1
+    said = "\n".join(finding["message"] for finding in json.loads(capsys.readouterr().out)["findings"])
+    assert set(re.findall(r"\(workflow (\w+)\)", said)) == {*MISTAKES, "crawl_by_chance"}
