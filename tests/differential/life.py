@@ -254,6 +254,7 @@ class LifeDice:
             "items": [self._payload() for _ in range(self._one(0, 1, 2, 3))],
             "step": self._one("pay", "pay", "ship"),
             "attempt": self._one(1, 1, 2, 3),
+            "begins": self._is(0.3),
         }
         return Operation("append_items", {**given, "now": self.now}, self._via())
 

@@ -95,7 +95,11 @@ class Side:
         if operation.name == "read_inbox":
             return [self._known(message) for message in answer]
         if operation.name == "claim_runs":
-            return [msgspec.structs.replace(run, inbox=tuple(map(self._known, run.inbox))) for run in answer]
+            # What a worker that left held is due since then, by the store's own clock.
+            return [
+                msgspec.structs.replace(run, inbox=tuple(map(self._known, run.inbox)), due_at=_given(run.due_at))
+                for run in answer
+            ]
         if operation.name == "cancel_run" and answer is not None:
             return comparable(answer)
         if operation.name == "next_due":

@@ -3,32 +3,17 @@
 import asyncio
 
 import msgspec
-import pytest
 
 from holdfast.engine import Execution
 from holdfast.model import RowChange, RunStatus, StepCompleted, history_of
 from holdfast.store.sqlite import ends, waits
 from holdfast.store.sqlite.transactions import Transaction
 from holdfast.testing.simulate import main
-from holdfast.testing.simulation import run_seed
 from holdfast.worker.admission import Admission
 from holdfast.worker.attempts import Attempts
 from holdfast.worker.held import Held
 from holdfast.worker.upkeep import Upkeep
-
-
-def assert_noticed(*laws: str, within: int = 400) -> None:
-    """One of the first seeds breaks one of these laws; whatever else the breakage breaks may be told by others."""
-    told: dict[str, list[int]] = {}
-    for seed in range(within):
-        report = run_seed(seed)
-        if report.law in laws:
-            assert f"--seed {seed} " in str(report)
-            assert report.tail
-            return
-        if report.law is not None:
-            told.setdefault(report.law, []).append(seed)
-    pytest.fail(f"no seed below {within} breaks {' or '.join(laws)}; broken were {told}")
+from tests.simulation.noticing import assert_noticed
 
 
 def test_a_step_begun_before_its_turn_is_durable_is_noticed(monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.testing.simulation import run_seed
 
-SEEDS = 450
+SEEDS = 300
 CHUNK = 30
 
 
@@ -49,5 +49,11 @@ def test_worlds_are_full_of_trouble():
         "begins its child",
         "child_ended",
         "/undo",
+        " pauses ",
+        " resumes ",
+        " deletes ",
+        " books",
+        "begins a chunk",
+        "/odd attempt",
     ):
         assert event in text, f"nowhere: {event}"

@@ -1,6 +1,6 @@
 """What clients and workers do to runs: pausing, deleting, sweeping; and what events begin.
 
-- Whoever has heard that a run is paused takes nothing in for it; nobody claims a paused run but to cancel it.
+- Whoever has heard that a run is paused takes nothing in for it; nobody claims a paused run but to end it.
 - Nothing is removed that has not ended, nor before its time; of what is removed nothing is left.
 - For every event one run begins of each workflow that asks for it, and no second one.
 """
@@ -60,7 +60,8 @@ class Managing:
         self._told.pop((sender, run.id), None)
         if run.id not in self._oracle.paused:
             return
-        if any(message.kind == "cancel" for message in run.inbox):
+        is_late = run.deadline_at is not None and run.deadline_at <= run.claimed_at
+        if is_late or any(message.kind == "cancel" for message in run.inbox):
             # Which ends the pause.
             self._oracle.paused.discard(run.id)
         else:
@@ -69,7 +70,7 @@ class Managing:
     def turned(self, process: Process, turn: Turn) -> None:
         """A turn was accepted: of a run that is known to be paused, it holds only what was under way."""
         since = self._told.get((process.name, turn.run_id))
-        if since is None or turn.run_id in self._oracle.cancelled:
+        if since is None or turn.run_id in self._oracle.cancelled or self._has_deadline(turn.run_id):
             return
         entries = decode_entries(turn.data)
         if any(isinstance(entry, Blocked) for entry in entries):
@@ -80,6 +81,11 @@ class Managing:
             self._oracle.report(
                 "pause", f"{self._oracle.label(turn.run_id)} is paused, as {process.name} knows, and takes in {late}"
             )
+
+    def _has_deadline(self, run_id: str) -> bool:
+        """It runs on while a run is paused."""
+        record = self._do(lambda: self._store.get_run(run_id))
+        return record is None or record.deadline_at is not None
 
     # -- removing ------------------------------------------------------------------------------------------------------
 
