@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import typer.main
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 from holdfast.cli.app import app
@@ -22,6 +23,9 @@ from holdfast.cli.app import app
 ROOT = Path(__file__).resolve().parents[1]
 ELSEWHERE = "repository"
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)")
+FETCHED = re.compile(
+    r"""<(?:script|img|iframe|link(?![^>]*rel="canonical"))\b[^>]*?(?:src|href)="((?:https?:)?//[^"]+)"""
+)
 LANGUAGES = {
     ".py": "python",
     ".toml": "toml",
@@ -65,6 +69,13 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     if "<!-- commands -->" in markdown:
         markdown = markdown.replace("<!-- commands -->", "\n\n".join(_commands()))
     return markdown
+
+
+def on_post_page(output: str, *, page: Any, **_: Any) -> str:
+    """Nothing is fetched from elsewhere, so that the site works where the internet does not."""
+    if fetched := FETCHED.search(output):
+        raise PluginError(f"{page.file.src_uri} would fetch {fetched[1]}; put it into docs/")
+    return output
 
 
 def _page(path: str) -> str:
