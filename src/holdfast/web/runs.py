@@ -134,8 +134,10 @@ async def get_run(run: FoundRun, service: ServiceDep, caller: CallerDep) -> RunS
     return await showing.shown(service.client, run, caller.sees_payloads)
 
 
-@one.delete("/{run_id}", status_code=204, responses=declared(404, 409), summary="Delete an ended run")
-async def delete_run(run: FoundRun, service: ServiceDep) -> None:
+@one.delete(
+    "/{run_id}", status_code=204, response_class=Response, responses=declared(404, 409), summary="Delete an ended run"
+)
+async def delete_run(run: FoundRun, service: ServiceDep) -> Response:
     """Remove an ended run and all that it owns. A live one is left alone: cancel it first."""
     if not run.status.is_final:
         raise Refused(
@@ -144,6 +146,7 @@ async def delete_run(run: FoundRun, service: ServiceDep) -> None:
             f"run {run.id} is {run.status}: only an ended one can be deleted; cancel it first",
         )
     await service.client.delete(run.id)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
 @one.get(
