@@ -15,6 +15,19 @@ from holdfast.store import SqliteStore, Undone
 
 TABLE = "CREATE TABLE booked (run TEXT NOT NULL, key TEXT NOT NULL, execution INTEGER NOT NULL)"
 BOOK = "INSERT INTO booked VALUES (?, ?, ?)"
+OWNED = """
+    SELECT 'runs', count(*) FROM runs UNION ALL
+    SELECT 'starts', count(*) FROM starts UNION ALL
+    SELECT 'journal', count(*) FROM journal UNION ALL
+    SELECT 'inbox', count(*) FROM inbox UNION ALL
+    SELECT 'waits', count(*) FROM waits UNION ALL
+    SELECT 'used_hooks', count(*) FROM used_hooks UNION ALL
+    SELECT 'taken_events', count(*) FROM taken_events UNION ALL
+    SELECT 'followers', count(*) FROM followers UNION ALL
+    SELECT 'chain_values', count(*) FROM chain_values UNION ALL
+    SELECT 'stream_items', count(*) FROM stream_items UNION ALL
+    SELECT 'keys', count(*) FROM keys
+"""
 
 
 class Asks(Protocol):
@@ -108,9 +121,8 @@ class Books:
         return set(rows)
 
     def counts(self) -> dict[str, int]:
-        """How many rows each table of the store has."""
-        tables = self._execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        return {name: self._execute(f'SELECT count(*) FROM "{name}"')[0][0] for (name,) in tables}
+        """How many rows there are in each table that holds only what belongs to runs."""
+        return dict(self._execute(OWNED))
 
     def _execute(self, text: str) -> list[tuple[Any, ...]]:
         lent: list[Any] = []

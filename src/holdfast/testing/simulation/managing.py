@@ -20,11 +20,6 @@ from .mail import Mail
 from .oracle import Oracle
 from .processes import Process
 
-KEPT = frozenset(
-    {"migrations", "namespaces", "lanes", "registered", "workers", "events", "message_ids", "sqlite_sequence", "booked"}
-)
-"""Tables that hold more than what belongs to a run."""
-
 
 class Managing:
     """What was done to the runs of a world."""
@@ -128,7 +123,7 @@ class Managing:
                 said = "is still there" if is_left else "was removed, and is kept for ever"
                 self._oracle.report("retention", f"{self._oracle.label(run_id)} {said} after a sweep")
         self._do(lambda: self._store.delete_runs(list(self._oracle.runs)))
-        left = {name: count for name, count in books.counts().items() if count and name not in KEPT}
+        left = {name: count for name, count in books.counts().items() if count}
         if left:
             self._oracle.report("retention", f"all runs are deleted, and there are still rows in {left}")
 
