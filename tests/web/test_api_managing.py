@@ -45,6 +45,14 @@ async def test_a_failed_run_is_retried_as_a_new_one(database_url):
         assert (again.status_code, again.json()["id"]) == (200, first.json()["id"])
 
 
+async def test_a_retry_asked_for_twice_with_one_id_is_one(database_url):
+    async with served(database_url) as made:
+        run = await made.client.start("checkout", "stolen")
+        await run.wait("20s")
+        got = [await made.call("POST", f"/v1/runs/{run.id}/retry", {"id": "again"}) for _ in range(2)]
+        assert [(one.status_code, one.json()["id"]) for one in got] == [(201, "again"), (200, "again")]
+
+
 async def test_a_run_that_has_not_failed_is_not_retried(database_url):
     async with served(database_url) as made:
         run = await waiting(made)

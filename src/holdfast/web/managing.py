@@ -20,6 +20,7 @@ from .shapes import (
     Explained,
     ForkRun,
     JournalPage,
+    RetryRun,
     RunStarted,
     RunSummary,
     StepList,
@@ -45,9 +46,15 @@ async def cancel_run(run: FoundRun, service: ServiceDep, body: Annotated[CancelR
     responses={**declared(404, 409), 200: {"model": RunStarted, "description": "It was retried already"}},
     summary="Retry a run",
 )
-async def retry_run(run: FoundRun, service: ServiceDep, caller: CallerDep, response: Response) -> RunStarted:
+async def retry_run(
+    run: FoundRun,
+    service: ServiceDep,
+    caller: CallerDep,
+    response: Response,
+    body: Annotated[RetryRun | None, Body()] = None,
+) -> RunStarted:
     """Go on where a failed or cancelled run stopped, as a new run. Steps with a result are not executed again."""
-    again = await service.client.retry(run.id)
+    again = await service.client.retry(run.id, id=None if body is None else body.id)
     caller.run_id, created = again.id, again.created
     response.status_code = HTTPStatus.CREATED if created else HTTPStatus.OK
     return showing.started(await again.refresh())

@@ -109,6 +109,12 @@ class CancelRun(_Request):
     force: bool = Field(False, description="End at once, without cleanup.")
 
 
+class RetryRun(_Request):
+    """How a run is retried."""
+
+    id: Name | None = Field(None, description="The new run's id: asked again with it, there is still one retry.")
+
+
 class ForkRun(_Request):
     """Where another run goes its own way, and how."""
 
