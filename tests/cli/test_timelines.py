@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from datetime import timedelta
 
 import pytest
@@ -102,3 +103,29 @@ def test_a_journal_is_followed_until_the_run_ends(stage: Stage):
     run.cancel()
     assert process.wait() == 0
     assert process.output.splitlines() == [str(entry) for entry in stage.client.journal(run.id)]
+
+
+def test_ctrl_c_ends_a_watch_in_good_order(stage: Stage):
+    watch = stage.command("runs", "--watch", "--json", "--interval", "0.05s")
+    run = stage.client.start(order, 1)
+    stage.client.pause(run.id)
+    table = stage.command("runs", "--watch", "--interval", "0.05s")
+    stage.until(lambda: run.id in watch.output and run.id in table.output, "the run was seen")
+    for process in (watch, table):
+        process.send(signal.SIGINT)
+        assert process.wait() == 0
+        assert "Traceback" not in process.output
+
+
+def test_ctrl_c_ends_what_was_to_go_on_with_a_code_of_its_own(stage: Stage):
+    run = stage.client.start(order, 0)
+
+    async def turns():
+        await Worker(stage.url, workflows=[order]).drive(run.id, budget="5s")
+
+    asyncio.run(turns())
+    process = stage.command("journal", run.id, "--follow", "--interval", "0.05s")
+    stage.until(lambda: "started" in process.output, "it follows")
+    process.send(signal.SIGINT)
+    assert process.wait() == 130
+    assert "Traceback" not in process.output

@@ -63,7 +63,7 @@ def _checks(place: Place, targets: Sequence[str], load: bool) -> Iterator[Check]
     except WrongSettings as error:
         yield Check("settings", State.MEND, str(error))
         return
-    yield from check_machine(settings.url)
+    yield from check_machine(settings)
     yield from check_settings(os.environ)
     yield from check_file(settings.url)
     found, is_readable = check_database(settings)

@@ -86,6 +86,12 @@ async def orders(names: set[str], numbers_only: set[int], kinds: Iterable[str]) 
         await charge(name)
     for number in {1, 2, 3}:
         await charge(str(number))
+    for number in set(range(3)):
+        await charge(str(number))
+    for limit in sorted(LIMITS.keys() & names):
+        await charge(limit)
+    for limit in LIMITS.keys():
+        await charge(limit)
     for limit in LIMITS:
         await charge(limit)
     for one in numbers_only:
@@ -136,6 +142,10 @@ async def awaited(card: str) -> str:
     hook = holdfast.hook(name="x")
     print(hook.token, first, rest, child)
     choice = await handing(card)
+    await (charge(card) if card else charge("x"))
+    pair = (charge(card), charge(card))
+    await asyncio.gather(*pair)
+    holdfast.signal("run", "name", 1)
     async for item in counting():
         print(item)
     return await pending + await task + choice

@@ -14,6 +14,7 @@ import queue
 import random
 import secrets
 import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -139,6 +140,7 @@ async def network() -> None:
 async def processes() -> None:
     subprocess.run(["ls"])  # hazard: process
     os.system("ls")  # hazard: process
+    signal.signal(2, print)  # hazard: process
     multiprocessing.Process()  # hazard: process
     await asyncio.create_subprocess_exec("ls")  # hazard: process
 
@@ -192,6 +194,8 @@ async def order(names: set[str], card: str) -> list[str]:
     found = {}
     for name in names.union(both):  # hazard: unordered
         found[name] = 1
+    for name in found.keys() - {"a"}:  # hazard: unordered
+        print(name)
     hash(card)  # hazard: identity
     id(both)  # hazard: identity
     return both
@@ -222,6 +226,9 @@ async def forgotten(card: str) -> str:
     hook = holdfast.hook(name="x")
     hook.wait()  # hazard: await
     helping(card)  # hazard: await
+    await charge(card), charge(card)  # hazard: await
+    charge(card) if card else None  # hazard: await
+    _ = charge(card)  # hazard: await
     return charge(card)  # hazard: await
 
 

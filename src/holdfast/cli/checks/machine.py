@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from holdfast.extras import find_extra
+from holdfast.settings import Settings
 
 from .checks import Check, fine, mend, note
 
@@ -17,24 +18,24 @@ _EXTRAS = {
     "postgres": ("asyncpg",),
     "web": ("fastapi", "uvicorn"),
     "metrics": ("prometheus_client",),
-    "otel": ("opentelemetry",),
+    "otel": ("opentelemetry.sdk.trace",),
     "compress": ("zstandard",),
     "encrypt": ("cryptography",),
 }
 
 
-def check_machine(url: str) -> Iterator[Check]:
-    """What does not depend on the project. `url` says which extras are needed."""
+def check_machine(settings: Settings) -> Iterator[Check]:
+    """What does not depend on the project's code. The settings say which extras are needed."""
     version = sys.version_info
     told = f"{version.major}.{version.minor}.{version.micro}"
     if version[:2] < OLDEST:
         yield mend("python", told, f"Holdfast needs {OLDEST[0]}.{OLDEST[1]} or later")
     else:
         yield fine("python", told)
-    yield from _packages(url.startswith(("postgresql:", "postgres:")))
+    yield from _packages(settings)
 
 
-def _packages(is_postgres: bool) -> Iterator[Check]:
+def _packages(settings: Settings) -> Iterator[Check]:
     missing = [name for name in _NEEDED if find_extra(name) is None]
     if missing:
         yield mend("packages", f"missing: {', '.join(missing)}", f"pip install {' '.join(missing)}")
@@ -42,8 +43,14 @@ def _packages(is_postgres: bool) -> Iterator[Check]:
         yield fine("packages", ", ".join(f"{name} {_version(name)}" for name in ("holdfast", *_NEEDED)))
     present = [extra for extra, names in _EXTRAS.items() if all(find_extra(name) is not None for name in names)]
     absent = [extra for extra in _EXTRAS if extra not in present]
-    if is_postgres and "postgres" in absent:
-        yield mend("extras", "the url is Postgres's, and asyncpg is not installed", "pip install 'holdfast[postgres]'")
+    needed = {
+        "postgres": settings.url.startswith(("postgresql:", "postgres:")),
+        "metrics": settings.metrics is not None,
+        "otel": settings.tracing,
+    }
+    for extra in absent:
+        if needed.get(extra):
+            yield mend("extras", f"the settings need the extra {extra}", f"pip install 'holdfast[{extra}]'")
     told = f"installed: {', '.join(present) or 'none'}" + (f"; not: {', '.join(absent)}" if absent else "")
     yield fine("extras", told)
     if find_extra("uvloop") is not None:

@@ -46,8 +46,13 @@ def is_forgotten(call: ast.Call, scope: Scope, owner: ast.AST) -> bool:
     return _is_lost(call, parent, scope, owner)
 
 
-def _is_lost(call: ast.Call, parent: ast.AST | None, scope: Scope, owner: ast.AST) -> bool:
+def _is_lost(call: ast.expr, parent: ast.AST | None, scope: Scope, owner: ast.AST) -> bool:
     match parent:
+        case ast.IfExp(test=test) if test is not call:
+            # One of two values: what becomes of that decides.
+            return _is_lost(parent, scope.source.parent(parent), scope, owner)
+        case ast.Tuple() | ast.List():
+            return isinstance(scope.source.parent(parent), ast.Expr)
         case ast.Expr() | ast.Compare() | ast.BoolOp() | ast.BinOp() | ast.UnaryOp() | ast.FormattedValue():
             return True
         case ast.Attribute() | ast.Assert() | ast.Raise():

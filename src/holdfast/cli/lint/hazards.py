@@ -65,6 +65,7 @@ _EXACT: dict[str, Hazard] = {
     ),
     **_all("process", "os", "execl execle execlp execlpe execv execve execvp execvpe waitpid"),
     **_all("process", "os", "spawnl spawnle spawnlp spawnlpe spawnv spawnve spawnvp spawnvpe"),
+    **_all("process", "signal", "signal alarm setitimer raise_signal pause"),
     **_all("process", "asyncio", "create_subprocess_exec create_subprocess_shell"),
     **_all("thread", "asyncio", "to_thread run_coroutine_threadsafe"),
     **_all("thread", "queue", "Queue LifoQueue PriorityQueue SimpleQueue", "use asyncio.Queue"),

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 
 from .sources import Project, Source
 
@@ -77,6 +78,7 @@ class Scope:
         self.bindings: dict[str, list[Binding]] = {}
         self._stars: list[Binding] = []
         self._evaluating: set[tuple[str, int]] = set()
+        self._modules: dict[Path, Scope] = {} if outer is None else outer._modules
         top = source.tree if node is None else node
         for name, binding in _bindings(top):
             if name == "*":
@@ -181,13 +183,20 @@ class Scope:
             return path
         source = self.project.module(path, binding.level, self.source.path)
         if source is not None and depth < _DEEPEST:
-            scope = Scope(self.project, source)
+            scope = self._module(source)
             if binding.name in scope.bindings or scope._stars:
                 return scope._named(binding.name, sys.maxsize, depth + 1)
         inner = self.project.module(f"{path}.{binding.name}", binding.level, self.source.path)
         if inner is not None:
-            return Scope(self.project, inner)
+            return self._module(inner)
         return None if binding.level else f"{path}.{binding.name}"
+
+    def _module(self, source: Source) -> Scope:
+        """Another module, whose names are collected once."""
+        found = self._modules.get(source.path)
+        if found is None:
+            found = self._modules[source.path] = Scope(self.project, source)
+        return found
 
     def _member(self, of: str | Function | Scope | None, attr: str, depth: int) -> str | Function | Scope | None:
         if isinstance(of, Function):

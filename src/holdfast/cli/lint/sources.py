@@ -43,7 +43,7 @@ class Project:
 
     def __init__(self, roots: Sequence[Path] = ()) -> None:
         self._roots = tuple(roots)
-        self._sources: dict[Path, Source | None] = {}
+        self._sources: dict[Path, Source] = {}
 
     def source(self, path: Path) -> Source:
         """A file, parsed. Raises SyntaxError, OSError and UnicodeDecodeError."""

@@ -47,7 +47,7 @@ def is_set(expr: ast.expr | None, scope: Scope, depth: int = 0) -> bool:
         case ast.Await(value=ast.Call() as call):
             return _returns_set(call, scope)
         case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _OPERATORS):
-            return is_set(left, scope, depth + 1) or is_set(right, scope, depth + 1)
+            return any(_is_view(one) or is_set(one, scope, depth + 1) for one in (left, right))
         case ast.IfExp(body=one, orelse=other):
             return is_set(one, scope, depth + 1) or is_set(other, scope, depth + 1)
         case ast.NamedExpr(value=value):
@@ -104,7 +104,8 @@ def _is_made(call: ast.Call, scope: Scope, depth: int) -> bool:
     if scope.path(call.func) in ("builtins.set", "builtins.frozenset"):
         made_of = call.args[0] if call.args else None
         is_of_starts = isinstance(made_of, (ast.GeneratorExp, ast.ListComp)) and _is_start(made_of.elt)
-        return not is_of_starts and made_of is not None
+        is_of_numbers = isinstance(made_of, ast.Call) and scope.path(made_of.func) == "builtins.range"
+        return not is_of_starts and not is_of_numbers and made_of is not None
     return _returns_set(call, scope)
 
 
@@ -156,6 +157,11 @@ def _is_set_type(annotation: ast.expr | None, scope: Scope) -> bool:
             return False
         annotation = annotation.value
     return annotation is not None and scope.path(annotation) in _SETS_BY_ANNOTATION
+
+
+def _is_view(expr: ast.expr) -> bool:
+    """`prices.keys()`: two of them make a set."""
+    return isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr in ("keys", "items")
 
 
 def _is_whole(element: ast.expr) -> bool:

@@ -1,0 +1,95 @@
+"""Where the command takes its settings from: the option, the environment, the nearest file, the default."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import Client
+from holdfast.cli import main
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder inside a project, and no variables that would be in the way."""
+    for name in ("HOLDFAST_URL", "HOLDFAST_NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+    inner = tmp_path / "project" / "deep" / "deeper"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    return tmp_path / "project"
+
+
+def used(capsys, *options: str) -> str:
+    """The database that a command opened."""
+    capsys.readouterr()
+    assert main(["migrate", *options]) == 0
+    return capsys.readouterr().out.partition(" has this")[0]
+
+
+def test_the_nearest_file_upward_names_the_database(place, capsys):
+    (place / "holdfast.toml").write_text('url = "sqlite:///far.db"\n')
+    (place / "deep" / "pyproject.toml").write_text('[tool.holdfast]\nurl = "sqlite:///near.db"\n')
+    assert used(capsys) == f"sqlite:///{place / 'deep' / 'near.db'}"
+
+
+def test_a_pyproject_without_the_table_is_passed_by(place, capsys):
+    (place / "holdfast.toml").write_text('url = "sqlite:///far.db"\n')
+    (place / "deep" / "pyproject.toml").write_text("[tool.other]\n")
+    assert used(capsys) == f"sqlite:///{place / 'far.db'}"
+
+
+def test_the_environment_comes_before_files_and_options_before_both(place, capsys, monkeypatch, tmp_path):
+    (place / "holdfast.toml").write_text('url = "sqlite:///file.db"\n')
+    monkeypatch.setenv("HOLDFAST_URL", f"sqlite:///{tmp_path / 'variable.db'}")
+    assert used(capsys).endswith("variable.db")
+    assert used(capsys, "--url", f"sqlite:///{tmp_path / 'option.db'}").endswith("option.db")
+
+
+def test_a_namespace_of_the_settings_holds_for_every_command(place, capsys):
+    (place / "holdfast.toml").write_text('url = "sqlite:///x.db"\nnamespace = "shop"\n')
+    with Client() as client:
+        assert client.namespace == "shop"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("workers = 5", "workers is not a setting"),
+        ("conccurrency = 5", "did you mean 'concurrency'?"),
+        ('concurrency = "many"', "concurrency 'many': expected a whole number"),
+        ("lease = true", "lease"),
+        ('listen = "everywhere"', "expected a port"),
+        ("queues = 5", "expected names"),
+        ('migrate = "perhaps"', "expected true or false"),
+        ("url = 5", "expected the address of a database"),
+        ("[worker]\nconcurrency = 5", "worker is not a setting"),
+        ("url = ", "can't be read"),
+    ],
+    ids=lambda text: text.split()[0],
+)
+def test_a_wrong_setting_is_told_with_its_file_its_key_and_what_was_expected(place, capsys, text, told):
+    (place / "holdfast.toml").write_text(f"{text}\n")
+    assert main(["runs"]) == 2
+    seen = capsys.readouterr()
+    assert str(place / "holdfast.toml") in seen.err
+    assert told in seen.err
+    assert len(seen.err.splitlines()) == 1
+
+
+def test_a_key_of_a_table_is_named_whole(place, capsys):
+    (place / "pyproject.toml").write_text("[tool.holdfast]\nconcurrency = 0\n")
+    assert main(["runs"]) == 2
+    assert "tool.holdfast.concurrency 0: expected" in capsys.readouterr().err
+
+
+def test_a_wrong_variable_is_told_by_its_name(place, capsys, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_CONCURRENCY", "many")
+    assert main(["runs"]) == 2
+    assert "the environment variable HOLDFAST_CONCURRENCY 'many'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["url = ['hunter2']", "api_keys = ['', 'hunter2']"])
+def test_what_may_be_secret_is_not_shown(place, capsys, text):
+    (place / "holdfast.toml").write_text(f"{text}\n")
+    assert main(["runs"]) == 2
+    assert "hunter2" not in capsys.readouterr().err
