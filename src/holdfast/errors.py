@@ -42,15 +42,25 @@ from typing import Any
 
 
 class HoldfastError(Exception):
-    """The root of everything Holdfast raises on purpose."""
+    """The root of everything Holdfast raises on purpose.
+
+    Its message names the thing, says what was expected and ends with what to do. Errors of your own code and of drivers
+    that you brought along come through as they are.
+    """
 
 
 class DefinitionError(HoldfastError):
-    """A workflow, step, retry policy or option was declared in a way that can't work."""
+    """A workflow, step, retry policy or option was declared in a way that can't work.
+
+    Raised where it is written, before anything has happened: at import, or when a worker or client is made.
+    """
 
 
 class DuplicateWorkflow(DefinitionError):
-    """Two different workflows were given under one name and version."""
+    """Two different workflows were given under one name and version.
+
+    Rename one, or give it another `version=`: a journal knows its workflow by these two.
+    """
 
 
 class BadDuration(DefinitionError, ValueError):
@@ -58,23 +68,40 @@ class BadDuration(DefinitionError, ValueError):
 
 
 class MisplacedCall(HoldfastError):
-    """A call was made where it can't work."""
+    """A call was made where it can't work.
+
+    A client in a body, a blocking call inside a running event loop, and what stands below.
+    """
 
 
 class NotInRun(MisplacedCall):
-    """A workflow or durable function was called outside any run."""
+    """A workflow or durable function was called outside any run.
+
+    Start a workflow with `client.start` or `holdfast.run`, or call the function inside a body. A step may be called
+    anywhere: outside a run it is just the function.
+    """
 
 
 class NotInBody(MisplacedCall):
-    """A durable wait was called from inside a step, where only the body may wait."""
+    """A durable wait was called from inside a step, where only the body may wait.
+
+    End the step, and let the body wait and call the next one.
+    """
 
 
 class IOInBody(MisplacedCall):
-    """A workflow body tried to do I/O or to leave its deterministic loop. Move that into a step."""
+    """A workflow body tried to do I/O or to leave its deterministic loop. Move that into a step.
+
+    It blocks the run and never enters the body: nothing is lost, and fixed code goes on. What asyncio would do outside
+    is refused always; files, sockets, subprocesses and `time.sleep` in tests and under `holdfast dev`.
+    """
 
 
 class NeverAwaited(MisplacedCall):
-    """A durable call was made and nobody ever looked at its result."""
+    """A durable call was made and nobody ever looked at its result.
+
+    It blocks the run when its body ends, and names the line: write `await`, or look at the Pending. Fixed code goes on.
+    """
 
 
 class CodecError(HoldfastError):
@@ -82,47 +109,82 @@ class CodecError(HoldfastError):
 
 
 class BadArguments(CodecError, TypeError):
-    """Arguments that don't fit the function's signature or annotations."""
+    """Arguments that don't fit the function's signature or annotations.
+
+    `client.start` raises it before anything is written; in a body it fails the run where the call stands.
+    """
 
 
 class NotEncodable(CodecError, TypeError):
-    """A value that can't be stored; the message holds its type and its path."""
+    """A value that can't be stored; the message holds its type and its path.
+
+    Annotate it with a type that can (dataclasses, pydantic, msgspec, attrs, plain data), or return something smaller. A
+    step whose result can't be stored fails once and is not tried again: it would do its work a second time.
+    """
 
 
 class NotDecodable(CodecError, ValueError):
-    """Stored bytes that don't fit the annotation they are read by."""
+    """Stored bytes that don't fit the annotation they are read by.
+
+    It blocks a run whose types have changed: give new fields a default, or deploy the types that fit.
+    """
 
 
 class PayloadTooLarge(CodecError, ValueError):
-    """A value whose encoding is larger than the limit."""
+    """A value whose encoding is larger than the limit.
+
+    4 MiB unless `max_payload` says otherwise. Store large data elsewhere and pass its address.
+    """
 
 
 class StoreError(HoldfastError):
-    """Something about the database."""
+    """Something about the database.
+
+    A wrong password, a missing right, a schema that may not be migrated: the message says what to check.
+    """
 
 
 class StoreAway(StoreError):
-    """The database can't be reached or is read-only or full. Work pauses and goes on when it is back."""
+    """The database can't be reached or is read-only or full. Work pauses and goes on when it is back.
+
+    Workers wait by themselves. A client's call may be made again: what it asked for may have happened or not, so start
+    with a `key` and send with a `message_id`.
+    """
 
 
 class StoreTooNew(StoreError):
-    """The schema in the database is newer than this version of Holdfast understands."""
+    """The schema in the database is newer than this version of Holdfast understands.
+
+    Deploy the newer version here, too. Nothing was changed.
+    """
 
 
 class LeaseLost(StoreError):
-    """This worker no longer holds what it works on: another one has taken it over, or may do so at any time."""
+    """This worker no longer holds what it works on: another one has taken it over, or may do so at any time.
+
+    The worker drops the run at once and goes on with others; nothing of the refused turn was written.
+    """
 
 
 class UnknownWorkflow(HoldfastError):
-    """No worker has ever registered a workflow of that name."""
+    """No worker has ever registered a workflow of that name.
+
+    Raised by starts by name. Start a worker that has it, or give the function instead of its name.
+    """
 
 
 class RunNotFound(HoldfastError):
-    """There is no run with that id or key in this namespace."""
+    """There is no run with that id or key in this namespace.
+
+    It was never started, or is gone after its retention; or the client has another namespace or database.
+    """
 
 
 class KeyTaken(HoldfastError):
-    """`on_conflict="raise"`: a run with that key exists already."""
+    """`on_conflict="raise"`: a run with that key exists already.
+
+    `run_id` is that run. Also raised when a retry's key has gone to another run meanwhile.
+    """
 
     def __init__(self, message: str, run_id: str = "") -> None:
         super().__init__(message)
@@ -130,11 +192,17 @@ class KeyTaken(HoldfastError):
 
 
 class RunEnded(HoldfastError):
-    """The run has ended already, so there is nobody to tell."""
+    """The run has ended already, so there is nobody to tell.
+
+    Raised by signals, hooks and pauses. Nothing was changed.
+    """
 
 
 class NotRetryable(HoldfastError):
-    """Only a run that failed or was cancelled can be retried."""
+    """Only a run that failed or was cancelled can be retried.
+
+    A live one goes on by itself; of a completed one `client.fork` makes another.
+    """
 
     def __init__(self, message: str, run_id: str = "") -> None:
         super().__init__(message)
@@ -146,7 +214,10 @@ class ClientClosed(HoldfastError):
 
 
 class RunFailed(HoldfastError):
-    """The run ended as failed. `__cause__` is the exception that left its body."""
+    """The run ended as failed. `__cause__` is the exception that left its body.
+
+    Raised by `run.result()`. `client.retry(run_id)` goes on from the failed step, when its reason is mended.
+    """
 
     def __init__(self, message: str, run_id: str = "") -> None:
         super().__init__(message)
@@ -154,7 +225,11 @@ class RunFailed(HoldfastError):
 
 
 class RunCancelled(HoldfastError):
-    """The run ended as cancelled."""
+    """The run ended as cancelled.
+
+    Raised by `run.result()`, and in a body that waits for a child that was cancelled. It is an Exception, unlike
+    CancelledError, which cancels the run that it is raised in. `__cause__` says what could not be undone, if anything.
+    """
 
     def __init__(self, message: str, run_id: str = "") -> None:
         super().__init__(message)
@@ -162,23 +237,41 @@ class RunCancelled(HoldfastError):
 
 
 class JournalDiverged(HoldfastError):
-    """The code no longer matches the run's journal. The run is intact; a fixed deploy lets it go on."""
+    """The code no longer matches the run's journal. The run is intact; a fixed deploy lets it go on.
+
+    The message says what the journal holds, what the code asked for, and where. Nothing was executed or written. Use
+    `holdfast.patched` or another version to change code under live runs, and `holdfast replay` to find out beforehand.
+    """
 
 
 class JournalLimitReached(HoldfastError):
-    """The run's journal has reached its limit; `continue_as_new` begins a fresh one."""
+    """The run's journal has reached its limit; `continue_as_new` begins a fresh one.
+
+    50,000 inputs, unless `@workflow(journal_limit=)` says otherwise; there was a warning at 10,000. Many items belong
+    into `holdfast.map`.
+    """
 
 
 class DeadlineExceeded(HoldfastError, TimeoutError):
-    """The run did not end before its deadline."""
+    """The run did not end before its deadline.
+
+    It was cancelled, its cleanup and its compensations have run, and it ended as failed with this.
+    """
 
 
 class RunCrashed(HoldfastError):
-    """The run took its worker down again and again without progress, and was stopped."""
+    """The run took its worker down again and again without progress, and was stopped.
+
+    After `@workflow(max_crashes=)` claims, five by default. Look for what kills the process (memory, a native crash);
+    then `client.retry` goes on where it was.
+    """
 
 
 class StepFailed(HoldfastError):
-    """A step failed with an exception whose own class can't be rebuilt here."""
+    """A step failed with an exception whose own class can't be rebuilt here.
+
+    `type` is the name of that class, `traceback` its text. It is raised in the body in place of it, on replay, too.
+    """
 
     def __init__(self, message: str, type: str = "", traceback: str = "") -> None:
         super().__init__(message)
@@ -187,35 +280,59 @@ class StepFailed(HoldfastError):
 
 
 class StepTimeout(HoldfastError, TimeoutError):
-    """One attempt of a step took longer than its timeout."""
+    """One attempt of a step took longer than its timeout.
+
+    It is retried like any other error. A step in a thread can't be stopped: it goes on, and its result is dropped.
+    """
 
 
 class WaitTimeout(HoldfastError, TimeoutError):
-    """What a wait waited for did not come in time."""
+    """What a wait waited for did not come in time.
+
+    Not raised where `default=` was given. The wait has taken nothing: what comes later is there for the next one.
+    """
 
 
 class NotCompensated(HoldfastError):
-    """Something that a run has done could not be undone after it failed or was cancelled."""
+    """Something that a run has done could not be undone after it failed or was cancelled.
+
+    The others were. It is a cause or a note of the run's error, and names the step: somebody has to look.
+    """
 
 
 class AlreadyCompensated(HoldfastError):
-    """The run has undone what it had done, so it can't go on where it stopped."""
+    """The run has undone what it had done, so it can't go on where it stopped.
+
+    Start another one. Raised by `client.retry`; nothing was changed.
+    """
 
 
 class HookNotFound(HoldfastError):
-    """There is no hook with that token."""
+    """There is no hook with that token.
+
+    The token is wrong, or its run is gone. Compare the address that was called with the one handed out.
+    """
 
 
 class HookUsed(HoldfastError):
-    """The hook was resumed before; it is delivered once."""
+    """The hook was resumed before; it is delivered once.
+
+    A repeat with the same `message_id` is no error.
+    """
 
 
 class HookExpired(HoldfastError):
-    """The hook's time is over."""
+    """The hook's time is over.
+
+    The run has been told: its `wait()` raised WaitTimeout.
+    """
 
 
 class BadPayload(CodecError, ValueError):
-    """A message's payload does not fit what its receiver expects."""
+    """A message's payload does not fit what its receiver expects.
+
+    Raised where it is sent: nothing was delivered, and the wait or the hook is still open for one that fits.
+    """
 
 
 class FatalError(HoldfastError):

@@ -66,7 +66,15 @@ class Cancellation:
 
 
 class AsyncRun(Generic[R_co]):
-    """One run. `status` and `record` are what was last seen; `refresh` looks again."""
+    """One run, as `client.start`, `client.get_run` and `client.runs` give it. Holding it costs and holds up nothing.
+
+        run = await client.start(checkout, order, key="order-42")
+        receipt = await run.result(timeout="30s")
+
+    `status` and `record` are what was last seen; `refresh` looks again. Waiting follows a run that continues as new to
+    the one that goes on. When the database can't be reached, waiting goes on until it is back; other calls raise
+    StoreAway.
+    """
 
     __slots__ = ("_connection", "_key", "_record", "_status", "_workflow", "_workflow_name", "created", "id")
 

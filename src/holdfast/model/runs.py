@@ -24,7 +24,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class RunStatus(StrEnum):
-    """Where a run is in its life. The last four are final."""
+    """Where a run is in its life. The last four are final.
+
+    `pending` has not begun, `running` has a step in flight or advances, `waiting` waits for a time, a message, another
+    run or, if it is blocked, for other code. `continued` has gone on as another run. It is text, too: "waiting".
+    """
 
     PENDING = "pending"
     RUNNING = "running"
