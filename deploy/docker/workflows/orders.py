@@ -12,5 +12,5 @@ def charge(card: str, cents: int) -> str:
 @workflow
 async def checkout(card: str, cents: int) -> str:
     receipt = charge(card, cents)
-    await holdfast.sleep("10s")
+    await holdfast.sleep("2s")
     return receipt
