@@ -49,7 +49,7 @@ check: $(READY)
 docs: $(SITE)
 	@# A warning, such as one of a link that leads nowhere, is an error. The variable stops an advertisement.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	@echo "the site is in build/docs: open build/docs/index.html"
+	@echo "the site is in build/docs: open build/docs/index.html; to search it: python3 -m http.server -d build/docs"
 
 bench: $(READY)
 	@mkdir -p benchmarks/results
