@@ -163,7 +163,7 @@ def _anchored_target(target: str, directory: Path) -> str:
 
 
 def _meant(key: str) -> str:
-    close = get_close_matches(key, _CHECKS, n=1)
+    close = get_close_matches(key, _CHECKS, n=1, cutoff=0.65)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 

@@ -151,7 +151,7 @@ def test_a_network_file_system_is_no_place_for_sqlite(tmp_path, kind, state):
 
 def test_the_innermost_mount_counts(tmp_path):
     mounts = tmp_path / "mounts"
-    mounts.write_text(f"a / ext4 rw 0 0\nb {tmp_path}/a nfs rw 0 0\nc {tmp_path}/a/b xfs rw 0 0\n")
+    mounts.write_text(f"c {tmp_path}/a/b xfs rw 0 0\na / ext4 rw 0 0\nb {tmp_path}/a nfs rw 0 0\n")
     assert file_system_of(tmp_path / "a" / "b" / "x.db", mounts) == "xfs"
     assert file_system_of(tmp_path / "ab" / "x.db", mounts) == "ext4"
     assert file_system_of(tmp_path / "x.db", Path("/nowhere/mounts")) is None
