@@ -11,6 +11,7 @@ from holdfast.errors import DefinitionError, FatalError, RetryAfter
 from .durations import Duration, microseconds
 
 Kind = Literal["fixed", "linear", "exponential"]
+_MAX = "60s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Retry:
 
     `attempts` counts all tries, the first included; None means no end. The delay before attempt n+1 is
     `initial` (fixed), `initial * n` (linear) or `initial * factor ** (n - 1)` (exponential, the default), never more
-    than `max`, then spread by up to `jitter` of itself to either side. `on` lists the exception classes worth another
+    than `max` (60 seconds, or `initial` if that is longer, unless told), then spread by up to `jitter` of itself to either side. `on` lists the exception classes worth another
     try and `unless` those that are not; `within` ends the tries when so much time has passed since the first one
     began. `FatalError` is never retried and `RetryAfter` brings its own delay. Crashes of the worker are not errors
     and count nowhere here.
@@ -28,7 +29,7 @@ class Retry:
     attempts: int | None = 3
     initial: Duration = "1s"
     factor: float = 2
-    max: Duration = "60s"
+    max: Duration = _MAX
     jitter: float = 0.2
     kind: Kind = "exponential"
     on: tuple[type[BaseException], ...] = (Exception,)
@@ -55,7 +56,8 @@ class Retry:
         set_(self, "on", _classes(self.on, "on"))
         set_(self, "unless", _classes(self.unless, "unless"))
         set_(self, "_initial", microseconds(self.initial, what="Retry(initial=)"))
-        set_(self, "_max", microseconds(self.max, what="Retry(max=)"))
+        longest = microseconds(self.max, what="Retry(max=)")
+        set_(self, "_max", longest if self.max != _MAX or longest > self._initial else self._initial)
         set_(self, "_within", None if self.within is None else microseconds(self.within, what="Retry(within=)"))
 
     def delay(self, error: BaseException, attempt: int, spent: int, dice: float) -> int | None:
