@@ -18,12 +18,12 @@ _MAX = "60s"
 class Retry:
     """How often and how long after an error a step, or a whole workflow, is tried again.
 
-    `attempts` counts all tries, the first included; None means no end. The delay before attempt n+1 is
-    `initial` (fixed), `initial * n` (linear) or `initial * factor ** (n - 1)` (exponential, the default), never more
-    than `max` (60 seconds, or `initial` if that is longer, unless told), then spread by up to `jitter` of itself to either side. `on` lists the exception classes worth another
-    try and `unless` those that are not; `within` ends the tries when so much time has passed since the first one
-    began. `FatalError` is never retried and `RetryAfter` brings its own delay. Crashes of the worker are not errors
-    and count nowhere here.
+    `attempts` counts all tries, the first included; None means no end. The delay before attempt n+1 is `initial`
+    (fixed), `initial * n` (linear) or `initial * factor ** (n - 1)` (exponential, the default), never more than `max`
+    (unless told: a minute, or `initial` if that is longer), then spread by up to `jitter` of itself to either side.
+    `on` lists the exception classes worth another try and `unless` those that are not; `within` ends the tries when
+    so much time has passed since the first one began. `FatalError` is never retried and `RetryAfter` brings its own
+    delay. Crashes of the worker are not errors and count nowhere here.
     """
 
     attempts: int | None = 3
