@@ -53,6 +53,8 @@ class Settings:
     """Where the command finds workflows: modules, files and folders; None: `workflows` in the working directory."""
     ignore: tuple[str, ...] = ("tests", "test_*.py", "conftest.py")
     """Names of files and folders that it passes by."""
+    codec: str | None = None
+    """The codec of the command and of the workers that it starts, as module:attribute."""
     metrics: tuple[str, int] | None = None
     """Where a worker serves its metrics, for Prometheus: a host and a port."""
     tracing: bool = False
@@ -231,6 +233,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "processes": _count,
     "workflows": _texts,
     "ignore": _texts,
+    "codec": _text,
     "metrics": _address,
     "tracing": _switch,
     "listen": _address,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import sys
+
 import pytest
 
-from holdfast import Client
+from holdfast import Client, workflow
 from holdfast.cli import main
+from holdfast.discovery import find_codec
 
 
 @pytest.fixture
@@ -93,3 +97,33 @@ def test_what_may_be_secret_is_not_shown(place, capsys, text):
     (place / "holdfast.toml").write_text(f"{text}\n")
     assert main(["runs"]) == 2
     assert "hunter2" not in capsys.readouterr().err
+
+
+STORAGE = (
+    "from holdfast import AesGcm, Codec\ncodec = Codec(chain=[AesGcm({'k1': bytes(32)}, primary='k1')])\nother = 1\n"
+)
+
+
+@workflow
+async def whisper(word: str) -> str:
+    return word
+
+
+def test_the_codec_of_the_settings_reads_what_was_encrypted(place, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (place / "storage_of_whispers.py").write_text(STORAGE)
+    (place / "holdfast.toml").write_text('url = "sqlite:///x.db"\ncodec = "storage_of_whispers:codec"\n')
+    codec = find_codec("storage_of_whispers:codec", home=place)
+    with Client(codec=codec) as client:
+        client.start(whisper, "psst", id="one")
+    assert main(["show", "one", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["input"] == {"args": ["psst"], "kwargs": {}}
+
+
+@pytest.mark.parametrize("name", ["storage_of_whispers", "storage_of_whispers:other", "nowhere_at_all:codec", ":codec"])
+def test_a_codec_that_is_none_is_refused(place, capsys, monkeypatch, name):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (place / "storage_of_whispers.py").write_text(STORAGE)
+    (place / "holdfast.toml").write_text(f'codec = "{name}"\n')
+    assert main(["runs"]) == 1
+    assert capsys.readouterr().err.startswith("holdfast: ")

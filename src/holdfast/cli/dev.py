@@ -19,6 +19,7 @@ from typing import Annotated
 import typer
 
 from holdfast.errors import HoldfastError
+from holdfast.extras import load_extra
 from holdfast.settings import Settings, settings_file
 
 from .fleet import Child
@@ -57,7 +58,9 @@ def dev(
     settings = _local(place, place.settings(listen=listen))
     plan = plan_of(settings, targets or (), log_level)
     set_up_logging(log_level)
-    # Before anything is started: a port that is taken is no reason to wait for a change of code.
+    # Before anything is started: neither a missing package nor a port that is taken is mended by a change of code.
+    for package in ("fastapi", "uvicorn"):
+        load_extra(package, extra="web", needed_by="holdfast dev")
     bound_socket(*settings.listen).close()
     raise typer.Exit(asyncio.run(Development(plan, reloads=reload).run()))
 

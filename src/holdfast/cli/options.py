@@ -19,9 +19,11 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from holdfast.client import Client
+from holdfast.codec import Codec
+from holdfast.discovery import find_codec
 from holdfast.errors import DefinitionError
 from holdfast.model import RunFilter, RunStatus, microseconds
-from holdfast.settings import Settings, checked, resolve
+from holdfast.settings import Settings, checked, resolve, settings_file
 
 from .exits import WrongSettings
 
@@ -67,7 +69,13 @@ class Place:
     def client(self) -> Client:
         """A client for the database that the options and settings name."""
         settings = self.settings()
-        return Client(settings.url, namespace=settings.namespace, schema=settings.schema, migrate=settings.migrate)
+        return Client(
+            settings.url,
+            namespace=settings.namespace,
+            schema=settings.schema,
+            codec=codec_of(settings),
+            migrate=settings.migrate,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +159,14 @@ def settings_of(**given: Any) -> Settings:
         return resolve(**given)
     except DefinitionError as error:
         raise WrongSettings(str(error)) from error
+
+
+def codec_of(settings: Settings) -> Codec | None:
+    """The codec that the settings name, if they do."""
+    if settings.codec is None:
+        return None
+    file = settings_file()
+    return find_codec(settings.codec, home=None if file is None else file.parent)
 
 
 def tags_of(given: Sequence[str] | None) -> dict[str, str]:

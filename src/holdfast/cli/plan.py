@@ -23,6 +23,7 @@ class ServingPlan(msgspec.Struct, frozen=True, kw_only=True):
     schema: str | None
     max_payload: int | None
     migrate: bool
+    codec: str | None
     queues: tuple[str, ...] | None
     concurrency: int | None
     threads: int | None

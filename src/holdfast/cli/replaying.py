@@ -10,15 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.client import Client, Journal, read_archive
+from holdfast.codec import Codec
 from holdfast.define import Workflow
-from holdfast.discovery import Found, discover
+from holdfast.discovery import discover
 from holdfast.errors import DefinitionError, HoldfastError
 from holdfast.model import RunStatus
 from holdfast.settings import settings_file
 from holdfast.testing import replay
 
 from .exits import WRONG
-from .options import Chosen, Json, Place, RunIds
+from .options import Chosen, Json, Place, RunIds, codec_of
 from .output import counted, lines_of, print_json, print_line, print_note, tracked, working
 
 _LIVE = (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.WAITING)
@@ -60,15 +61,16 @@ def replay_command(
     found = discover(
         tuple(code or ()) or settings.workflows, ignore=settings.ignore, home=None if home is None else home.parent
     )
+    codec = found.codec or codec_of(settings)
     if file is not None:
-        stored = list(_from_file(file, found))
+        stored = list(_from_file(file, codec))
     else:
         if not run_ids and not chosen.is_given and not all_live:
             raise typer.BadParameter("which runs? Name them, narrow them by --workflow and so on, or say --all-live")
         with working("reading journals"), place.client() as client:
             stored = list(_from_database(client, run_ids or (), chosen))
     known = {(one.name, one.version): one for one in found.workflows}
-    outcomes = [_replayed(one, known, found) for one in tracked(stored, "replaying")]
+    outcomes = [_replayed(one, known, codec) for one in tracked(stored, "replaying")]
     wrong = [one for one in outcomes if one.state == "diverged" or (one.state == "unknown" and not skip_unknown)]
     if as_json:
         print_json({"ok": not wrong, "runs": [_told(one) for one in outcomes]})
@@ -83,7 +85,7 @@ def replay_command(
 replay_command.__name__ = "replay"
 
 
-def _replayed(journal: Journal, known: dict[tuple[str, str], Workflow[Any, Any]], found: Found) -> _Outcome:
+def _replayed(journal: Journal, known: dict[tuple[str, str], Workflow[Any, Any]], codec: Codec | None) -> _Outcome:
     run = journal.run
     workflow = known.get((run.workflow, run.version))
     if workflow is None:
@@ -92,7 +94,7 @@ def _replayed(journal: Journal, known: dict[tuple[str, str], Workflow[Any, Any]]
         report = f"{run.workflow!r} in version {run.version!r} is not in this code: {has}"
         return _Outcome(journal, "unknown", report)
     try:
-        replay(journal, workflow, codec=found.codec)
+        replay(journal, workflow, codec=codec)
     except HoldfastError as error:
         return _Outcome(journal, "diverged", f"{type(error).__name__}: {error}")
     return _Outcome(journal, "matches")
@@ -103,10 +105,10 @@ def _from_database(client: Client, run_ids: Sequence[str], chosen: Chosen) -> It
     return (client.journal(run_id) for run_id in ids)
 
 
-def _from_file(file: Path, found: Found) -> Iterator[Journal]:
+def _from_file(file: Path, codec: Codec | None) -> Iterator[Journal]:
     for number, line in enumerate(lines_of(file, "reading"), 1):
         try:
-            yield read_archive(line, codec=found.codec)
+            yield read_archive(line, codec=codec)
         except DefinitionError as error:
             raise DefinitionError(f"{file}, line {number}: {error}") from error
 

@@ -17,7 +17,7 @@ from holdfast.extras import load_extra
 from holdfast.settings import Settings
 from holdfast.web import api
 
-from .options import Place
+from .options import Place, codec_of
 from .output import print_line, print_note
 from .plan import set_up_logging
 from .workers import LogLevel
@@ -59,11 +59,13 @@ def serve(
 
 
 async def _serve(settings: Settings, log_level: str) -> None:
+    codec = codec_of(settings)
     client = AsyncClient(
         settings.url,
         namespace=settings.namespace,
         schema=settings.schema,
-        max_payload=settings.max_payload,
+        codec=codec,
+        max_payload=settings.max_payload if codec is None else None,
         migrate=settings.migrate,
     )
     stopping = asyncio.Event()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from typing import Protocol
 
 import msgspec
 
 from holdfast.client import AsyncClient
-from holdfast.discovery import Found, discover
+from holdfast.discovery import Found, discover, find_codec
+from holdfast.errors import DefinitionError
 from holdfast.observe import Observer
 from holdfast.worker import Worker
 
@@ -39,7 +41,13 @@ class Beside(Protocol):
 
 def find(plan: ServingPlan) -> Found:
     """Load what the plan names. It executes the user's modules, so it is not for an event loop."""
-    return discover(plan.targets, ignore=plan.ignore, directory=plan.directory, home=plan.home)
+    found = discover(plan.targets, ignore=plan.ignore, directory=plan.directory, home=plan.home)
+    if plan.codec is None:
+        return found
+    codec = find_codec(plan.codec, directory=plan.directory, home=plan.home)
+    if found.codec not in (None, codec):
+        raise DefinitionError(f"the setting codec names {plan.codec!r}, and the modules hold another Codec; keep one")
+    return replace(found, codec=codec)
 
 
 async def serve(

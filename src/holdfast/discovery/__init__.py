@@ -5,6 +5,6 @@ has one name, however it was named: a file that was loaded already is not loaded
 an error that says in which file and line.
 """
 
-from .finding import Found, discover, survey
+from .finding import Found, discover, find_codec, survey
 
-__all__ = ["Found", "discover", "survey"]
+__all__ = ["Found", "discover", "find_codec", "survey"]

@@ -81,6 +81,27 @@ def survey(
     return collected.found(), collected.problems or []
 
 
+def find_codec(
+    target: str,
+    *,
+    directory: str | os.PathLike[str] | None = None,
+    home: str | os.PathLike[str] | None = None,
+) -> Codec:
+    """The codec that `module:attribute` names. Loading the module executes it. Raises DefinitionError."""
+    name, colon, attribute = target.partition(":")
+    if not colon or not attribute or not all(part.isidentifier() for part in name.split(".")):
+        raise DefinitionError(f"codec {target!r}: expected module:attribute, as shop.storage:codec")
+    for root in reversed([directory or Path.cwd(), *([] if home is None else [home])]):
+        search_first(Path(root).absolute())
+    module = load(name)
+    found = getattr(module, attribute, None)
+    if not isinstance(found, Codec):
+        raise DefinitionError(
+            f"codec {target!r}: {attribute} in {place_of_module(module)} is {found!r}; expected a holdfast.Codec(...)"
+        )
+    return found
+
+
 def _collect(
     collected: _Collected,
     targets: Sequence[str] | None,
