@@ -79,7 +79,7 @@ class RunTrace:
         self.context = context
         self.parent = parent
         self.is_sampled = is_sampled
-        self.base = trace.set_span_in_context(NonRecordingSpan(context), _EMPTY)
+        self.base = Context({_CURRENT: NonRecordingSpan(context)})
         """What its steps see if they have no span of their own: the run's, which is not to be written to."""
 
     @property
