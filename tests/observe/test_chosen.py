@@ -91,6 +91,31 @@ def test_a_worker_is_watched_as_the_environment_says_also_beside_a_client_that_i
     assert ran.stdout == '[\'holdfast_runs_completed_total{status="completed",workflow="body"} 1.0\']\n', ran.stderr
 
 
+UNWATCHED = """
+import asyncio, logging, sys, holdfast
+@holdfast.step
+async def step() -> int:
+    return 1
+@holdfast.workflow
+async def body() -> int:
+    return await step()
+async def main():
+    async with holdfast.AsyncClient("sqlite:///:memory:") as client:
+        async with holdfast.Worker(client, workflows=[body]) as worker:
+            print(await (await client.start(body)).result(timeout=20), worker.observers)
+asyncio.run(main())
+print(sorted({name.partition(".")[0] for name in sys.modules} & {"opentelemetry", "prometheus_client"}))
+print(logging.root.handlers)
+"""
+
+
+def test_a_run_that_nobody_watches_loads_nothing_for_it(tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", UNWATCHED], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.stdout == "1 None\n[]\n[]\n", ran.stderr
+
+
 WITHOUT = """
 import sys
 sys.modules["{package}"] = None

@@ -60,7 +60,8 @@ class Worker:
     the runs that advance or have a step in flight; runs that wait cost memory only. A worker that dies loses nothing:
     others take its runs over when its lease ends, on the same host at once. One that stops in good order lets steps
     end within `grace` and hands the rest back. Runs that it ends are kept for `max_retention` at most, whatever they
-    ask for, and events for `event_retention`, a week by default.
+    ask for, and events for `event_retention`, a week by default. `observers` are told what happens (`holdfast.observe`);
+    where none are given, here or to the client, they are those that the settings `metrics` and `tracing` ask for.
     """
 
     def __init__(
