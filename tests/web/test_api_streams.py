@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 import holdfast
-from holdfast import workflow
+from holdfast import AsyncClient, ClientClosed, workflow
 from holdfast.web.live import LiveRuns
 from holdfast.web.sse import EventStream, event, merged, with_heartbeats
 from tests.web.stage import listening, served
@@ -303,6 +303,30 @@ async def test_nobody_looks_while_nobody_follows(database_url):
         await changes.aclose()  # type: ignore[attr-defined]
         await until(lambda: {task.get_name() for task in asyncio.all_tasks()} <= names)
         assert live.followers == 0
+
+
+async def test_a_run_that_newer_ones_crowd_out_has_not_changed(database_url):
+    async with served(database_url) as made:
+        first = await made.client.start("approval", "first", delay="1h")
+        live = LiveRuns(made.client, pause=0.01, newest=1, live=1)
+        changes = live.follow(None)
+        assert (await anext(changes)).kind == "ready"
+        for who in ("second", "third"):
+            run = await made.client.start("approval", who, delay="1h")
+            assert (await anext(changes)).run_id == run.id != first.id
+        await changes.aclose()  # type: ignore[attr-defined]
+
+
+async def test_followers_end_with_the_client(database_url):
+    async with AsyncClient(database_url) as client:
+        live = LiveRuns(client, pause=0.01)
+        changes = live.follow(None)
+        assert (await anext(changes)).kind == "ready"
+        following = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(ClientClosed):
+            await following
 
 
 async def test_a_run_that_was_deleted_is_told(database_url):

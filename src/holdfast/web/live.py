@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from holdfast.client import AsyncClient, AsyncRun
-from holdfast.errors import RunNotFound, StoreAway
+from holdfast.errors import ClientClosed, RunNotFound, StoreAway
 from holdfast.model import RunFilter, RunStatus
 
 PAUSE = 1.0
@@ -40,9 +40,20 @@ class Change(NamedTuple):
 class LiveRuns:
     """The changes of a client's runs, for any number of followers on one event loop."""
 
-    def __init__(self, client: AsyncClient, *, pause: float = PAUSE, kept: int = KEPT) -> None:
+    def __init__(
+        self,
+        client: AsyncClient,
+        *,
+        pause: float = PAUSE,
+        kept: int = KEPT,
+        newest: int = NEWEST,
+        live: int = LIVE,
+    ) -> None:
         self._client = client
         self._pause = pause
+        self._newest = newest
+        self._live = live
+        self._end: ClientClosed | None = None
         self._epoch = secrets.token_hex(4)
         self._number = 0
         self._changes: deque[Change] = deque(maxlen=kept)
@@ -83,6 +94,8 @@ class LiveRuns:
                     place = change.number
                     yield change
                 await awake.wait()
+                if self._end is not None:
+                    raise self._end
         finally:
             self._followers.discard(awake)
             if not self._followers and self._looking is not None:
@@ -107,6 +120,11 @@ class LiveRuns:
             except StoreAway:
                 # It is looked for again; what changes meanwhile is seen when it is back.
                 continue
+            except ClientClosed as closed:
+                self._end = closed
+                for awake in self._followers:
+                    awake.set()
+                return
             except Exception:
                 _logger.exception("looking at runs for /v1/live failed; it is tried again")
 
@@ -116,14 +134,14 @@ class LiveRuns:
             await self._look_once()
 
     async def _look_once(self) -> None:
-        runs = await self._client.runs(RunFilter(status=_LIVING)).page(limit=LIVE)
+        runs = await self._client.runs(RunFilter(status=_LIVING)).page(limit=self._live)
         seen = {run.id: run for run in runs.items}
         known = self._known
         is_flood = False
         cursor: str | None = None
         count = 0
         while True:
-            page = await self._client.runs().page(cursor=cursor, limit=NEWEST)
+            page = await self._client.runs().page(cursor=cursor, limit=self._newest)
             seen |= {run.id: run for run in page.items}
             cursor, count = page.next, count + len(page.items)
             if cursor is None or known is None or any(run.id in known for run in page.items):
@@ -147,12 +165,19 @@ class LiveRuns:
         for run in reversed(seen.values()):
             if known.get(run.id) != _print(run):
                 self._add("changed", run.id, run)
-        for run_id, printed in known.items():
-            if run_id not in seen and printed[0] in _LIVING:
-                try:
-                    self._add("changed", run_id, await self._client.get_run(run_id))
-                except RunNotFound:
-                    self._add("deleted", run_id, None)
+        missing = [run_id for run_id, last in known.items() if run_id not in seen and last[0] in _LIVING]
+        if len(missing) > NEWEST:
+            self._add("reset", "", None)
+            return
+        for run_id in missing:
+            try:
+                run = await self._client.get_run(run_id)
+            except RunNotFound:
+                self._add("deleted", run_id, None)
+            else:
+                # Newer ones may only have taken its place among those that are looked at.
+                if _print(run) != known[run_id]:
+                    self._add("changed", run_id, run)
 
     def _add(self, kind: str, run_id: str, run: AsyncRun[Any] | None) -> None:
         self._number += 1
