@@ -192,6 +192,15 @@ async def test_a_port_is_served_while_a_worker_runs_and_another_process_gets_the
     assert first.address is None
 
 
+async def test_a_port_that_can_t_be_had_keeps_the_worker_from_beginning(database_url):
+    served = Prometheus(registry=CollectorRegistry(), port=0)
+    refused = Prometheus(registry=CollectorRegistry(), port=9464, host="192.0.2.1")
+    worker = holdfast.Worker(database_url, workflows=[doubled], observers=[served, refused])
+    with pytest.raises(DefinitionError, match="9464"):
+        await worker.run()
+    assert served.address is None
+
+
 def test_a_registry_counts_for_one_only():
     registry = CollectorRegistry()
     Prometheus(registry=registry)

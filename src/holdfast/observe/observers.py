@@ -63,11 +63,19 @@ class Observers:
         return Observers(observers) if observers else None
 
     def open(self) -> None:
-        for one in self.all:
-            one.open()
+        """All, or none if one of them can't."""
+        for number, one in enumerate(self.all):
+            try:
+                one.open()
+            except BaseException:
+                self._close(self.all[:number])
+                raise
 
     def close(self) -> None:
-        for one in self.all:
+        self._close(self.all)
+
+    def _close(self, observers: Iterable[Observer]) -> None:
+        for one in observers:
             try:
                 one.close()
             except Exception:

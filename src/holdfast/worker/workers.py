@@ -60,8 +60,8 @@ class Worker:
     the runs that advance or have a step in flight; runs that wait cost memory only. A worker that dies loses nothing:
     others take its runs over when its lease ends, on the same host at once. One that stops in good order lets steps
     end within `grace` and hands the rest back. Runs that it ends are kept for `max_retention` at most, whatever they
-    ask for, and events for `event_retention`, a week by default. `observers` are told what happens (`holdfast.observe`);
-    where none are given, here or to the client, they are those that the settings `metrics` and `tracing` ask for.
+    ask for, and events for `event_retention`, a week by default. `observers` are told what happens; where none are
+    given, here or to the client, they are those that the settings `metrics` and `tracing` ask for (`holdfast.observe`).
     """
 
     def __init__(
@@ -242,18 +242,25 @@ class Worker:
     async def _open_store(self) -> AsyncIterator[None]:
         """The store, open as long as anybody here needs it: one drive that ends must not close it under another."""
         store = self._plan.store
+        observers = self._plan.observers
         async with self._opening:
-            await store.open()
-            if self._plan.observers is not None and not self._users:
-                self._plan.observers.open()
+            if observers is not None and not self._users:
+                # First: a port that can't be had is known before anything else is opened.
+                observers.open()
+            try:
+                await store.open()
+            except BaseException:
+                if observers is not None and not self._users:
+                    observers.close()
+                raise
             self._users += 1
         try:
             yield
         finally:
             async with self._opening:
                 self._users -= 1
-                if self._plan.observers is not None and not self._users:
-                    self._plan.observers.close()
+                if observers is not None and not self._users:
+                    observers.close()
                 if self._owns_store and not self._users:
                     await store.close()
 
