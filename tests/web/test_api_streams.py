@@ -308,6 +308,7 @@ async def test_nobody_looks_while_nobody_follows(database_url):
 async def test_a_run_that_newer_ones_crowd_out_has_not_changed(database_url):
     async with served(database_url) as made:
         first = await made.client.start("approval", "first", delay="1h")
+        await (await made.client.start("checkout", "4711")).wait("20s")
         live = LiveRuns(made.client, pause=0.01, newest=1, live=1)
         changes = live.follow(None)
         assert (await anext(changes)).kind == "ready"
