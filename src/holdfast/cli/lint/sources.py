@@ -44,6 +44,7 @@ class Project:
     def __init__(self, roots: Sequence[Path] = ()) -> None:
         self._roots = tuple(roots)
         self._sources: dict[Path, Source] = {}
+        self._modules: dict[tuple[str, int, Path], Source | None] = {}
 
     def source(self, path: Path) -> Source:
         """A file, parsed. Raises SyntaxError, OSError and UnicodeDecodeError."""
@@ -56,6 +57,12 @@ class Project:
 
     def module(self, name: str, level: int, importer: Path) -> Source | None:
         """The module that `from ..name import` means in a file, if it is a file of this project that can be read."""
+        asked = (name, level, importer.parent)
+        if asked not in self._modules:
+            self._modules[asked] = self._found(name, level, importer)
+        return self._modules[asked]
+
+    def _found(self, name: str, level: int, importer: Path) -> Source | None:
         parts = [part for part in name.split(".") if part]
         if level:
             places = [importer.parents[level - 1]] if level <= len(importer.parents) else []
