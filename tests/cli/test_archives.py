@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import Client, Retry, RunFilter, step, workflow
+from holdfast import Client, Done, Machine, Next, Retry, RunFilter, Worker, step, workflow
 from holdfast.cli import main
 from holdfast.client import Imported
+from holdfast.testing import replay
 
 MODULE = """
 from holdfast import Retry, step, workflow
@@ -100,6 +102,33 @@ def test_ended_runs_come_back_in_another_database_as_they_were(client, tmp_path,
                 one.as_dict() | {"seq": 0, "epoch": 0} for one in client.journal(here.id)
             ]
         assert other.get_run(halve, key="first").result(timeout=0) == 25
+
+
+def count(ctx):
+    ctx["n"] = ctx.get("n", 0) + 1
+    return Next("start") if ctx["n"] < 120 else Done(ctx["n"])
+
+
+def test_a_machine_whose_older_rows_are_gone_comes_back(client, tmp_path, other_url):
+    counting = Machine("counting", {"start": count})
+    run = client.start(counting, None)
+
+    async def turns():
+        await Worker(client.url, workflows=[counting]).drive(run.id)
+
+    asyncio.run(turns())
+    with Client(other_url) as other:
+        assert other.import_run(client.export(run.id)) is Imported.IMPORTED
+        assert other.get_run(run.id).result(timeout=0) == 120
+        assert replay(other.journal(run.id), counting).status == "completed"
+
+
+def test_a_run_that_ended_before_it_began_comes_back(client, other_url):
+    run = client.get_run(halve, key="third")
+    run.cancel(reason="enough")
+    with Client(other_url) as other:
+        assert other.import_run(client.export(run.id)) is Imported.IMPORTED
+        assert "because: enough" in str(other.explain(run.id))
 
 
 def test_an_import_may_be_repeated(client, tmp_path, other_url, capsys):
