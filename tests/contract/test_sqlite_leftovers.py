@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from holdfast.model import NewWait, Out, OutEvent, OutSignal, RowChange, RunStatus, Sent
+from holdfast.model import NewWait, Out, OutEvent, OutSignal, RowChange, RunStatus, Sent, StepItems
 from holdfast.store import open_store
 from holdfast.testing.contract.stage import T0, Stage, after, new_run, turn
 
@@ -62,7 +62,7 @@ async def live(stage):
     assert await stage.store.resume_hook("t2", b"", message_id="m", now=T0) is Sent.SENT
     found = await stage.store.read_unmatched(10)
     assert await stage.store.deliver_event(found.events[0], found.waits, now=T0) == 1
-    await stage.store.append_items(parent.id, "log", [b""], step="s", attempt=1, now=T0)
+    await stage.store.append_items(StepItems(parent.id, "log", (b"",), "s", 1, parent.epoch), now=T0)
     child = await stage.claim_one(worker="two")
     await stage.store.pause_runs([child.id], True, now=T0)
     successor = new_run(retention=0)

@@ -24,6 +24,7 @@ from holdfast.model import (
     RowChange,
     RunRecord,
     RunStatus,
+    StepItems,
     Turn,
     probe_of,
 )
@@ -244,19 +245,21 @@ class LifeDice:
     # -- values and streams ------------------------------------------------------------------------------------------
 
     def _value(self) -> Operation:
-        given = {"run_id": self._some_id(), "name": self._one(*VALUES), "value": self._payload(), "now": self.now}
+        given = {"run_id": self._some_id(), "name": self._one(*VALUES), "value": self._payload()}
+        given |= {"epoch": self._one(0, 1, 2, 9), "now": self.now}
         return Operation("set_value", given, self._via())
 
     def _items(self) -> Operation:
-        given = {
-            "run_id": self._some_id(),
-            "stream": self._one(*STREAMS),
-            "items": [self._payload() for _ in range(self._one(0, 1, 2, 3))],
-            "step": self._one("pay", "pay", "ship"),
-            "attempt": self._one(1, 1, 2, 3),
-            "begins": self._is(0.3),
-        }
-        return Operation("append_items", {**given, "now": self.now}, self._via())
+        sent = StepItems(
+            run_id=self._some_id(),
+            stream=self._one(*STREAMS),
+            payloads=tuple(self._payload() for _ in range(self._one(0, 1, 2, 3))),
+            step=self._one("pay", "pay", "ship"),
+            attempt=self._one(1, 1, 2, 3),
+            epoch=self._one(0, 1, 1, 2, 3),
+            number=self._one(0, 0, 1, 2),
+        )
+        return Operation("append_items", {"sent": sent, "now": self.now}, self._via())
 
     def _read_items(self) -> Operation:
         given = {"run_id": self._some_id(), "stream": self._one(*STREAMS)}

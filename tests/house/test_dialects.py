@@ -56,7 +56,9 @@ ONLY_SQLITE = {
         "Postgres delivers an event, and marks what was looked at, by statements over arrays",
     ),
     **dict.fromkeys(["find_used_hook", "resume_hook"], "Postgres takes a hook and tells what became of it: take_hook"),
-    **dict.fromkeys(["last_attempt", "last_place"], "Postgres counts the items of a stream in a row: count_items"),
+    **dict.fromkeys(
+        ["find_sender", "last_item", "last_place"], "Postgres counts the items of a stream in a row: hold_stream"
+    ),
 }
 ONLY_POSTGRES = {
     "clock": "the time is the database's; SQLite's is its host's",
@@ -101,7 +103,7 @@ ONLY_POSTGRES = {
         ["mark_hook", "see_hook", "unmark_hook"],
         "resumers are told apart by a mark, so that a caller's open transaction locks no wait; SQLite has one writer",
     ),
-    **dict.fromkeys(["append_given", "count_items", "set_values"], "many of a batch at once; see last_place"),
+    **dict.fromkeys(["append_given", "hold_stream", "set_values"], "many of a batch at once; see last_place"),
 }
 
 

@@ -107,7 +107,7 @@ def test_no_statement_walks_a_table(connection, name, text):
         ("find_hook", "waits", "waits_by_token (namespace_id=? AND token=?"),
         ("sweep", "runs", "runs_expiring (namespace_id=? AND expires_at<"),
         ("delete_events", "one", "events_by_age (namespace_id=? AND published_at<"),
-        ("last_attempt", "stream_items", "stream_items_by_step (run=? AND stream=? AND step=?"),
+        ("last_item", "stream_items", "stream_items_by_step (run=? AND stream=? AND step=?"),
     ],
 )
 def test_a_hot_statement_goes_by_its_index(connection, name, table, index):

@@ -60,7 +60,7 @@ from .runs import (
     Turn,
 )
 from .stops import FORCED, skipped
-from .streams import StreamRecord
+from .streams import StepItems, StreamRecord
 from .texts import NOT_GIVEN, NotGiven, is_name, is_text
 from .waits import EventWait, Looked, NewWait, Trigger, Unmatched, WaitRecord
 from .workers import Lane, WorkerRecord
@@ -130,6 +130,7 @@ __all__ = [
     "StepAsked",
     "StepCompleted",
     "StepFailed",
+    "StepItems",
     "StepRetrying",
     "Stopped",
     "StreamRecord",

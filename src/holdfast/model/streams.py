@@ -7,6 +7,23 @@ import msgspec
 from .durations import Instant
 
 
+class StepItems(msgspec.Struct, frozen=True):
+    """Items that one execution of a step sends to a stream, in order.
+
+    The run's epoch and the attempt tell executions apart: what an earlier one sends after a later one was heard comes
+    too late. The number tells an item that is sent again, since an answer was lost, from the next one.
+    """
+
+    run_id: str
+    stream: str
+    payloads: tuple[bytes, ...]
+    step: str
+    attempt: int
+    epoch: int
+    number: int = 0
+    """How many this execution has sent to this stream before."""
+
+
 class StreamRecord(msgspec.Struct, frozen=True):
     """One item of a stream, as it is stored. Offsets begin at 1 and grow: a follower goes on after the last it saw."""
 

@@ -37,6 +37,7 @@ from holdfast.model import (
     RunRecord,
     Sent,
     StartedRun,
+    StepItems,
     StreamRecord,
     Swept,
     Trigger,
@@ -260,26 +261,17 @@ class Store(Protocol):
 
     # -- values and streams ------------------------------------------------------------------------------------------
 
-    async def set_value(self, run_id: str, name: str, value: bytes, *, now: Instant | None = None) -> None:
-        """Live state, as a step sets it: visible at once. It belongs to the chain."""
+    async def set_value(self, run_id: str, name: str, value: bytes, *, epoch: int, now: Instant | None = None) -> None:
+        """Live state, as a step sets it: visible at once. It belongs to the chain. Nothing is set for a run that
+        somebody has claimed since this epoch."""
 
     async def read_value(self, run_id: str, name: str) -> bytes | None:
         """The last one that any run of the chain has set."""
 
-    async def append_items(
-        self,
-        run_id: str,
-        stream: str,
-        items: Sequence[bytes],
-        *,
-        step: str | None,
-        attempt: int,
-        begins: bool = False,
-        now: Instant | None = None,
-    ) -> None:
-        """Add to a stream, as a step does: visible at once. The first item of a step's second or later attempt is
-        marked `reset` if an earlier attempt of it has sent any; so is the first of these if it `begins`: of an attempt
-        that is executed again, for its process has died."""
+    async def append_items(self, sent: StepItems, *, now: Instant | None = None) -> None:
+        """Add to a stream, as a step does: visible at once. The first item of an execution is marked `reset` if an
+        earlier one of the same step has sent any. What was added before is not added again. Nothing is added for a
+        run that somebody has claimed since, or by an execution after a later one was heard."""
 
     async def read_items(self, run_id: str, stream: str, *, after: int = 0, limit: int = 100) -> list[StreamRecord]:
         """Items behind an offset, in order."""

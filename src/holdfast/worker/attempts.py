@@ -27,9 +27,9 @@ from holdfast.store import Loan
 
 from .clock import Alarm, Clock
 from .failures import as_step_failed, notes_of, timed_out
-from .held import NO_KEYS, Held
+from .held import Held
 from .inside import Inside, Told
-from .outbox import Item, Outbox
+from .outbox import NO_ITEMS, Item, Outbox
 from .threads import Threads, caught, tell
 
 _log = logging.getLogger("holdfast.worker")
@@ -58,8 +58,8 @@ class Attempt(StepInfo):
         self.is_settled = False
         self.is_timed_out = False
         self.has_sent = False
-        self.streams = NO_KEYS
-        """Those that it has sent to."""
+        self.streams = NO_ITEMS
+        """How many items it has sent to each."""
         self.timeout = command.step.timeout
         self.loan: Loan | None = None
         """Of a transactional step: see inside.py."""
@@ -144,11 +144,8 @@ class Attempts:
         """On the step's own thread, as above. One whose run was lost sends nothing."""
         data = self._codec.message(value)
         if not attempt.held.is_lost:
-            begins = not is_value and name not in attempt.streams
-            if begins:
-                attempt.streams |= {name}
             attempt.has_sent = True
-            self.outbox.add(Item(attempt.held.id, name, data, attempt.key, attempt.attempt, is_value, begins))
+            self.outbox.add(Item(attempt, name, data, is_value))
 
     def _launch(self, attempt: Attempt) -> None:
         step = attempt.command.step

@@ -9,28 +9,45 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from holdfast.errors import StoreAway, StoreError
+from holdfast.model import StepItems
 from holdfast.store import Store
 
 from .clock import Clock
+from .held import Held
 
 _log = logging.getLogger("holdfast.worker")
 _PAUSE = 0.2
 
 
+NO_ITEMS: dict[str, int] = {}
+
+
+class Sender(Protocol):
+    """One execution of a step."""
+
+    streams: dict[str, int]
+    """How many items it has sent to each."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def held(self) -> Held: ...
+
+
 class Item(NamedTuple):
     """A value, or an item of a stream."""
 
-    run_id: str
+    sender: Sender
     name: str
     data: bytes
-    step: str
-    attempt: int
     is_value: bool
-    begins: bool = False
-    """The first item that this execution of the step sends to the stream."""
+    number: int = 0
+    """How many items the sender has sent to the stream before."""
 
 
 class Outbox:
@@ -52,6 +69,11 @@ class Outbox:
         self._loop.call_soon_threadsafe(self._add, item, context=self._context)
 
     def _add(self, item: Item) -> None:
+        if not item.is_value:
+            # Here and not where it was sent: threads of one step may send at once.
+            streams = item.sender.streams
+            item = item._replace(number=streams.get(item.name, 0))
+            item.sender.streams = {**streams, item.name: item.number + 1}
         self._items.append(item)
         self._added += 1
         if self._task is None:
@@ -82,7 +104,9 @@ class Outbox:
                     await asyncio.sleep(_PAUSE)
                 except StoreError as error:
                     lost = self._items.pop(0)
-                    _log.error("run %s: what its step sent as %r could not be kept: %s", lost.run_id, lost.name, error)
+                    _log.error(
+                        "run %s: what its step sent as %r could not be kept: %s", lost.sender.held.id, lost.name, error
+                    )
                 self._moved.set()
         finally:
             self._task = None
@@ -90,23 +114,19 @@ class Outbox:
 
     async def _send_some(self) -> None:
         first = self._items[0]
+        held = first.sender.held
         now = self._clock.store_time()
         if first.is_value:
-            await self._store.set_value(first.run_id, first.name, first.data, now=now)
+            await self._store.set_value(held.id, first.name, first.data, epoch=held.epoch, now=now)
             count = 1
         else:
             # Items of one stream that follow one another go out together.
             count = 1
-            alike = first._replace(data=b"", begins=False)
-            while count < len(self._items) and self._items[count]._replace(data=b"") == alike:
+            while count < len(self._items) and self._items[count][:2] == first[:2] and not self._items[count].is_value:
                 count += 1
-            await self._store.append_items(
-                first.run_id,
-                first.name,
-                [item.data for item in self._items[:count]],
-                step=first.step,
-                attempt=first.attempt,
-                begins=first.begins,
-                now=now,
+            payloads = tuple(item.data for item in self._items[:count])
+            sent = StepItems(
+                held.id, first.name, payloads, first.sender.key, first.sender.attempt, held.epoch, first.number
             )
+            await self._store.append_items(sent, now=now)
         del self._items[:count]

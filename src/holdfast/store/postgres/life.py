@@ -15,6 +15,7 @@ from holdfast.model import (
     Instant,
     Looked,
     Sent,
+    StepItems,
     StreamRecord,
     Swept,
     Trigger,
@@ -96,28 +97,16 @@ class LifeStore:
 
     # -- values and streams --------------------------------------------------------------------------------------
 
-    async def set_value(self, run_id: str, name: str, value: bytes, *, now: Instant | None = None) -> None:
-        await self._write(partial(values.set_value, run_id=run_id, name=name, value=value, now=now), is_one=True)
+    async def set_value(self, run_id: str, name: str, value: bytes, *, epoch: int, now: Instant | None = None) -> None:
+        await self._write(
+            partial(values.set_value, run_id=run_id, name=name, value=value, epoch=epoch, now=now), is_one=True
+        )
 
     async def read_value(self, run_id: str, name: str) -> bytes | None:
         return await self._read(partial(values.read_value, run_id=run_id, name=name))
 
-    async def append_items(
-        self,
-        run_id: str,
-        stream: str,
-        items: Sequence[bytes],
-        *,
-        step: str | None,
-        attempt: int,
-        begins: bool = False,
-        now: Instant | None = None,
-    ) -> None:
-        deed = partial(
-            values.append_items,
-            run_id=run_id, stream=stream, items=list(items), step=step, attempt=attempt, begins=begins, now=now,
-        )  # fmt: skip
-        await self._write(deed)
+    async def append_items(self, sent: StepItems, *, now: Instant | None = None) -> None:
+        await self._write(partial(values.append_items, sent=sent, now=now))
 
     async def read_items(self, run_id: str, stream: str, *, after: int = 0, limit: int = 100) -> list[StreamRecord]:
         return await self._read(partial(values.read_items, run_id=run_id, stream=stream, after=after, limit=limit))

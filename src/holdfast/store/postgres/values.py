@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model import Instant, StreamRecord
+from holdfast.model import Instant, StepItems, StreamRecord
 
 from .transactions import Transaction
 
 
-async def set_value(tx: Transaction, run_id: str, name: str, value: bytes, now: Instant | None) -> None:
+async def set_value(tx: Transaction, run_id: str, name: str, value: bytes, epoch: int, now: Instant | None) -> None:
     """The last one counts."""
-    params = {"namespace_id": tx.namespace_id, "id": run_id, "name": name, "value": value, "now": now}
+    params = {"namespace_id": tx.namespace_id, "id": run_id, "name": name, "value": value, "epoch": epoch, "now": now}
     await tx.all("set_value", params)
     tx.has_news = True
 
@@ -35,32 +35,21 @@ async def read_value(tx: Transaction, run_id: str, name: str) -> bytes | None:
     return None if row is None else bytes(row[0])
 
 
-async def append_items(
-    tx: Transaction,
-    run_id: str,
-    stream: str,
-    items: Sequence[bytes],
-    step: str | None,
-    attempt: int,
-    begins: bool,
-    now: Instant | None,
-) -> None:
-    """Two statements: the second sees what was sent before this one got its places."""
-    if not items:
-        return
-    params = {"namespace_id": tx.namespace_id, "id": run_id, "stream": stream, "count": len(items)}
-    row = await tx.one("count_items", params)
+async def append_items(tx: Transaction, sent: StepItems, now: Instant | None) -> None:
+    """Two statements: the second sees what was sent, and who has claimed the run, before this one got the stream."""
+    params = {"namespace_id": tx.namespace_id, "id": sent.run_id, "stream": sent.stream, "epoch": sent.epoch}
+    row = await tx.one("hold_stream", params)
     if row is None:
         return
     chain_id, last, run = row
     params |= {
         "chain_id": chain_id,
-        "before": last - len(items),
+        "last": last,
         "run": run,
-        "step": step,
-        "attempt": attempt,
-        "begins": begins,
-        "payloads": list(items),
+        "step": sent.step,
+        "attempt": sent.attempt,
+        "number": sent.number,
+        "payloads": list(sent.payloads),
         "now": now,
     }
     await tx.all("append_items", params)

@@ -1,11 +1,13 @@
 -- Values and streams: live state that belongs to a chain.
 
 -- name: set_value
--- The last one counts.
+-- The last one counts. Nothing is set for a run that somebody has claimed since.
 INSERT INTO holdfast.chain_values (namespace_id, chain_id, name, value, set_at)
-SELECT :namespace_id, last.chain_id, :name, :value,
+SELECT :namespace_id, coalesce(starts.chain_id, runs.id), :name, :value,
     coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
-FROM holdfast.last_of_chain(:namespace_id, :id) AS last
+FROM holdfast.runs
+JOIN holdfast.starts ON starts.number = runs.number
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id AND runs.epoch <= :epoch
 ON CONFLICT (namespace_id, chain_id, name) DO UPDATE SET value = excluded.value, set_at = excluded.set_at;
 
 -- name: set_values
@@ -25,31 +27,51 @@ FROM holdfast.last_of_chain(:namespace_id, :id) AS last
 JOIN holdfast.chain_values ON chain_values.namespace_id = :namespace_id AND chain_values.chain_id = last.chain_id
     AND chain_values.name = :name;
 
--- name: count_items
--- Make room for stream_items. The stream's row is held from here on, so that others who add some wait, and a later statement
--- sees what they have added.
+-- name: hold_stream
+-- Hold a stream's row, so that others who add to it wait, and a later statement sees what they have added.
 INSERT INTO holdfast.streams (namespace_id, chain_id, stream, last)
-SELECT :namespace_id, coalesce(starts.chain_id, runs.id), :stream, :count::bigint
+SELECT :namespace_id, coalesce(starts.chain_id, runs.id), :stream, 0
 FROM holdfast.runs
 JOIN holdfast.starts ON starts.number = runs.number
-WHERE runs.namespace_id = :namespace_id AND runs.id = :id
-ON CONFLICT (namespace_id, chain_id, stream) DO UPDATE SET last = streams.last + excluded.last
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id AND runs.epoch <= :epoch
+ON CONFLICT (namespace_id, chain_id, stream) DO UPDATE SET last = streams.last
 RETURNING streams.chain_id, streams.last, (
     SELECT runs.number FROM holdfast.runs WHERE runs.namespace_id = :namespace_id AND runs.id = :id
 );
 
 -- name: append_items
--- Items that a step sends. The first one of an attempt is marked if an earlier attempt, or execution of it, has sent any.
-INSERT INTO holdfast.stream_items (namespace_id, chain_id, stream, place, run, at, step, attempt, payload, reset)
-SELECT :namespace_id, :chain_id::text, :stream::text, :before::bigint + asked.place, :run::bigint,
-    coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), :step::text, :attempt::integer,
-    asked.payload,
-    asked.place = 1 AND (
-        SELECT max(earlier.attempt) IS NOT NULL AND (:begins::boolean OR :attempt::integer > max(earlier.attempt))
-        FROM holdfast.stream_items AS earlier
-        WHERE earlier.run = :run::bigint AND earlier.stream = :stream::text AND earlier.step = :step::text
+-- Items that an execution of a step sends and that come behind the last it has sent. The first one is marked if an earlier
+-- execution has sent any. Nothing comes from one that is not the last, or whose run was claimed meanwhile.
+WITH earlier AS MATERIALIZED (
+    SELECT stream_items.epoch, stream_items.attempt, stream_items.number
+    FROM holdfast.stream_items
+    WHERE stream_items.run = :run::bigint AND stream_items.stream = :stream::text AND stream_items.step = :step::text
+    ORDER BY stream_items.epoch DESC, stream_items.attempt DESC, stream_items.number DESC LIMIT 1
+),
+asked AS MATERIALIZED (
+    SELECT given.payload, given.number, row_number() OVER (ORDER BY given.number) AS place,
+        (earlier.epoch, earlier.attempt) < (:epoch::integer, :attempt::integer) AS resets
+    FROM (
+        SELECT unnested.payload, :number::integer + unnested.place::integer - 1 AS number
+        FROM unnest(:payloads::bytea[]) WITH ORDINALITY AS unnested (payload, place)
+    ) AS given
+    LEFT JOIN earlier ON true
+    WHERE (SELECT runs.epoch FROM holdfast.runs WHERE runs.number = :run::bigint) <= :epoch::integer AND (
+        earlier.epoch IS NULL
+        OR (earlier.epoch, earlier.attempt, earlier.number) < (:epoch::integer, :attempt::integer, given.number)
     )
-FROM unnest(:payloads::bytea[]) WITH ORDINALITY AS asked (payload, place);
+),
+added AS (
+    INSERT INTO holdfast.stream_items (namespace_id, chain_id, stream, place, run, at, step, attempt, epoch, number,
+        payload, reset)
+    SELECT :namespace_id, :chain_id::text, :stream::text, :last::bigint + asked.place, :run::bigint,
+        coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), :step::text,
+        :attempt::integer, :epoch::integer, asked.number, asked.payload, asked.place = 1 AND coalesce(asked.resets, false)
+    FROM asked
+    RETURNING stream_items.place
+)
+UPDATE holdfast.streams SET last = streams.last + (SELECT count(*) FROM added)
+WHERE streams.namespace_id = :namespace_id AND streams.chain_id = :chain_id::text AND streams.stream = :stream::text;
 
 -- name: append_given
 -- Items that turns give out, in order, of any number of streams.
@@ -68,10 +90,11 @@ counted AS (
     ON CONFLICT (namespace_id, chain_id, stream) DO UPDATE SET last = streams.last + excluded.last
     RETURNING streams.chain_id, streams.stream, streams.last
 )
-INSERT INTO holdfast.stream_items (namespace_id, chain_id, stream, place, run, at, step, attempt, payload, reset)
+INSERT INTO holdfast.stream_items (namespace_id, chain_id, stream, place, run, at, step, attempt, epoch, number, payload,
+    reset)
 SELECT :namespace_id, asked.chain_id, asked.stream,
     counted.last + 1 - row_number() OVER (PARTITION BY asked.chain_id, asked.stream ORDER BY asked.place DESC),
-    asked.run, asked.at, NULL, 0, asked.payload, false
+    asked.run, asked.at, NULL, 0, 0, 0, asked.payload, false
 FROM asked
 JOIN counted ON counted.chain_id = asked.chain_id AND counted.stream = asked.stream;
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from holdfast.model import Instant, StreamRecord
+from holdfast.model import Instant, StepItems, StreamRecord
 
 from .chains import chains_of, find_chain
 from .transactions import Transaction
 
 
-def set_value(tx: Transaction, run_id: str, name: str, value: bytes, now: Instant | None) -> None:
+def set_value(tx: Transaction, run_id: str, name: str, value: bytes, epoch: int, now: Instant | None) -> None:
     """As a step sets it. Of a run that was deleted nothing is kept."""
-    chain = find_chain(tx, run_id)
-    if chain is not None:
-        tx.rows("set_value", [(tx.namespace_id, chain.id, name, value, tx.now(now))])
+    sender = _find_sender(tx, run_id, epoch)
+    if sender is not None:
+        tx.rows("set_value", [(tx.namespace_id, sender.chain_id, name, value, tx.now(now))])
         tx.has_news = True
 
 
@@ -36,27 +37,30 @@ def read_value(tx: Transaction, run_id: str, name: str) -> bytes | None:
     return None if row is None else row[0]
 
 
-def append_items(
-    tx: Transaction,
-    run_id: str,
-    stream: str,
-    items: Sequence[bytes],
-    step: str | None,
-    attempt: int,
-    begins: bool,
-    now: Instant | None,
-) -> None:
+def append_items(tx: Transaction, sent: StepItems, now: Instant | None) -> None:
     """As a step sends them. Steps are told apart by run: a successor's step of the same key is another one."""
-    chain = find_chain(tx, run_id)
-    if chain is None or not items:
+    sender = _find_sender(tx, sent.run_id, sent.epoch)
+    if sender is None:
+        return
+    payloads, number, resets = sent.payloads, sent.number, False
+    last = tx.one("last_item", {"run": sender.run, "stream": sent.stream, "step": sent.step})
+    if last is not None:
+        execution = (sent.epoch, sent.attempt)
+        if tuple(last[:2]) > execution:
+            return
+        resets = tuple(last[:2]) < execution
+        known = 0 if resets else max(0, last[2] + 1 - number)
+        payloads, number = payloads[known:], number + known
+    if not payloads:
         return
     at = tx.now(now)
-    first = 1 + _last_place(tx, chain.id, stream)
-    sent = tx.one("last_attempt", {"run": chain.run, "stream": stream, "step": step}) if step is not None else None
-    resets = sent is not None and sent[0] is not None and (begins or sent[0] < attempt)
+    first = 1 + _last_place(tx, sender.chain_id, sent.stream)
     rows = [
-        (tx.namespace_id, chain.id, stream, place, chain.run, step, attempt, at, resets and place == first, payload)
-        for place, payload in enumerate(items, first)
+        (
+            *(tx.namespace_id, sender.chain_id, sent.stream, first + place, sender.run, sent.step, sent.attempt),
+            *(sent.epoch, number + place, at, resets and place == 0, payload),
+        )
+        for place, payload in enumerate(payloads)
     ]
     tx.rows("append_items", rows)
     tx.has_news = True
@@ -72,11 +76,22 @@ def append_outs(tx: Transaction, items: Sequence[tuple[int, str, bytes]], at: In
     for (chain_id, stream), sent in streams.items():
         first = 1 + _last_place(tx, chain_id, stream)
         rows += [
-            (tx.namespace_id, chain_id, stream, place, run, None, 0, at, False, payload)
+            (tx.namespace_id, chain_id, stream, place, run, None, 0, 0, 0, at, False, payload)
             for place, (run, payload) in enumerate(sent, first)
         ]
     tx.rows("append_items", rows)
     tx.has_news = True
+
+
+class _Sender(NamedTuple):
+    run: int
+    chain_id: str
+
+
+def _find_sender(tx: Transaction, run_id: str, epoch: int) -> _Sender | None:
+    """The run whose step sends something; None if it is gone, or somebody has claimed it since."""
+    row = tx.one("find_sender", {"namespace_id": tx.namespace_id, "id": run_id, "epoch": epoch})
+    return None if row is None else _Sender(*row)
 
 
 def _last_place(tx: Transaction, chain_id: str, stream: str) -> int:

@@ -17,15 +17,24 @@ SELECT value FROM chain_values WHERE namespace_id = :namespace_id AND chain_id =
 SELECT coalesce(max(place), 0) FROM stream_items
 WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND stream = :stream;
 
--- name: last_attempt
--- The last attempt of a step that has sent anything.
-SELECT max(attempt) FROM stream_items WHERE run = :run AND stream = :stream AND step = :step;
+-- name: find_sender
+-- A run whose step sends something, and its chain, unless somebody has claimed it since.
+SELECT runs.number, coalesce(starts.chain_id, runs.id)
+FROM runs
+CROSS JOIN starts ON starts.number = runs.number
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id AND runs.epoch <= :epoch;
+
+-- name: last_item
+-- The last execution of a step that has sent anything, and how far it got.
+SELECT epoch, attempt, number FROM stream_items
+WHERE run = :run AND stream = :stream AND step = :step
+ORDER BY epoch DESC, attempt DESC, number DESC LIMIT 1;
 
 -- name: append_items
 -- Items at the end of streams; a row of nulls is padding.
-INSERT INTO stream_items (namespace_id, chain_id, stream, place, run, step, attempt, at, reset, payload)
-SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10
-FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+INSERT INTO stream_items (namespace_id, chain_id, stream, place, run, step, attempt, epoch, number, at, reset, payload)
+SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, column12
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 WHERE column1 IS NOT NULL;
 
 -- name: read_items

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 
 from holdfast.errors import StoreAway
-from holdfast.model import Declared, NewWait, Out, Registration, RowChange, RunStatus, Sent, Unmatched
+from holdfast.model import Declared, NewWait, Out, Registration, RowChange, RunStatus, Sent, StepItems, Unmatched
 
 from .chains import CONTINUED
 from .children import family
@@ -133,9 +133,9 @@ class TestMessagesInTwoStores:
         stores = [stage.store, await stage.open(), await stage.open()]
         run = await stage.held()
         calls = [
-            store.append_items(run.id, "log", [b"x", b"y"], step=str(number), attempt=1, now=T0)
+            store.append_items(StepItems(run.id, "log", (b"x", b"y"), f"{number} {place}", 1, run.epoch), now=T0)
             for number in range(10)
-            for store in stores
+            for place, store in enumerate(stores)
         ]
         await asyncio.gather(*calls, stage.commit(turn(run, out=Out(items=(("log", b"z"),)))))
         items = await stage.store.read_items(run.id, "log")
@@ -191,8 +191,8 @@ class TestNamespacesOfMessages:
         other = await stage.open(namespace="other")
         for store, text in ((stage.store, b"mine"), (other, b"theirs")):
             await store.start_runs([new_run(id="same", retention=0)], now=T0)
-            await store.set_value("same", "at", text, now=T0)
-            await store.append_items("same", "log", [text], step=None, attempt=0, now=T0)
+            await store.set_value("same", "at", text, epoch=0, now=T0)
+            await store.append_items(StepItems("same", "log", (text,), "s", 1, 0), now=T0)
             await store.publish_event("paid", text, now=T0)
         await stage.store.cancel_run("same", now=T0)
         assert await other.delete_runs(["same"]) == []

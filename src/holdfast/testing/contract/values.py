@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.model import Out
+from holdfast.model import ClaimedRun, Out, StepItems
 
 from .stage import T0, Stage, after, on_stage, turn
 
@@ -17,23 +17,29 @@ class TestValues:
         await stage.commit(turn(run, out=Out(values=(("at", b"1"), ("at", b"\x002"), ("of", b"9")))))
         assert await stage.store.read_value(run.id, "at") == b"\x002"
         assert await stage.store.read_value(run.id, "of") == b"9"
-        await stage.store.set_value(run.id, "at", b"3", now=after(1))
+        await stage.store.set_value(run.id, "at", b"3", epoch=run.epoch, now=after(1))
         assert await stage.store.read_value(run.id, "at") == b"3"
 
     async def test_each_run_has_its_own(self, stage: Stage) -> None:
         one, two = await stage.start(2)
-        await stage.store.set_value(one, "at", b"1", now=T0)
+        await stage.store.set_value(one, "at", b"1", epoch=0, now=T0)
         assert await stage.store.read_value(two, "at") is None
 
     async def test_a_value_outlives_its_run(self, stage: Stage) -> None:
         run = await stage.held()
-        await stage.store.set_value(run.id, "at", b"1", now=T0)
+        await stage.store.set_value(run.id, "at", b"1", epoch=run.epoch, now=T0)
         await stage.end(run)
         assert await stage.store.read_value(run.id, "at") == b"1"
 
     async def test_a_value_of_nobody_is_none(self, stage: Stage) -> None:
-        await stage.store.set_value("nobody", "at", b"1", now=T0)
+        await stage.store.set_value("nobody", "at", b"1", epoch=0, now=T0)
         assert await stage.store.read_value("nobody", "at") is None
+
+    async def test_whoever_has_lost_a_run_sets_nothing(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.store.set_value(run.id, "at", b"mine", epoch=run.epoch, now=T0)
+        await stage.store.set_value(run.id, "at", b"late", epoch=run.epoch - 1, now=T0)
+        assert await stage.store.read_value(run.id, "at") == b"mine"
 
 
 @on_stage
@@ -41,7 +47,7 @@ class TestStreams:
     async def test_items_are_read_in_order_behind_an_offset(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.commit(turn(run, out=Out(items=(("log", b"a"), ("other", b"x"), ("log", b"\x00b")))), now=after(1))
-        await stage.store.append_items(run.id, "log", [b"c", b"d"], step="s", attempt=1, now=after(2))
+        await stage.store.append_items(sent(run, b"c", b"d"), now=after(2))
         items = await stage.store.read_items(run.id, "log")
         assert [(one.offset, one.payload, one.step, one.attempt, one.at, one.reset) for one in items] == [
             (1, b"a", None, 0, after(1), False),
@@ -54,41 +60,71 @@ class TestStreams:
         assert [one.offset for one in await stage.store.read_items(run.id, "other")] == [1]
 
     async def test_another_attempt_says_that_the_earlier_one_no_longer_counts(self, stage: Stage) -> None:
-        [run_id] = await stage.start()
-        for attempt, items in [(1, [b"a"]), (1, [b"b"]), (2, [b"a", b"b"]), (2, [b"c"]), (3, [b"a"])]:
-            await stage.store.append_items(run_id, "log", items, step="s", attempt=attempt, now=T0)
-        resets = [(one.attempt, one.reset) for one in await stage.store.read_items(run_id, "log")]
+        run = await stage.held()
+        for attempt, number, items in [(1, 0, b"a"), (1, 1, b"b"), (2, 0, b"ab"), (2, 2, b"c"), (3, 0, b"a")]:
+            payloads = [bytes([one]) for one in items]
+            await stage.store.append_items(sent(run, *payloads, attempt=attempt, number=number), now=T0)
+        resets = [(one.attempt, one.reset) for one in await stage.store.read_items(run.id, "log")]
         assert resets == [(1, False), (1, False), (2, True), (2, False), (2, False), (3, True)]
 
     async def test_an_attempt_that_is_executed_again_says_that_what_it_sent_before_no_longer_counts(
         self, stage: Stage
     ) -> None:
-        [run_id] = await stage.start()
-        for begins, items in [(True, [b"a"]), (False, [b"b"]), (True, [b"a", b"b"]), (False, [b"c"])]:
-            await stage.store.append_items(run_id, "log", items, step="s", attempt=1, begins=begins, now=T0)
-        resets = [(one.payload, one.reset) for one in await stage.store.read_items(run_id, "log")]
+        run = await stage.held()
+        for epoch, number, items in [(1, 0, b"a"), (1, 1, b"b"), (2, 0, b"ab"), (2, 2, b"c")]:
+            payloads = [bytes([one]) for one in items]
+            await stage.store.append_items(sent(run, *payloads, epoch=epoch, number=number), now=T0)
+        resets = [(one.payload, one.reset) for one in await stage.store.read_items(run.id, "log")]
         assert resets == [(b"a", False), (b"b", False), (b"a", True), (b"b", False), (b"c", False)]
 
     async def test_an_attempt_after_silent_ones_resets_nothing(self, stage: Stage) -> None:
-        [run_id] = await stage.start()
-        await stage.store.append_items(run_id, "log", [b"x"], step="other", attempt=1, now=T0)
-        await stage.store.append_items(run_id, "elsewhere", [b"x"], step="s", attempt=1, now=T0)
-        await stage.store.append_items(run_id, "log", [b"a"], step="s", attempt=2, now=T0)
-        assert [one.reset for one in await stage.store.read_items(run_id, "log")] == [False, False]
+        run = await stage.held()
+        await stage.store.append_items(sent(run, b"x", step="other"), now=T0)
+        await stage.store.append_items(sent(run, b"x", stream="elsewhere"), now=T0)
+        await stage.store.append_items(sent(run, b"a", attempt=2), now=T0)
+        assert [one.reset for one in await stage.store.read_items(run.id, "log")] == [False, False]
+
+    async def test_what_is_sent_again_is_there_once(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.store.append_items(sent(run, b"a", b"b"), now=T0)
+        await stage.store.append_items(sent(run, b"a", b"b"), now=T0)
+        await stage.store.append_items(sent(run, b"b", b"c", number=1), now=T0)
+        items = await stage.store.read_items(run.id, "log")
+        assert [(one.offset, one.payload) for one in items] == [(1, b"a"), (2, b"b"), (3, b"c")]
+
+    async def test_whoever_has_lost_a_run_sends_nothing(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.store.append_items(sent(run, b"late", epoch=run.epoch - 1), now=T0)
+        assert await stage.store.read_items(run.id, "log") == []
+
+    async def test_an_attempt_sends_nothing_after_a_later_one_was_heard(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.store.append_items(sent(run, b"a", attempt=2), now=T0)
+        await stage.store.append_items(sent(run, b"late", attempt=1, number=7), now=T0)
+        assert [one.payload for one in await stage.store.read_items(run.id, "log")] == [b"a"]
 
     async def test_items_sent_at_once_all_have_their_place(self, stage: Stage) -> None:
-        [run_id] = await stage.start()
-        await asyncio.gather(
-            *(stage.store.append_items(run_id, "log", [b"x", b"y"], step=str(n), attempt=1, now=T0) for n in range(20))
-        )
-        items = await stage.store.read_items(run_id, "log")
-        assert len(items) == 40
-        assert len({one.offset for one in items}) == 40
-        assert [one.offset for one in items] == sorted(one.offset for one in items)
+        run = await stage.held()
+        await asyncio.gather(*(stage.store.append_items(sent(run, b"x", b"y", step=str(n)), now=T0) for n in range(20)))
+        items = await stage.store.read_items(run.id, "log")
+        assert [one.offset for one in items] == list(range(1, 41))
 
     async def test_nothing_is_sent_by_nobody(self, stage: Stage) -> None:
-        await stage.store.append_items("nobody", "log", [b"x"], step=None, attempt=0, now=T0)
+        await stage.store.append_items(StepItems("nobody", "log", (b"x",), "s", 1, 1), now=T0)
         assert await stage.store.read_items("nobody", "log") == []
-        [run_id] = await stage.start()
-        await stage.store.append_items(run_id, "log", [], step=None, attempt=0, now=T0)
-        assert await stage.store.read_items(run_id, "log") == []
+        run = await stage.held()
+        await stage.store.append_items(sent(run), now=T0)
+        assert await stage.store.read_items(run.id, "log") == []
+
+
+def sent(
+    run: ClaimedRun,
+    *payloads: bytes,
+    stream: str = "log",
+    step: str = "s",
+    attempt: int = 1,
+    epoch: int | None = None,
+    number: int = 0,
+) -> StepItems:
+    """What a step of the run sends."""
+    return StepItems(run.id, stream, payloads, step, attempt, run.epoch if epoch is None else epoch, number)

@@ -190,11 +190,7 @@ class Laws(Journals):
 
     def _managed(self, sender: Sender, method: str, asked: Any, answer: Any) -> None:
         if method == "append_items":
-            run_id, step = asked[0], asked[3]
-            if not (isinstance(sender, Process) and self._holds(sender, run_id)):
-                # It has lost the run, or died, and is still heard.
-                self.streams.is_unsure(run_id, step)
-            self.streams.sent(*asked)
+            self.streams.sent(asked)
         elif method == "set_value":
             self.streams.valued(*asked)
         elif method == "pause_runs":
@@ -350,8 +346,6 @@ class Laws(Journals):
         if not isinstance(sender, Process) or answer.cancelled():
             return
         if answer.exception() is not None:
-            if method == "append_items":
-                self.streams.is_unsure(asked[0], asked[3])
             return
         if method == "read_inbox":
             self.managing.heard(sender, answer.result())

@@ -11,6 +11,7 @@ from holdfast.model import (
     Instant,
     Looked,
     Sent,
+    StepItems,
     StreamRecord,
     Swept,
     Trigger,
@@ -94,30 +95,17 @@ class FaultyLife:
     async def list_triggers(self, event: str) -> list[Trigger]:
         return await self._ask("list_triggers", lambda: self._inner.list_triggers(event))
 
-    async def set_value(self, run_id: str, name: str, value: bytes, *, now: Instant | None = None) -> None:
+    async def set_value(self, run_id: str, name: str, value: bytes, *, epoch: int, now: Instant | None = None) -> None:
+        asked = (run_id, name, value, epoch)
         return await self._ask(
-            "set_value", lambda: self._inner.set_value(run_id, name, value, now=now), (run_id, name, value)
+            "set_value", lambda: self._inner.set_value(run_id, name, value, epoch=epoch, now=now), asked
         )
 
     async def read_value(self, run_id: str, name: str) -> bytes | None:
         return await self._ask("read_value", lambda: self._inner.read_value(run_id, name))
 
-    async def append_items(
-        self,
-        run_id: str,
-        stream: str,
-        items: Sequence[bytes],
-        *,
-        step: str | None,
-        attempt: int,
-        begins: bool = False,
-        now: Instant | None = None,
-    ) -> None:
-        return await self._ask(
-            "append_items",
-            lambda: self._inner.append_items(run_id, stream, items, step=step, attempt=attempt, begins=begins, now=now),
-            (run_id, stream, items, step, attempt, begins),
-        )
+    async def append_items(self, sent: StepItems, *, now: Instant | None = None) -> None:
+        return await self._ask("append_items", lambda: self._inner.append_items(sent, now=now), sent)
 
     async def read_items(self, run_id: str, stream: str, *, after: int = 0, limit: int = 100) -> list[StreamRecord]:
         return await self._ask("read_items", lambda: self._inner.read_items(run_id, stream, after=after, limit=limit))

@@ -9,11 +9,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.model import Out, StepCompleted, StreamRecord, decode_entries
+from holdfast.model import Out, StepCompleted, StepItems, StreamRecord, decode_entries
 from holdfast.store import Store
 
 from .mail import Mail
@@ -32,6 +32,11 @@ class Item:
     step: str | None
     attempt: int
     reset: bool = False
+    epoch: int = 0
+
+    @property
+    def execution(self) -> tuple[int, int]:
+        return self.epoch, self.attempt
 
 
 class Streams:
@@ -46,8 +51,6 @@ class Streams:
         self._do = do
         self._items: dict[tuple[str, str], list[Item]] = {}
         self._values: dict[tuple[str, str], bytes] = {}
-        self._lost: set[tuple[str, str]] = set()
-        """Steps of which somebody can't tell whether what they sent arrived: it may be there twice."""
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -62,28 +65,30 @@ class Streams:
         for stream in {stream for stream, _ in out.items}:
             self._check_items(run_id, stream)
 
-    def valued(self, run_id: str, name: str, value: bytes) -> None:
-        """A step has set a value."""
-        if self._is_left(run_id):
+    def valued(self, run_id: str, name: str, value: bytes, epoch: int) -> None:
+        """A step has set a value. One of a run that somebody has claimed since sets nothing."""
+        if run_id not in self._oracle.gone and self._epoch(run_id) <= epoch:
             self._values[self._mail.chain(run_id), name] = value
             self._check_value(run_id, name)
 
-    def sent(
-        self, run_id: str, stream: str, items: Sequence[bytes], step: str | None, attempt: int, begins: bool
-    ) -> None:
-        """A step has sent items."""
-        if not items or not self._is_left(run_id):
+    def sent(self, items: StepItems) -> None:
+        """A step has sent items. An execution is heard while it is the last, and each of its items once."""
+        run_id = items.run_id
+        if run_id in self._oracle.gone or self._epoch(run_id) > items.epoch:
             return
-        known = self._items.setdefault((self._mail.chain(run_id), stream), [])
-        newest = self._newest(run_id)
-        attempts = [item.attempt for item in known if (item.run_id, item.step) == (newest, step)]
-        is_reset = bool(attempts) and (begins or max(attempts) < attempt)
-        known += [Item(one, newest, step, attempt, is_reset and not n) for n, one in enumerate(items)]
-        self._check_items(run_id, stream)
-
-    def is_unsure(self, run_id: str, step: str) -> None:
-        """Somebody sent items of this step, and got no answer: they are sent again."""
-        self._lost.add((run_id, step))
+        known = self._items.setdefault((self._mail.chain(run_id), items.stream), [])
+        execution = (items.epoch, items.attempt)
+        heard = [item for item in known if (item.run_id, item.step) == (run_id, items.step)]
+        if heard and heard[-1].execution > execution:
+            return
+        is_reset = bool(heard) and heard[-1].execution < execution
+        count = sum(item.execution == execution for item in heard)
+        new = items.payloads[max(0, count - items.number) :]
+        known += [
+            Item(one, run_id, items.step, items.attempt, is_reset and not n, items.epoch) for n, one in enumerate(new)
+        ]
+        if known:
+            self._check_items(run_id, items.stream)
 
     def gone(self, chain: str) -> None:
         """The last run of a chain was deleted."""
@@ -91,15 +96,9 @@ class Streams:
             for found in [one for one in kept if one[0] == chain]:
                 del kept[found]
 
-    def _is_left(self, run_id: str) -> bool:
-        """Of a chain that was deleted nothing is kept."""
-        chain = self._mail.chain(run_id)
-        return any(self._mail.chain(one) == chain for one in self._oracle.runs if one not in self._oracle.gone)
-
-    def _newest(self, run_id: str) -> str:
-        chain = self._mail.chain(run_id)
-        left = [one for one in self._oracle.runs if one not in self._oracle.gone and self._mail.chain(one) == chain]
-        return left[-1]
+    def _epoch(self, run_id: str) -> int:
+        record = self._do(lambda: self._store.get_run(run_id))
+        return int(record.epoch)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -140,7 +139,7 @@ class Streams:
 
     def _check_step(self, run_id: str, chain: str, entry: StepCompleted) -> None:
         expected = self._oracle.emitted.get((f"{chain}/{entry.key}", entry.attempt, entry.result))
-        if expected is None or (run_id, entry.key) in self._lost or run_id in self._oracle.gone:
+        if expected is None or run_id in self._oracle.gone:
             return
         left: list[bytes] = []
         for item in self._items.get((chain, STREAM), []):

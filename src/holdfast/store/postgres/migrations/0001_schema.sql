@@ -227,13 +227,16 @@ CREATE TABLE holdfast.streams (
     PRIMARY KEY (namespace_id, chain_id, stream)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 
--- step and attempt say who sent an item, of which run; a body's own have no step and attempt 0.
+-- step, attempt and the run's epoch say which execution sent an item, of which run, and number how many it had sent
+-- before; a body's own have no step and zeros.
 CREATE TABLE holdfast.stream_items (
     place bigint NOT NULL,
     run bigint NOT NULL,
     at bigint NOT NULL,
     namespace_id integer NOT NULL,
     attempt integer NOT NULL,
+    epoch integer NOT NULL,
+    number integer NOT NULL,
     reset boolean NOT NULL,
     chain_id text NOT NULL,
     stream text NOT NULL,
@@ -242,7 +245,8 @@ CREATE TABLE holdfast.stream_items (
     PRIMARY KEY (namespace_id, chain_id, stream, place)
 );
 
-CREATE INDEX stream_items_by_step ON holdfast.stream_items (run, stream, step, attempt) WHERE step IS NOT NULL;
+CREATE INDEX stream_items_by_step ON holdfast.stream_items (run, stream, step, epoch, attempt, number)
+    WHERE step IS NOT NULL;
 
 -- `generation` counts how often a worker gave back what a lost answer may have given it: an older claim does nothing.
 CREATE TABLE holdfast.workers (

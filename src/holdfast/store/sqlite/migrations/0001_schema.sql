@@ -203,7 +203,8 @@ CREATE TABLE chain_values (
     PRIMARY KEY (namespace_id, chain_id, name)
 ) WITHOUT ROWID;
 
--- Streams. step and attempt say who sent an item, of which run; a body's own have no step and attempt 0.
+-- Streams. step, attempt and the run's epoch say which execution sent an item, of which run, and number how many it had
+-- sent before; a body's own have no step and zeros.
 CREATE TABLE stream_items (
     namespace_id INTEGER NOT NULL,
     chain_id TEXT NOT NULL,
@@ -212,13 +213,15 @@ CREATE TABLE stream_items (
     run INTEGER NOT NULL,
     step TEXT,
     attempt INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    number INTEGER NOT NULL,
     at INTEGER NOT NULL,
     reset INTEGER NOT NULL,
     payload BLOB NOT NULL,
     PRIMARY KEY (namespace_id, chain_id, stream, place)
 ) WITHOUT ROWID;
 
-CREATE INDEX stream_items_by_step ON stream_items (run, stream, step, attempt) WHERE step IS NOT NULL;
+CREATE INDEX stream_items_by_step ON stream_items (run, stream, step, epoch, attempt, number) WHERE step IS NOT NULL;
 
 CREATE TABLE keys (
     namespace_id INTEGER NOT NULL,
