@@ -76,13 +76,17 @@ class Inside:
                 await loan.begin()
             except StoreAway:
                 # Not the step's fault, and no attempt of it.
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
-                _refuse_settled(attempt)
-                continue
-            attempt.loan = loan
+                pass
+            else:
+                if self._may_commit():
+                    attempt.loan = loan
+                    _refuse_settled(attempt)
+                    return
+                # The wait for it outlasted the lease: nothing begins until that is renewed. If it is lost, so is this.
+                await loan.end()
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
             _refuse_settled(attempt)
-            return
 
     async def execute(
         self,
