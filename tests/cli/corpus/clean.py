@@ -2,10 +2,12 @@
 
 import asyncio
 import datetime
+import functools
 import logging
 import os.path
 import random
 import time
+import time as time_module
 from collections.abc import Iterable
 from datetime import UTC, timedelta
 from pathlib import Path, PurePath
@@ -66,6 +68,8 @@ async def looks(card: str, time: float, open: bool, random: list[int]) -> object
         await charge(card)
     await call("stamp", real_work, card)
     await holdfast.call("stamp", lambda: datetime.datetime.now())
+    await call("stamp", functools.partial(real_work, card))
+    await call("raw", time_module.time)
     compensate(undo, card)
     print(f"{total} {later}")
     log.info("a line")

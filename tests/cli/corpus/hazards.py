@@ -250,6 +250,14 @@ async def outside(card: str) -> None:
 
 
 @workflow
+async def arguments(card: str) -> None:
+    await holdfast.call("stamp", render, time.time())  # hazard: clock
+    await holdfast.call("where", render, os.environ)  # hazard: environment
+    await holdfast.map(charge, os.listdir("."))  # hazard: io
+    holdfast.compensate(render, str(uuid.uuid4()))  # hazard: random
+
+
+@workflow
 def blocking_body(card: str) -> str:
     time.sleep(1)  # hazard: sleep
     return render(str(random.random()))  # hazard: random

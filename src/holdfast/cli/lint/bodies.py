@@ -142,7 +142,14 @@ class _Reader:
         if path is None or path.rstrip("()") not in _STEP_MAKERS:
             return []
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
-        return [one for one in given if isinstance(one, ast.Lambda) or scope.meaning(one) is not None]
+        return [one for one in given if isinstance(one, ast.Lambda) or self._is_callable(one, scope)]
+
+    def _is_callable(self, expr: ast.expr, scope: Scope) -> bool:
+        """A function that is handed on by its name. What is called here to make an argument is not."""
+        found = scope.meaning(expr)
+        if isinstance(found, Function):
+            return True
+        return isinstance(expr, (ast.Name, ast.Attribute)) and isinstance(found, str) and found not in READ
 
     def _follow(self, name: ast.Name, scope: Scope) -> None:
         found = scope.function(name)
