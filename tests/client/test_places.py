@@ -209,3 +209,45 @@ async def test_a_version_that_nobody_registered_is_refused_with_those_there_are(
     await hands.register(workflows=[pack_1, pack_2])
     with pytest.raises(UnknownWorkflow, match=r"version '3' of the workflow 'pack'.*are: '1', '2'"):
         await client.start_call("pack", ["a"], version="3")
+
+
+# -- types, by name ----------------------------------------------------------------------------------------------------
+
+
+@workflow
+async def typed(
+    count: int, at: datetime, names: set[str], *more: int, note: str | None = None, limit: int = 3, **rest: float
+) -> None: ...
+
+
+AT = datetime(2030, 1, 1, tzinfo=UTC)
+FITTING = [
+    ((1, AT, {"a"}), {}),
+    ((1, "2030-01-01T00:00:00Z", ["a"], 2, 3), {"note": "x", "share": 1}),
+    ((1, AT, []), {"note": None, "limit": None}),
+]
+UNFIT = [
+    (("one", AT, []), {}, "'count'"),
+    ((1, 7, []), {}, "'at'"),
+    ((1, AT, ["a", 2]), {}, r"'names'.*\[1\]"),
+    ((1, AT, [], 2, "x"), {}, "'more'"),
+    ((1, AT, []), {"note": 5}, "'note'"),
+    ((1, AT, []), {"share": "half"}, "'rest'"),
+    ((None, AT, []), {}, "'count'"),
+]
+
+
+@pytest.mark.parametrize(("args", "kwargs"), FITTING, ids=["values", "plain", "nothing"])
+async def test_by_name_what_fits_the_declared_types_is_taken(client, hands, args, kwargs):
+    await hands.register(workflows=[typed])
+    assert (await started(client, "typed", args, kwargs)).workflow == "typed"
+
+
+@pytest.mark.parametrize(("args", "kwargs", "culprit"), UNFIT, ids=[str(n) for n in range(len(UNFIT))])
+async def test_by_name_what_does_not_fit_the_declared_types_is_refused_and_begins_nothing(
+    client, hands, args, kwargs, culprit
+):
+    await hands.register(workflows=[typed])
+    with pytest.raises(BadArguments, match=culprit):
+        await client.start_call("typed", args, kwargs)
+    assert [run async for run in client.runs()] == []

@@ -177,11 +177,11 @@ class AsyncClient(Messaging, Managing):
             run = await client.start(checkout, order, key="order-42")
             run = await client.start("checkout", {"card": "4711"})
 
-        In the first form arguments are checked by the type checker; in all but the last they are checked here, and
+        In the first form arguments are checked by the type checker; in all of them they are checked here, and
         BadArguments is raised before anything is written. By name there must be a worker that has ever registered the
-        workflow, else UnknownWorkflow; the arguments must fit the parameters that it registered, and what was
-        declared in @workflow (queue, deadline, retention) holds as it does otherwise. Their types are the worker's to
-        check: an argument that its body can't read blocks the run.
+        workflow, else UnknownWorkflow; the arguments must fit the parameters that it registered and the JSON schemas
+        of their types, and what was declared in @workflow (queue, deadline, retention) holds as it does otherwise.
+        What a schema can't say is the worker's to check: an argument that its body can't read blocks the run.
 
         `key` makes a start idempotent: there is one run for a workflow and a key for as long as the run is kept. A
         second start returns that run, live or ended, with `run.created` False, and does not compare arguments.

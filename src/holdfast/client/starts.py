@@ -12,9 +12,11 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeAlias
 
-from holdfast.codec import Codec
+import msgspec
+
+from holdfast.codec import Codec, misfit, plain_call
 from holdfast.define import StartOptions, Workflow
-from holdfast.errors import BadArguments, DefinitionError, KeyTaken, UnknownWorkflow
+from holdfast.errors import BadArguments, DefinitionError, KeyTaken, NotDecodable, UnknownWorkflow
 from holdfast.model import (
     Declared,
     Duration,
@@ -113,14 +115,37 @@ def _chosen(versions: Sequence[WorkflowVersion], own: str | None) -> WorkflowVer
 def sealed_input(codec: Codec, workflow: Workflow[..., Any] | str, call: Call, place: Place | None = None) -> bytes:
     """A call's arguments, checked against the workflow's signature, and sealed.
 
-    Of a workflow known by name only the parameters are known, as a worker has declared them, and not their types.
+    Of a workflow known by name its parameters are known, as a worker has declared them, and the schemas of their types.
     """
     args, kwargs = call
     if isinstance(workflow, Workflow):
-        shape = codec.arguments(workflow.fn)
-    else:
-        shape = codec.arguments(_signed(workflow, None if place is None else place.declared.parameters))
-    return codec.seal(shape.check(args, dict(kwargs)))
+        return codec.seal(codec.arguments(workflow.fn).check(args, dict(kwargs)))
+    parameters = None if place is None else place.declared.parameters
+    plain = codec.arguments(_signed(workflow, parameters)).check(args, dict(kwargs))
+    if parameters is not None:
+        _refuse_misfits(workflow, parameters, plain)
+    return codec.seal(plain)
+
+
+def _refuse_misfits(workflow: str, parameters: Sequence[Parameter], plain: bytes) -> None:
+    """What the body could not read, it would be blocked by: better to say so to whoever starts it."""
+    try:
+        args, kwargs = plain_call(plain)
+    except NotDecodable:
+        # A pickle: only whoever opens it can tell.
+        return
+    known = {one.name: one for one in parameters}
+    for name, value in _signature(parameters).bind(*args, **kwargs).arguments.items():
+        one = known[name]
+        if one.schema is None or (value is None and not one.is_required):
+            continue
+        schema = msgspec.json.decode(one.schema)
+        # *args is a tuple of them, **kwargs a dict.
+        values = (value,) if one.kind not in _VARIADIC else value.values() if isinstance(value, dict) else value
+        for given in values:
+            reason = misfit(schema, given)
+            if reason is not None:
+                raise BadArguments(f"{workflow}(): argument {name!r}: {reason.removeprefix('$: ')}")
 
 
 def check_call(workflow: Workflow[..., Any], place: Place, call: Call) -> None:

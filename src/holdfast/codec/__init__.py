@@ -12,11 +12,11 @@ This room knows nothing of runs, steps or stores.
 
 from __future__ import annotations
 
-from holdfast.codec.arguments import ArgumentsCodec
+from holdfast.codec.arguments import ArgumentsCodec, plain_call
 from holdfast.codec.codec import Codec
 from holdfast.codec.exceptions import Relayed
 from holdfast.codec.loaded import find_all
-from holdfast.codec.schemas import misfit
+from holdfast.codec.schemas import misfit, parameter_schemas
 from holdfast.codec.seals import as_text, from_text
 from holdfast.codec.transforms import AesGcm, Transform, Zstd
 from holdfast.codec.values import ValueCodec
@@ -33,4 +33,6 @@ __all__ = [
     "find_all",
     "from_text",
     "misfit",
+    "parameter_schemas",
+    "plain_call",
 ]

@@ -7,10 +7,12 @@ read; formats, lengths and patterns are the receiver's affair.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+
+from holdfast.codec.hints import Unresolved, function_hints
 
 Schema = Mapping[str, Any]
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -39,6 +41,12 @@ def schema_of(annotation: Any) -> dict[str, Any] | None:
     if not found or len(msgspec.json.encode(found)) > _LARGEST:
         return None
     return found
+
+
+def parameter_schemas(fn: Callable[..., Any]) -> dict[str, bytes]:
+    """The schemas of a function's parameters as JSON, by name: of those that have one."""
+    found = {name: schema_of(hint) for name, hint in function_hints(fn).items() if not isinstance(hint, Unresolved)}
+    return {name: msgspec.json.encode(schema) for name, schema in found.items() if schema is not None}
 
 
 def misfit(schema: Schema, value: Any) -> str | None:

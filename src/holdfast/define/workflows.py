@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, NoReturn, ParamSpec, Protocol, Self, T
 
 import msgspec
 
+from holdfast.codec import parameter_schemas
 from holdfast.errors import DefinitionError, IOInBody, MisplacedCall, NotInBody, NotInRun
 from holdfast.model import (
     NOT_GIVEN,
@@ -176,6 +177,7 @@ class Workflow(Generic[P, R]):
         """What workers register, for starts by name."""
         parameters = inspect.signature(self.fn).parameters.values()
         variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        schemas = parameter_schemas(self.fn)
         return Declared(
             queue=self.queue,
             deadline=self.deadline,
@@ -183,7 +185,12 @@ class Workflow(Generic[P, R]):
             on_event=self.on_event,
             match=None if self.match is None else msgspec.json.encode(self.match),
             parameters=tuple(
-                Parameter(one.name, int(one.kind), one.default is one.empty and one.kind not in variadic)
+                Parameter(
+                    one.name,
+                    int(one.kind),
+                    one.default is one.empty and one.kind not in variadic,
+                    schemas.get(one.name),
+                )
                 for one in parameters
             ),
         )

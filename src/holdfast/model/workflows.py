@@ -19,6 +19,8 @@ class Parameter(msgspec.Struct, frozen=True, array_like=True):
     kind: int
     """As `inspect.Parameter.kind`."""
     is_required: bool
+    schema: bytes | None = None
+    """The JSON schema of its annotation; None: anything may fit."""
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
