@@ -220,6 +220,8 @@ def new_run(name: str, place: Place, input: bytes, options: StartOptions) -> New
 
 def unknown(name: str, known: Sequence[str]) -> UnknownWorkflow:
     """The error for a name that no worker has registered."""
+    # Runs that were started by the function make a name known, too.
+    known = [other for other in known if other != name]
     close = get_close_matches(name, known, n=3)
     listed = [*close, *(other for other in sorted(known) if other not in close)][:20]
     there = f"known are: {', '.join(listed)}" if listed else "no worker has registered any"
