@@ -105,6 +105,7 @@ def _body(workflow: Workflow[[int], int], input: bytes, runners: Runners | None 
         tags={},
         priority=0,
         chain_id="00000000-0000-7000-8000-000000000000",
+        origin_id="00000000-0000-7000-8000-000000000000",
         parent_id=None,
         created_at=_START,
         started_at=_START,

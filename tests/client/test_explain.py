@@ -39,7 +39,7 @@ def record(**changes: Any) -> RunRecord:
         "id": "r1", "workflow": "total", "version": "1", "queue": "default", "status": RunStatus.PENDING,
         "paused": False, "key": None, "tags": {}, "priority": 0, "created_at": EARLIER, "started_at": None,
         "ended_at": None, "due_at": EARLIER, "deadline_at": None, "retention": None, "chain_id": "r1",
-        "parent_id": None, "forked_from": None, "successor_id": None, "after_run_id": None,
+        "origin_id": "r1", "parent_id": None, "forked_from": None, "successor_id": None, "after_run_id": None,
         "owner": None, "epoch": 1, "crashes": 0,
         "blocked": None, "input": b"[]", "output": None, "error": None,
     }  # fmt: skip  # as dense as it is dull

@@ -159,6 +159,7 @@ class LifeDice:
             on_parent_end=self._one("cancel", "cancel", "abandon"),
             on_conflict="return",
             chain_id=None,
+            origin_id=None,
             forked_from=None,
             keeps_seed=False,
             rows=(),
@@ -171,7 +172,10 @@ class LifeDice:
         kept = {"chain_id": chain_id, "forked_from": None, "keeps_seed": False, "rows": (), "takes_key_of": None}
         key = None if record is None else record.key
         same = {"workflow": record.workflow} if record is not None and self._is(0.8) else {}
-        return self._new_run(id=self._next_id(), key=key, on_conflict="return", parent_id=None, **kept, **same)
+        id = self._next_id()
+        return self._new_run(
+            id=id, origin_id=self._one(None, id), key=key, on_conflict="return", parent_id=None, **kept, **same
+        )
 
     def _next_id(self) -> str:
         self.ids += 1

@@ -175,7 +175,7 @@ class Dice(LifeDice):
             if all(one.status.is_final for one in chain) and old.chain_id not in self._retried:
                 # A chain has one live run at a time.
                 self._retried.add(old.chain_id)
-                found["chain_id"] = old.chain_id
+                found |= {"chain_id": old.chain_id, "origin_id": self._one(None, old.origin_id)}
             if old.key is not None and self._is(0.8):
                 found |= {"key": old.key, "workflow": old.workflow, "takes_key_of": old.id}
         return found

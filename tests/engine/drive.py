@@ -111,7 +111,8 @@ class Drive:
         """A fresh body, nothing delivered."""
         run = NotedRun(
             id=self.run_id, workflow=self.workflow.name, version="1", key=None, tags={}, priority=0,
-            chain_id=self.run_id, parent_id=None, created_at=START, started_at=START, deadline_at=self.deadline_at,
+            chain_id=self.run_id, origin_id=self.run_id, parent_id=None, created_at=START, started_at=START,
+            deadline_at=self.deadline_at,
         )  # fmt: skip
         made = Execution(workflow or self.workflow, run, self.input, self.seed, CODEC, self.runners)
         self.lives.append(made)

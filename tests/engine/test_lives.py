@@ -288,6 +288,7 @@ def test_continue_as_new_ends_the_run_and_names_the_next(begin):
     new = drive.out[-1].successor
     assert new is not None
     assert (new.workflow, new.chain_id, new.input) == ("body", "run-1", b"[2]")
+    assert new.origin_id == new.id
 
 
 def test_continue_as_new_can_not_be_swallowed(begin):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import secrets
 
-from holdfast.define import machines, maps
+from msgspec import structs
+
+from holdfast.client import starting
+from holdfast.define import StepInfo, machines, maps
 from holdfast.model import NewRun
 from holdfast.store.sqlite import events, outs, retention, values
 from holdfast.store.sqlite.loans import SqliteLoan
@@ -130,6 +133,19 @@ def test_what_a_failed_state_has_written_is_noticed(monkeypatch):
 
     monkeypatch.setattr(machines, "Context", Leaking)
     assert_noticed("machines", first=22)
+
+
+def test_a_successor_that_goes_by_the_keys_of_the_run_before_it_is_noticed(monkeypatch):
+    monkeypatch.setattr(StepInfo, "idempotency_key", property(lambda self: f"{self.run.chain_id}/{self.key}"))
+    assert_noticed("keys")
+
+
+def test_a_retry_that_does_not_go_by_the_keys_of_the_run_that_failed_is_noticed(monkeypatch):
+    retry = starting.retry_of
+    monkeypatch.setattr(
+        starting, "retry_of", lambda *args, **given: structs.replace(retry(*args, **given), origin_id=given["id"])
+    )
+    assert_noticed("keys")
 
 
 def test_results_of_a_map_in_another_order_are_noticed(monkeypatch):

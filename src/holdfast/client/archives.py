@@ -6,7 +6,7 @@ encrypted is.
 
 Only an ended run can be imported: a live one has timers, waits, children and messages, and two databases that both
 believe to own it would execute its steps twice. An imported run is the first of a chain of its own, has no parent and
-no children, and neither values nor streams.
+no children, and neither values nor streams; idempotency keys of its steps stay what they were.
 """
 
 from __future__ import annotations
@@ -114,6 +114,8 @@ async def import_line(store: Store, line: str | bytes) -> Imported:
         tags=run.tags,
         # Kept for ever: by its own retention it might be swept as soon as it is there.
         retention=None,
+        # Retried here, its steps must not do again what they did there.
+        origin_id=run.origin_id,
         forked_from=run.forked_from,
         rows=tuple(row.data for row in rows[:-1]),
     )

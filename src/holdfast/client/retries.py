@@ -2,7 +2,7 @@
 
 The new run begins with the old one's history and a `run_retrying` entry, at which replay makes its cut: results
 recorded for steps asked before the last failure are kept, the failed step is open again. It stays in the old run's
-chain, so that steps keep their idempotency keys.
+chain and goes on with its life, so that steps keep their idempotency keys.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, version:
         retention=record.retention,
         has_own_retention=True,
         chain_id=record.chain_id,
+        origin_id=record.origin_id,
         forked_from=record.id,
         rows=(_row(history, record.error, at),) if has_begun else (),
     )

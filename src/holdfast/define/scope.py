@@ -37,6 +37,7 @@ class RunInfo:
         "id",
         "journal_length",
         "key",
+        "origin_id",
         "parent_id",
         "priority",
         "span",
@@ -56,6 +57,7 @@ class RunInfo:
         tags: Mapping[str, str],
         priority: int,
         chain_id: str,
+        origin_id: str,
         parent_id: str | None,
         created_at: Instant,
         started_at: Instant,
@@ -68,6 +70,8 @@ class RunInfo:
         self.tags = tags
         self.priority = priority
         self.chain_id = chain_id
+        self.origin_id = origin_id
+        """The run with which its life began: itself, or of a retry that of the run which it retries."""
         self.parent_id = parent_id
         self.created_instant = created_at
         self.started_instant = started_at
@@ -108,7 +112,8 @@ class StepInfo:
     """What a step may know about itself: `current_step()`, and what middleware gets.
 
     `idempotency_key` is the same for every attempt of this step of this run, also across crashes and `retry`: hand it
-    to services that remember what they have done. `cancelled` turns True when nobody waits for the result any more
+    to services that remember what they have done. A fork has other ones, and so has the run that `continue_as_new`
+    begins: what it does is done anew. `cancelled` turns True when nobody waits for the result any more
     (the run was cancelled or the attempt timed out): a step in a thread should look now and then. `heartbeat_details`
     is what the attempt before this one said last, if it failed; it is None if its process died.
     """
@@ -149,7 +154,7 @@ class StepInfo:
 
     @property
     def idempotency_key(self) -> str:
-        return f"{self.run.chain_id}/{self.key}"
+        return f"{self.run.origin_id}/{self.key}"
 
     @property
     def run_id(self) -> str:

@@ -134,8 +134,9 @@ def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> N
     run, target = body.run, asked.workflow
     drawn = blake2b(run.id.encode(), key=seed, person=b"holdfast next", digest_size=24).digest()
     owed = bequeathed(body.life.compensations, codec, target)
+    id = f"{run.chain_id}+{drawn[16:].hex()}"
     return NewRun(
-        id=f"{run.chain_id}+{drawn[16:].hex()}",
+        id=id,
         workflow=target.name,
         version=target.version,
         input=codec.seal(asked.plain),
@@ -147,6 +148,8 @@ def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> N
         tags=run.tags,
         retention=target.retention,
         chain_id=run.chain_id,
+        # A life of its own: what it charges next month is not what this one has charged.
+        origin_id=id,
         parent_id=run.parent_id,
         rows=(encode_entries([Inherited(body.time, owed)]),) if owed else (),
     )

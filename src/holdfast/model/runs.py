@@ -71,6 +71,9 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whether whoever started it asked for that, whatever its workflow declares: a successor keeps it."""
     chain_id: str | None = None
     """The first run of the chain; None: this one."""
+    origin_id: str | None = None
+    """The run with which its life began, by which its steps' idempotency keys go; None: the chain's first. A retry goes
+    on with the life of the run that it retries, a successor begins one."""
     parent_id: str | None = None
     """The run whose child it is."""
     parent_key: str | None = None
@@ -117,6 +120,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     retention: int | None
     """Microseconds that it is kept after its end; None for ever."""
     chain_id: str
+    origin_id: str
+    """The run with which its life began: idempotency keys of its steps are made of it. It is the run itself, or that of
+    the run which it retries; a successor begins a life of its own."""
     parent_id: str | None
     forked_from: str | None
     successor_id: str | None
@@ -163,6 +169,8 @@ class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Since when it could have been claimed: due, or sent a message."""
     deadline_at: Instant | None
     chain_id: str
+    origin_id: str
+    """The run with which its life began: idempotency keys of its steps are made of it."""
     chain_started_at: Instant
     """When the first run of the chain was created: an event published later is not missed."""
     parent_id: str | None

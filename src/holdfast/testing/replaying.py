@@ -168,14 +168,15 @@ def _info(run: RunRecord | None, workflow: Workflow[..., Any], started_at: Insta
     if run is None:
         return RunInfo(
             id="replayed", workflow=workflow.name, version=workflow.version, key=None, tags={}, priority=0,
-            chain_id="replayed", parent_id=None, created_at=started_at, started_at=started_at, deadline_at=None,
+            chain_id="replayed", origin_id="replayed", parent_id=None, created_at=started_at, started_at=started_at,
+            deadline_at=None,
         )  # fmt: skip  # one line a group reads better here
     if run.workflow != workflow.name:
         raise DefinitionError(f"this is the journal of a run of {run.workflow!r}, not of {workflow.name!r}")
     return RunInfo(
         id=run.id, workflow=run.workflow, version=run.version, key=run.key, tags=run.tags, priority=run.priority,
-        chain_id=run.chain_id, parent_id=run.parent_id, created_at=instant_of(run.created_at), started_at=started_at,
-        deadline_at=_instant(run.deadline_at),
+        chain_id=run.chain_id, origin_id=run.origin_id, parent_id=run.parent_id, created_at=instant_of(run.created_at),
+        started_at=started_at, deadline_at=_instant(run.deadline_at),
     )  # fmt: skip  # as above
 
 

@@ -65,6 +65,7 @@ class Held:
             tags=claimed.tags or _NO_TAGS,
             priority=claimed.priority,
             chain_id=claimed.id if claimed.chain_id == claimed.id else claimed.chain_id,
+            origin_id=claimed.id if claimed.origin_id == claimed.id else claimed.origin_id,
             parent_id=claimed.parent_id,
             created_at=claimed.created_at,
             started_at=claimed.started_at,

@@ -43,6 +43,7 @@ async def continue_runs(tx: Transaction, successors: Sequence[tuple[int, NewRun]
         "tags": [as_json(run.tags) if run.tags else "{}" for run in runs],
         "retentions": [run.retention for run in runs],
         "forked_froms": [run.forked_from for run in runs],
+        "origin_ids": [run.origin_id for run in runs],
         "journal_ids": [run.id for run in runs for _ in run.rows],
         "journal_seqs": [seq for run in runs for seq in range(len(run.rows))],
         "journal_datas": [data for run in runs for data in run.rows],

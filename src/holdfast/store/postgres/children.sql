@@ -162,8 +162,9 @@ asked AS MATERIALIZED (
     SELECT nextval(pg_get_serial_sequence('holdfast.runs', 'number')) AS number, clock.now, given.run, given.id,
         given.lane_id, given.priority, given.next_seq, given.input, given.seed, given.tags,
         CASE WHEN starts.has_own_retention THEN starts.retention ELSE given.retention END AS retention,
-        starts.has_own_retention, given.forked_from, old.id AS old_id, old.paused, starts.parent_id, starts.parent_key, starts.on_parent_end,
-        starts.trace, coalesce(given.key, starts.key) AS key, coalesce(starts.chain_id, old.id) AS chain_id,
+        starts.has_own_retention, given.forked_from, given.origin_id, old.id AS old_id, old.paused, starts.parent_id,
+        starts.parent_key, starts.on_parent_end, starts.trace, coalesce(given.key, starts.key) AS key,
+        coalesce(starts.chain_id, old.id) AS chain_id,
         coalesce(starts.chain_started_at, old.created_at) AS chain_started_at,
         coalesce(given.given_due_at, clock.now + given.delay) AS due_at,
         coalesce(given.given_deadline_at, clock.now + given.deadline) AS deadline_at
@@ -171,9 +172,9 @@ asked AS MATERIALIZED (
     CROSS JOIN unnest(:runs::bigint[], :ids::text[], :lanes::integer[], :priorities::smallint[], :delays::bigint[],
             :due_ats::bigint[], :deadlines::bigint[], :deadline_ats::bigint[], :next_seqs::integer[],
             :inputs::bytea[], :seeds::bytea[], :keys::text[], :tags::text[], :retentions::bigint[],
-            :forked_froms::text[])
+            :forked_froms::text[], :origin_ids::text[])
         AS given (run, id, lane_id, priority, delay, given_due_at, deadline, given_deadline_at, next_seq, input, seed,
-            key, tags, retention, forked_from)
+            key, tags, retention, forked_from, origin_id)
     JOIN holdfast.runs AS old ON old.number = given.run
     JOIN holdfast.starts ON starts.number = given.run
 ),
@@ -186,10 +187,10 @@ started AS (
 ),
 begun AS (
     INSERT INTO holdfast.starts (number, due_at, input, seed, key, tags, retention, chain_id, chain_started_at,
-        parent_id, parent_key, on_parent_end, forked_from, trace, has_own_retention)
+        parent_id, parent_key, on_parent_end, forked_from, trace, has_own_retention, origin_id)
     SELECT asked.number, asked.due_at, asked.input, asked.seed, asked.key, asked.tags, asked.retention, asked.chain_id,
         asked.chain_started_at, asked.parent_id, asked.parent_key, asked.on_parent_end, asked.forked_from,
-        asked.trace, asked.has_own_retention
+        asked.trace, asked.has_own_retention, asked.origin_id
     FROM asked
 ),
 written AS (

@@ -83,7 +83,7 @@ RETURNING runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, locke
     coalesce(starts.chain_id, runs.id), coalesce(starts.chain_started_at, runs.created_at), starts.parent_id,
     starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, locked.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number), locked.due_at, locked.now,
-    starts.trace, (SELECT min(candidates.due_at) FROM candidates);
+    starts.trace, coalesce(starts.origin_id, starts.chain_id, runs.id), (SELECT min(candidates.due_at) FROM candidates);
 
 -- name: claim_run
 -- The one run named, if it can be claimed; of any lane if none are given. The same columns as claim_runs.
@@ -126,7 +126,7 @@ RETURNING runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, locke
     coalesce(starts.chain_id, runs.id), coalesce(starts.chain_started_at, runs.created_at), starts.parent_id,
     starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, locked.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number), coalesce(locked.due_at, locked.now),
-    locked.now, starts.trace, locked.due_at;
+    locked.now, starts.trace, coalesce(starts.origin_id, starts.chain_id, runs.id), locked.due_at;
 
 -- name: read_journals
 -- The journals of the runs just taken, read after they were.

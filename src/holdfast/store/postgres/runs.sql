@@ -57,7 +57,7 @@ asked AS MATERIALIZED (
     SELECT nextval(pg_get_serial_sequence('holdfast.runs', 'number')) AS number, clock.now, given.id, given.workflow,
         given.lane_id, given.priority, given.next_seq, given.after_run_id, given.input, given.seed, given.key,
         given.tags, given.retention, given.chain_id, given.parent_id, given.parent_key, given.on_parent_end,
-        given.forked_from, given.trace, given.has_own_retention,
+        given.forked_from, given.trace, given.has_own_retention, given.origin_id,
         CASE WHEN given.chain_id IS NOT NULL THEN (
             SELECT coalesce(starts.chain_started_at, runs.created_at)
             FROM holdfast.last_of_chain(:namespace_id, given.chain_id) AS last
@@ -71,10 +71,11 @@ asked AS MATERIALIZED (
             :due_ats::bigint[], :deadlines::bigint[], :deadline_ats::bigint[], :next_seqs::integer[],
             :after_run_ids::text[], :inputs::bytea[], :seeds::bytea[], :keys::text[], :tags::text[],
             :retentions::bigint[], :chain_ids::text[], :parent_ids::text[], :parent_keys::text[],
-            :on_parent_ends::text[], :forked_froms::text[], :traces::text[], :own_retentions::boolean[])
+            :on_parent_ends::text[], :forked_froms::text[], :traces::text[], :own_retentions::boolean[],
+            :origin_ids::text[])
         AS given (id, workflow, lane_id, priority, delay, given_due_at, deadline, given_deadline_at, next_seq,
             after_run_id, input, seed, key, tags, retention, chain_id, parent_id, parent_key, on_parent_end,
-            forked_from, trace, has_own_retention)
+            forked_from, trace, has_own_retention, origin_id)
 ),
 held AS (
     INSERT INTO holdfast.keys (namespace_id, workflow, key, run)
@@ -86,7 +87,7 @@ free AS (
     SELECT asked.number, asked.now, asked.id, asked.lane_id, asked.priority, asked.next_seq, asked.after_run_id,
         asked.input, asked.seed, asked.key, asked.tags, asked.retention, asked.chain_id, asked.chain_started_at,
         asked.parent_id, asked.parent_key, asked.on_parent_end, asked.forked_from, asked.trace,
-        asked.has_own_retention, asked.due_at, asked.deadline_at
+        asked.has_own_retention, asked.origin_id, asked.due_at, asked.deadline_at
     FROM asked WHERE asked.key IS NULL OR asked.number IN (SELECT held.run FROM held)
 ),
 started AS (
@@ -99,10 +100,10 @@ started AS (
 ),
 begun AS (
     INSERT INTO holdfast.starts (number, due_at, input, seed, key, tags, retention, chain_id, chain_started_at,
-        parent_id, parent_key, on_parent_end, forked_from, trace, has_own_retention)
+        parent_id, parent_key, on_parent_end, forked_from, trace, has_own_retention, origin_id)
     SELECT free.number, free.due_at, free.input, free.seed, free.key, free.tags, free.retention, free.chain_id,
         free.chain_started_at, free.parent_id, free.parent_key, free.on_parent_end, free.forked_from,
-        free.trace, free.has_own_retention
+        free.trace, free.has_own_retention, free.origin_id
     FROM free
 ),
 written AS (
@@ -164,7 +165,8 @@ ORDER BY journal.seq;
 -- The columns of a run's record, in the order that rows.py reads them.
 SELECT runs.number, runs.id, lanes.workflow, lanes.version, lanes.queue, runs.status, runs.paused, starts.key, starts.tags,
     runs.priority, runs.created_at, runs.started_at, runs.ended_at, runs.due_at, runs.deadline_at,
-    starts.retention, coalesce(starts.chain_id, runs.id), starts.parent_id, starts.forked_from,
+    starts.retention, coalesce(starts.chain_id, runs.id), coalesce(starts.origin_id, starts.chain_id, runs.id),
+    starts.parent_id, starts.forked_from,
     runs.successor_id, runs.after_run_id, runs.owner, runs.epoch, runs.crashes, runs.blocked, starts.input, runs.output, runs.error
 FROM holdfast.runs
 JOIN holdfast.lanes ON lanes.id = runs.lane_id

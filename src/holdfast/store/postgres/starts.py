@@ -154,6 +154,7 @@ async def _params(tx: Transaction, creations: Sequence[Creation]) -> dict[str, A
         "on_parent_ends": [run.on_parent_end for run in runs],
         "forked_froms": [run.forked_from for run in runs],
         "traces": [run.trace for run in runs],
+        "origin_ids": [run.origin_id for run in runs],
         "own_retentions": [run.has_own_retention for run in runs],
         "journal_ids": [run.id for run in runs for _ in run.rows],
         "journal_seqs": [seq for run in runs for seq in range(len(run.rows))],

@@ -18,7 +18,7 @@ def refuse_unstorable(runs: Sequence[NewRun]) -> None:
         if not 0 <= run.priority <= 9:
             raise ValueError(f"run {run.id}: priority {run.priority} is none; expected 0 to 9")
         texts = [run.id, run.workflow, run.version, run.queue, *run.tags, *run.tags.values()]
-        others = (run.key, run.chain_id, run.parent_id, run.forked_from, run.trace)
+        others = (run.key, run.chain_id, run.origin_id, run.parent_id, run.forked_from, run.trace)
         _refuse(f"run {run.id!r}", [*texts, *filter(None, others)])
 
 

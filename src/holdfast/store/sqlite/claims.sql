@@ -58,7 +58,8 @@ SELECT json_group_array(json_array(
     hex(starts.input), hex(starts.seed), starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at,
     runs.deadline_at, coalesce(starts.chain_id, runs.id), coalesce(starts.chain_started_at, runs.created_at), starts.parent_id,
     starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, runs.paused, runs.crashes, runs.blocked,
-    EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number), chosen.due_at, starts.trace
+    EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number), chosen.due_at, starts.trace,
+    coalesce(starts.origin_id, starts.chain_id, runs.id)
 ))
 FROM chosen
 CROSS JOIN runs ON runs.number = chosen.number
@@ -73,7 +74,8 @@ SELECT json_group_array(json_array(
     hex(starts.input), hex(starts.seed), starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at,
     runs.deadline_at, coalesce(starts.chain_id, runs.id), coalesce(starts.chain_started_at, runs.created_at), starts.parent_id,
     starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, runs.paused, runs.crashes, runs.blocked,
-    EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number), coalesce(runs.due_at, :now), starts.trace
+    EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number), coalesce(runs.due_at, :now), starts.trace,
+    coalesce(starts.origin_id, starts.chain_id, runs.id)
 ))
 FROM runs
 CROSS JOIN lanes ON lanes.id = runs.lane_id

@@ -35,8 +35,8 @@ _lanes = msgspec.json.Decoder(tuple[tuple[str, str, str], ...])
 def run_record(row: Row) -> RunRecord:
     """A row of select_runs."""
     (_number, id, workflow, version, queue, status, paused, key, tags, priority, created_at, started_at, ended_at,
-     due_at, deadline_at, retention, chain_id, parent_id, forked_from, successor_id, after_run_id, owner, epoch,
-     crashes, blocked, input, output, error) = row  # fmt: skip
+     due_at, deadline_at, retention, chain_id, origin_id, parent_id, forked_from, successor_id, after_run_id, owner,
+     epoch, crashes, blocked, input, output, error) = row  # fmt: skip
     return RunRecord(
         id=id,
         workflow=workflow,
@@ -54,6 +54,7 @@ def run_record(row: Row) -> RunRecord:
         deadline_at=_moment(deadline_at),
         retention=retention,
         chain_id=chain_id,
+        origin_id=origin_id,
         parent_id=parent_id,
         forked_from=forked_from,
         successor_id=successor_id,
@@ -74,7 +75,7 @@ def claimed_run(
     """A row of claim_runs as it is after the claim."""
     (_number, id, workflow, version, epoch, stored_seq, _last_seq, input, seed, key, tags, priority, created_at,
      started_at, deadline_at, chain_id, chain_started_at, parent_id, parent_key, on_parent_end, queue, retention,
-     paused, crashes, blocked, _has_messages, due_at, trace) = row  # fmt: skip
+     paused, crashes, blocked, _has_messages, due_at, trace, origin_id) = row  # fmt: skip
     return ClaimedRun(
         id=id,
         workflow=workflow,
@@ -92,6 +93,7 @@ def claimed_run(
         due_at=due_at,
         deadline_at=deadline_at,
         chain_id=chain_id,
+        origin_id=origin_id,
         chain_started_at=chain_started_at,
         parent_id=parent_id,
         parent_key=parent_key,

@@ -46,10 +46,10 @@ WHERE column1 IS NOT NULL;
 -- name: insert_starts
 -- What those runs were started with.
 INSERT INTO starts (number, due_at, input, seed, key, tags, retention, chain_id, chain_started_at, parent_id, parent_key,
-    on_parent_end, forked_from, trace, has_own_retention)
+    on_parent_end, forked_from, trace, has_own_retention, origin_id)
 SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, column12,
-    column13, column14, column15
-FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+    column13, column14, column15, column16
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 WHERE column1 IS NOT NULL;
 
 -- name: find_seed
@@ -108,8 +108,8 @@ ORDER BY journal.seq;
 SELECT json_group_array(json_array(
     runs.number, runs.id, lanes.workflow, lanes.version, lanes.queue, runs.status, runs.paused, starts.key, starts.tags,
     runs.priority, runs.created_at, runs.started_at, runs.ended_at, runs.due_at, runs.deadline_at,
-    starts.retention, coalesce(starts.chain_id, runs.id), starts.parent_id, starts.forked_from, runs.successor_id,
-    runs.after_run_id, runs.owner, runs.epoch, runs.crashes, runs.blocked, hex(starts.input),
+    starts.retention, coalesce(starts.chain_id, runs.id), coalesce(starts.origin_id, starts.chain_id, runs.id),
+    starts.parent_id, starts.forked_from, runs.successor_id, runs.after_run_id, runs.owner, runs.epoch, runs.crashes, runs.blocked, hex(starts.input),
     CASE WHEN runs.output IS NOT NULL THEN hex(runs.output) END,
     CASE WHEN runs.error IS NOT NULL THEN hex(runs.error) END
 ))

@@ -177,6 +177,7 @@ def _start_row(tx: Transaction, number: int, run: NewRun, at: Instant) -> Row:
         run.forked_from,
         run.trace,
         run.has_own_retention,
+        run.origin_id,
     )
 
 

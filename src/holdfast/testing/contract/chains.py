@@ -50,6 +50,18 @@ class TestContinuedRuns:
         run = await stage.held(trace="a trace")
         assert (await continued(stage, run)).trace == "a trace"
 
+    async def test_a_successor_begins_the_life_that_it_was_given(self, stage: Stage) -> None:
+        run = await stage.held()
+        second = await continued(stage, run, id=f"{run.id}+2", origin_id=f"{run.id}+2")
+        assert (second.origin_id, second.chain_id) == (second.id, run.id)
+        third = await continued(stage, second, id=f"{run.id}+3", origin_id=f"{run.id}+3")
+        assert (third.origin_id, third.chain_id) == (third.id, run.id)
+        assert [(await stage.run(one.id)).origin_id for one in (run, second, third)] == [run.id, second.id, third.id]
+
+    async def test_a_successor_of_which_no_life_is_told_is_of_its_chain_s(self, stage: Stage) -> None:
+        run = await stage.held(origin_id="another")
+        assert (await continued(stage, run)).origin_id == run.id
+
     async def test_the_key_moves_on(self, stage: Stage) -> None:
         run = await stage.held(key="k")
         successor = await continued(stage, run)

@@ -49,6 +49,10 @@ class TestClaimRuns:
         await stage.store.send_signal(run_id, "go", b"1", now=after(7))
         assert (await stage.claim_one(now=after(9))).due_at == after(7)
 
+    async def test_a_run_claimed_by_its_name_says_with_which_run_its_life_began(self, stage: Stage) -> None:
+        run_id = await stage.start_one(origin_id="the one before")
+        assert (await stage.claim_one(run_id=run_id)).origin_id == "the one before"
+
     async def test_a_run_is_claimed_once(self, stage: Stage) -> None:
         await stage.start(30)
         claims = await asyncio.gather(*(stage.claim(10, worker=f"w{number}") for number in range(6)))

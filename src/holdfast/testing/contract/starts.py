@@ -36,6 +36,20 @@ class TestStartRuns:
         assert (await stage.held(trace=trace)).trace == trace
         assert (await stage.held()).trace is None
 
+    async def test_a_run_s_life_begins_with_it_or_with_the_run_that_it_names(self, stage: Stage) -> None:
+        run = await stage.held()
+        assert (run.origin_id, (await stage.run(run.id)).origin_id) == (run.id, run.id)
+        other = await stage.held(origin_id="the one before")
+        assert (other.origin_id, (await stage.run(other.id)).origin_id) == ("the one before", "the one before")
+
+    async def test_the_life_of_a_run_that_goes_on_in_a_chain_began_with_the_chain_if_nothing_is_said(
+        self, stage: Stage
+    ) -> None:
+        first = await stage.held()
+        await stage.end(first)
+        again = await stage.held(chain_id=first.id)
+        assert (again.origin_id, (await stage.run(again.id)).origin_id) == (first.id, first.id)
+
     async def test_a_run_is_kept_for_ever_if_nothing_is_said(self, stage: Stage) -> None:
         assert (await stage.run(await stage.start_one())).retention is None
 

@@ -52,7 +52,7 @@ def check_after(world: Ended) -> None:
         journal = world.laws.journal(run_id)
         _check_crashes(world, run, record, journal)
         _check_steps(world, record, journal)
-        world.laws.streams.check_run(run_id, journal, record.chain_id)
+        world.laws.streams.check_run(run_id, journal, record.chain_id, record.origin_id)
         booked |= _booked(world, run, journal)
         if run.workflow == "machine":
             _check_machine(world, run, record)
@@ -132,7 +132,7 @@ def _check_steps(world: Ended, record: RunRecord, journal: Journal) -> None:
                 world.oracle.report("P3", f"step {entry.key!r} of {name} ended in attempt {entry.attempt} out of turn")
             if isinstance(entry, StepCompleted) and not entry.key.partition(":")[0].endswith(".map") and is_plain:
                 value: Any = result.decode(entry.result)
-                known = world.oracle.results.get(f"{record.chain_id}/{entry.key}", set())
+                known = world.oracle.results.get(f"{record.origin_id}/{entry.key}", set())
                 if (entry.attempt, value) not in known:
                     world.oracle.report("P3", f"step {entry.key!r} of {name} never returned {value}")
 

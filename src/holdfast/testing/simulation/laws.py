@@ -69,7 +69,7 @@ class Laws(Journals):
     # -- when a step begins --------------------------------------------------------------------------------------------
 
     def begins(self, hand: Hand, step: StepInfo) -> None:
-        """P1, P2, P3 and P10, at the one moment when something happens outside."""
+        """P1, P2, P3, P10 and whose keys it goes by, at the one moment when something happens outside."""
         oracle = self._oracle
         if oracle.is_muted:
             return
@@ -79,6 +79,8 @@ class Laws(Journals):
             oracle.report("P1", f"{what} before the turn that asks for it was durable")
         if hand.process.is_changed and step.run_id in self.frozen:
             oracle.report("P10", f"{what}, whose code does not match the run's journal")
+        if step.idempotency_key != f"{oracle.origin(step.run_id)}/{step.key}":
+            oracle.report("keys", f"{what} under the key of another life: {step.idempotency_key!r}")
         record = self.record(step.run_id)
         held = hand.session.runs.held.get(step.run_id)
         if held is not None and held.epoch <= hand.process.refused.get(step.run_id, -1):

@@ -229,6 +229,13 @@ class Oracle:
     def returned(self, idempotency_key: str, attempt: int, value: int) -> None:
         self.results.setdefault(idempotency_key, set()).add((attempt, value))
 
+    def origin(self, run_id: str) -> str:
+        """The run with which its life began: of a retry that of the run it retries, of any other itself."""
+        run = self.runs.get(run_id)
+        if run is None or run.forked_from is None or run.chain_id is None:
+            return run_id
+        return self.origin(run.forked_from)
+
     def new_execution(self) -> int:
         """A number for one execution of a step: two executions return different values."""
         self.executions += 1

@@ -231,6 +231,7 @@ class Replays:
             tags=record.tags,
             priority=record.priority,
             chain_id=record.chain_id,
+            origin_id=record.origin_id,
             parent_id=record.parent_id,
             created_at=instant_of(record.created_at),
             started_at=instant_of(record.started_at or record.created_at),

@@ -124,7 +124,7 @@ class Streams:
                 self._oracle.report("streams", f"{name} has {one} at its place {one.offset}; sent was {other}")
                 return
 
-    def check_run(self, run_id: str, journal: Journal, chain: str) -> None:
+    def check_run(self, run_id: str, journal: Journal, chain: str, origin: str) -> None:
         """After the end: a follower has, of each step with a result, what one execution sent."""
         rows = self._oracle.runs[run_id].rows
         # Of what it has from another run, that run's steps have sent the items.
@@ -135,10 +135,10 @@ class Streams:
         last = {entry.key: entry for entry in entries if isinstance(entry, StepCompleted)}
         for entry in last.values():
             if (entry.key, entry.result) not in known:
-                self._check_step(run_id, chain, entry)
+                self._check_step(run_id, chain, origin, entry)
 
-    def _check_step(self, run_id: str, chain: str, entry: StepCompleted) -> None:
-        expected = self._oracle.emitted.get((f"{chain}/{entry.key}", entry.attempt, entry.result))
+    def _check_step(self, run_id: str, chain: str, origin: str, entry: StepCompleted) -> None:
+        expected = self._oracle.emitted.get((f"{origin}/{entry.key}", entry.attempt, entry.result))
         if expected is None or run_id in self._oracle.gone:
             return
         left: list[bytes] = []

@@ -64,6 +64,7 @@ CREATE INDEX runs_expiring ON holdfast.runs (namespace_id, expires_at, number) W
 
 -- What a run was started with. It never changes, so a large input is not rewritten by every claim.
 -- chain_id is null in the first run of a chain, and so is chain_started_at, which then is when it was created.
+-- origin_id is the run with which its life began, and null where that is the first run of the chain.
 CREATE TABLE holdfast.starts (
     number bigint PRIMARY KEY,
     due_at bigint NOT NULL,
@@ -79,7 +80,8 @@ CREATE TABLE holdfast.starts (
     parent_key text,
     on_parent_end text NOT NULL,
     forked_from text,
-    trace text
+    trace text,
+    origin_id text
 );
 
 CREATE INDEX starts_by_key ON holdfast.starts (key) WHERE key IS NOT NULL;

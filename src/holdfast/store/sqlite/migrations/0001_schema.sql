@@ -60,6 +60,7 @@ CREATE INDEX runs_blocked ON runs (lane_id) WHERE blocked IS NOT NULL;
 
 -- What a run was started with. It never changes, so a large input is not rewritten by every claim.
 -- chain_id is null for the first run of a chain, and so is chain_started_at: when that one was created.
+-- origin_id is the run with which its life began, and null where that is the first run of the chain.
 CREATE TABLE starts (
     number INTEGER PRIMARY KEY,
     due_at INTEGER NOT NULL,
@@ -75,7 +76,8 @@ CREATE TABLE starts (
     parent_key TEXT,
     on_parent_end TEXT NOT NULL,
     forked_from TEXT,
-    trace TEXT
+    trace TEXT,
+    origin_id TEXT
 );
 
 CREATE INDEX starts_by_key ON starts (key) WHERE key IS NOT NULL;
