@@ -173,3 +173,68 @@ async def test_a_run_that_was_taken_to_another_database_is_retried_under_its_key
         await (await new.client.retry(again.id)).wait()
     assert len(asked) == 3
     assert len(set(asked)) == 1
+
+
+# -- items of a map ----------------------------------------------------------------------------------------------------
+
+
+@step(retry=Retry(attempts=2, initial=0.001))
+async def charge_item(cents: int) -> str:
+    return _charged_once_refused(cents)
+
+
+@step(retry=Retry(attempts=2, initial=0.001))
+def charge_plainly(cents: int) -> str:
+    return _charged_once_refused(cents)
+
+
+def _charged_once_refused(cents: int) -> str:
+    """Every item is refused once, and charged when it is tried again."""
+    key = holdfast.current_step().idempotency_key
+    asked.append(key)
+    if asked.count(key) == 1:
+        raise ConnectionError
+    charged.setdefault(key, cents)
+    return key
+
+
+MAPPED = {
+    "async def": charge_item,
+    "async def in time": charge_item.options(timeout="10s"),
+    "def": charge_plainly,
+    "def in time": charge_plainly.options(timeout="10s"),
+}
+
+
+@workflow
+async def mapping(how: str) -> list[str]:
+    return await holdfast.map(MAPPED[how], [5, 5, 7], chunk=2)
+
+
+@workflow
+async def mapping_charges(n: int) -> list[str]:
+    return await holdfast.map(charge, list(range(n)), chunk=10)
+
+
+@pytest.mark.parametrize("how", MAPPED)
+async def test_every_item_of_a_chunk_is_charged_under_a_key_of_its_own(how):
+    async with Environment(mapping) as env:
+        keys = await (await env.client.start(mapping, how)).result()
+    assert charged == dict(zip(keys, [5, 5, 7], strict=True))
+    assert len(charged) == 3
+    assert [asked.count(key) for key in keys] == [2, 2, 2]
+
+
+def test_a_chunk_that_is_interrupted_charges_no_item_twice():
+    assert_durable(mapping_charges, 3, effects=charged)
+
+
+async def test_a_retry_charges_the_items_of_a_failed_chunk_under_their_keys():
+    is_away["1"] = True
+    async with Environment(mapping_charges) as env:
+        run = await env.client.start(mapping_charges, 3)
+        assert await run.wait() is RunStatus.FAILED
+        is_away.clear()
+        keys = await (await env.client.retry(run.id)).result()
+    assert asked == [*keys[:2], *keys]
+    assert list(charged.values()) == [0, 1, 2]

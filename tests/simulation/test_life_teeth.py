@@ -7,7 +7,7 @@ import secrets
 from msgspec import structs
 
 from holdfast.client import starting
-from holdfast.define import StepInfo, machines, maps
+from holdfast.define import StepInfo, chunks, machines, maps
 from holdfast.model import NewRun
 from holdfast.store.sqlite import events, outs, retention, values
 from holdfast.store.sqlite.loans import SqliteLoan
@@ -146,6 +146,11 @@ def test_a_retry_that_does_not_go_by_the_keys_of_the_run_that_failed_is_noticed(
         starting, "retry_of", lambda *args, **given: structs.replace(retry(*args, **given), origin_id=given["id"])
     )
     assert_noticed("keys")
+
+
+def test_items_that_go_by_the_key_of_their_chunk_are_noticed(monkeypatch):
+    monkeypatch.setattr(chunks._Item, "idempotency_key", property(lambda self: self.whole.idempotency_key))
+    assert_noticed("keys", first=163)
 
 
 def test_results_of_a_map_in_another_order_are_noticed(monkeypatch):

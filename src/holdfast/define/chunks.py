@@ -53,15 +53,25 @@ class _BlockingChunk(BlockingStep[..., Any]):
 
 
 class _Item(StepInfo):
-    """What one item of a chunk sees: its chunk, with a deadline of its own."""
+    """What one item of a chunk sees: its chunk, with a deadline and an idempotency key of its own."""
 
-    __slots__ = ("_chunk", "_is_late")
+    __slots__ = ("_chunk", "_is_late", "_place")
 
-    def __init__(self, chunk: StepInfo, limit: float | None) -> None:
+    def __init__(self, chunk: StepInfo, limit: float | None, place: int) -> None:
         self._chunk = chunk
+        self._place = place
         super().__init__(chunk.name, chunk.key, chunk.attempt, chunk.run, chunk.resources, chunk.heartbeat_details)
         if limit is not None:
             self.deadline = datetime.now(UTC) + timedelta(seconds=limit)
+
+    @property
+    def idempotency_key(self) -> str:
+        # By its place: a chunk that executes again has the same items, and two of them may be equal.
+        return f"{self._chunk.idempotency_key}#{self._place}"
+
+    @property
+    def whole(self) -> StepInfo:
+        return self._chunk
 
     @property
     def cancelled(self) -> bool:
@@ -93,6 +103,10 @@ class _Items:
             # However the chunk fails: what it holds by then can be undone.
             self.info.done = self.outcome
         self.limit = None if target.timeout is None else target.timeout / SECOND
+
+    def item(self) -> _Item | None:
+        """What the item whose turn it is sees."""
+        return None if self.info is None else _Item(self.info, self.limit, len(self.outcome[0]))
 
     def after(self, error: Exception, tries: _Tries) -> float | None:
         """Seconds until the item is tried again; None: it has failed for good, and the chunk goes on."""
@@ -133,8 +147,7 @@ def _async_chunk(target: Step[..., Any], collects: bool) -> Callable[..., Any]:
 
 
 async def _in_time(fn: Callable[..., Any], item: Any, done: _Items) -> Any:
-    if done.limit is None:
-        return await fn(item)
+    chunk = current_scope.set(done.item())
     limit = asyncio.timeout(done.limit)
     try:
         async with limit:
@@ -144,6 +157,8 @@ async def _in_time(fn: Callable[..., Any], item: Any, done: _Items) -> Any:
         if limit.expired():
             raise done.late() from error
         raise
+    finally:
+        current_scope.reset(chunk)
 
 
 def _blocking_chunk(target: Step[..., Any], collects: bool) -> Callable[..., Any]:
@@ -159,7 +174,7 @@ def _blocking_chunk(target: Step[..., Any], collects: bool) -> Callable[..., Any
                 tries = _Tries(target.retry)
                 while True:
                     try:
-                        done.outcome[0].append(target.fn(item) if done.limit is None else hands.call(item))
+                        done.outcome[0].append(_here(target.fn, item, done) if done.limit is None else hands.call(item))
                         break
                     except Exception as error:
                         pause = done.after(error, tries)
@@ -171,6 +186,14 @@ def _blocking_chunk(target: Step[..., Any], collects: bool) -> Callable[..., Any
         return done.outcome
 
     return chunk
+
+
+def _here(fn: Callable[..., Any], item: Any, done: _Items) -> Any:
+    chunk = current_scope.set(done.item())
+    try:
+        return fn(item)
+    finally:
+        current_scope.reset(chunk)
 
 
 class _Hands:
@@ -185,7 +208,7 @@ class _Hands:
         # Each call has a place of its own for its outcome: what a late one comes to is nobody's.
         told: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         context = contextvars.copy_context()
-        seen = None if self._done.info is None else _Item(self._done.info, self._done.limit)
+        seen = self._done.item()
         context.run(current_scope.set, seen)
         if self._calls is None:
             self._calls = queue.SimpleQueue()

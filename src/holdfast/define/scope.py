@@ -157,6 +157,11 @@ class StepInfo:
         return f"{self.run.origin_id}/{self.key}"
 
     @property
+    def whole(self) -> StepInfo:
+        """The step that the journal knows: of an item of a map its chunk."""
+        return self
+
+    @property
     def run_id(self) -> str:
         return self.run.id
 

@@ -235,7 +235,7 @@ class Driver:
 
     def _task_of(self, info: StepInfo) -> asyncio.Task[Any] | None:
         for held in self.session.runs.held.values():
-            if held.attempts.get(info.key) is info:
+            if held.attempts.get(info.key) is info.whole:
                 return held.attempts[info.key].task  # type: ignore[no-any-return]  # attempts are Any to a run
         return None
 

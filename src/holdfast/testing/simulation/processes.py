@@ -122,10 +122,11 @@ class Hand:
         oracle, errand = self.process.oracle, self._errands[number]
         place = step.run_id, step.key
         known = self._chunks.get(place)
-        if known is None or known[0] is not step:
+        if known is None or known[0] is not step.whole:
             oracle.note(f"{self.worker_id} {oracle.label(step.run_id)}/{step.key} begins a chunk")
-            self._laws.begins(self, step)
-            known = self._chunks[place] = step, oracle.new_execution()
+            self._laws.begins(self, step.whole)
+            known = self._chunks[place] = step.whole, oracle.new_execution()
+        oracle.charged(step.idempotency_key, value)
         attempt = self._tries[known[1], value] = self._tries.get((known[1], value), 0) + 1
         await asyncio.sleep(errand.duration(attempt))
         if attempt <= errand.fails and value % 3 == 0:
