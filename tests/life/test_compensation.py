@@ -20,7 +20,7 @@ from holdfast import (
     step,
     workflow,
 )
-from holdfast.testing import Environment, assert_durable
+from holdfast.testing import Environment, assert_durable, takes
 from tests.life.waiting import until_status, until_waiting
 
 undone: dict[str, str] = {}
@@ -485,6 +485,65 @@ async def test_a_successor_that_completes_undoes_nothing():
         await run.signal("leave")
         await run.result()
     assert not undone
+
+
+@step
+async def give_back(key: str) -> None:
+    undone[f"attempt {len(undone) + 1}"] = key
+    raise KeyError(key)
+
+
+@workflow
+async def returning(n: int) -> None:
+    policy = Retry(attempts=5, initial="1s", kind="fixed", jitter=0, on=KeyError, unless=(), within="4s")
+    if n == 0:
+        compensate(give_back.options(retry=policy), "room 7")
+    if n < 2:
+        returning.continue_as_new(n + 1)
+    await fail()
+
+
+async def test_the_retry_policy_of_a_call_goes_along():
+    undone.clear()
+    async with Environment(returning) as env:
+        run = await env.client.start(returning, 0)
+        began = env.now
+        assert await run.wait() is RunStatus.FAILED
+        # The step by itself would have been tried three times, after one second and then two.
+        assert (len(undone), (env.now - began).total_seconds()) == (5, 4)
+
+
+async def test_the_timeout_of_a_call_goes_along():
+    undone.clear()
+
+    @workflow
+    async def leaving(n: int) -> None:
+        if n == 0:
+            compensate(cancel_room.options(timeout="5s", retry=Retry(attempts=1)), "room of Ada")
+            leaving.continue_as_new(1)
+        await fail()
+
+    async with Environment(leaving, stubs={cancel_room: takes("1h")}) as env:
+        run = await env.client.start(leaving, 0)
+        began = env.now
+        assert await run.wait() is RunStatus.FAILED
+        assert (env.now - began).total_seconds() == 5
+
+
+async def test_a_policy_with_a_class_that_can_not_be_found_again_does_not_go_along():
+    class Hidden(Exception):
+        pass
+
+    @workflow
+    async def odd(n: int) -> str:
+        compensate(cancel_flight.options(retry=Retry(on=Hidden)), "HF1")
+        try:
+            odd.continue_as_new(n + 1)
+        except holdfast.DefinitionError as error:
+            return str(error)
+
+    async with Environment(odd) as env:
+        assert "names an exception class" in await (await env.client.start(odd, 0)).result()
 
 
 async def test_what_cannot_be_found_again_does_not_go_along():

@@ -15,7 +15,7 @@ from __future__ import annotations
 from holdfast.codec.arguments import ArgumentsCodec, plain_call
 from holdfast.codec.codec import Codec
 from holdfast.codec.exceptions import Relayed
-from holdfast.codec.loaded import find_all
+from holdfast.codec.loaded import find_all, find_class
 from holdfast.codec.schemas import misfit, parameter_schemas
 from holdfast.codec.seals import as_text, from_text
 from holdfast.codec.transforms import AesGcm, Transform, Zstd
@@ -31,6 +31,7 @@ __all__ = [
     "Zstd",
     "as_text",
     "find_all",
+    "find_class",
     "from_text",
     "misfit",
     "parameter_schemas",

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from holdfast.codec import Codec, find_all
+from msgspec import structs
+
+from holdfast.codec import Codec, find_all, find_class
 from holdfast.define import Step, Workflow, make_step
 from holdfast.errors import DefinitionError
-from holdfast.model import Undo
+from holdfast.model import Undo, restored_retry, stored_retry
 
 from .life import Compensation
 from .shapes import shapes_of
@@ -36,11 +40,31 @@ def _named(one: Compensation, codec: Codec, heir: Workflow[Any, Any]) -> Undo:
             f"continue_as_new(): the compensation {step.name!r} can't go along: its function {fn!r} can't be found "
             "again by its name; define it at the top of a module, or call rollback() first"
         )
+    # What the step says of itself is found with it, as it is then; what this call has said goes along.
+    retry = None if step.retry == found.retry else stored_retry(step.retry)
+    undo = structs.replace(undo, retry=retry, timeout=None if step.timeout == found.timeout else step.timeout)
+    if inherited(undo, heir) is None:
+        raise DefinitionError(
+            f"continue_as_new(): the compensation {step.name!r} can't go along: its {step.retry} names an exception "
+            "class that can't be found again by its name; define it at the top of a module, or call rollback() first"
+        )
     return undo
 
 
 def inherited(undo: Undo, workflow: Workflow[Any, Any]) -> Step[..., Any] | None:
-    """The step that was meant, under the name that it had; None if it is not there."""
+    """The step that was meant, under the name and with the options that it had; None if not all of it is there."""
+    step = _found(undo, workflow)
+    if step is None or (undo.retry is None and undo.timeout is None):
+        return step
+    retry = None
+    if undo.retry is not None:
+        retry = restored_retry(undo.retry, partial(find_class, home=workflow.fn.__module__))
+        if retry is None:
+            return None
+    return step.options(retry=retry, timeout=None if undo.timeout is None else timedelta(microseconds=undo.timeout))
+
+
+def _found(undo: Undo, workflow: Workflow[Any, Any]) -> Step[..., Any] | None:
     for one in (*_referred(workflow.fn), *find_all(undo.module, undo.qualname, workflow.fn.__module__)):
         fn = one.fn if isinstance(one, Step) else one
         if getattr(fn, "__qualname__", None) != undo.qualname or not callable(fn):

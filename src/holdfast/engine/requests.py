@@ -318,7 +318,8 @@ class Requests(Sends):
             self.stop_with(
                 NotDecodable(
                     f"an earlier run of this chain has registered the compensation {undo.name!r}, and the function "
-                    f"{undo.module}.{undo.qualname} is not there: bring it back, or refer to it in the workflow"
+                    f"{undo.module}.{undo.qualname}, or an exception class that its Retry names, is not there: bring "
+                    "it back, or refer to it in the workflow"
                 )
             )
         return self.ask_undoing(step, (), {}, self._codec.open(undo.args))

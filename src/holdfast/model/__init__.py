@@ -31,6 +31,7 @@ from .entries import (
     StepFailed,
     StepRetrying,
     Stopped,
+    StoredRetry,
     TimerFired,
     Undo,
     Undoing,
@@ -42,7 +43,7 @@ from .ids import new_id
 from .matches import holds, probe_of, probes_of
 from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent
 from .retention import Swept
-from .retries import NO_RETRY, Retry
+from .retries import NO_RETRY, Retry, restored_retry, stored_retry
 from .runs import (
     ON_CONFLICT,
     ClaimedRun,
@@ -133,6 +134,7 @@ __all__ = [
     "StepItems",
     "StepRetrying",
     "Stopped",
+    "StoredRetry",
     "StreamRecord",
     "Swept",
     "TimerFired",
@@ -158,6 +160,8 @@ __all__ = [
     "new_id",
     "probe_of",
     "probes_of",
+    "restored_retry",
     "skipped",
     "spoken",
+    "stored_retry",
 ]

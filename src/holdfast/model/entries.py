@@ -8,7 +8,7 @@ that only the codec understands.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -163,6 +163,20 @@ class Patched(_Entry, frozen=True, gc=False, tag="patched"):
     change_id: str
 
 
+class StoredRetry(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A `Retry` in a journal: durations in microseconds, exception classes by module and name."""
+
+    attempts: int | None
+    initial: int
+    factor: float
+    max: int
+    jitter: float
+    kind: Literal["fixed", "linear", "exponential"]
+    on: tuple[tuple[str, str], ...]
+    unless: tuple[tuple[str, str], ...]
+    within: int | None
+
+
 class Undo(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A compensation on its way to the next run of a chain: where its function is found, its name, its arguments."""
 
@@ -170,6 +184,10 @@ class Undo(msgspec.Struct, array_like=True, frozen=True, gc=False):
     qualname: str
     name: str
     args: bytes
+    retry: StoredRetry | None = None
+    """What `.options` gave it; None: that of the step which is found."""
+    timeout: int | None = None
+    """The same, in microseconds."""
 
 
 class Checkpoint(_Entry, frozen=True, gc=False, tag="checkpoint"):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Literal
 
 from holdfast.errors import DefinitionError, FatalError, RetryAfter
 
 from .durations import Duration, microseconds
+from .entries import StoredRetry
 
 Kind = Literal["fixed", "linear", "exponential"]
 _MAX = "60s"
@@ -89,6 +92,33 @@ class Retry:
             pause = self._initial * self.factor ** min(attempt - 1, 64)
         pause = min(pause, self._max)
         return round(pause * (1 + self.jitter * (2 * dice - 1)))
+
+
+def stored_retry(retry: Retry) -> StoredRetry:
+    """A policy as a journal keeps it."""
+    on, unless = (tuple((one.__module__, one.__qualname__) for one in names) for names in (retry.on, retry.unless))
+    return StoredRetry(
+        retry.attempts, retry._initial, retry.factor, retry._max, retry.jitter, retry.kind, on, unless, retry._within
+    )
+
+
+def restored_retry(stored: StoredRetry, find: Callable[[str, str], type | None]) -> Retry | None:
+    """The policy that was stored, its classes found by module and name; None if one of them is not there."""
+    on, unless = ([find(*name) for name in names] for names in (stored.on, stored.unless))
+    classes = [one for one in (*on, *unless) if one is not None and issubclass(one, BaseException)]
+    if len(classes) < len(on) + len(unless):
+        return None
+    return Retry(
+        attempts=stored.attempts,
+        initial=timedelta(microseconds=stored.initial),
+        factor=stored.factor,
+        max=timedelta(microseconds=stored.max),
+        jitter=stored.jitter,
+        kind=stored.kind,
+        on=tuple(classes[: len(on)]),
+        unless=tuple(classes[len(on) :]),
+        within=None if stored.within is None else timedelta(microseconds=stored.within),
+    )
 
 
 def _is_number(given: object) -> bool:
