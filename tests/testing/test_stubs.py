@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from holdfast import FatalError, Retry, RunFailed, RunStatus, StepTimeout, step, workflow
 from holdfast.errors import DefinitionError, NotEncodable
-from holdfast.testing import Call, Environment, takes
+from holdfast.testing import Call, Environment, assert_durable, takes
 from tests.testing.orders import ORDER, Order, charge, checkout, ship
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -194,3 +194,74 @@ def test_a_stub_for_what_is_no_step_is_refused(key):
 def test_calls_of_what_is_no_step_are_refused():
     with pytest.raises(DefinitionError, match="expected a step"):
         environment({}).calls(print)
+
+
+# -- items of a map ----------------------------------------------------------------------------------------------------
+
+
+@step(retry=Retry(attempts=1))
+async def fetch(page: int) -> str:
+    return f"page {page}"
+
+
+@step(retry=Retry(attempts=1))
+def render(page: int) -> str:
+    return f"picture {page}"
+
+
+STEPS = {"async def": fetch, "def": render}
+
+
+@workflow
+async def mapping(how: str, pages: list[int]) -> list[str | None]:
+    found = await holdfast.map(STEPS[how], pages, chunk=2, on_error="collect")
+    return [one if isinstance(one, str) else None for one in found]
+
+
+async def mapped(how, stubs):
+    async with environment(stubs, mapping) as env:
+        found = await (await env.client.start(mapping, how, [1, 2, 3])).result()
+        return found, sorted(call.args for call in env.calls(STEPS[how]))
+
+
+@pytest.mark.parametrize("how", STEPS)
+async def test_a_stub_stands_in_for_each_item_of_a_map(how):
+    assert await mapped(how, {STEPS[how]: "stubbed"}) == (["stubbed"] * 3, [(1,), (2,), (3,)])
+
+
+@pytest.mark.parametrize("how", STEPS)
+async def test_a_stub_gets_the_item_alone(how):
+    assert (await mapped(how, {STEPS[how]: lambda page: "x" * page}))[0] == ["x", "xx", "xxx"]
+
+
+@pytest.mark.parametrize("how", STEPS)
+async def test_a_stub_may_fail_one_item_and_not_the_others(how):
+    def some(page):
+        if page == 2:
+            raise ValueError(page)
+        return "well"
+
+    assert (await mapped(how, {STEPS[how]: some}))[0] == ["well", None, "well"]
+
+
+@pytest.mark.parametrize("how", STEPS)
+async def test_items_that_are_not_stubbed_are_executed_and_counted_each(how):
+    word = {"async def": "page", "def": "picture"}[how]
+    assert await mapped(how, {}) == ([f"{word} {page}" for page in (1, 2, 3)], [(1,), (2,), (3,)])
+
+
+@pytest.mark.parametrize("how", STEPS)
+async def test_a_stub_of_an_item_sees_its_idempotency_key(how):
+    keys, _ = await mapped(how, {STEPS[how]: lambda _: holdfast.current_step().idempotency_key})
+    assert len(set(keys)) == 3
+
+
+def test_a_map_with_stubs_is_durable():
+    paid = {}
+
+    def pay(page):
+        paid[holdfast.current_step().idempotency_key] = page
+        return "paid"
+
+    assert_durable(mapping, "async def", [1, 2, 3], stubs={fetch: pay}, effects=paid)
+    assert sorted(paid.values()) == [1, 2, 3]

@@ -6,6 +6,7 @@ They reach the engine through one contextvar, never by import.
 from .changes import continue_as_new, patched
 from .children import ChildRun
 from .chunk_runs import CHUNK_RUNS, Unseen
+from .chunks import async_chunk, blocking_chunk, chunked
 from .logs import logger
 from .machines import Context, Done, Machine, Next
 from .maps import Failure, map, mapped
@@ -52,8 +53,11 @@ __all__ = [
     "StepInfo",
     "Unseen",
     "Workflow",
+    "async_chunk",
+    "blocking_chunk",
     "body_for",
     "call",
+    "chunked",
     "compensate",
     "continue_as_new",
     "current_run",

@@ -29,12 +29,19 @@ def chunk_step(target: Step[..., Any], collects: bool) -> Step[..., Any]:
     """The step that executes a chunk of a step's items."""
     made: dict[bool, Step[..., Any]] = target.__dict__.setdefault("chunk_steps", {})
     if collects not in made:
-        cls: type[Step[..., Any]] = _AsyncChunk if target.is_async else _BlockingChunk
-        fn = _async_chunk(target, collects) if target.is_async else _blocking_chunk(target, collects)
+        cls: type[_AsyncChunk | _BlockingChunk] = _AsyncChunk if target.is_async else _BlockingChunk
+        chunk = async_chunk if target.is_async else blocking_chunk
+        fn = chunk(target, collects, target.fn)
         fn.__annotations__ = target.chunk_hints()
         # No timeout of its own: its items have one each.
-        made[collects] = cls(fn, name=f"{target.name}.map", retry=NO_RETRY, compensate=target.compensate)
+        step = made[collects] = cls(fn, name=f"{target.name}.map", retry=NO_RETRY, compensate=target.compensate)
+        step.target, step.collects = target, collects
     return made[collects]
+
+
+def chunked(step: Step[..., Any]) -> tuple[Step[..., Any], bool] | None:
+    """Which step a chunk executes for its items, and whether it collects their failures; None: it is no chunk."""
+    return (step.target, step.collects) if isinstance(step, (_AsyncChunk, _BlockingChunk)) else None
 
 
 def _done_items(outcome: Outcome) -> list[Any]:
@@ -43,11 +50,17 @@ def _done_items(outcome: Outcome) -> list[Any]:
 
 
 class _AsyncChunk(AsyncStep[..., Any]):
+    target: Step[..., Any]
+    collects: bool
+
     def to_undo(self, result: Any) -> list[Any]:
         return _done_items(result)
 
 
 class _BlockingChunk(BlockingStep[..., Any]):
+    target: Step[..., Any]
+    collects: bool
+
     def to_undo(self, result: Any) -> list[Any]:
         return _done_items(result)
 
@@ -127,14 +140,16 @@ class _Items:
         )
 
 
-def _async_chunk(target: Step[..., Any], collects: bool) -> Callable[..., Any]:
+def async_chunk(target: Step[..., Any], collects: bool, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """What calls `fn` for each item, as the step says: its own function, or what a test has put in its place."""
+
     async def chunk(items: Any) -> Any:
         done = _Items(target, collects)
         for item in items:
             tries = _Tries(target.retry)
             while True:
                 try:
-                    done.outcome[0].append(await _in_time(target.fn, item, done))
+                    done.outcome[0].append(await _in_time(fn, item, done))
                     break
                 except Exception as error:
                     pause = done.after(error, tries)
@@ -161,11 +176,13 @@ async def _in_time(fn: Callable[..., Any], item: Any, done: _Items) -> Any:
         current_scope.reset(chunk)
 
 
-def _blocking_chunk(target: Step[..., Any], collects: bool) -> Callable[..., Any]:
+def blocking_chunk(target: Step[..., Any], collects: bool, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a function that blocks."""
+
     def chunk(items: Any) -> Any:
         done = _Items(target, collects)
         info = done.info
-        hands = _Hands(target.fn, done)
+        hands = _Hands(fn, done)
         try:
             for item in items:
                 if info is not None and info.cancelled:
@@ -174,7 +191,7 @@ def _blocking_chunk(target: Step[..., Any], collects: bool) -> Callable[..., Any
                 tries = _Tries(target.retry)
                 while True:
                     try:
-                        done.outcome[0].append(_here(target.fn, item, done) if done.limit is None else hands.call(item))
+                        done.outcome[0].append(_here(fn, item, done) if done.limit is None else hands.call(item))
                         break
                     except Exception as error:
                         pause = done.after(error, tries)

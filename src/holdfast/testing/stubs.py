@@ -6,17 +6,19 @@ annotations, and errors are retried by its own policy, as in production.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from holdfast.define import Step, current_step
+from holdfast.define import Step, async_chunk, blocking_chunk, chunked, current_step
 from holdfast.errors import DefinitionError
 from holdfast.model import Duration, microseconds
 
 StepOrName: TypeAlias = Step[..., Any] | str
 _Sleep: TypeAlias = Callable[[int], Awaitable[None]]
+_NONE = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +75,39 @@ class Stubs:
 
     def perform(self, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any] | None:
         """What to await in place of the step's function; None: execute that."""
+        self._note(step, args, kwargs)
+        stub = self._stub_of(step)
+        if stub is not _NONE:
+            return self._outcome(stub, args, kwargs)
+        chunk = chunked(step)
+        return None if chunk is None else self._items(*chunk, *args)
+
+    def _note(self, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         info = current_step()
         call = Call(args, kwargs, info.key, info.attempt, info.run_id)
         self._calls.append((step, call))
         if self.noticed is not None:
             self.noticed(call)
-        if id(step.fn) in self._by_function:
-            return self._outcome(self._by_function[id(step.fn)], args, kwargs)
-        if step.name in self._by_name:
-            return self._outcome(self._by_name[step.name], args, kwargs)
-        return None
+
+    def _stub_of(self, step: Step[..., Any]) -> Any:
+        return self._by_function.get(id(step.fn), self._by_name.get(step.name, _NONE))
+
+    async def _items(self, target: Step[..., Any], collects: bool, items: Any) -> Any:
+        """A chunk of a map: each of its items is a call of the step."""
+        stub = self._stub_of(target)
+        if stub is _NONE and not target.is_async:
+
+            def blocking(item: Any) -> Any:
+                self._note(target, (item,), {})
+                return target.fn(item)
+
+            return await asyncio.to_thread(blocking_chunk(target, collects, blocking), items)
+
+        async def one(item: Any) -> Any:
+            self._note(target, (item,), {})
+            return await (target.fn(item) if stub is _NONE else self._outcome(stub, (item,), {}))
+
+        return await async_chunk(target, collects, one)(items)
 
     def calls(self, step: StepOrName) -> list[Call]:
         """Every call of the step so far, in the order of execution."""
