@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast import AsyncClient, RunNotFound, Worker, step, workflow
+from holdfast.model import ClaimedRun
+from holdfast.store.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
@@ -168,3 +172,37 @@ async def test_two_drives_at_once_execute_each_step_once(database_url):
         records = await asyncio.gather(*drives)
         assert any(record.done for record in records)
         assert executed == [1]
+
+
+@workflow
+async def told_soon() -> str:
+    return str(await holdfast.wait_for_signal("go", timeout="9s", default="late"))
+
+
+class Overtaken(SqliteStore):
+    """A store in which somebody sends a signal as soon as a claim has found nothing: no word of it gets through."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url.removeprefix("sqlite:///"), url, "default")
+        self.waiting = ""
+
+    async def claim_runs(self, *args: Any, **given: Any) -> list[ClaimedRun]:
+        found = await super().claim_runs(*args, **given)
+        if not found and self.waiting:
+            run_id, self.waiting = self.waiting, ""
+            await self.send_signal(run_id, "go", b'"in time"')
+        return found
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return lambda: None
+
+
+async def test_a_message_that_came_during_the_last_claim_is_taken(database_url):
+    store = Overtaken(database_url)
+    async with AsyncClient(store) as client:
+        run = await client.start(told_soon)
+        store.waiting = run.id
+        record = await Worker(client, workflows=[told_soon]).drive(run.id)
+        assert (record.reason, record.status) == ("ended", "completed")
+        assert await run.result(timeout=0) == "in time"
+    await store.close()

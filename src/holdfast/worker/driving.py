@@ -55,7 +55,7 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
                 found = await (session.look() if run_id is None else session.claim_only(run_id))
                 taken += found
                 await session.quiet()
-                if not found:
+                if not found and not await _heard(session, plan):
                     break
             if run_id is None:
                 await sweep(plan.store, plan.clock, plan.event_retention, session.swept)
@@ -72,3 +72,12 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
     if record.status.is_final:
         return Driven("ended", run_id, record.status, taken=taken)
     return Driven("budget" if is_late else "waiting", run_id, record.status, record.due_at, taken)
+
+
+async def _heard(session: Session, plan: Plan) -> bool:
+    """The last look before a run is said to wait: whether something has come for one that is held here."""
+    if not session.runs.held:
+        return False
+    found = await plan.store.read_inbox(session.worker_id)
+    session.runs.deliver(found)
+    return bool(found)
