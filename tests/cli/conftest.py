@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -25,6 +26,11 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
         stage.close()
 
 
+def _is_from(module: ModuleType, folder: Path) -> bool:
+    places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", [])]
+    return any(one.startswith(str(folder)) for one in places)
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty working directory; what is loaded from it is forgotten afterwards."""
@@ -32,8 +38,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield tmp_path
-    for name in set(sys.modules) - before:
-        module = sys.modules[name]
-        places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", [])]
-        if any(one.startswith(str(tmp_path)) for one in places):
-            del sys.modules[name]
+    # All are looked at before any goes: a folder finds its path through the one it is in.
+    for name in [name for name in set(sys.modules) - before if _is_from(sys.modules[name], tmp_path)]:
+        del sys.modules[name]
