@@ -46,8 +46,9 @@ class Child:
         ours, theirs = socket.socketpair()
         try:
             # A group of its own: Ctrl-C in a terminal goes to the parent alone, which then stops each child once.
+            # Unbuffered: what a step prints is there when it has printed it, also in a file or a pipe.
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", module, stdin=theirs.fileno(), process_group=0, cwd=plan.directory
+                sys.executable, "-u", "-m", module, stdin=theirs.fileno(), process_group=0, cwd=plan.directory
             )
         except BaseException:
             ours.close()
