@@ -11,6 +11,7 @@ import contextlib
 import os
 import socket
 import time
+from functools import partial
 from urllib.parse import quote
 
 try:
@@ -29,9 +30,11 @@ def host_name() -> str:
 class ProcessLocks:
     """The locks that this store holds for its workers, and a way to try those of others."""
 
-    def __init__(self, folder: str | None, namespace: str) -> None:
+    def __init__(self, folder: str | None, namespace: str, *, with_parents: bool = False) -> None:
         self._folder = folder if fcntl is not None else None
         self._namespace = namespace
+        self._make = partial(os.makedirs, exist_ok=True) if with_parents else os.mkdir
+        """The folder beside a database is not made without that: it may be away, and is to come back to its place."""
         self._held: dict[str, int] = {}
 
     def hold(self, worker_id: str) -> bool:
@@ -39,7 +42,7 @@ class ProcessLocks:
         if self._folder is None or worker_id in self._held:
             return self._folder is not None
         with contextlib.suppress(OSError):
-            os.makedirs(self._folder, exist_ok=True)
+            self._make(self._folder)
         for _ in range(_TRIES):
             descriptor = self._try(worker_id, create=True)
             if descriptor is not None:
@@ -148,8 +151,12 @@ class WaitingRoom:
             self.close()
             self._pid = os.getpid()
             try:
-                os.makedirs(self._folder, exist_ok=True)
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(self._folder)
                 self._descriptor = os.open(os.path.join(self._folder, "waiting"), os.O_RDWR | os.O_CREAT, 0o644)
+            except FileNotFoundError:
+                # The database is away, and its folder with it.
+                return None
             except OSError:
                 self._folder = None
         return self._descriptor
