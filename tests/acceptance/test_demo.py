@@ -87,4 +87,4 @@ def test_the_example_of_resources_and_middleware_opens_wraps_and_closes(stage: S
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_a_small_example_stays_small(path: Path):
     if not path.stem.startswith("demo"):
-        assert len(path.read_text().splitlines()) < 100
+        assert len(path.read_text().splitlines()) < 60

@@ -27,7 +27,10 @@ SHOWN = {
     "keys": "shipped o-1 and charged 1 time",
     "machines": "machine 'shop' has no state 'fly'; it has: start, charge",
     "map": "333283335000; ['page 1', 'LookupError: no such page', 'page 3']; 8955050",
-    "observability": "print the label below workflow.step:  \ntraces: 2",
+    "observability": (
+        "print the label below workflow.step\nworkflow.step below workflow.run\n"
+        "workflow.run below POST /orders\ntraces: 1"
+    ),
     "pause_and_resume": "still: waiting | paused\nresumed: 2",
     "rest_api": "reader: completed None None\nreader: POST needs a key with the right 'operate'",
     "retention": "pruned: 5 archived: 5 first entry: started",

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.testing.simulation import run_seed
 
-SEEDS = 300
+SEEDS = 450
 CHUNK = 30
 
 
