@@ -62,6 +62,15 @@ async def test_the_description_is_there_for_whoever_may_read(database_url):
     assert secured["paths"]["/healthz"]["get"]["security"] == []
 
 
+def test_no_parameter_is_null_where_there_is_only_text():
+    paths = api("sqlite:///:memory:").openapi()["paths"]
+    parameters = [
+        one for path in paths.values() for operation in path.values() for one in operation.get("parameters", ())
+    ]
+    assert {one["in"] for one in parameters} == {"path", "query", "header"}
+    assert not [one["name"] for one in parameters if "null" in str(one["schema"])]
+
+
 def test_every_operation_has_a_name_of_its_own_a_summary_and_a_tag():
     paths = api("sqlite:///:memory:").openapi()["paths"]
     operations = [operation for path in paths.values() for operation in path.values()]

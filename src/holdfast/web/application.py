@@ -12,6 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
 
 from holdfast.client import AsyncClient
 from holdfast.errors import DefinitionError, HoldfastError
@@ -27,6 +28,7 @@ from .live import LiveRuns
 from .managing import managing, reading
 from .messages import events, signals
 from .problems import MEDIA_TYPE, Refused, handle
+from .reference import POLICY, page
 from .runs import listing, one, starting
 from .service import Metrics, Readiness, Service, named_workflow
 from .streams import streams
@@ -78,7 +80,8 @@ def build(
         version="1",
         lifespan=lifespan,
         openapi_url="/v1/openapi.json",
-        docs_url="/docs",
+        # FastAPI's own pages load their scripts from elsewhere: see `reference`.
+        docs_url=None,
         redoc_url=None,
         # A path with a slash too many is another path.
         redirect_slashes=False,
@@ -109,6 +112,10 @@ def _counted(client: AsyncClient) -> Metrics | None:
 
 
 def _add_routes(app: FastAPI) -> None:
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return Response(page(app.openapi()), media_type="text/html", headers={"content-security-policy": POLICY})
+
     for router in (starting, listing, events, changes, fleet, health):
         app.include_router(router)
     for prefix in _BELOW:
@@ -140,9 +147,20 @@ def _openapi(app: FastAPI, has_keys: bool) -> dict[str, Any]:
 
 
 def _state(path: str, operation: dict[str, Any]) -> None:
-    """Say what FastAPI can't know: the media type of errors, and which paths need no key."""
+    """Say what FastAPI can't know: the media type of errors, which paths need no key, and that a URL and a header hold
+    text, where nothing is null: what is optional is left out."""
+    for parameter in operation.get("parameters", ()):
+        parameter["schema"] = _without_null(parameter["schema"])
     for status, response in operation["responses"].items():
         if status >= "400":
             response["content"] = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     if path in OPEN:
         operation["security"] = []
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    branches = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    if not branches:
+        return schema
+    rest = {name: value for name, value in schema.items() if name != "anyOf"}
+    return {**branches[0], **rest} if len(branches) == 1 else {"anyOf": branches, **rest}

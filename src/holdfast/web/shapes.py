@@ -141,6 +141,9 @@ class RunSummary(BaseModel):
     due_at: AwareDatetime | None = Field(description="When it wants to go on; null: when a message comes, or never.")
     deadline_at: AwareDatetime | None
     chain_id: str
+    origin_id: str = Field(
+        description="The run with which its life began: idempotency keys of its steps are made of it."
+    )
     parent_id: str | None
     forked_from: str | None
     successor_id: str | None
