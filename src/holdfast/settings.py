@@ -112,6 +112,12 @@ def settings_file(directory: str | os.PathLike[str] | None = None) -> Path | Non
     return None if found is None else found[0]
 
 
+def settings_folder() -> Path | None:
+    """The folder of that file: the project's own, from which its modules are found."""
+    file = settings_file()
+    return None if file is None else file.parent
+
+
 def _from_file(directory: Path) -> dict[str, Any]:
     found = _nearest(directory)
     return {} if found is None else _from_table(found[1], found[0], found[2])

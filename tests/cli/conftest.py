@@ -1,14 +1,16 @@
-"""Real processes of the command on either store. Each test has a folder and a database of its own."""
+"""Commands in this process and as real ones, on either store. Each test has a folder and a database of its own."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from holdfast import Client
+from holdfast.cli import main
 from tests.cli.stage import Stage
 
 
@@ -24,6 +26,27 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
         yield stage
     finally:
         stage.close()
+
+
+@pytest.fixture
+def client(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """A client of the database that the environment names, so that commands find it, too."""
+    monkeypatch.setenv("HOLDFAST_URL", database_url)
+    with Client(database_url) as client:
+        yield client
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command that goes well; what it printed."""
+
+    def say(*arguments: str) -> str:
+        code = main(arguments)
+        seen = capsys.readouterr()
+        assert (code, seen.err) == (0, "")
+        return seen.out
+
+    return say
 
 
 def _is_from(module: ModuleType, folder: Path) -> bool:

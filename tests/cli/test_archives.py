@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import holdfast
-from holdfast import Client, Done, Machine, Next, Retry, RunFilter, Worker, step, workflow
+from holdfast import Client, Done, Machine, Next, RunFilter, Worker
 from holdfast.cli import main
 from holdfast.client import Imported
 from holdfast.testing import replay
+from tests.cli.halving import halve
 
 MODULE = """
 from holdfast import Retry, step, workflow
@@ -29,26 +29,14 @@ async def halve(number: int) -> int:
 SAME = "return await divide(number)"
 
 
-@step(retry=Retry(attempts=1))
-async def divide(number: int) -> int:
-    return 100 // number
-
-
-@workflow
-async def halve(number: int) -> int:
-    return await divide(number)
-
-
 @pytest.fixture
-def client(database_url: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    """A database with a completed run, a failed one and a live one; and the code of all three."""
-    monkeypatch.setenv("HOLDFAST_URL", database_url)
+def client(client: Client, place: Path) -> Client:
+    """On a database with a completed run, a failed one and a live one, in a working directory of its own."""
     holdfast.run(halve, 4, key="first")
     with pytest.raises(holdfast.RunFailed):
         holdfast.run(halve, 0, key="second")
-    with Client(database_url) as client:
-        client.start(halve, 5, key="third", delay="1h")
-        yield client
+    client.start(halve, 5, key="third", delay="1h")
+    return client
 
 
 def code(tmp_path: Path, name: str, body: str = SAME, options: str = "") -> str:

@@ -6,49 +6,13 @@ import asyncio
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator
 
 import pytest
 
 import holdfast
-from holdfast import Client, Retry, Worker, step, workflow
+from holdfast import Client, Worker, workflow
 from holdfast.cli import main
-
-
-@step(retry=Retry(attempts=1))
-async def divide(number: int) -> int:
-    return 100 // number
-
-
-@workflow
-async def halve(number: int) -> int:
-    return await divide(number)
-
-
-@pytest.fixture
-def client(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    monkeypatch.setenv("HOLDFAST_URL", database_url)
-    with Client(database_url) as client:
-        yield client
-
-
-@pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Run a command that goes well; what it printed."""
-
-    def say(*arguments: str) -> str:
-        code = main(arguments)
-        seen = capsys.readouterr()
-        assert (code, seen.err) == (0, "")
-        return seen.out
-
-    return say
-
-
-def failed(client: Client) -> str:
-    with pytest.raises(holdfast.RunFailed) as raised:
-        holdfast.run(halve, 0, url=client.url)
-    return raised.value.run_id
+from tests.cli.halving import failed, halve
 
 
 def test_runs_are_cancelled_by_a_filter(client, say):

@@ -5,53 +5,22 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import Client, Retry, step, workflow
+from holdfast import Client
 from holdfast.cli import main
-
-
-@step(retry=Retry(attempts=1))
-async def divide(number: int) -> int:
-    return 100 // number
-
-
-@workflow
-async def halve(number: int) -> int:
-    return await divide(number)
+from tests.cli.halving import failed, halve
 
 
 @pytest.fixture
-def client(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    """A database in which `halve` has been executed once, and which the environment names."""
-    monkeypatch.setenv("HOLDFAST_URL", database_url)
+def client(client: Client) -> Client:
+    """On a database in which `halve` has been executed once."""
     holdfast.run(halve, 4, key="first")
-    with Client(database_url) as client:
-        yield client
-
-
-@pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Run a command that goes well; what it printed."""
-
-    def say(*arguments: str) -> str:
-        code = main(arguments)
-        seen = capsys.readouterr()
-        assert (code, seen.err) == (0, "")
-        return seen.out
-
-    return say
-
-
-def failed(client: Client) -> str:
-    with pytest.raises(holdfast.RunFailed) as raised:
-        holdfast.run(halve, 0, url=client.url)
-    return raised.value.run_id
+    return client
 
 
 def test_runs_are_listed_newest_first(client, say):
@@ -107,6 +76,15 @@ def test_a_run_is_shown_with_its_input_its_result_and_its_journal(client, say):
     told = json.loads(say("show", first.id, "--json"))
     assert (told["input"], told["result"], told["error"]) == ({"args": [4], "kwargs": {}}, 25, None)
     assert told["why"] == str(client.explain(first.id))
+
+
+def test_a_retry_is_shown_with_the_run_with_which_its_life_began(client, say):
+    first = failed(client)
+    again = client.retry(first)
+    told = json.loads(say("show", again.id, "--json"))
+    assert (told["origin_id"], told["forked_from"]) == (first, first)
+    assert f"origin_id    {first}" in say("show", again.id)
+    assert "origin_id" not in say("show", first)
 
 
 def test_a_failed_run_is_shown_with_its_error(client, say):

@@ -14,7 +14,7 @@ from holdfast.client import Imported
 from holdfast.errors import DefinitionError, RunNotFound
 
 from .exits import WRONG
-from .options import Chosen, Json, Place, RunIds
+from .options import NOT_BOTH, Chosen, Json, Place, RunIds
 from .output import counted, lines_of, print_json, print_line, print_note, tracked, working
 
 
@@ -33,7 +33,7 @@ def export(
     Payloads are as they are stored: with a codec that encrypts, `data` is of use to its holders only.
     """
     if run_ids and chosen.is_given:
-        raise typer.BadParameter("name runs, or say which by --workflow, --status and so on; not both")
+        raise typer.BadParameter(NOT_BOTH)
     with place.client() as client:
         with working("listing runs"):
             ids = list(run_ids or ()) or [run.id for run in client.runs(chosen.filter())]

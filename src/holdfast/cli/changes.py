@@ -14,40 +14,31 @@ import typer
 
 from holdfast.client import Client
 from holdfast.errors import HoldfastError
-from holdfast.model import NOT_GIVEN, RunFilter, RunStatus
+from holdfast.model import ENDED, LIVE, NOT_GIVEN, RunFilter, RunStatus
 
 from .exits import WRONG
-from .options import Chosen, Json, Place, RunId, RunIds, Yes, duration_given, json_given
-from .output import agreed, counted, print_json, print_line, print_note, working
+from .options import Chosen, Json, Meant, Place, RunId, Yes, duration_given, json_given
+from .output import agreed, counted, print_answer, print_json, print_line, print_note, working
 
-_LIVE = (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.WAITING)
 _STOPPED = (RunStatus.FAILED, RunStatus.CANCELLED)
-_ENDED = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.CONTINUED)
-
-All = Annotated[bool, typer.Option("--all", help="All runs, without a filter.")]
 
 
 def cancel(
-    run_ids: RunIds = None,
     *,
     reason: Annotated[str | None, typer.Option("--reason", help="Why; kept in the journal.")] = None,
     force: Annotated[bool, typer.Option("--force", help="End at once, without cleanup.")] = False,
-    chosen: Chosen,
-    every: All = False,
-    yes: Yes = False,
+    meant: Meant,
     place: Place,
     as_json: Json = False,
 ) -> None:
     """Ask runs to end. They may clean up, unless --force is given."""
-    where = _which(run_ids, chosen, every, _LIVE)
+    where = meant.which(LIVE)
     with place.client() as client:
         if where is not None:
-            deed = "end by force" if force else "cancel"
-            _to_many(
-                client, where, deed, "cancelled", yes, as_json, lambda: client.cancel(where, reason=reason, force=force)
-            )
+            deed = ("end by force" if force else "cancel", "cancelled")
+            _to_many(client, where, deed, lambda: client.cancel(where, reason=reason, force=force), meant.yes, as_json)
             return
-        answers = [client.cancel(run_id, reason=reason, force=force) for run_id in run_ids or ()]
+        answers = [client.cancel(run_id, reason=reason, force=force) for run_id in meant.run_ids or ()]
     if as_json:
         print_json(
             [
@@ -60,23 +51,15 @@ def cancel(
         print_line(str(one))
 
 
-def retry(
-    run_ids: RunIds = None,
-    *,
-    chosen: Chosen,
-    every: All = False,
-    yes: Yes = False,
-    place: Place,
-    as_json: Json = False,
-) -> None:
+def retry(*, meant: Meant, place: Place, as_json: Json = False) -> None:
     """Go on where failed or cancelled runs stopped, as new runs, and print their ids."""
-    where = _which(run_ids, chosen, every, _STOPPED)
+    where = meant.which(_STOPPED)
     with place.client() as client:
         if where is not None:
-            _to_many(client, where, "retry", "retried", yes, as_json, lambda: client.retry(where))
+            _to_many(client, where, ("retry", "retried"), lambda: client.retry(where), meant.yes, as_json)
             return
         told = []
-        for run_id in run_ids or ():
+        for run_id in meant.run_ids or ():
             run = client.retry(run_id)
             told.append({"id": run.id, "workflow": run.workflow, "forked_from": run_id, "created": run.created})
     if as_json:
@@ -110,49 +93,22 @@ def fork(
         raise typer.BadParameter("it needs --at, the key of the step whose result it is", param_hint="--result")
     with place.client() as client:
         run = client.fork(run_id, at=at, input=given, result=came_to)
-    if as_json:
-        print_json({"id": run.id, "workflow": run.workflow, "forked_from": run_id})
-    else:
-        print_line(run.id)
+    print_answer(run.id, {"id": run.id, "workflow": run.workflow, "forked_from": run_id}, as_json=as_json)
 
 
-def pause(
-    run_ids: RunIds = None,
-    *,
-    chosen: Chosen,
-    every: All = False,
-    yes: Yes = False,
-    place: Place,
-    as_json: Json = False,
-) -> None:
+def pause(*, meant: Meant, place: Place, as_json: Json = False) -> None:
     """Take no turns of these runs until they are resumed. Steps in flight end and are recorded."""
-    _each(run_ids, chosen, every, _LIVE, ("pause", "paused"), yes, place, as_json, lambda client: client.pause)
+    _each(meant, LIVE, ("pause", "paused"), Client.pause, place, as_json)
 
 
-def resume(
-    run_ids: RunIds = None,
-    *,
-    chosen: Chosen,
-    every: All = False,
-    yes: Yes = False,
-    place: Place,
-    as_json: Json = False,
-) -> None:
+def resume(*, meant: Meant, place: Place, as_json: Json = False) -> None:
     """Let paused runs go on."""
-    _each(run_ids, chosen, every, _LIVE, ("resume", "resumed"), yes, place, as_json, lambda client: client.resume)
+    _each(meant, LIVE, ("resume", "resumed"), Client.resume, place, as_json)
 
 
-def delete(
-    run_ids: RunIds = None,
-    *,
-    chosen: Chosen,
-    every: All = False,
-    yes: Yes = False,
-    place: Place,
-    as_json: Json = False,
-) -> None:
+def delete(*, meant: Meant, place: Place, as_json: Json = False) -> None:
     """Remove ended runs with all they own. A live run is never deleted: cancel it first."""
-    _each(run_ids, chosen, every, _ENDED, ("delete", "deleted"), yes, place, as_json, lambda client: client.delete)
+    _each(meant, ENDED, ("delete", "deleted"), Client.delete, place, as_json)
 
 
 def prune(
@@ -168,7 +124,7 @@ def prune(
 ) -> None:
     """Remove runs that ended long ago, before their retention is over."""
     age = duration_given(older_than, "--older-than")
-    where = chosen.filter(_ENDED)
+    where = chosen.filter(ENDED)
     with place.client() as client:
         before = datetime.now(UTC) - timedelta(microseconds=age)
         with working("counting"):
@@ -178,74 +134,54 @@ def prune(
             agreed(f"Delete {counted(count, 'run')} that ended more than {older_than} ago?", yes)
         with working("deleting"):
             pruned = client.prune(older_than=older_than, where=where, archive=archive)
-    if as_json:
-        print_json({"deleted": pruned.runs, "archive": None if archive is None else str(archive)})
-    else:
-        print_line(f"deleted {counted(pruned.runs, 'run')}")
-
-
-def _which(
-    run_ids: Sequence[str] | None, chosen: Chosen, every: bool, statuses: Sequence[RunStatus]
-) -> RunFilter | None:
-    """The filter that was meant; None: the runs that were named."""
-    if run_ids:
-        if chosen.is_given or every:
-            raise typer.BadParameter("name runs, or say which by --workflow, --status and so on; not both")
-        return None
-    if not chosen.is_given and not every:
-        raise typer.BadParameter("which runs? Name them, narrow them by --workflow, --status and so on, or say --all")
-    return chosen.filter(statuses)
+    told = {"deleted": pruned.runs, "archive": None if archive is None else str(archive)}
+    print_answer(f"deleted {counted(pruned.runs, 'run')}", told, as_json=as_json)
 
 
 def _each(
-    run_ids: Sequence[str] | None,
-    chosen: Chosen,
-    every: bool,
+    meant: Meant,
     statuses: Sequence[RunStatus],
     words: tuple[str, str],
-    yes: bool,
+    act: Callable[[Client, Any], int],
     place: Place,
     as_json: bool,
-    deed: Callable[[Client], Callable[[Any], int]],
 ) -> None:
     """Do something to the runs named, one by one, or to all that the filter lets through."""
-    where = _which(run_ids, chosen, every, statuses)
+    where = meant.which(statuses)
+    done = words[1]
+    told = []
     with place.client() as client:
         if where is not None:
-            _to_many(client, where, words[0], words[1], yes, as_json, lambda: deed(client)(where))
+            _to_many(client, where, words, lambda: act(client, where), meant.yes, as_json)
             return
-        failed = False
-        told = []
-        for run_id in run_ids or ():
+        for run_id in meant.run_ids or ():
             try:
-                told.append({"id": run_id, words[1]: bool(deed(client)(run_id))})
+                told.append({"id": run_id, done: bool(act(client, run_id))})
             except HoldfastError as error:
                 # The others are done all the same.
-                if len(run_ids or ()) == 1:
+                if len(meant.run_ids or ()) == 1:
                     raise
-                failed = True
-                told.append({"id": run_id, words[1]: False, "error": str(error)})
+                told.append({"id": run_id, done: False, "error": str(error)})
                 print_note(f"holdfast: {error}")
     if as_json:
         print_json(told)
     else:
         for one in told:
             if "error" not in one:
-                print_line(f"{words[1]} {one['id']}" if one[words[1]] else f"{one['id']} was {words[1]} already")
-    if failed:
+                print_line(f"{done} {one['id']}" if one[done] else f"{one['id']} was {done} already")
+    if any("error" in one for one in told):
         raise typer.Exit(WRONG)
 
 
 def _to_many(
-    client: Client, where: RunFilter, deed: str, done: str, yes: bool, as_json: bool, act: Callable[[], int]
+    client: Client, where: RunFilter, words: tuple[str, str], act: Callable[[], int], yes: bool, as_json: bool
 ) -> None:
+    """Say to how many runs it is done, ask, do it, and say to how many it was done."""
+    deed, done = words
     with working("counting"):
         found = client.count(where)
     if found:
         agreed(f"{deed.capitalize()} {counted(found, 'run')}?", yes)
     with working(f"{deed}: {counted(found, 'run')}"):
         count = act() if found else 0
-    if as_json:
-        print_json({done: count})
-    else:
-        print_line(f"{done} {counted(count, 'run')}")
+    print_answer(f"{done} {counted(count, 'run')}", {done: count}, as_json=as_json)

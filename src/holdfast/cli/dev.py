@@ -20,7 +20,7 @@ import typer
 
 from holdfast.errors import HoldfastError
 from holdfast.extras import load_extra
-from holdfast.settings import Settings, settings_file
+from holdfast.settings import Settings, settings_folder
 
 from .fleet import Child
 from .options import Place, Targets
@@ -69,8 +69,7 @@ def _local(place: Place, settings: Settings) -> Settings:
     """With a database of its own, unless the command line names another one: the settings may name production's."""
     grace = _GRACE if settings.grace is None else settings.grace
     if place.url is None and not settings.url.startswith("sqlite:"):
-        file = settings_file()
-        path = (Path.cwd() if file is None else file.parent) / _FILE
+        path = (settings_folder() or Path.cwd()) / _FILE
         print_note(f"dev uses {path}, not the database of the settings; name that with --url if you mean it")
         return replace(settings, url=f"sqlite:///{path}", schema=None, grace=grace)
     return replace(settings, grace=grace)

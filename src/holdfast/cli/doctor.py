@@ -72,7 +72,5 @@ def _checks(place: Place, targets: Sequence[str], load: bool) -> Iterator[Check]
         checks, _ = check_modules(settings, targets)
         yield from checks
     if is_readable:
-        with Client(
-            settings.url, namespace=settings.namespace, schema=settings.schema, migrate=settings.migrate
-        ) as client:
+        with Client(settings.url, namespace=settings.namespace, schema=settings.schema, migrate=False) as client:
             yield from check_fleet(client)

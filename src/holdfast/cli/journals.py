@@ -11,7 +11,7 @@ import typer
 from holdfast.client import Client, JournalEntry
 
 from .options import Json, Place, RunId, duration_given
-from .output import print_json, print_json_line, print_line
+from .output import print_answer, print_json, print_json_line, print_line
 
 Interval = Annotated[str, typer.Option("--interval", help="How often to look.", metavar="DURATION")]
 
@@ -42,10 +42,8 @@ def why(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
     """Say why a run is not moving."""
     with place.client() as client:
         found = client.explain(run_id)
-    if as_json:
-        print_json({"id": run_id, "reason": found.reason, "text": found.text, "details": _plain(found.details)})
-    else:
-        print_line(str(found))
+    told = {"id": run_id, "reason": found.reason, "text": found.text, "details": _plain(found.details)}
+    print_answer(str(found), told, as_json=as_json)
 
 
 def _follow(client: Client, run_id: str, pause: float, as_json: bool) -> None:

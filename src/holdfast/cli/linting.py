@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from holdfast.settings import settings_file
+from holdfast.settings import settings_folder
 
 from .exits import WRONG
 from .lint import CODES, Finding, Project, check, files_of
@@ -29,8 +29,7 @@ def lint(
         _list_codes(as_json)
         return
     settings = settings_of()
-    file = settings_file()
-    home = None if file is None else file.parent
+    home = settings_folder()
     files = files_of(
         tuple(targets or ()) or settings.workflows or (), ignore=settings.ignore, directory=Path.cwd(), home=home
     )

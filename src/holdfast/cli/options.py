@@ -23,7 +23,7 @@ from holdfast.codec import Codec
 from holdfast.discovery import find_codec
 from holdfast.errors import DefinitionError
 from holdfast.model import RunFilter, RunStatus, microseconds
-from holdfast.settings import Settings, checked, resolve, settings_file
+from holdfast.settings import Settings, checked, resolve, settings_folder
 
 from .exits import WrongSettings
 
@@ -46,12 +46,7 @@ Targets = Annotated[
     ),
 ]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be repeated.", metavar="NAME=VALUE")]
-Payload = Annotated[
-    str | None, typer.Option("--payload", help="What it holds, as JSON; '-' reads it from stdin.", metavar="JSON")
-]
-MessageId = Annotated[
-    str | None, typer.Option("--message-id", help="The same id is delivered once.", metavar="ID", show_default=False)
-]
+NOT_BOTH = "name runs, or say which by --workflow, --status and so on; not both"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +96,7 @@ class Chosen:
     @property
     def is_given(self) -> bool:
         """Whether any of them narrows the choice."""
-        return any(getattr(self, one.name) for one in dataclasses.fields(self))
+        return any(getattr(self, one.name) for one in dataclasses.fields(Chosen))
 
     def filter(self, statuses: Sequence[RunStatus] = ()) -> RunFilter:
         """The filter that they come to. `statuses` are those that are meant if none is named."""
@@ -117,14 +112,49 @@ class Chosen:
         )
 
 
-_GROUPS = (Place, Chosen)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meant(Chosen):
+    """To which runs something is done: those that are named, or all that the filter lets through."""
+
+    run_ids: RunIds = None
+    every: Annotated[bool, typer.Option("--all", help="All runs, without a filter.")] = False
+    yes: Yes = False
+
+    def which(self, statuses: Sequence[RunStatus]) -> RunFilter | None:
+        """The filter that was meant, by default of these statuses; None: the runs that were named."""
+        if self.run_ids:
+            if self.is_given or self.every:
+                raise typer.BadParameter(NOT_BOTH)
+            return None
+        if not self.is_given and not self.every:
+            raise typer.BadParameter(
+                "which runs? Name them, narrow them by --workflow, --status and so on, or say --all"
+            )
+        return self.filter(statuses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What is sent."""
+
+    payload: Annotated[
+        str | None, typer.Option("--payload", help="What it holds, as JSON; '-' reads it from stdin.", metavar="JSON")
+    ] = None
+    message_id: Annotated[
+        str | None,
+        typer.Option("--message-id", help="The same id is delivered once.", metavar="ID", show_default=False),
+    ] = None
+
+    def value(self) -> Any:
+        """What it holds, read."""
+        return json_given(self.payload, "--payload")
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the options of its groups in their place."""
     hints = get_type_hints(command, include_extras=True)
     given = inspect.signature(command).parameters
-    groups = {name: hints[name] for name in given if hints[name] in _GROUPS}
+    groups = {name: hints[name] for name in given if dataclasses.is_dataclass(hints[name])}
     parameters = []
     for name, parameter in given.items():
         if name not in groups:
@@ -163,10 +193,7 @@ def settings_of(**given: Any) -> Settings:
 
 def codec_of(settings: Settings) -> Codec | None:
     """The codec that the settings name, if they do."""
-    if settings.codec is None:
-        return None
-    file = settings_file()
-    return find_codec(settings.codec, home=None if file is None else file.parent)
+    return None if settings.codec is None else find_codec(settings.codec, home=settings_folder())
 
 
 def tags_of(given: Sequence[str] | None) -> dict[str, str]:

@@ -30,9 +30,12 @@ def print_json_line(value: object) -> None:
     sys.stdout.flush()
 
 
-def json_line(value: object) -> str:
-    """One line of JSON."""
-    return json.dumps(value, default=_plain, ensure_ascii=False)
+def print_answer(text: str, told: object, *, as_json: bool) -> None:
+    """The whole answer of a command: a line for people, or what it told for programs."""
+    if as_json:
+        print_json(told)
+    else:
+        print_line(text)
 
 
 def print_line(text: str = "") -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.settings import Settings, settings_file
+from holdfast.settings import Settings, settings_folder
 
 
 class ServingPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,13 +43,13 @@ class ServingPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan_of(settings: Settings, targets: Sequence[str], log_level: str) -> ServingPlan:
     """The plan that follows from the settings and from what the command line names."""
-    file = settings_file()
+    home = settings_folder()
     taken = {name: getattr(settings, name) for name in ServingPlan.__struct_fields__ if hasattr(settings, name)}
     return ServingPlan(
         **taken,
         targets=tuple(targets) or settings.workflows or (),
         directory=os.getcwd(),
-        home=None if file is None else str(file.parent),
+        home=None if home is None else str(home),
         log_level=log_level,
     )
 

@@ -14,15 +14,13 @@ from holdfast.codec import Codec
 from holdfast.define import Workflow
 from holdfast.discovery import discover
 from holdfast.errors import DefinitionError, HoldfastError
-from holdfast.model import RunStatus
-from holdfast.settings import settings_file
+from holdfast.model import LIVE
+from holdfast.settings import settings_folder
 from holdfast.testing import replay
 
 from .exits import WRONG
 from .options import Chosen, Json, Place, RunIds, codec_of
 from .output import counted, lines_of, print_json, print_line, print_note, tracked, working
-
-_LIVE = (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.WAITING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +55,8 @@ def replay_command(
     divergence is printed with what the journal holds, what the code asked for, and where.
     """
     settings = place.settings()
-    home = settings_file()
-    found = discover(
-        tuple(code or ()) or settings.workflows, ignore=settings.ignore, home=None if home is None else home.parent
-    )
+    targets = tuple(code or ()) or settings.workflows
+    found = discover(targets, ignore=settings.ignore, home=settings_folder())
     codec = found.codec or codec_of(settings)
     if file is not None:
         stored = list(_from_file(file, codec))
@@ -101,7 +97,7 @@ def _replayed(journal: Journal, known: dict[tuple[str, str], Workflow[Any, Any]]
 
 
 def _from_database(client: Client, run_ids: Sequence[str], chosen: Chosen) -> Iterator[Journal]:
-    ids = run_ids or [run.id for run in client.runs(chosen.filter(_LIVE))]
+    ids = run_ids or [run.id for run in client.runs(chosen.filter(LIVE))]
     return (client.journal(run_id) for run_id in ids)
 
 

@@ -11,7 +11,7 @@ from holdfast.settings import Settings
 from holdfast.store import migration_sql, open_store
 
 from .options import Json, Schema, Url, settings_of
-from .output import print_json, print_line
+from .output import print_answer
 
 
 def migrate(
@@ -25,16 +25,10 @@ def migrate(
     settings = settings_of(url=url, schema=schema)
     if sql:
         text = migration_sql(settings.url, schema=settings.schema)
-        if as_json:
-            print_json({"sql": text})
-        else:
-            typer.echo(text)
+        print_answer(text, {"sql": text}, as_json=as_json)
         return
     migrated = asyncio.run(_migrate(settings))
-    if as_json:
-        print_json({"url": migrated, "migrated": True})
-    else:
-        print_line(f"{migrated} has this version's schema")
+    print_answer(f"{migrated} has this version's schema", {"url": migrated, "migrated": True}, as_json=as_json)
 
 
 async def _migrate(settings: Settings) -> str:

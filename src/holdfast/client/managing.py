@@ -10,7 +10,7 @@ from typing import Any, overload
 
 from holdfast.define import Workflow, refuse_in_body
 from holdfast.errors import AlreadyCompensated, DefinitionError, KeyTaken, NotRetryable, RunEnded
-from holdfast.model import NOT_GIVEN, Duration, NotGiven, RunFilter, RunRecord, RunStatus, microseconds
+from holdfast.model import ENDED, LIVE, NOT_GIVEN, Duration, NotGiven, RunFilter, RunRecord, RunStatus, microseconds
 from holdfast.store import Store
 
 from . import archives
@@ -25,8 +25,6 @@ from .starting import Starter
 from .starts import next_version
 
 _BATCH = 200
-_LIVE = (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.WAITING)
-_ENDED = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.CONTINUED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class Managing:
         """
         if not isinstance(run_id, RunFilter):
             return await cancel(self._connection, run_id, reason=reason, force=force)
-        ids = [record.id async for record in self._matching(run_id, _LIVE)]
+        ids = [record.id async for record in self._matching(run_id, LIVE)]
         told = [await cancel(self._connection, one, reason=reason, force=force) for one in ids]
         return sum(one.is_sent for one in told)
 
@@ -157,7 +155,7 @@ class Managing:
         """
         refuse_in_body("client.delete()", "do it in a step")
         if isinstance(which, RunFilter):
-            return await self._in_batches(which, _ENDED, lambda store, ids: store.delete_runs(ids))
+            return await self._in_batches(which, ENDED, lambda store, ids: store.delete_runs(ids))
         store, record = await self._found(which)
         if not record.status.is_final:
             raise DefinitionError(
@@ -179,7 +177,7 @@ class Managing:
         file = None if archive is None else Path(archive)
         ids: list[str] = []
         count = 0
-        async for record in self._matching(where or RunFilter(), _ENDED):
+        async for record in self._matching(where or RunFilter(), ENDED):
             if record.ended_at is None or record.ended_at.timestamp() * 1_000_000 > before:
                 continue
             if file is not None:
@@ -218,7 +216,7 @@ class Managing:
     async def _set_paused(self, which: str | RunFilter, paused: bool) -> int:
         refuse_in_body("client.pause()", "do it in a step")
         if isinstance(which, RunFilter):
-            return await self._in_batches(which, _LIVE, lambda store, ids: store.pause_runs(ids, paused))
+            return await self._in_batches(which, LIVE, lambda store, ids: store.pause_runs(ids, paused))
         store, record = await self._found(which)
         if record.status.is_final:
             raise RunEnded(f"run {record.id} of {record.workflow!r} has ended ({record.status}); nothing was changed")

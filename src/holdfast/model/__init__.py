@@ -45,6 +45,8 @@ from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent
 from .retention import Swept
 from .retries import NO_RETRY, Retry, restored_retry, stored_retry
 from .runs import (
+    ENDED,
+    LIVE,
     ON_CONFLICT,
     ClaimedRun,
     JournalRow,
@@ -69,8 +71,10 @@ from .workflows import KEPT, Declared, Parameter, Registration, WorkflowCount, W
 
 __all__ = [
     "ASKS",
+    "ENDED",
     "FORCED",
     "KEPT",
+    "LIVE",
     "MESSAGES",
     "NOT_GIVEN",
     "NO_RETRY",

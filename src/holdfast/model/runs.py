@@ -43,7 +43,9 @@ class RunStatus(StrEnum):
         return self in _FINAL
 
 
-_FINAL = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.CONTINUED})
+LIVE = (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.WAITING)
+ENDED = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.CONTINUED)
+_FINAL = frozenset(ENDED)
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -7,18 +7,17 @@ from collections.abc import Iterator
 from itertools import islice
 
 from holdfast.client import Client
-from holdfast.model import Lane, RunFilter, RunRecord, RunStatus
+from holdfast.model import LIVE, Lane, RunFilter, RunRecord
 
 from .checks import Check, fine, mend, note
 
 _LOOKED_AT = 2_000
-_LIVE = (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.WAITING)
 
 
 def check_fleet(client: Client) -> Iterator[Check]:
     """Workers and live runs; of those the newest, so many that it takes no time."""
     workers = client.workers()
-    records = [run.record for run in islice(client.runs(RunFilter(status=_LIVE)), _LOOKED_AT) if run.record is not None]
+    records = [run.record for run in islice(client.runs(RunFilter(status=LIVE)), _LOOKED_AT) if run.record is not None]
     hosts = ", ".join(sorted({one.host for one in workers}))
     if workers:
         yield fine("workers", f"{len(workers)} alive on {hosts}")

@@ -7,18 +7,15 @@ from pathlib import Path
 
 from holdfast.discovery import Found, survey
 from holdfast.errors import DuplicateWorkflow
-from holdfast.settings import Settings, settings_file
+from holdfast.settings import Settings, settings_folder
 
 from .checks import Check, fine, mend
 
 
 def check_modules(settings: Settings, targets: Sequence[str]) -> tuple[list[Check], Found]:
     """What was found; loading the modules executes them."""
-    file = settings_file()
-    home = None if file is None else file.parent
-    found, problems = survey(
-        tuple(targets) or settings.workflows, ignore=settings.ignore, directory=Path.cwd(), home=home
-    )
+    named = tuple(targets) or settings.workflows
+    found, problems = survey(named, ignore=settings.ignore, directory=Path.cwd(), home=settings_folder())
     checks = list(_problems(problems))
     if found.workflows:
         names = ", ".join(sorted({one.name for one in found.workflows}))
