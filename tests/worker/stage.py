@@ -12,7 +12,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from holdfast import AsyncClient, Worker
+import pytest
+
+from holdfast import AsyncClient, Retry, RunFailed, Worker
 from holdfast.client import AsyncRun
 from holdfast.define import Workflow
 from holdfast.model import Duration, Entry, Instant, RunRecord, RunStatus, decode_entries, microseconds
@@ -20,6 +22,11 @@ from holdfast.store import SqliteStore
 from holdfast.worker import Alarm
 
 PATIENCE = 20
+"""Seconds. Nothing here takes long; it is how long a test waits before it says that something never came."""
+ONCE = Retry(attempts=1)
+QUICK = Retry(attempts=3, initial=0.01, max=0.01, jitter=0)
+LATER = 3_600_000_000
+"""An hour, in microseconds."""
 
 
 class _Set:
@@ -152,6 +159,21 @@ async def stage(
         if workflows:
             await stack.enter_async_context(made.worker(*workflows, **options))
         yield made
+
+
+async def reap(on: Stage, later: int = LATER) -> list[str]:
+    """Somebody else finds every lease lapsed, and by the time the worker hears of it that time has come."""
+    dead = await on.store.reap_workers("somebody", now=on.clock.now() + later)
+    on.skip(later / 1_000_000)
+    return dead
+
+
+async def failure_of(run: AsyncRun[Any]) -> BaseException:
+    """What the body of a run that fails has raised."""
+    with pytest.raises(RunFailed) as caught:
+        await run.result(PATIENCE)
+    assert caught.value.__cause__ is not None
+    return caught.value.__cause__
 
 
 async def until(what: Callable[[], Any]) -> None:

@@ -13,9 +13,8 @@ import pytest
 
 from holdfast import NeverAwaited, Retry, step, workflow
 from holdfast.model import Blocked, StepAsked
-from tests.worker.stage import stage, until
+from tests.worker.stage import PATIENCE, stage, until
 
-PATIENCE = "20s"
 calls: Counter[str] = Counter()
 
 

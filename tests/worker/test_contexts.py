@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextvars import ContextVar
 
 from holdfast import step, workflow
-from tests.worker.stage import stage
+from tests.worker.stage import PATIENCE, stage
 
-PATIENCE = "20s"
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 
 

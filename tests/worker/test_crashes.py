@@ -9,9 +9,7 @@ import pytest
 from holdfast import Retry, RunCrashed, RunFailed, current_step, sleep, step, workflow
 from holdfast.client import AsyncRun
 from holdfast.model import Lane
-from tests.worker.stage import Stage, stage, until
-
-PATIENCE = "20s"
+from tests.worker.stage import PATIENCE, Stage, stage, until
 
 
 async def crash(on: Stage, run: AsyncRun[object], times: int) -> None:

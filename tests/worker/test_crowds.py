@@ -6,14 +6,8 @@ import asyncio
 import logging
 
 from holdfast import current_run, sleep, step, workflow
-from tests.worker.stage import stage
-
-PATIENCE = "20s"
-
-
-@step
-async def add(a: int, b: int) -> int:
-    return a + b
+from tests.worker.samples import add
+from tests.worker.stage import PATIENCE, stage
 
 
 async def test_concurrency_bounds_the_runs_that_wake_from_a_short_sleep(database_url):

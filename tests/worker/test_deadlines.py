@@ -1,4 +1,4 @@
-"""A deadline while a step is in flight."""
+"""Deadlines with a real worker: while a step is in flight, while nothing is, and while the body cleans up."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import asyncio
 
 import pytest
 
-from holdfast import DeadlineExceeded, RunFailed, sleep, step, workflow
-from tests.worker.stage import stage, until
-
-PATIENCE = "5s"
+from holdfast import DeadlineExceeded, Retry, RunFailed, sleep, step, workflow
+from tests.worker.stage import PATIENCE, stage, until
 
 
 async def test_a_deadline_cancels_a_step_in_flight(database_url):
@@ -90,3 +88,77 @@ async def test_no_step_begins_behind_a_deadline(database_url):
         run = await on.client.start(body)
         assert await run.wait(PATIENCE) == "failed"
         assert begun == []
+
+
+async def test_a_deadline_ends_a_run_as_failed(database_url):
+    @workflow(deadline="1h")
+    async def body() -> None:
+        await sleep("365d")
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        await on.until_waiting(run)
+        on.skip("2h")
+        with pytest.raises(RunFailed) as caught:
+            await run.result(PATIENCE)
+    assert isinstance(caught.value.__cause__, DeadlineExceeded)
+
+
+@pytest.mark.parametrize("keep_parked", [0, 1_000])
+async def test_a_deadline_lets_the_cleanup_run(database_url, keep_parked):
+    effects: list[str] = []
+
+    @step
+    async def refund() -> None:
+        effects.append("refunded")
+
+    @workflow
+    async def body() -> None:
+        try:
+            await sleep("365d")
+        finally:
+            await refund()
+
+    async with stage(database_url, body, keep_parked=keep_parked) as on:
+        run = await on.client.start(body, deadline="1h")
+        await on.until_waiting(run)
+        on.skip("2h")
+        assert await run.wait(PATIENCE) == "failed"
+    assert effects == ["refunded"]
+
+
+async def test_a_run_that_ends_before_its_deadline_completes(database_url):
+    @workflow(deadline="1h")
+    async def body() -> int:
+        await sleep("30m")
+        return 1
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        await on.until_waiting(run)
+        on.skip("31m")
+        assert await run.result(PATIENCE) == 1
+
+
+async def test_a_deadline_cancels_a_wait_for_a_retry_beside_a_step_in_flight(database_url):
+    began: list[str] = []
+
+    @step(retry=Retry(attempts=2, initial="1d"))
+    async def flaky() -> None:
+        began.append("flaky")
+        raise ValueError
+
+    @step
+    async def slow() -> None:
+        began.append("slow")
+        await asyncio.Event().wait()
+
+    @workflow(deadline="1h")
+    async def body() -> None:
+        await asyncio.gather(flaky(), slow())
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        await until(lambda: len(began) == 2)
+        on.skip("2h")
+        assert await run.wait(PATIENCE) == "failed"

@@ -15,14 +15,10 @@ import holdfast
 from holdfast import AsyncClient, RunNotFound, Worker, step, workflow
 from holdfast.model import ClaimedRun
 from holdfast.store.sqlite import SqliteStore
+from tests.worker.samples import add
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-
-
-@step
-async def add(a: int, b: int) -> int:
-    return a + b
 
 
 @workflow

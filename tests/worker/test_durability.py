@@ -10,9 +10,7 @@ import pytest
 from holdfast import Retry, StoreAway, Worker, sleep, step, workflow
 from holdfast.model import Turn, decode_entries
 from holdfast.store import SqliteStore
-from tests.worker.stage import stage, until
-
-PATIENCE = "20s"
+from tests.worker.stage import PATIENCE, stage, until
 
 
 class Gated(SqliteStore):

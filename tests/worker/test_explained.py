@@ -8,13 +8,8 @@ import pytest
 
 from holdfast import Retry, RunFailed, sleep, step, workflow
 from holdfast.client import AsyncRun
-from tests.worker.stage import Stage, stage, until
-
-PATIENCE = "20s"
-
-
-@step
-async def nothing() -> None: ...
+from tests.worker.samples import nothing
+from tests.worker.stage import PATIENCE, Stage, stage, until
 
 
 async def told(on: Stage, run: AsyncRun[object]) -> tuple[str, str]:

@@ -9,9 +9,7 @@ import pytest
 from holdfast import StoreAway, Worker, sleep, step, wait_for_signal, workflow
 from holdfast.store import SqliteStore
 from holdfast.worker import Alarm
-from tests.worker.stage import SkippingClock, stage, until
-
-PATIENCE = "20s"
+from tests.worker.stage import PATIENCE, SkippingClock, stage, until
 
 
 class JumpingClock(SkippingClock):
@@ -128,7 +126,7 @@ async def test_a_pause_that_comes_while_the_wait_is_being_written_lets_no_turn_b
         await until(is_given_back)
         assert await on.kinds(run) == []
         await on.client.resume(run.id)
-        assert await run.result("20s") == "on"
+        assert await run.result(PATIENCE) == "on"
     await store.close()
 
 

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from holdfast import Worker, step, wait_for_signal, workflow
-from tests.worker.stage import SkippingStore, stage
-
-PATIENCE = "20s"
+from holdfast import Worker, wait_for_signal, workflow
+from tests.worker.samples import nothing
+from tests.worker.stage import PATIENCE, SkippingStore, stage
 
 
 class Deaf(SkippingStore):
@@ -17,10 +16,6 @@ class Deaf(SkippingStore):
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         return lambda: None
-
-
-@step
-async def nothing() -> None: ...
 
 
 @workflow

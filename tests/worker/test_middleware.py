@@ -10,9 +10,8 @@ import pytest
 
 import holdfast
 from holdfast import Retry, RunFailed, current_step, step, workflow
-from tests.worker.stage import stage
+from tests.worker.stage import PATIENCE, stage
 
-PATIENCE = "20s"
 AT_ONCE = Retry(attempts=3, initial="1ms", jitter=0)
 
 tenant: contextvars.ContextVar[str] = contextvars.ContextVar("tenant", default="nobody")

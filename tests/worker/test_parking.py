@@ -7,13 +7,8 @@ import asyncio
 import pytest
 
 from holdfast import sleep, step, workflow
-from tests.worker.stage import Stage, stage, until
-
-PATIENCE = "20s"
-
-
-@step
-async def nothing() -> None: ...
+from tests.worker.samples import nothing
+from tests.worker.stage import PATIENCE, Stage, stage, until
 
 
 class Lives:

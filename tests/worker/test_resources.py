@@ -9,9 +9,7 @@ import pytest
 import holdfast
 from holdfast import NotInBody, NotInRun, RunFailed, step, workflow
 from holdfast.errors import DefinitionError
-from tests.worker.stage import stage, until
-
-PATIENCE = "20s"
+from tests.worker.stage import PATIENCE, stage, until
 
 
 class Log(list[str]):

@@ -8,10 +8,9 @@ import pytest
 
 from holdfast import FatalError, Retry, RetryAfter, RunFailed, current_step, sleep, step, workflow
 from holdfast.model import StepRetrying
-from tests.worker.stage import Stage, stage, until
+from tests.worker.stage import PATIENCE, Stage, stage, until
 
 AT_ONCE = Retry(attempts=3, initial=0, jitter=0)
-PATIENCE = "20s"
 
 
 class Flaky(Exception):

@@ -1,15 +1,12 @@
-"""Which runs a worker takes, how many at once, in which order, and what each of them costs."""
+"""Which runs a worker takes, how many at once, and in which order; and which are refused when they are started."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
 
 import pytest
 
 from holdfast import (
-    AsyncClient,
     BadArguments,
     DefinitionError,
     DuplicateWorkflow,
@@ -18,39 +15,11 @@ from holdfast import (
     UnknownWorkflow,
     Worker,
     current_run,
-    sleep,
     step,
     workflow,
 )
-from holdfast.model import Lane, microseconds
-from holdfast.store import SqliteStore
-from tests.worker.stage import stage, until
-
-PATIENCE = "20s"
-
-
-@step
-async def add(a: int, b: int) -> int:
-    return a + b
-
-
-@workflow
-async def chain(n: int) -> int:
-    total = 0
-    for k in range(n):
-        total = await add(total, k)
-    return total
-
-
-@workflow
-def def_chain(n: int) -> int:
-    total = 0
-    for k in range(n):
-        total = add(total, k)  # type: ignore[assignment]
-    return total
-
-
-# -- how many at once --------------------------------------------------------------------------------------------------
+from tests.worker.samples import chain
+from tests.worker.stage import PATIENCE, stage, until
 
 
 async def test_concurrency_bounds_the_runs_with_a_step_in_flight(database_url):
@@ -132,9 +101,6 @@ async def test_two_workers_never_execute_a_step_twice(database_url):
     assert len(effects) == len(set(effects)) == 100
 
 
-# -- in which order ----------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def marked():
     """A workflow that says when it is its turn."""
@@ -190,9 +156,6 @@ async def test_a_delayed_run_begins_when_it_is_due(database_url, marked):
         on.skip("61m")
         await run.result(PATIENCE)
     assert order == ["early", "late"]
-
-
-# -- which -------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_worker_leaves_alone_what_it_does_not_know(database_url):
@@ -289,185 +252,3 @@ async def test_an_unknown_name_is_refused_at_start(database_url):
     async with stage(database_url) as on:
         with pytest.raises(UnknownWorkflow, match="no_such"):
             await on.client.start("no_such")
-
-
-# -- what it costs -----------------------------------------------------------------------------------------------------
-
-
-async def commits_of(store: SqliteStore, client: AsyncClient, body, n: int) -> int:
-    before = store.stats.commits
-    await (await client.start(body, n)).result(PATIENCE)
-    return store.stats.commits - before
-
-
-@pytest.mark.parametrize("body", [chain, def_chain], ids=["async", "def"])
-async def test_n_steps_in_sequence_cost_n_and_one_commits(database_url, body):
-    """The start and one a step; the claim, which a batch shares, is one more."""
-    async with stage(database_url, body) as on:
-        await (await on.client.start(body, 1)).result(PATIENCE)
-        for n in (1, 5, 20):
-            assert await commits_of(on.store, on.client, body, n) == 1 + 1 + n
-
-
-async def test_n_steps_in_sequence_are_n_rows(database_url):
-    async with stage(database_url, chain) as on:
-        run = await on.client.start(chain, 7)
-        await run.result(PATIENCE)
-        assert len(await on.store.read_journal(run.id)) == 7
-
-
-async def test_steps_at_once_share_commits(database_url):
-    @workflow
-    async def wide(n: int) -> int:
-        return sum(await asyncio.gather(*(add(k, 0) for k in range(n))))
-
-    async with stage(database_url, wide) as on:
-        await (await on.client.start(wide, 1)).result(PATIENCE)
-        assert await commits_of(on.store, on.client, wide, 50) < 25
-
-
-async def test_many_runs_at_once_share_commits(database_url):
-    async with stage(database_url, chain) as on:
-        before = on.store.stats.commits
-        runs = await on.client.start_many(chain, [(4,)] * 100)
-        for run in runs:
-            await run.result(PATIENCE)
-        assert on.store.stats.commits - before < 200
-
-
-async def test_the_statements_of_a_claim_do_not_grow_with_its_size(database_url):
-    async with stage(database_url) as on:
-        lanes = [Lane("chain", "1")]
-        await on.store.register_worker("hands", lanes, microseconds("1h"))
-        costs = []
-        for size in (1, 100):
-            await on.client.start_many(chain, [(1,)] * size)
-            before = on.store.stats.statements
-            assert len(await on.store.claim_runs("hands", lanes, 200)) == size
-            costs.append(on.store.stats.statements - before)
-    assert costs[0] == costs[1]
-
-
-# -- bad bodies --------------------------------------------------------------------------------------------------------
-
-
-async def test_a_body_that_blocks_is_reported_with_its_line(database_url, caplog):
-    @workflow
-    async def body() -> None:
-        time.sleep(0.4)  # the line
-
-    caplog.set_level(logging.WARNING)
-    async with stage(database_url, body, blocked_after="50ms") as on:
-        await (await on.client.start(body)).result(PATIENCE)
-        await until(lambda: "time.sleep(0.4)" in caplog.text)
-    assert "body" in caplog.text
-
-
-async def test_a_def_body_that_blocks_is_reported_with_its_line(database_url, caplog):
-    @workflow
-    def body() -> None:
-        time.sleep(0.4)  # the line
-
-    caplog.set_level(logging.WARNING)
-    async with stage(database_url, body, blocked_after="50ms") as on:
-        await (await on.client.start(body)).result(PATIENCE)
-        await until(lambda: "time.sleep(0.4)" in caplog.text)
-
-
-async def test_io_in_a_body_blocks_the_run_and_leaves_it_intact(database_url):
-    @workflow(name="order")
-    async def broken() -> int:
-        n = await add(1, 1)
-        await asyncio.to_thread(print, n)
-        return n
-
-    @workflow(name="order")
-    async def fixed() -> int:
-        return await add(1, 1)
-
-    async with stage(database_url) as on:
-        run = await on.client.start(broken)
-        async with on.worker(broken):
-            assert "move this into a step" in await on.until_blocked(run)
-            assert (await on.record(run)).status == "waiting"
-        async with on.worker(fixed):
-            assert await run.result(PATIENCE) == 2
-
-
-async def test_changed_code_blocks_the_run_and_fixed_code_goes_on(database_url):
-    @workflow(name="order")
-    async def before() -> int:
-        n = await add(1, 1)
-        await sleep("1h")
-        return n
-
-    @workflow(name="order")
-    async def changed() -> int:
-        n = await add(2, 2)
-        await sleep("1h")
-        return n
-
-    async with stage(database_url) as on:
-        run = await on.client.start(before)
-        async with on.worker(before):
-            await on.until_waiting(run)
-        on.skip("2h")
-        async with on.worker(changed):
-            assert "does not match its journal" in await on.until_blocked(run)
-            assert (await on.record(run)).status == "waiting"
-        async with on.worker(before):
-            assert await run.result(PATIENCE) == 2
-
-
-async def test_a_blocked_run_is_tried_again_by_itself(database_url):
-    """With backoff: nobody has to start a worker for it."""
-    lives: list[int] = []
-
-    @workflow
-    async def body() -> str:
-        lives.append(1)
-        if len(lives) == 1:
-            add.start(1, 1)
-        return "done"
-
-    async with stage(database_url, body) as on:
-        run = await on.client.start(body)
-        await on.until_blocked(run)
-
-        async def is_ended() -> bool:
-            on.skip("1h")
-            return (await on.record(run)).status.is_final
-
-        await until(is_ended)
-        assert await run.result(PATIENCE) == "done"
-
-
-async def test_a_blocked_run_counts_neither_as_an_error_nor_as_a_crash(database_url):
-    @workflow(max_crashes=1)
-    async def body() -> None:
-        add.start(1, 1)
-
-    async with stage(database_url, body) as on:
-        run = await on.client.start(body)
-        for _ in range(5):
-            await on.until_blocked(run)
-            on.skip("1d")
-            await asyncio.sleep(0.02)
-        record = await on.record(run)
-    assert (record.status.is_final, record.crashes) == (False, 0)
-
-
-async def test_an_input_that_no_longer_fits_blocks_the_run(database_url):
-    @workflow(name="order")
-    async def before(n: int) -> None: ...
-
-    @workflow(name="order")
-    async def after(n: dict[str, int]) -> None: ...
-
-    async with stage(database_url) as on:
-        run = await on.client.start(before, 1)
-        async with on.worker(after):
-            await on.until_blocked(run)
-            assert (await on.record(run)).status == "waiting"
-        async with on.worker(before):
-            assert await run.wait(PATIENCE) == "completed"

@@ -8,11 +8,10 @@ from contextlib import contextmanager
 import pytest
 
 import holdfast
-from holdfast import BadArguments, Client, MisplacedCall, Retry, RunFailed, sleep, step, workflow
+from holdfast import BadArguments, Client, MisplacedCall, RunFailed, sleep, step, workflow
 from holdfast.errors import DefinitionError, HoldfastError, NeverAwaited
 from holdfast.script import workflows_of
-
-ONCE = Retry(attempts=1)
+from tests.worker.stage import ONCE
 
 
 @step

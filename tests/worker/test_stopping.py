@@ -6,9 +6,7 @@ import asyncio
 import threading
 
 from holdfast import Worker, current_step, sleep, step, workflow
-from tests.worker.stage import stage, until
-
-PATIENCE = "20s"
+from tests.worker.stage import PATIENCE, stage, until
 
 
 class Gate:

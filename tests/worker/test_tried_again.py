@@ -7,8 +7,8 @@ import asyncio
 import holdfast
 from holdfast import Retry, step, workflow
 from holdfast.testing import Environment
+from tests.worker.stage import ONCE
 
-ONCE = Retry(attempts=1)
 AGAIN = Retry(attempts=3, kind="fixed", initial="60s")
 tries: list[str] = []
 began: list[str] = []

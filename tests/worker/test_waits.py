@@ -5,14 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from holdfast import current_run, now, sleep, step, workflow
-from tests.worker.stage import stage, until
-
-PATIENCE = "20s"
-
-
-@step
-async def nothing() -> None:
-    pass
+from tests.worker.samples import nothing
+from tests.worker.stage import PATIENCE, stage, until
 
 
 async def test_a_short_sleep_ends(database_url):

@@ -8,19 +8,8 @@ import pytest
 
 from holdfast import AsyncClient, NotDecodable, Worker, resource, sleep, step, workflow
 from holdfast.errors import HoldfastError
-from tests.worker.stage import stage, until
-
-PATIENCE = "20s"
-
-
-@step
-async def add(a: int, b: int) -> int:
-    return a + b
-
-
-@workflow
-async def nothing() -> str:
-    return "done"
+from tests.worker.samples import add, ready
+from tests.worker.stage import PATIENCE, stage, until
 
 
 def plain() -> None: ...
@@ -34,7 +23,7 @@ def plain() -> None: ...
     [
         ({"workflows": []}, "at least one workflow"),
         ({"workflows": [plain]}, "decorated with @workflow"),
-        ({"workflows": ["nothing"]}, "decorated with @workflow"),
+        ({"workflows": ["ready"]}, "decorated with @workflow"),
         ({"lease": "10ms"}, "a second or more"),
         ({"lease": "soon"}, "soon"),
         ({"grace": "-1s"}, "-1s"),
@@ -58,28 +47,28 @@ def plain() -> None: ...
 )
 async def test_a_wrong_argument_is_refused_where_it_is_written(given, said):
     with pytest.raises(HoldfastError, match=said):
-        Worker(**{"url": "sqlite:///:memory:", "workflows": [nothing], **given})
+        Worker(**{"url": "sqlite:///:memory:", "workflows": [ready], **given})
 
 
 async def test_a_name_that_is_taken_in_another_version_is_no_duplicate():
-    @workflow(name="nothing", version="2")
+    @workflow(name="ready", version="2")
     async def newer() -> str:
         return "2"
 
-    Worker("sqlite:///:memory:", workflows=[nothing, newer])
+    Worker("sqlite:///:memory:", workflows=[ready, newer])
 
 
 async def test_a_worker_has_no_id_before_it_runs(database_url):
-    assert Worker(database_url, workflows=[nothing]).id is None
+    assert Worker(database_url, workflows=[ready]).id is None
 
 
 async def test_making_a_worker_does_no_io(tmp_path):
-    Worker(f"sqlite:///{tmp_path / 'holdfast.db'}", workflows=[nothing])
+    Worker(f"sqlite:///{tmp_path / 'holdfast.db'}", workflows=[ready])
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_ids_are_unique_within_a_process(database_url):
-    async with stage(database_url) as on, on.worker(nothing) as one, on.worker(nothing) as two:
+    async with stage(database_url) as on, on.worker(ready) as one, on.worker(ready) as two:
         assert one.id != two.id
         assert {record.id for record in await on.store.list_workers()} == {one.id, two.id}
 
@@ -87,8 +76,8 @@ async def test_ids_are_unique_within_a_process(database_url):
 async def test_a_namespace_beside_a_client_of_another_is_refused(database_url):
     async with AsyncClient(database_url, namespace="shop") as client:
         with pytest.raises(HoldfastError, match="has the namespace 'shop'; give one that has the other"):
-            Worker(client, workflows=[nothing], namespace="other")
-        assert Worker(client, workflows=[nothing], namespace="shop").id is None
+            Worker(client, workflows=[ready], namespace="other")
+        assert Worker(client, workflows=[ready], namespace="shop").id is None
 
 
 async def test_a_worker_whose_entering_is_cancelled_is_left_nowhere(database_url):
@@ -106,7 +95,7 @@ async def test_a_worker_whose_entering_is_cancelled_is_left_nowhere(database_url
             opened.append("closed")
 
     async with stage(database_url) as on:
-        entering = asyncio.ensure_future(on.worker(nothing, resources=[slow]).__aenter__())
+        entering = asyncio.ensure_future(on.worker(ready, resources=[slow]).__aenter__())
         await entered.wait()
         entering.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -116,14 +105,14 @@ async def test_a_worker_whose_entering_is_cancelled_is_left_nowhere(database_url
 
 
 async def test_a_worker_takes_a_clients_store_and_codec(database_url):
-    async with AsyncClient(database_url) as client, Worker(client, workflows=[nothing]):
-        assert await (await client.start(nothing)).result(PATIENCE) == "done"
+    async with AsyncClient(database_url) as client, Worker(client, workflows=[ready]):
+        assert await (await client.start(ready)).result(PATIENCE) == "ready"
 
 
 async def test_an_error_in_the_code_beside_a_worker_is_that_codes_own(database_url):
     async with stage(database_url) as on:
         with pytest.raises(LookupError, match="mine"):
-            async with on.worker(nothing):
+            async with on.worker(ready):
                 raise LookupError("mine")
         assert await on.store.list_workers() == []
 
@@ -227,12 +216,12 @@ async def test_a_worker_serves_its_workflows_queue_and_the_default_one(database_
 
 
 async def test_a_run_of_another_queue_waits_for_its_worker(database_url):
-    async with stage(database_url, nothing) as on:
-        run = await on.client.start(nothing, queue="night")
-        await (await on.client.start(nothing)).result(PATIENCE)
+    async with stage(database_url, ready) as on:
+        run = await on.client.start(ready, queue="night")
+        await (await on.client.start(ready)).result(PATIENCE)
         assert (await on.record(run)).status == "pending"
-        async with on.worker(nothing, queues=["night"]):
-            assert await run.result(PATIENCE) == "done"
+        async with on.worker(ready, queues=["night"]):
+            assert await run.result(PATIENCE) == "ready"
 
 
 # -- blocked runs ------------------------------------------------------------------------------------------------------
@@ -330,9 +319,9 @@ async def test_a_blocked_run_does_not_hold_up_others(database_url):
     async def forgetful() -> None:
         add(1, 1)
 
-    async with stage(database_url, forgetful, nothing, concurrency=1) as on:
+    async with stage(database_url, forgetful, ready, concurrency=1) as on:
         await on.client.start_many(forgetful, [()] * 3)
-        assert await (await on.client.start(nothing)).result(PATIENCE) == "done"
+        assert await (await on.client.start(ready)).result(PATIENCE) == "ready"
 
 
 async def test_a_cancel_that_came_while_the_run_was_blocked_is_not_lost(database_url, order):

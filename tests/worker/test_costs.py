@@ -1,0 +1,75 @@
+"""What runs cost: n steps in sequence are n + 1 commits, and what happens at once shares them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import AsyncClient, workflow
+from holdfast.model import Lane, microseconds
+from holdfast.store import SqliteStore
+from tests.worker.samples import add, chain
+from tests.worker.stage import PATIENCE, stage
+
+
+@workflow
+def def_chain(n: int) -> int:
+    total = 0
+    for k in range(n):
+        total = add(total, k)  # type: ignore[assignment]
+    return total
+
+
+async def commits_of(store: SqliteStore, client: AsyncClient, body, n: int) -> int:
+    before = store.stats.commits
+    await (await client.start(body, n)).result(PATIENCE)
+    return store.stats.commits - before
+
+
+@pytest.mark.parametrize("body", [chain, def_chain], ids=["async", "def"])
+async def test_n_steps_in_sequence_cost_n_and_one_commits(database_url, body):
+    """The start and one a step; the claim, which a batch shares, is one more."""
+    async with stage(database_url, body) as on:
+        await (await on.client.start(body, 1)).result(PATIENCE)
+        for n in (1, 5, 20):
+            assert await commits_of(on.store, on.client, body, n) == 1 + 1 + n
+
+
+async def test_n_steps_in_sequence_are_n_rows(database_url):
+    async with stage(database_url, chain) as on:
+        run = await on.client.start(chain, 7)
+        await run.result(PATIENCE)
+        assert len(await on.store.read_journal(run.id)) == 7
+
+
+async def test_steps_at_once_share_commits(database_url):
+    @workflow
+    async def wide(n: int) -> int:
+        return sum(await asyncio.gather(*(add(k, 0) for k in range(n))))
+
+    async with stage(database_url, wide) as on:
+        await (await on.client.start(wide, 1)).result(PATIENCE)
+        assert await commits_of(on.store, on.client, wide, 50) < 25
+
+
+async def test_many_runs_at_once_share_commits(database_url):
+    async with stage(database_url, chain) as on:
+        before = on.store.stats.commits
+        runs = await on.client.start_many(chain, [(4,)] * 100)
+        for run in runs:
+            await run.result(PATIENCE)
+        assert on.store.stats.commits - before < 200
+
+
+async def test_the_statements_of_a_claim_do_not_grow_with_its_size(database_url):
+    async with stage(database_url) as on:
+        lanes = [Lane("chain", "1")]
+        await on.store.register_worker("hands", lanes, microseconds("1h"))
+        costs = []
+        for size in (1, 100):
+            await on.client.start_many(chain, [(1,)] * size)
+            before = on.store.stats.statements
+            assert len(await on.store.claim_runs("hands", lanes, 200)) == size
+            costs.append(on.store.stats.statements - before)
+    assert costs[0] == costs[1]

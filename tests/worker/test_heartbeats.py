@@ -1,0 +1,169 @@
+"""Heartbeats: they are progress, and what an attempt says with one is found by the next attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from holdfast import NotEncodable, Retry, current_step, step, workflow
+from holdfast.model import Lane
+from tests.worker.stage import ONCE, PATIENCE, failure_of, reap, stage, until
+
+
+@pytest.mark.parametrize("colour", ["async", "def"])
+async def test_an_attempt_finds_what_the_failed_one_before_it_said_last(database_url, colour):
+    found: list[Any] = []
+
+    def work() -> str:
+        me = current_step()
+        found.append(me.heartbeat_details)
+        me.heartbeat({"page": 10 * me.attempt})
+        me.heartbeat({"page": 10 * me.attempt + 1})
+        if me.attempt < 3:
+            raise ValueError("not yet")
+        return "done"
+
+    @step(retry=Retry(attempts=3, initial=0, jitter=0))
+    async def asynchronous() -> str:
+        return work()
+
+    @step(retry=Retry(attempts=3, initial=0, jitter=0))
+    def threaded() -> str:
+        return work()
+
+    @workflow
+    async def body() -> str:
+        return await asynchronous() if colour == "async" else threaded()
+
+    async with stage(database_url, body) as on:
+        assert await (await on.client.start(body)).result(PATIENCE) == "done"
+    assert found == [None, {"page": 11}, {"page": 21}]
+
+
+async def test_an_attempt_that_says_nothing_passes_on_what_it_found(database_url):
+    found: list[Any] = []
+
+    @step(retry=Retry(attempts=3, initial=0, jitter=0))
+    async def silent() -> None:
+        me = current_step()
+        found.append(me.heartbeat_details)
+        if me.attempt == 1:
+            me.heartbeat("so far")
+        if me.attempt < 3:
+            me.heartbeat()
+            raise ValueError("not yet")
+
+    @workflow
+    async def body() -> None:
+        await silent()
+
+    async with stage(database_url, body) as on:
+        await (await on.client.start(body)).result(PATIENCE)
+    assert found == [None, "so far", "so far"]
+
+
+async def test_details_outlast_the_worker_that_heard_them(database_url):
+    found: list[Any] = []
+
+    @step(retry=Retry(attempts=2, initial="1h", jitter=0))
+    async def slow() -> str:
+        found.append(current_step().heartbeat_details)
+        current_step().heartbeat([1, 2])
+        if len(found) == 1:
+            raise ValueError("not yet")
+        return "done"
+
+    @workflow
+    async def body() -> str:
+        return await slow()
+
+    async with stage(database_url) as on:
+        async with on.worker(body):
+            run = await on.client.start(body)
+            await on.until_waiting(run)
+        on.skip("2h")
+        async with on.worker(body):
+            assert await run.result(PATIENCE) == "done"
+    assert found == [None, [1, 2]]
+
+
+async def test_details_that_can_not_be_stored_are_the_steps_error(database_url):
+    @step(retry=ONCE)
+    async def odd() -> None:
+        current_step().heartbeat(object())
+
+    @workflow
+    async def body() -> None:
+        await odd()
+
+    async with stage(database_url, body) as on:
+        assert isinstance(await failure_of(await on.client.start(body)), NotEncodable)
+
+
+@pytest.mark.parametrize("colour", ["async", "def"])
+async def test_a_heartbeat_is_progress(database_url, colour):
+    beaten, done = threading.Event(), threading.Event()
+
+    @step
+    async def slow() -> None:
+        current_step().heartbeat({"share": 0.5})
+        beaten.set()
+        while not done.is_set():
+            await asyncio.sleep(0.002)
+
+    @step
+    def quick() -> None:
+        current_step().heartbeat("half")
+        beaten.set()
+        done.wait(20)
+
+    @workflow
+    async def body() -> None:
+        if colour == "async":
+            await slow()
+        else:
+            quick()
+
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        await on.store.register_worker("dead", [Lane("body", "1")], 1_000_000, now=on.clock.now())
+        await on.store.claim_runs("dead", [Lane("body", "1")], 1, now=on.clock.now())
+        await reap(on)
+        async with on.worker(body):
+            await until(beaten.is_set)
+
+            async def is_cleared() -> bool:
+                return (await on.record(run)).crashes == 0
+
+            await until(is_cleared)
+            assert (await on.record(run)).status == "running"
+            done.set()
+            await run.result(PATIENCE)
+
+
+async def test_without_a_heartbeat_the_crash_stays_until_a_turn_is_accepted(database_url):
+    go_on, begun = asyncio.Event(), asyncio.Event()
+
+    @step
+    async def gate() -> None:
+        begun.set()
+        await go_on.wait()
+
+    @workflow
+    async def body() -> None:
+        await gate()
+
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        await on.store.register_worker("dead", [Lane("body", "1")], 1_000_000, now=on.clock.now())
+        await on.store.claim_runs("dead", [Lane("body", "1")], 1, now=on.clock.now())
+        await reap(on)
+        async with on.worker(body):
+            await begun.wait()
+            assert (await on.record(run)).crashes == 1
+            go_on.set()
+            await run.result(PATIENCE)
+            assert (await on.record(run)).crashes == 0

@@ -1,0 +1,194 @@
+"""What a step may come to that can't be recorded: such a result fails once, such an exception is a StepFailed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import NotEncodable, PayloadTooLarge, StepFailed, step, workflow
+from tests.worker.stage import ONCE, PATIENCE, failure_of, stage
+
+
+@pytest.mark.parametrize("colour", ["async", "def"])
+async def test_an_unserialisable_result_fails_once_and_its_effect_happens_once(database_url, colour):
+    effects: list[int] = []
+
+    @step
+    async def async_step() -> Any:
+        effects.append(1)
+        return {"order": [1, object()]}
+
+    @step
+    def def_step() -> Any:
+        effects.append(1)
+        return {"order": [1, object()]}
+
+    @workflow
+    async def body(which: str) -> None:
+        if which == "def":
+            def_step()
+        else:
+            await async_step()
+
+    async with stage(database_url, body) as on:
+        error = await failure_of(await on.client.start(body, colour))
+    assert isinstance(error, NotEncodable)
+    assert effects == [1]
+
+
+async def test_an_unserialisable_result_is_told_with_its_type_and_path(database_url):
+    @step
+    async def bad() -> Any:
+        return {"order": [1, object()]}
+
+    @workflow
+    async def body() -> None:
+        await bad()
+
+    async with stage(database_url, body) as on:
+        text = str(await failure_of(await on.client.start(body)))
+    assert "object" in text
+    assert "order" in text
+    assert "1" in text
+
+
+async def test_a_result_that_does_not_fit_its_annotation_fails_once(database_url):
+    effects: list[int] = []
+
+    @step
+    async def lies() -> int:
+        effects.append(1)
+        return "text"  # type: ignore[return-value]
+
+    @workflow
+    async def body() -> None:
+        await lies()
+
+    async with stage(database_url, body) as on:
+        assert (await (await on.client.start(body)).wait(PATIENCE)) == "failed"
+    assert effects == [1]
+
+
+async def test_an_oversized_result_fails_once(database_url):
+    effects: list[int] = []
+
+    @step
+    async def big() -> str:
+        effects.append(1)
+        return "x" * 20_000
+
+    @workflow
+    async def body() -> int:
+        return len(await big())
+
+    async with stage(database_url, body, client={"max_payload": 10_000}) as on:
+        error = await failure_of(await on.client.start(body))
+    assert isinstance(error, PayloadTooLarge)
+    assert effects == [1]
+
+
+async def test_an_oversized_result_may_be_caught_and_the_run_goes_on(database_url):
+    @step
+    async def big() -> str:
+        return "x" * 20_000
+
+    @workflow
+    async def body() -> str:
+        try:
+            return await big()
+        except PayloadTooLarge:
+            return "small"
+
+    async with stage(database_url, body, client={"max_payload": 10_000}) as on:
+        assert await (await on.client.start(body)).result(PATIENCE) == "small"
+
+
+class Odd(BaseException):
+    """Not an Exception."""
+
+
+@pytest.mark.parametrize("colour", ["async", "def"])
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), asyncio.CancelledError(), GeneratorExit(), StopIteration(), Odd()], ids=repr
+)
+async def test_what_is_no_ordinary_exception_is_step_failed_and_not_tried_again(database_url, colour, error):
+    attempts: list[int] = []
+
+    @step
+    async def async_step() -> None:
+        attempts.append(1)
+        raise error
+
+    @step
+    def def_step() -> None:
+        attempts.append(1)
+        raise error
+
+    @workflow
+    async def body(which: str) -> str:
+        try:
+            if which == "def":
+                def_step()
+            else:
+                await async_step()
+        except StepFailed as failed:
+            return failed.type
+        return "nothing"
+
+    async with stage(database_url, body) as on:
+        found = await (await on.client.start(body, colour)).result(PATIENCE)
+    assert type(error).__name__ in found
+    assert attempts == [1]
+
+
+async def test_a_stray_cancelled_error_does_not_cancel_the_run(database_url):
+    @step
+    async def stray() -> None:
+        raise asyncio.CancelledError
+
+    @workflow
+    async def body() -> None:
+        await stray()
+
+    async with stage(database_url, body) as on:
+        assert (await (await on.client.start(body)).wait(PATIENCE)) == "failed"
+
+
+async def test_a_step_that_cancels_its_own_task_fails(database_url):
+    @step(retry=ONCE)
+    async def stray() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    @workflow
+    async def body() -> None:
+        await stray()
+
+    async with stage(database_url, body) as on:
+        assert (await (await on.client.start(body)).wait(PATIENCE)) == "failed"
+
+
+async def test_the_worker_goes_on_after_a_step_raised_system_exit(database_url):
+    @step
+    async def leave() -> None:
+        raise SystemExit
+
+    @step
+    async def stay() -> int:
+        return 1
+
+    @workflow
+    async def leaves() -> None:
+        await leave()
+
+    @workflow
+    async def stays() -> int:
+        return await stay()
+
+    async with stage(database_url, leaves, stays) as on:
+        await (await on.client.start(leaves)).wait(PATIENCE)
+        assert await (await on.client.start(stays)).result(PATIENCE) == 1

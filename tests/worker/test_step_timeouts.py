@@ -1,0 +1,220 @@
+"""Timeouts of steps: per attempt, told to the step, and what comes too late is recorded by nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+
+from holdfast import Retry, StepTimeout, current_step, sleep, step, workflow
+from tests.worker.stage import ONCE, PATIENCE, failure_of, stage, until
+
+
+async def test_an_async_step_past_its_timeout_is_cancelled(database_url):
+    seen: list[str] = []
+
+    @step(timeout="1h", retry=ONCE)
+    async def slow() -> None:
+        seen.append("began")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    @workflow
+    async def body() -> None:
+        await slow()
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        await until(lambda: seen)
+        on.skip("1h")
+        assert isinstance(await failure_of(run), StepTimeout)
+    assert seen == ["began", "cancelled"]
+
+
+async def test_a_step_timeout_is_a_timeout_error_in_the_body(database_url):
+    began: list[int] = []
+
+    @step(timeout="1h", retry=ONCE)
+    async def slow() -> None:
+        began.append(1)
+        await asyncio.Event().wait()
+
+    @workflow
+    async def body() -> str:
+        try:
+            await slow()
+        except TimeoutError as error:
+            return type(error).__name__
+        return ""
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        await until(lambda: began)
+        on.skip("1h")
+        assert await run.result(PATIENCE) == "StepTimeout"
+
+
+async def test_a_timeout_is_per_attempt_and_tried_again_like_any_error(database_url):
+    attempts: list[int] = []
+
+    @step(timeout="1h", retry=Retry(attempts=3, initial=0))
+    async def slow() -> str:
+        attempts.append(current_step().attempt)
+        if len(attempts) < 3:
+            await asyncio.Event().wait()
+        return "third time lucky"
+
+    @workflow
+    async def body() -> str:
+        return await slow()
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        for n in (1, 2):
+            await until(lambda n=n: len(attempts) == n)
+            on.skip("1h")
+        assert await run.result(PATIENCE) == "third time lucky"
+
+
+async def test_a_def_step_past_its_timeout_is_abandoned(database_url):
+    let_go, began = threading.Event(), threading.Event()
+
+    @step(timeout="1h", retry=ONCE)
+    def slow() -> str:
+        began.set()
+        let_go.wait(20)
+        return "too late"
+
+    @workflow
+    async def body() -> str:
+        try:
+            return slow()
+        except StepTimeout:
+            return "timed out"
+
+    async with stage(database_url, body) as on:
+        try:
+            run = await on.client.start(body)
+            await until(began.is_set)
+            on.skip("1h")
+            assert await run.result(PATIENCE) == "timed out"
+        finally:
+            let_go.set()
+
+
+async def test_the_late_result_of_an_abandoned_def_step_is_not_recorded(database_url):
+    let_go, began, ended = threading.Event(), threading.Event(), threading.Event()
+
+    @step(timeout="1h", retry=ONCE)
+    def slow() -> str:
+        began.set()
+        let_go.wait(20)
+        ended.set()
+        return "too late"
+
+    @workflow
+    async def body() -> str:
+        try:
+            return slow()
+        except StepTimeout:
+            await sleep("1h")
+            return "timed out"
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        await until(began.is_set)
+        on.skip("1h")
+        await on.until_waiting(run)
+        let_go.set()
+        await until(ended.is_set)
+        on.skip("2h")
+        assert await run.result(PATIENCE) == "timed out"
+        assert "step_completed" not in await on.kinds(run)
+
+
+async def test_a_def_step_past_its_timeout_is_told(database_url):
+    told, began = threading.Event(), threading.Event()
+
+    @step(timeout="1h", retry=ONCE)
+    def slow() -> None:
+        me = current_step()
+        began.set()
+        for _ in range(2_000):
+            if me.cancelled:
+                told.set()
+                return
+            threading.Event().wait(0.01)
+
+    @workflow
+    def body() -> None:
+        slow()
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        await until(began.is_set)
+        on.skip("1h")
+        await run.wait(PATIENCE)
+        await until(told.is_set)
+
+
+async def test_an_abandoned_def_step_is_reported(database_url, caplog):
+    let_go, began = threading.Event(), threading.Event()
+
+    @step(timeout="1h", retry=ONCE)
+    def slow_one() -> None:
+        began.set()
+        let_go.wait(20)
+
+    @workflow
+    def body() -> None:
+        slow_one()
+
+    caplog.set_level(logging.WARNING)
+    async with stage(database_url, body) as on:
+        try:
+            run = await on.client.start(body)
+            await until(began.is_set)
+            on.skip("1h")
+            await run.wait(PATIENCE)
+            assert "slow_one" in caplog.text
+        finally:
+            let_go.set()
+
+
+async def test_a_step_that_swallows_its_cancel_can_not_write_its_result_later(database_url):
+    began: list[int] = []
+
+    @step(timeout="1h", retry=ONCE)
+    async def stubborn() -> str:
+        began.append(1)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+        return "too late"
+
+    @workflow
+    async def body() -> str:
+        return await stubborn()
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        await until(lambda: began)
+        on.skip("1h")
+        assert isinstance(await failure_of(run), StepTimeout)
+
+
+async def test_a_step_may_know_its_own_deadline(database_url):
+    @step(timeout="1h")
+    async def look() -> bool:
+        return current_step().deadline is not None
+
+    @workflow
+    async def body() -> bool:
+        return await look()
+
+    async with stage(database_url, body) as on:
+        assert await (await on.client.start(body)).result() is True

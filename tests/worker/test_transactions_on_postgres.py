@@ -1,0 +1,324 @@
+"""Transactional steps on Postgres: what they write to the store's own database and their results are one commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+
+import holdfast
+from holdfast import AsyncClient, FatalError, RunFailed, StepTimeout, Worker, step, workflow
+from holdfast.model import RunStatus, Turn
+from tests.servers import Databases, PgBouncer
+from tests.worker.stage import ONCE, QUICK
+
+
+@pytest.fixture
+def database(postgres: Databases) -> str:
+    """A Postgres database with a table of the user's."""
+    url = postgres.create_database()
+
+    async def prepare() -> None:
+        connection = await asyncpg.connect(url)
+        await connection.execute("CREATE TABLE bookings (id text PRIMARY KEY)")
+        await connection.execute(
+            "CREATE TABLE entries (id text PRIMARY KEY, booking text REFERENCES bookings DEFERRABLE INITIALLY DEFERRED)"
+        )
+        await connection.close()
+
+    asyncio.run(prepare())
+    return url
+
+
+async def rows(url: str) -> list[str]:
+    connection = await asyncpg.connect(url)
+    try:
+        return [row[0] for row in await connection.fetch("SELECT id FROM bookings ORDER BY id")]
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def served(url: str, *workflows: Any, **options: Any) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(url) as client, Worker(client, workflows=workflows, **options):
+        yield client
+
+
+@step(transaction=True, retry=QUICK)
+async def insert(db: asyncpg.Connection, name: str) -> int:
+    await db.execute("INSERT INTO bookings (id) VALUES ($1)", name)
+    return int(await db.fetchval("SELECT count(*) FROM bookings"))
+
+
+@workflow
+async def inserting(name: str) -> list[int]:
+    first = await insert(name)
+    return [first, await insert(name + "-2")]
+
+
+async def test_writes_and_result_are_there_together(database):
+    async with served(database, inserting) as client:
+        run = await client.start(inserting, "a")
+        assert await run.result(timeout=20) == [1, 2]
+        assert await rows(database) == ["a", "a-2"]
+        assert len(await client.store.read_journal(run.id)) == 2
+
+
+async def test_what_its_turn_gives_out_goes_out_with_it(database):
+    @workflow
+    async def child(name: str) -> str:
+        return name
+
+    @workflow
+    async def parent(name: str) -> str:
+        await insert(name)
+        holdfast.set_value("booked", name)
+        return await child(name)
+
+    async with served(database, parent, child) as client:
+        run = await client.start(parent, "a")
+        assert await run.result(timeout=20) == "a"
+        assert await run.value("booked") == "a"
+
+
+async def test_one_that_continues_goes_on_in_its_successor(database):
+    @workflow
+    async def order(left: int) -> int:
+        found = await insert(f"n{left}")
+        if left:
+            order.continue_as_new(left - 1)
+        return found
+
+    async with served(database, order) as client:
+        run = await client.start(order, 1)
+        assert await run.result(timeout=20) == 2
+
+
+async def test_it_works_where_sessions_cannot_be_relied_on(database):
+    with PgBouncer(database, pool_size=3) as pooler:
+        async with served(f"{pooler.url_for(database)}?pooler=transaction", inserting) as client:
+            runs = await client.start_many(inserting, [(f"r{number}",) for number in range(10)])
+            for run in runs:
+                await run.result(timeout=30)
+    assert len(await rows(database)) == 20
+
+
+async def test_many_runs_share_few_connections(database):
+    async with served(database, inserting) as client:
+        runs = await client.start_many(inserting, [(f"r{number}",) for number in range(30)])
+        for run in runs:
+            await run.result(timeout=30)
+        assert len(await rows(database)) == 60
+
+
+async def test_a_failed_attempt_leaves_nothing(database):
+    tries = []
+
+    @step(transaction=True, retry=QUICK)
+    async def flaky(db: asyncpg.Connection) -> None:
+        tries.append(await db.fetchval("SELECT count(*) FROM bookings"))
+        await db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        if len(tries) < 3:
+            raise ValueError("no")
+
+    @workflow
+    async def order() -> None:
+        await flaky()
+
+    async with served(database, order) as client:
+        await (await client.start(order)).result(timeout=20)
+        assert (tries, await rows(database)) == ([0, 0, 0], ["a"])
+
+
+async def test_what_is_deferred_to_the_commit_fails_the_step(database):
+    @step(transaction=True, retry=ONCE)
+    async def orphan(db: asyncpg.Connection) -> None:
+        await db.execute("INSERT INTO entries (id, booking) VALUES ('a', 'nothing')")
+
+    @workflow
+    async def order() -> str:
+        try:
+            await orphan()
+        except asyncpg.ForeignKeyViolationError:
+            return "refused"
+        return "accepted"
+
+    async with served(database, order) as client:
+        assert await (await client.start(order)).result(timeout=20) == "refused"
+
+
+async def test_an_error_that_was_swallowed_is_not_committed_over(database):
+    @step(transaction=True, retry=ONCE)
+    async def careless(db: asyncpg.Connection) -> None:
+        await db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        try:
+            await db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        except asyncpg.UniqueViolationError:
+            pass
+
+    @workflow
+    async def order() -> None:
+        await careless()
+
+    async with served(database, order) as client:
+        with pytest.raises(RunFailed):
+            await (await client.start(order)).result(timeout=20)
+        assert await rows(database) == []
+
+
+@pytest.mark.parametrize("how", ["COMMIT", "ROLLBACK", "COMMIT; BEGIN"])
+async def test_it_must_not_end_the_transaction_by_itself(database, how):
+    @step(transaction=True, retry=QUICK)
+    async def greedy(db: asyncpg.Connection) -> None:
+        await db.execute(how)
+
+    @workflow
+    async def order() -> None:
+        await greedy()
+
+    async with served(database, order) as client:
+        with pytest.raises(RunFailed) as failed:
+            await (await client.start(order)).result(timeout=20)
+        assert isinstance(failed.value.__cause__, FatalError)
+        assert "greedy" in str(failed.value.__cause__)
+
+
+async def test_a_transaction_inside_is_a_savepoint(database):
+    @step(transaction=True, retry=ONCE)
+    async def careful(db: asyncpg.Connection) -> None:
+        await db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        try:
+            async with db.transaction():
+                await db.execute("INSERT INTO bookings (id) VALUES ('b')")
+                raise ValueError
+        except ValueError:
+            pass
+
+    @workflow
+    async def order() -> None:
+        await careful()
+
+    async with served(database, order) as client:
+        await (await client.start(order)).result(timeout=20)
+        assert await rows(database) == ["a"]
+
+
+async def test_one_past_its_timeout_is_rolled_back(database):
+    @step(transaction=True, retry=ONCE, timeout=0.3)
+    async def slow(db: asyncpg.Connection) -> None:
+        await db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        await asyncio.sleep(30)
+
+    @workflow
+    async def order() -> None:
+        await slow()
+
+    async with served(database, order) as client:
+        with pytest.raises(RunFailed) as failed:
+            await (await client.start(order)).result(timeout=20)
+        assert isinstance(failed.value.__cause__, StepTimeout)
+        assert await rows(database) == []
+
+
+async def test_a_cancelled_run_rolls_its_step_back(database):
+    begun = asyncio.Event()
+
+    @step(transaction=True, retry=ONCE)
+    async def slow(db: asyncpg.Connection) -> None:
+        await db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        begun.set()
+        await asyncio.sleep(30)
+
+    @workflow
+    async def order() -> None:
+        await slow()
+
+    async with served(database, order) as client:
+        run = await client.start(order)
+        await begun.wait()
+        await run.cancel()
+        assert await run.wait(timeout=20) is RunStatus.CANCELLED
+        assert await rows(database) == []
+
+
+async def test_results_that_come_meanwhile_are_committed_meanwhile(database):
+    others = asyncio.Event()
+
+    @step
+    async def other() -> int:
+        return 1
+
+    @step
+    async def after(value: int) -> int:
+        others.set()
+        return value + 1
+
+    @step(transaction=True, retry=ONCE)
+    async def booking(db: asyncpg.Connection) -> int:
+        await db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        await asyncio.wait_for(others.wait(), 10)
+        return 10
+
+    @workflow
+    async def order() -> list[int]:
+        async def beside() -> int:
+            return await after(await other())
+
+        return list(await asyncio.gather(booking(), beside()))
+
+    async with served(database, order) as client:
+        assert await (await client.start(order)).result(timeout=20) == [10, 2]
+
+
+async def test_a_commit_whose_answer_is_lost_is_settled_by_the_journal(database, monkeypatch):
+    lost = []
+    original = asyncpg.transaction.Transaction.commit
+
+    async def commit(self):
+        is_first = not lost
+        if is_first:
+            lost.append(True)
+        await original(self)
+        if is_first:
+            raise ConnectionResetError("on purpose")
+
+    monkeypatch.setattr(asyncpg.transaction.Transaction, "commit", commit)
+    async with served(database, inserting) as client:
+        assert await (await client.start(inserting, "a")).result(timeout=20) == [1, 2]
+        assert await rows(database) == ["a", "a-2"]
+
+
+async def test_a_connection_that_breaks_before_the_commit_executes_the_step_again(database, monkeypatch):
+    lost = []
+    original = asyncpg.transaction.Transaction.commit
+
+    async def commit(self):
+        if not lost:
+            lost.append(True)
+            self._connection.terminate()
+            raise ConnectionResetError("on purpose")
+        await original(self)
+
+    monkeypatch.setattr(asyncpg.transaction.Transaction, "commit", commit)
+    async with served(database, inserting) as client:
+        assert await (await client.start(inserting, "a")).result(timeout=20) == [1, 2]
+        assert await rows(database) == ["a", "a-2"]
+
+
+async def test_a_turn_whose_place_is_taken_takes_the_writes_with_it(database):
+    async with AsyncClient(database) as client:
+        run = await client.start(inserting, "a")
+        lender = client.store.lender(30_000_000)
+        assert await client.store.commit_turns([Turn(run_id=run.id, seq=0, epoch=1, at=0, data=b"[]")]) == [True]
+        for epoch in (1, 2):
+            loan = lender.lend()
+            await loan.begin()
+            await loan.connection.execute("INSERT INTO bookings (id) VALUES ('a')")
+            assert await loan.commit(Turn(run_id=run.id, seq=0, epoch=epoch, at=0, data=b"[]"), now=None) is False
+            await loan.end()
+        lender.close()
+        assert await rows(database) == []

@@ -1,0 +1,378 @@
+"""Transactional steps on SQLite: what they write to the store's own file and their results are one commit."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import FatalError, RunFailed, StepTimeout, step, workflow
+from holdfast.model import RunStatus, Turn
+from holdfast.store import Undone
+from tests.worker.stage import ONCE, QUICK, stage, until
+
+
+@step(transaction=True, retry=QUICK)
+def book(db: sqlite3.Connection, order: str) -> int:
+    db.execute("INSERT INTO bookings (id) VALUES (?)", (order,))
+    return int(db.execute("SELECT count(*) FROM bookings").fetchone()[0])
+
+
+@pytest.fixture
+def file(database_url: str) -> str:
+    """A SQLite file with a table of the user's."""
+    connection = sqlite3.connect(database_url.removeprefix("sqlite:///"))
+    connection.execute("CREATE TABLE bookings (id TEXT PRIMARY KEY)")
+    connection.close()
+    return database_url
+
+
+def booked(url: str) -> list[str]:
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+    try:
+        return [row[0] for row in connection.execute("SELECT id FROM bookings ORDER BY id")]
+    finally:
+        connection.close()
+
+
+async def test_writes_and_result_are_there_together(file):
+    @workflow
+    async def order(name: str) -> list[int]:
+        first = book(name)
+        return [first, book(name + "-2")]
+
+    async with stage(file, order) as s:
+        run = await s.client.start(order, "a")
+        assert await run.result() == [1, 2]
+        assert booked(file) == ["a", "a-2"]
+        # Two steps are two turns, as they are without transactions.
+        assert len(await s.store.read_journal(run.id)) == 2
+
+
+async def test_a_def_body_calls_it_too(file):
+    @workflow
+    def order(name: str) -> int:
+        return book(name)
+
+    async with stage(file, order) as s:
+        assert await (await s.client.start(order, "a")).result() == 1
+
+
+async def test_a_failed_attempt_leaves_nothing(file):
+    tries = []
+
+    @step(transaction=True, retry=QUICK)
+    def flaky(db: sqlite3.Connection) -> None:
+        tries.append(db.execute("SELECT count(*) FROM bookings").fetchone()[0])
+        db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        if len(tries) < 3:
+            raise ValueError("no")
+
+    @workflow
+    async def order() -> None:
+        flaky()
+
+    async with stage(file, order) as s:
+        run = await s.client.start(order)
+        await run.result()
+        assert (tries, booked(file)) == ([0, 0, 0], ["a"])
+        assert (await s.kinds(run)).count("step_retrying") == 2
+
+
+async def test_a_result_that_cannot_be_stored_takes_the_writes_with_it(file):
+    @step(transaction=True, retry=QUICK)
+    def odd(db: sqlite3.Connection) -> Any:
+        db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        return object()
+
+    @workflow
+    async def order() -> None:
+        odd()
+
+    async with stage(file, order) as s:
+        with pytest.raises(RunFailed):
+            await (await s.client.start(order)).result()
+        assert booked(file) == []
+
+
+@pytest.mark.parametrize("how", ["commit", "with", "sql", "rollback", "script", "swallowed"])
+async def test_it_must_not_end_the_transaction_by_itself(file, how):
+    @step(transaction=True, retry=QUICK)
+    def greedy(db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        if how == "commit":
+            db.commit()
+        elif how == "with":
+            with db:
+                pass
+        elif how == "sql":
+            db.execute("COMMIT")
+        elif how == "rollback":
+            db.rollback()
+        elif how == "script":
+            db.executescript("INSERT INTO bookings (id) VALUES ('b');")
+        else:
+            try:
+                db.commit()
+            except sqlite3.DatabaseError:
+                pass
+
+    @workflow
+    async def order() -> None:
+        greedy()
+
+    async with stage(file, order) as s:
+        run = await s.client.start(order)
+        with pytest.raises(RunFailed) as failed:
+            await run.result()
+        assert isinstance(failed.value.__cause__, FatalError)
+        assert "greedy" in str(failed.value.__cause__)
+        assert "commits it together with the step's result" in str(failed.value.__cause__)
+        assert booked(file) == []
+
+
+async def test_a_savepoint_may_be_used(file):
+    @step(transaction=True, retry=ONCE)
+    def careful(db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        db.execute("SAVEPOINT mine")
+        db.execute("INSERT INTO bookings (id) VALUES ('b')")
+        db.execute("ROLLBACK TO mine")
+        db.execute("RELEASE mine")
+
+    @workflow
+    async def order() -> None:
+        careful()
+
+    async with stage(file, order) as s:
+        await (await s.client.start(order)).result()
+        assert booked(file) == ["a"]
+
+
+async def test_one_past_its_timeout_is_rolled_back_and_can_write_no_more(file):
+    go_on, said = threading.Event(), []
+
+    @step(transaction=True, retry=ONCE)
+    def slow(db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        go_on.wait(30)
+        try:
+            db.execute("INSERT INTO bookings (id) VALUES ('b')")
+        except sqlite3.Error as error:
+            said.append(error)
+
+    @workflow
+    async def order() -> None:
+        slow()
+
+    async with stage(file, order) as s:
+        run = await s.client.start(order)
+        await until(lambda: _is_locked(file))
+        # Five seconds are what it has on SQLite.
+        s.skip("6s")
+        with pytest.raises(RunFailed) as failed:
+            await run.result()
+        assert isinstance(failed.value.__cause__, StepTimeout)
+        assert "5s" in str(failed.value.__cause__)
+        go_on.set()
+        await until(lambda: said)
+        assert booked(file) == []
+
+
+async def test_results_that_come_meanwhile_wait_for_the_next_turn(file):
+    begun = threading.Event()
+    others = []
+
+    @step
+    async def other(number: int) -> int:
+        await asyncio.to_thread(begun.wait, 10)
+        others.append(number)
+        return number
+
+    @step(transaction=True, retry=ONCE)
+    def booking(db: sqlite3.Connection) -> int:
+        db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        begun.set()
+        deadline = time.monotonic() + 10
+        while len(others) < 3 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return 10
+
+    @workflow
+    async def order() -> list[int]:
+        pending = [other.start(number) for number in range(3)]
+        first = booking()
+        return [first, *await asyncio.gather(*pending)]
+
+    async with stage(file, order) as s:
+        assert await (await s.client.start(order)).result(timeout=20) == [10, 0, 1, 2]
+        assert booked(file) == ["a"]
+
+
+async def test_several_at_once_take_turns(file):
+    @step(transaction=True, retry=ONCE)
+    def one(db: sqlite3.Connection, name: str) -> str:
+        db.execute("INSERT INTO bookings (id) VALUES (?)", (name,))
+        return name
+
+    @workflow
+    async def order(name: str) -> list[str]:
+        return await asyncio.gather(*[one.start(f"{name}{number}") for number in range(5)])
+
+    async with stage(file, order) as s:
+        runs = await s.client.start_many(order, [("a",), ("b",), ("c",)])
+        assert [await run.result(timeout=30) for run in runs] == [[f"{n}{i}" for i in range(5)] for n in "abc"]
+        assert len(booked(file)) == 15
+
+
+async def test_a_cancelled_run_rolls_its_step_back(file):
+    go_on = threading.Event()
+
+    @step(transaction=True, retry=ONCE)
+    def slow(db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        go_on.wait(20)
+
+    @workflow
+    async def order() -> None:
+        slow()
+
+    async with stage(file, order) as s:
+        run = await s.client.start(order)
+        await until(lambda: _is_locked(file))
+        cancelling = asyncio.create_task(s.client.cancel(run.id))
+        go_on.set()
+        await cancelling
+        assert await run.wait() in (RunStatus.CANCELLED, RunStatus.COMPLETED)
+        assert booked(file) == (["a"] if run.status is RunStatus.COMPLETED else [])
+
+
+async def test_a_turn_whose_place_is_taken_takes_the_writes_with_it(file):
+    @workflow
+    async def order() -> int:
+        return book("a")
+
+    async with stage(file) as s:
+        run = await s.client.start(order)
+        await s.client._connection.opened()
+        lender = s.store.lender(30_000_000)
+        loan = lender.lend()
+        await loan.begin()
+        loan.connection.execute("INSERT INTO bookings (id) VALUES ('a')")
+        await loan.end()
+        turn = Turn(run_id=run.id, seq=0, epoch=1, at=0, data=b"[]")
+        assert await s.store.commit_turns([turn]) == [True]
+        for epoch in (1, 2):
+            loan = lender.lend()
+            await loan.begin()
+            loan.connection.execute("INSERT INTO bookings (id) VALUES ('a')")
+            assert await loan.commit(Turn(run_id=run.id, seq=0, epoch=epoch, at=0, data=b"[]"), now=None) is False
+            await loan.end()
+        assert booked(file) == []
+
+
+async def test_a_commit_that_did_not_happen_executes_the_step_again(file, monkeypatch):
+    @workflow
+    async def order() -> list[int]:
+        first = book("a")
+        return [first, book("b")]
+
+    async with stage(file, order) as s:
+        found = type(s.store.lender(1).lend())
+        original, fates = found.commit, [Undone("on purpose"), Undone("nobody knows", is_certain=False)]
+
+        async def commit(self, turn, *, now):
+            return fates.pop() if fates else await original(self, turn, now=now)
+
+        monkeypatch.setattr(found, "commit", commit)
+        run = await s.client.start(order)
+
+        async def is_over() -> bool:
+            s.skip("1s")
+            return (await s.record(run)).status.is_final
+
+        await until(is_over)
+        assert await run.result() == [1, 2]
+        assert (fates, booked(file)) == ([], ["a", "b"])
+
+
+async def test_a_body_that_is_blocked_by_the_result_leaves_nothing_written(file):
+    executed = []
+
+    @step(transaction=True, retry=ONCE)
+    def booking(db: sqlite3.Connection) -> None:
+        executed.append(1)
+        db.execute("INSERT INTO bookings (id) VALUES ('a')")
+
+    @workflow
+    async def order() -> None:
+        booking()
+        await asyncio.to_thread(print)
+
+    async with stage(file, order) as s:
+        run = await s.client.start(order)
+        assert "IOInBody" in await s.until_blocked(run)
+        # Its result could not be taken in, so neither is there: the step will execute again.
+        assert (booked(file), "step_completed" in await s.kinds(run)) == ([], False)
+
+
+async def test_a_worker_that_stops_rolls_back_what_is_not_done(file):
+    go_on = threading.Event()
+
+    @step(transaction=True, retry=ONCE)
+    def slow(db: sqlite3.Connection) -> str:
+        db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        go_on.wait(20)
+        return "done"
+
+    @workflow
+    async def order() -> str:
+        return slow()
+
+    async with stage(file) as s:
+        run = await s.client.start(order)
+        async with s.worker(order, grace=0):
+            await until(lambda: _is_locked(file))
+        assert booked(file) == []
+        go_on.set()
+        async with s.worker(order):
+            assert await run.result(timeout=20) == "done"
+        assert (booked(file), (await s.record(run)).crashes) == (["a"], 0)
+
+
+async def test_runs_are_started_in_the_same_transaction(file):
+    @workflow
+    async def ship(name: str) -> str:
+        return name
+
+    @step(transaction=True, retry=QUICK)
+    def hand_over(db: sqlite3.Connection, name: str) -> str:
+        db.execute("INSERT INTO bookings (id) VALUES (?)", (name,))
+        return blocking.start(ship, name, key=name, connection=db).id
+
+    @workflow
+    async def order(name: str) -> str:
+        return hand_over(name)
+
+    with holdfast.Client(file) as blocking:
+        async with stage(file, order, ship) as s:
+            child = await (await s.client.start(order, "a")).result()
+            assert await (await s.client.get_run(child)).result() == "a"
+
+
+def _is_locked(url: str) -> bool:
+    """Whether somebody has the write lock."""
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=0, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+        return False
+    except sqlite3.OperationalError:
+        return True
+    finally:
+        connection.close()
