@@ -1,4 +1,4 @@
-"""Runs taken by hand are put away when their test has ended."""
+"""Runs taken by hand are put away when their test has ended, and no test finds what another one left."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import pytest
 
 from holdfast.define import Workflow
+from tests.engine.alerts import ALERTS
 from tests.engine.drive import Drive
 
 
@@ -30,3 +31,9 @@ def begin() -> Iterator[Begin]:
     yield begin
     for one in made:
         one.close()
+
+
+@pytest.fixture(autouse=True)
+def no_alerts() -> None:
+    """No body of another test has said anything."""
+    ALERTS.clear()

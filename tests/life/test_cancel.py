@@ -70,9 +70,6 @@ async def twice_tidy() -> None:
         await clean("after an hour")
 
 
-# -- every wait is woken -----------------------------------------------------------------------------------------------
-
-
 @workflow
 async def sleeping() -> None:
     await holdfast.sleep("30d")
@@ -139,9 +136,6 @@ async def test_a_cancel_wakes_a_run_between_two_attempts_of_a_step():
         await run.cancel()
         assert await run.wait() is RunStatus.CANCELLED
         assert len(env.calls(failing)) == 1
-
-
-# -- cleanup -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tidies", [tidy, tidy_in_a_plain_body])
@@ -234,9 +228,6 @@ async def test_a_cancelled_wait_leaves_its_signal_to_the_cleanup():
         assert await run.result() == 1
 
 
-# -- shield ------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_shield_holds_a_cancel_back_until_its_block_has_ended():
     async with Environment(shielded) as env:
         run = await env.client.start(shielded)
@@ -286,9 +277,6 @@ async def test_a_shield_works_in_a_plain_body():
         assert len(env.calls(clean_up)) == 1
 
 
-# -- runs that can't be asked ------------------------------------------------------------------------------------------
-
-
 async def test_a_run_that_never_began_is_cancelled_without_a_worker(url):
     async with AsyncClient(url) as client:
         run = await client.start(tidy, delay="1h")
@@ -335,9 +323,6 @@ async def test_the_reason_of_a_cancel_is_shown_by_explain():
         assert "the shop has closed" in str(await env.client.explain(run.id))
 
 
-# -- crashes and stores ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("waiting", [tidy, tidy_in_a_plain_body, twice_tidy, shielded, in_a_group])
 def test_a_cancel_survives_a_crash_at_every_commit(waiting):
     async def drive(env: Any, run: Any) -> None:
@@ -357,47 +342,3 @@ async def test_a_cancel_of_a_run_without_a_worker_is_carried_out_by_the_next(url
         async with Worker(client, workflows=[tidy]):
             assert await run.wait(timeout=30) is RunStatus.CANCELLED
         assert list(cleaned.values()) == ["the table"]
-
-
-async def test_a_cancel_reaches_a_step_in_flight(url):
-    begun = asyncio.Event()
-    ended: list[str] = []
-
-    @step
-    async def hang() -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append("cancelled")
-
-    @workflow
-    async def hanging() -> None:
-        await hang()
-
-    async with AsyncClient(url) as client, Worker(client, workflows=[hanging]):
-        run = await client.start(hanging)
-        await begun.wait()
-        await run.cancel()
-        assert await run.wait(timeout=30) is RunStatus.CANCELLED
-    assert ended == ["cancelled"]
-
-
-async def test_a_forced_cancel_takes_a_run_away_from_its_worker(url):
-    begun = asyncio.Event()
-
-    @step
-    async def hang() -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
-    @workflow
-    async def hanging() -> None:
-        with holdfast.shield():
-            await hang()
-
-    async with AsyncClient(url) as client, Worker(client, workflows=[hanging], grace="1s"):
-        run = await client.start(hanging)
-        await begun.wait()
-        assert await run.cancel(force=True)
-        assert (await run.refresh()).status is RunStatus.CANCELLED

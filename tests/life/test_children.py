@@ -1,4 +1,4 @@
-"""Children: runs that a body starts, waits for, holds, and takes with it when it ends."""
+"""Children: runs that a body starts, waits for, holds, and joins."""
 
 from __future__ import annotations
 
@@ -8,19 +8,9 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import (
-    AsyncClient,
-    RunCancelled,
-    RunFailed,
-    RunFilter,
-    RunStatus,
-    Worker,
-    blocking,
-    step,
-    workflow,
-)
+from holdfast import AsyncClient, RunCancelled, RunFailed, RunFilter, RunStatus, Worker, blocking, step, workflow
 from holdfast.testing import Environment, assert_durable
-from tests.life.waiting import until, until_status, until_waiting
+from tests.life.waiting import until, until_waiting
 
 
 class Broke(Exception):
@@ -98,18 +88,8 @@ async def holding() -> str:
 
 
 @workflow
-async def leaving(on_parent_end: str) -> str:
-    held = endless.options(on_parent_end="cancel" if on_parent_end == "cancel" else "abandon").start()
-    await asyncio.wait([held], timeout=60)
-    return held.id
-
-
-@workflow
 async def three_of_them() -> list[int]:
     return list(await asyncio.gather(quick(1), quick(2), quick(3)))
-
-
-# -- waiting for a child -----------------------------------------------------------------------------------------------
 
 
 async def test_calling_a_workflow_in_a_body_waits_for_its_result():
@@ -225,9 +205,6 @@ async def test_a_childs_arguments_are_checked_where_it_is_asked_for():
         assert await (await env.client.start(wrong)).result() == "refused"
 
 
-# -- holding a child ---------------------------------------------------------------------------------------------------
-
-
 async def test_a_held_child_is_signalled_through_its_handle():
     async with Environment([telling, told_child]) as env:
         assert await (await env.client.start(telling)).result() == "from above"
@@ -277,9 +254,6 @@ async def test_a_pending_child_is_waited_for_in_a_plain_body():
         assert await (await env.client.start(holding_two)).result() == [2, 3]
 
 
-# -- joining a run there is --------------------------------------------------------------------------------------------
-
-
 async def test_a_key_joins_the_run_there_is():
     @workflow
     async def joining() -> Any:
@@ -317,63 +291,6 @@ async def test_a_joined_run_is_not_cancelled_with_the_one_that_joined_it():
         await run.wait()
         await env.skip("1m")
         assert not (await there.refresh()).status.is_final
-
-
-# -- the end of a parent -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("on_parent_end", "status"), [("cancel", RunStatus.CANCELLED), ("abandon", RunStatus.WAITING)])
-async def test_on_parent_end_says_what_becomes_of_a_child(on_parent_end, status):
-    async with Environment([leaving, endless]) as env:
-        held = await env.client.get_run(await (await env.client.start(leaving, on_parent_end)).result())
-        await env.skip("1m")
-        assert (await held.refresh()).status is status
-
-
-async def test_a_cancelled_parent_cancels_the_child_it_waits_for():
-    @workflow
-    async def waits_for_it() -> None:
-        await endless.options(id="the-child")()
-
-    async with Environment([waits_for_it, endless]) as env:
-        run = await env.client.start(waits_for_it)
-        await env.until_waiting(run)
-        await run.cancel()
-        assert await run.wait() is RunStatus.CANCELLED
-        assert await (await env.client.get_run("the-child")).wait() is RunStatus.CANCELLED
-
-
-async def test_a_failed_parent_cancels_its_children():
-    @workflow
-    async def fails_soon() -> None:
-        endless.options(id="the-child").start()
-        await holdfast.sleep("1m")
-        raise Broke("no money")
-
-    async with Environment([fails_soon, endless]) as env:
-        run = await env.client.start(fails_soon)
-        assert await run.wait() is RunStatus.FAILED
-        assert await (await env.client.get_run("the-child")).wait() is RunStatus.CANCELLED
-
-
-async def test_grandchildren_go_with_their_grandparent():
-    @workflow
-    async def middle() -> None:
-        await endless.options(id="the-grandchild")()
-
-    @workflow
-    async def top() -> None:
-        await middle()
-
-    async with Environment([top, middle, endless]) as env:
-        run = await env.client.start(top)
-        await env.until_waiting(run)
-        await env.until_waiting(await env.client.get_run("the-grandchild"))
-        await run.cancel()
-        assert await (await env.client.get_run("the-grandchild")).wait() is RunStatus.CANCELLED
-
-
-# -- crashes and stores ------------------------------------------------------------------------------------------------
 
 
 def test_children_survive_a_crash_at_every_commit():
@@ -414,14 +331,3 @@ async def test_a_parent_is_woken_by_a_child_that_ends_under_another_worker(url):
 async def test_a_parent_and_its_children_share_one_place_without_a_deadlock(url):
     async with AsyncClient(url) as client, Worker(client, workflows=[three_of_them, quick], concurrency=1):
         assert await (await client.start(three_of_them)).result(timeout=30) == [2, 4, 6]
-
-
-async def test_a_cancelled_parent_cancels_its_children_on_every_store(url):
-    async with AsyncClient(url) as client, Worker(client, workflows=[holding, endless]):
-        run = await client.start(holding)
-        await until_waiting(run)
-        [held] = [one async for one in client.runs(RunFilter(parent=run.id))]
-        await until_waiting(held)
-        await run.cancel()
-        await until_status(held, RunStatus.CANCELLED)
-        assert await run.wait(timeout=30) is RunStatus.CANCELLED

@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import (
-    AsyncClient,
-    BadPayload,
-    RunEnded,
-    RunNotFound,
-    RunStatus,
-    WaitTimeout,
-    Worker,
-    blocking,
-    step,
-    workflow,
-)
+from holdfast import AsyncClient, RunEnded, RunNotFound, RunStatus, WaitTimeout, Worker, blocking, step, workflow
 from holdfast.testing import Environment, assert_durable
 from tests.life.waiting import until_waiting
-
-
-@dataclass
-class Approval:
-    by: str
-    cents: int = 0
-
 
 done: dict[str, str] = {}
 
@@ -56,34 +37,14 @@ async def two_of_them() -> list[Any]:
 
 
 @workflow
-async def in_time() -> Any:
-    return await holdfast.wait_for_signal("go", timeout="1h")
-
-
-@workflow
 async def in_time_or_so() -> Any:
     return await holdfast.wait_for_signal("go", timeout="1h", default="nobody")
-
-
-@workflow
-async def by_the_manager() -> Any:
-    return await holdfast.wait_for_signal("approved", match={"by": "manager"})
-
-
-@workflow
-async def approved() -> str:
-    approval = await holdfast.wait_for_signal("approved", type=Approval)
-    assert isinstance(approval, Approval)
-    return f"{approval.by} {approval.cents}"
 
 
 @workflow
 async def later() -> Any:
     await holdfast.sleep("1d")
     return await holdfast.wait_for_signal("go")
-
-
-# -- a signal and its wait ---------------------------------------------------------------------------------------------
 
 
 async def test_a_signal_resumes_the_wait_with_its_payload():
@@ -151,9 +112,6 @@ async def test_a_signal_without_a_payload_is_none():
         run = await env.client.start(in_time_or_so)
         await run.signal("go")
         assert await run.result() is None
-
-
-# -- a wait that ends by itself ----------------------------------------------------------------------------------------
 
 
 async def test_a_wait_that_times_out_raises_wait_timeout():
@@ -235,73 +193,6 @@ async def test_a_signal_beside_a_long_sleep_does_not_end_the_sleep():
         assert await run.result() == [3600.0, "early"]
 
 
-# -- match and type ----------------------------------------------------------------------------------------------------
-
-
-async def test_a_match_passes_over_signals_that_differ_and_leaves_them_there():
-    @workflow
-    async def choosy() -> list[Any]:
-        chosen = await holdfast.wait_for_signal("approved", match={"by": "manager"})
-        return [chosen, await holdfast.wait_for_signal("approved")]
-
-    async with Environment(choosy) as env:
-        run = await env.client.start(choosy)
-        await run.signal("approved", {"by": "clerk"})
-        await run.signal("approved", {"by": "manager", "cents": 5})
-        assert await run.result() == [{"by": "manager", "cents": 5}, {"by": "clerk"}]
-
-
-async def test_a_match_looks_into_nested_payloads():
-    @workflow
-    async def choosy() -> Any:
-        return await holdfast.wait_for_signal("approved", match={"who": {"role": "manager"}})
-
-    async with Environment(choosy) as env:
-        run = await env.client.start(choosy)
-        await env.until_waiting(run)
-        await run.signal("approved", {"who": {"role": "clerk"}})
-        await run.signal("approved", {"who": {"role": "manager", "name": "Ada"}})
-        assert await run.result() == {"who": {"role": "manager", "name": "Ada"}}
-
-
-async def test_a_typed_signal_arrives_as_an_instance():
-    async with Environment(approved) as env:
-        run = await env.client.start(approved)
-        await env.until_waiting(run)
-        await run.signal("approved", Approval("Ada", 5))
-        assert await run.result() == "Ada 5"
-
-
-async def test_a_payload_that_does_not_fit_the_waiting_type_is_refused_at_delivery():
-    async with Environment(approved) as env:
-        run = await env.client.start(approved)
-        await env.until_waiting(run)
-        with pytest.raises(BadPayload):
-            await run.signal("approved", {"cents": "many"})
-        await run.signal("approved", {"by": "Ada"})
-        assert await run.result() == "Ada 0"
-
-
-async def test_a_buffered_signal_that_does_not_fit_is_set_aside_and_the_wait_goes_on():
-    async with Environment(approved) as env:
-        run = await env.client.start(approved, delay="1h")
-        await run.signal("approved", {"cents": "many"})
-        await run.signal("approved", {"by": "Ada", "cents": 1})
-        assert await run.result() == "Ada 1"
-
-
-async def test_a_buffered_signal_that_was_set_aside_is_shown_by_explain():
-    async with Environment(approved) as env:
-        run = await env.client.start(approved, delay="1h")
-        await run.signal("approved", {"cents": "many"})
-        await env.skip("2h")
-        assert "approved" in str(await env.until_waiting(run))
-        assert "set aside" in str(await env.client.explain(run.id))
-
-
-# -- signals that can't be sent ----------------------------------------------------------------------------------------
-
-
 async def test_a_signal_to_an_ended_run_raises_run_ended():
     async with Environment(told) as env:
         run = await env.client.start(told)
@@ -323,9 +214,6 @@ async def test_a_payload_that_cannot_be_encoded_is_refused_and_nothing_is_sent()
         with pytest.raises(holdfast.NotEncodable):
             await run.signal("go", object())
         assert await run.result() == "nobody"
-
-
-# -- from run to run ---------------------------------------------------------------------------------------------------
 
 
 async def test_a_body_signals_another_run():
@@ -377,9 +265,6 @@ async def test_a_signal_from_a_body_to_an_ended_run_does_not_fail_the_sender():
         assert await (await env.client.start(teller, run.id)).result() == "sent"
 
 
-# -- crashes -----------------------------------------------------------------------------------------------------------
-
-
 def test_signals_survive_a_crash_at_every_commit():
     @workflow
     async def durable() -> list[Any]:
@@ -394,14 +279,6 @@ def test_signals_survive_a_crash_at_every_commit():
         await run.signal("go", 2, message_id="2")
 
     assert_durable(durable, drive=drive, effects=done)
-
-
-def test_a_wait_with_match_survives_a_crash_at_every_commit():
-    async def drive(env: Any, run: Any) -> None:
-        await run.signal("approved", {"by": "clerk"}, message_id="1")
-        await run.signal("approved", {"by": "manager"}, message_id="2")
-
-    assert_durable(by_the_manager, drive=drive)
 
 
 async def test_a_signal_sent_while_no_worker_lives_reaches_the_next_one(url):
@@ -430,25 +307,6 @@ async def test_a_signal_to_an_ended_run_is_refused_by_every_store(url):
         await run.result(timeout=30)
         with pytest.raises(RunEnded):
             await run.signal("go")
-
-
-async def test_a_match_is_looked_for_by_every_store(url):
-    async with AsyncClient(url) as client, Worker(client, workflows=[by_the_manager]):
-        run = await client.start(by_the_manager)
-        await run.signal("approved", {"by": "clerk"})
-        await until_waiting(run)
-        await run.signal("approved", {"by": "manager"})
-        assert await run.result(timeout=30) == {"by": "manager"}
-
-
-async def test_a_misfit_is_refused_by_every_store(url):
-    async with AsyncClient(url) as client, Worker(client, workflows=[approved]):
-        run = await client.start(approved)
-        await until_waiting(run)
-        with pytest.raises(BadPayload):
-            await run.signal("approved", 5)
-        await run.signal("approved", Approval("Ada"))
-        assert await run.result(timeout=30) == "Ada 0"
 
 
 async def test_a_wait_that_times_out_does_so_on_every_store(url):

@@ -1,0 +1,199 @@
+"""P9: every task, generator, context manager and callback of a body is put away with it, and none of them acts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+
+from holdfast import current_run, workflow
+from tests.engine.alerts import ALERTS, put_away
+from tests.engine.samples import clean_up, double, echo, triple
+
+
+def test_every_task_of_a_body_is_put_away(begin):
+    @workflow
+    async def body() -> None:
+        async def branch(n: int) -> None:
+            try:
+                await double(n)
+            finally:
+                ALERTS.append(f"closed {n}")
+
+        await asyncio.gather(branch(1), branch(2))
+
+    put_away(begin(body))
+    assert sorted(ALERTS) == ["closed 1", "closed 2"]
+
+
+def test_a_generator_is_closed_with_its_body(begin):
+    @workflow
+    def body() -> None:
+        def items():
+            try:
+                while True:
+                    yield triple(1)
+            finally:
+                ALERTS.append(current_run().id)
+
+        for _ in items():
+            pass
+
+    put_away(begin(body))
+    assert ALERTS == ["run-1"]
+
+
+def test_an_async_generator_is_closed_with_its_body(begin):
+    @workflow
+    async def body() -> None:
+        async def items():
+            try:
+                while True:
+                    yield await double(1)
+            finally:
+                ALERTS.append(current_run().id)
+
+        async for _ in items():
+            pass
+
+    put_away(begin(body))
+    assert ALERTS == ["run-1"]
+
+
+def test_a_generator_between_two_items_is_closed_in_its_own_run(begin):
+    """Collected later, its `finally` would write into whichever run is advancing then."""
+
+    @workflow
+    async def body() -> None:
+        def items():
+            try:
+                yield 1
+                yield 2
+            finally:
+                ALERTS.append(current_run().id)
+
+        for _ in items():
+            await double(1)
+
+    put_away(begin(body))
+    assert ALERTS == ["run-1"]
+
+
+def test_an_abandoned_async_generator_is_closed_while_its_run_is_alive(begin):
+    @workflow
+    async def body() -> int:
+        async def items():
+            try:
+                yield 1
+                yield 2
+            finally:
+                ALERTS.append(current_run().id)
+
+        async for _ in items():
+            break
+        return await double(1)
+
+    drive = begin(body).finish()
+    assert drive.result == 2
+    assert ALERTS == ["run-1"]
+
+
+def test_an_async_context_manager_can_not_clean_up_with_a_step_while_put_away(begin):
+    @contextlib.asynccontextmanager
+    async def reserved():
+        try:
+            yield
+        finally:
+            await clean_up()
+            ALERTS.append("cleaned up")
+
+    @workflow
+    async def body() -> None:
+        async with reserved():
+            await double(1)
+
+    drive = begin(body)
+    put_away(drive)
+    assert ALERTS == []
+    assert drive.asked == ["double"]
+
+
+def test_a_task_group_is_put_away_with_its_children(begin):
+    @workflow
+    async def body() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(double(1))
+            group.create_task(echo(1))
+
+    put_away(begin(body))
+
+
+def test_a_timeout_block_does_not_turn_the_suspension_into_a_timeout(begin):
+    @workflow
+    async def body() -> None:
+        try:
+            async with asyncio.timeout(10):
+                await double(1)
+        except TimeoutError:
+            ALERTS.append("timeout")
+
+    put_away(begin(body))
+    assert ALERTS == []
+
+
+def test_a_done_callback_can_not_ask_while_put_away(begin):
+    @workflow
+    async def body() -> None:
+        def ask(_: object) -> None:
+            double.start(2)
+            ALERTS.append("asked")
+
+        task = asyncio.create_task(double(1))
+        task.add_done_callback(ask)
+        await task
+
+    drive = begin(body)
+    put_away(drive)
+    assert ALERTS == []
+    assert drive.asked == ["double"]
+
+
+def test_new_tasks_made_while_put_away_do_nothing(begin):
+    @workflow
+    async def body() -> None:
+        try:
+            await double(1)
+        finally:
+            asyncio.create_task(leave_a_trace())  # noqa: RUF006  # nobody waits for it
+
+    async def leave_a_trace() -> None:
+        await asyncio.sleep(0)
+        ALERTS.append("ran")
+
+    put_away(begin(body))
+    gc.collect()
+    assert ALERTS == []
+
+
+def test_a_coroutine_never_started_is_put_away_without_a_warning(begin, recwarn):
+    @workflow
+    async def body() -> int:
+        later = double(1)
+        await double(2)
+        return await later
+
+    put_away(begin(body))
+    assert [str(one.message) for one in recwarn] == []
+
+
+def test_a_task_never_started_is_put_away_without_a_warning(begin, recwarn):
+    @workflow
+    async def body() -> int:
+        await double(2)
+        task = asyncio.create_task(double(1))
+        return await task
+
+    drive = begin(body)
+    put_away(drive)
+    gc.collect()
+    assert [str(one.message) for one in recwarn] == []

@@ -1,0 +1,119 @@
+"""Payloads of signals: which one a wait takes by its match, and what does not fit its type is never delivered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import AsyncClient, BadPayload, Worker, workflow
+from holdfast.testing import Environment, assert_durable
+from tests.life.waiting import until_waiting
+
+
+@dataclass
+class Approval:
+    by: str
+    cents: int = 0
+
+
+@workflow
+async def by_the_manager() -> Any:
+    return await holdfast.wait_for_signal("approved", match={"by": "manager"})
+
+
+@workflow
+async def approved() -> str:
+    approval = await holdfast.wait_for_signal("approved", type=Approval)
+    assert isinstance(approval, Approval)
+    return f"{approval.by} {approval.cents}"
+
+
+async def test_a_match_passes_over_signals_that_differ_and_leaves_them_there():
+    @workflow
+    async def choosy() -> list[Any]:
+        chosen = await holdfast.wait_for_signal("approved", match={"by": "manager"})
+        return [chosen, await holdfast.wait_for_signal("approved")]
+
+    async with Environment(choosy) as env:
+        run = await env.client.start(choosy)
+        await run.signal("approved", {"by": "clerk"})
+        await run.signal("approved", {"by": "manager", "cents": 5})
+        assert await run.result() == [{"by": "manager", "cents": 5}, {"by": "clerk"}]
+
+
+async def test_a_match_looks_into_nested_payloads():
+    @workflow
+    async def choosy() -> Any:
+        return await holdfast.wait_for_signal("approved", match={"who": {"role": "manager"}})
+
+    async with Environment(choosy) as env:
+        run = await env.client.start(choosy)
+        await env.until_waiting(run)
+        await run.signal("approved", {"who": {"role": "clerk"}})
+        await run.signal("approved", {"who": {"role": "manager", "name": "Ada"}})
+        assert await run.result() == {"who": {"role": "manager", "name": "Ada"}}
+
+
+async def test_a_typed_signal_arrives_as_an_instance():
+    async with Environment(approved) as env:
+        run = await env.client.start(approved)
+        await env.until_waiting(run)
+        await run.signal("approved", Approval("Ada", 5))
+        assert await run.result() == "Ada 5"
+
+
+async def test_a_payload_that_does_not_fit_the_waiting_type_is_refused_at_delivery():
+    async with Environment(approved) as env:
+        run = await env.client.start(approved)
+        await env.until_waiting(run)
+        with pytest.raises(BadPayload):
+            await run.signal("approved", {"cents": "many"})
+        await run.signal("approved", {"by": "Ada"})
+        assert await run.result() == "Ada 0"
+
+
+async def test_a_buffered_signal_that_does_not_fit_is_set_aside_and_the_wait_goes_on():
+    async with Environment(approved) as env:
+        run = await env.client.start(approved, delay="1h")
+        await run.signal("approved", {"cents": "many"})
+        await run.signal("approved", {"by": "Ada", "cents": 1})
+        assert await run.result() == "Ada 1"
+
+
+async def test_a_buffered_signal_that_was_set_aside_is_shown_by_explain():
+    async with Environment(approved) as env:
+        run = await env.client.start(approved, delay="1h")
+        await run.signal("approved", {"cents": "many"})
+        await env.skip("2h")
+        assert "approved" in str(await env.until_waiting(run))
+        assert "set aside" in str(await env.client.explain(run.id))
+
+
+def test_a_wait_with_match_survives_a_crash_at_every_commit():
+    async def drive(env: Any, run: Any) -> None:
+        await run.signal("approved", {"by": "clerk"}, message_id="1")
+        await run.signal("approved", {"by": "manager"}, message_id="2")
+
+    assert_durable(by_the_manager, drive=drive)
+
+
+async def test_a_match_is_looked_for_by_every_store(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[by_the_manager]):
+        run = await client.start(by_the_manager)
+        await run.signal("approved", {"by": "clerk"})
+        await until_waiting(run)
+        await run.signal("approved", {"by": "manager"})
+        assert await run.result(timeout=30) == {"by": "manager"}
+
+
+async def test_a_misfit_is_refused_by_every_store(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[approved]):
+        run = await client.start(approved)
+        await until_waiting(run)
+        with pytest.raises(BadPayload):
+            await run.signal("approved", 5)
+        await run.signal("approved", Approval("Ada"))
+        assert await run.result(timeout=30) == "Ada 0"
