@@ -294,6 +294,31 @@ async def test_the_hooks_of_a_fork_have_tokens_of_their_own():
         assert [await run.result(), await fork.result()] == ["to the run", "to the fork"]
 
 
+@pytest.mark.parametrize("at", ["tell", "tell:1"])
+async def test_a_hook_that_is_open_at_the_cut_has_a_token_of_its_own_in_the_fork(at):
+    tokens: list[str] = []
+
+    @step
+    async def tell(token: str) -> None:
+        tokens.append(token)
+
+    @workflow
+    async def asking() -> Any:
+        hook = holdfast.hook(name="answer")
+        await tell(hook.token)
+        await tell(hook.token)
+        return await hook.wait()
+
+    async with Environment(asking) as env:
+        run = await env.client.start(asking)
+        await env.until_waiting(run)
+        fork = await env.client.fork(run.id, at=at)
+        await env.until_waiting(fork)
+        await env.client.resume_hook(tokens[-1], "to the fork")
+        await env.client.resume_hook(tokens[0], "to the run")
+        assert [await run.result(), await fork.result()] == ["to the run", "to the fork"]
+
+
 async def test_a_retried_fork_goes_on_drawing_as_it_did():
     seen: list[str] = []
 

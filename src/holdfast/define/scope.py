@@ -219,8 +219,8 @@ class Body(Protocol):
     ) -> asyncio.Future[Any]:
         """Wait for a signal or an event."""
 
-    def ask_hook(self, name: str, type: Any, expires: int | None) -> tuple[str, Any]:
-        """A hook's token, and the `Pending` that resolves when it is resumed."""
+    def ask_hook(self, name: str, type: Any, expires: int | None) -> Any:
+        """The `Pending` that resolves when the hook is resumed. Its key is the token."""
 
     def send_signal(self, run_id: str, name: str, payload: Any) -> None: ...
 

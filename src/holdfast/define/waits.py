@@ -127,13 +127,17 @@ class Hook(Generic[T]):
     resumed at most once; a payload that does not fit its type is refused where it is sent, and the hook stays open.
     """
 
-    __slots__ = ("_body", "_reply", "name", "token")
+    __slots__ = ("_body", "_reply", "name")
 
-    def __init__(self, body: Body, name: str, token: str, reply: Pending[T]) -> None:
+    def __init__(self, body: Body, name: str, reply: Pending[T]) -> None:
         self._body = body
         self._reply = reply
         self.name = name
-        self.token = token
+
+    @property
+    def token(self) -> str:
+        """What resumes it: the same on every replay. In a fork it is another one from the cut on."""
+        return self._reply.key
 
     def wait(self) -> Coroutine[Any, Any, T]:
         """The payload. Raises WaitTimeout when the hook has expired; a wait that is cancelled leaves the hook open."""
@@ -176,5 +180,4 @@ def hook(*, name: str = "hook", type: Any = Any, expires: Duration | NotGiven | 
     body = body_for("holdfast.hook()")
     checked_name(name)
     delay = None if expires is None else microseconds(cast(Duration, expires), what=f"hook({name!r}): expires")
-    token, reply = body.ask_hook(name, type, delay)
-    return Hook(body, name, token, reply)
+    return Hook(body, name, body.ask_hook(name, type, delay))

@@ -149,7 +149,9 @@ class Deliveries(Requests):
             self._entries.append(entry)
         if isinstance(entry, Inherited):
             self.life.compensations = list(entry.undo)
-        elif entry.until is None:
+            return
+        self.renew_hooks(entry.seed)
+        if entry.until is None:
             self.reseed(entry.seed)
         else:
             self._reseed = entry

@@ -63,24 +63,31 @@ class Requests(Sends):
             )
         return reply
 
-    def ask_hook(self, name: str, type: Any, expires: int | None) -> tuple[str, Pending[Any]]:
+    def ask_hook(self, name: str, type: Any, expires: int | None) -> Pending[Any]:
         if self.is_dead:
             self.refuse()
         self.check_limit()
         life = self.life
         life.hooks += 1
-        drawn = blake2b(life.hooks.to_bytes(8, "big"), key=self._seed, person=b"holdfast hook", digest_size=24)
-        token = urlsafe_b64encode(drawn.digest()).decode()
-        reply: Pending[Any] = Pending(self, self.loop, "")
+        # Behind the cut of a fork at once, whatever else it draws as the other run did: that one's token is out.
+        token = _token(life.hooks, self._seed if self._reseed is None else self._reseed.seed)
+        reply: Pending[Any] = Pending(self, self.loop, token)
         # A hook may be made for others alone: nobody has to wait for it.
         reply._is_seen = True
         until = None if expires is None else self.time + expires
-        wait = self._wait("hook", name, None, type, reply, token=sha256(token.encode()).hexdigest(), expires_at=until)
+        wait = self._wait("hook", name, None, type, reply, token=_digest(token), expires_at=until)
         if expires is not None:
             reply.timer = self.loop.call_after(
                 expires, self._time_out, wait, NOT_GIVEN, expires, context=self.runners.context
             )
-        return token, reply
+        return reply
+
+    def renew_hooks(self, seed: bytes) -> None:
+        """A fork goes on from here: open hooks get tokens of its own, for the old ones resume the other run."""
+        for wait in () if self._life is None else self._life.waits.values():
+            if wait.kind == "hook" and wait.row is not None:
+                token = wait.reply.key = _token(wait.number, seed, person=b"holdfast renewed")
+                wait.row = msgspec.structs.replace(wait.row, token=_digest(token))
 
     def _wait(
         self,
@@ -328,6 +335,17 @@ class Requests(Sends):
     def has_to_undo(self) -> bool:
         """Whether anything is registered that a failure would undo."""
         return self._life is not None and bool(self._life.compensations)
+
+
+def _token(number: int, seed: bytes, *, person: bytes = b"holdfast hook") -> str:
+    """What resumes a hook: nobody guesses it who does not know the seed."""
+    drawn = blake2b(number.to_bytes(8, "big"), key=seed, person=person, digest_size=24)
+    return urlsafe_b64encode(drawn.digest()).decode()
+
+
+def _digest(token: str) -> str:
+    """What the store knows of a token."""
+    return sha256(token.encode()).hexdigest()
 
 
 def _instant(asked: Any, now: int, what: str) -> int:
