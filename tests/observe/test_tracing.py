@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 from opentelemetry import context as contexts
@@ -19,7 +20,7 @@ import holdfast
 from holdfast import AsyncClient, Client, DefinitionError, Retry, RunFailed, Worker, current_run, step, workflow
 from holdfast.observe import Tracing
 from tests.observe.watchers import Traces
-from tests.worker.stage import stage
+from tests.worker.stage import stage, until
 
 PATIENCE = "20s"
 
@@ -58,6 +59,28 @@ async def parent(number: int) -> int:
 async def waits() -> str:
     await double(1)
     return str(await holdfast.wait_for_signal("go"))
+
+
+@workflow
+async def hears() -> None:
+    await holdfast.wait_for_event("paid")
+
+
+@workflow
+async def resumed() -> None:
+    hook = holdfast.hook()
+    holdfast.set_value("token", hook.token)
+    await hook.wait()
+
+
+@workflow
+async def tells(run_id: str) -> None:
+    holdfast.signal(run_id, "go")
+
+
+@workflow(on_event="begin")
+async def begun(number: int) -> int:
+    return await double(number)
 
 
 @workflow
@@ -178,6 +201,87 @@ async def test_a_signal_is_a_span_where_it_is_sent_and_one_where_it_is_taken(dat
     by_kind = {span.kind: span for span in traces.named("workflow.signal", signal__name="go", run_id=run.id)}
     assert by_kind[SpanKind.PRODUCER].parent.span_id == request.get_span_context().span_id
     assert by_kind[SpanKind.CONSUMER].parent == traces.one("workflow.run").context
+
+
+async def test_a_message_that_a_run_takes_is_linked_with_whoever_sent_it(database_url):
+    traces = Traces()
+    watching = {"observers": [traces.observer()]}
+    async with stage(database_url, waits, hears, resumed, client=watching) as on:
+        runs = [await on.client.start(one) for one in (waits, hears, resumed)]
+        for run in runs:
+            await on.until_waiting(run)
+        with traces.tracer.start_as_current_span("request") as request:
+            await on.client.signal(runs[0].id, "go")
+            await on.client.publish("paid")
+            await on.client.resume_hook(await runs[2].value("token"))
+        for run in runs:
+            await run.result(timeout=PATIENCE)
+    for name in ("workflow.signal", "workflow.event", "workflow.hook"):
+        [taken] = [span for span in traces.named(name) if span.kind is SpanKind.CONSUMER]
+        assert [link.context.span_id for link in taken.links] == [request.get_span_context().span_id], name
+
+
+async def test_a_message_of_whoever_is_in_no_trace_is_linked_with_nothing(database_url):
+    traces = Traces()
+    async with stage(database_url, waits, client={"observers": [traces.observer()]}) as on:
+        run = await on.client.start(waits)
+        await run.signal("go")
+        await run.result(timeout=PATIENCE)
+    [taken] = [span for span in traces.named("workflow.signal") if span.kind is SpanKind.CONSUMER]
+    assert not taken.links
+
+
+async def test_a_signal_of_another_run_is_linked_with_that_run(database_url):
+    traces = Traces()
+    async with stage(database_url, waits, tells, observers=[traces.observer()]) as on:
+        run = await on.client.start(waits)
+        await (await on.client.start(tells, run.id)).result(timeout=PATIENCE)
+        await run.result(timeout=PATIENCE)
+    sender = traces.one("workflow.run", workflow__name="tells")
+    [taken] = [span for span in traces.named("workflow.signal") if span.kind is SpanKind.CONSUMER]
+    assert [link.context.span_id for link in taken.links] == [sender.context.span_id]
+    assert taken.context.trace_id != sender.context.trace_id
+
+
+async def test_a_run_that_an_event_began_is_in_the_trace_of_whoever_published_it(database_url):
+    traces = Traces()
+    async with stage(database_url, begun, client={"observers": [traces.observer()]}) as on:
+        with traces.tracer.start_as_current_span("request") as request:
+            await on.client.publish("begin", 4)
+        started: list[Any] = []
+
+        async def is_begun() -> bool:
+            started.extend((await on.client.runs().page()).items)
+            return bool(started)
+
+        await until(is_begun)
+        await started[0].result(timeout=PATIENCE)
+    assert traces.one("workflow.run").parent.span_id == request.get_span_context().span_id
+
+
+@pytest.mark.parametrize("deed", ["retry", "fork"])
+async def test_a_retry_and_a_fork_are_below_the_run_they_stem_from(database_url, deed):
+    traces = Traces()
+    async with stage(database_url, fails, client={"observers": [traces.observer()]}) as on:
+        run = await on.client.start(fails)
+        await run.wait(PATIENCE)
+        with traces.tracer.start_as_current_span("somebody who looks after it"):
+            again = await getattr(on.client, deed)(run.id)
+        await again.wait(PATIENCE)
+    first, second = (traces.one("workflow.run", run_id=one.id) for one in (run, again))
+    assert (second.parent.span_id, second.context.trace_id) == (first.context.span_id, first.context.trace_id)
+
+
+async def test_a_retry_by_a_client_that_traces_nothing_stays_in_the_trace_of_the_run(database_url):
+    traces = Traces()
+    async with stage(database_url, fails, client={"observers": [traces.observer()]}) as on:
+        with traces.tracer.start_as_current_span("request") as request:
+            run = await on.client.start(fails)
+        await run.wait(PATIENCE)
+        async with AsyncClient(database_url) as other:
+            again = await other.retry(run.id)
+            await again.wait(PATIENCE)
+    assert traces.one("workflow.run", run_id=again.id).parent.span_id == request.get_span_context().span_id
 
 
 async def test_spans_that_a_step_makes_are_below_its_own_in_threads_too(database_url):

@@ -95,8 +95,17 @@ class Connection:
 
     def traced(self, new: NewRun) -> NewRun:
         """The run, in the trace that its caller is in."""
-        trace = None if self.observers is None else self.observers.caller_trace()
+        trace = self.caller_trace()
         return new if trace is None else structs.replace(new, trace=trace)
+
+    def traced_after(self, new: NewRun, source: RunRecord) -> NewRun:
+        """The run, below the one that it retries or forks from, in the trace of that one."""
+        trace = None if self.observers is None else self.observers.trace_of(source)
+        return structs.replace(new, trace=trace or source.trace)
+
+    def caller_trace(self) -> str | None:
+        """The trace that whoever sends a message is in."""
+        return None if self.observers is None else self.observers.caller_trace()
 
     @property
     def store(self) -> Store:

@@ -143,7 +143,7 @@ class Managing:
             version=next_version(await store.list_versions(record.workflow), record.version),
             now=self._connection.now(),
         )
-        [started] = await store.start_runs([self._connection.traced(new)])
+        [started] = await store.start_runs([self._connection.traced_after(new, record)])
         return AsyncRun(
             self._connection, started.id, workflow=workflow or record.workflow, status=started.status, created=True
         )

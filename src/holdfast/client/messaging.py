@@ -54,7 +54,7 @@ class Messaging:
         data = self._connection.codec.message(payload)
         store = await self._connection.opened_for(connection)
         asked_at = monotonic_ns()
-        await store.publish_event(event, data, message_id=message_id)
+        await store.publish_event(event, data, message_id=message_id, trace=self._connection.caller_trace())
         _tell(self._connection, "event", event, None, asked_at)
 
     async def resume_hook(
@@ -78,7 +78,8 @@ class Messaging:
         if found is not None:
             _refuse_misfit(found, data, codec)
         asked_at = monotonic_ns()
-        sent = await store.resume_hook(digest, data, message_id=message_id)
+        trace = self._connection.caller_trace()
+        sent = await store.resume_hook(digest, data, message_id=message_id, trace=trace)
         if sent is Sent.MISSING:
             raise HookNotFound("there is no hook with this token; it may have been deleted with its run")
         if sent is Sent.USED:
@@ -109,7 +110,7 @@ async def send_signal(
         for wait in asking[:1]:
             _refuse_misfit(wait, data, codec)
     asked_at = monotonic_ns()
-    sent = await store.send_signal(run_id, name, data, message_id=message_id)
+    sent = await store.send_signal(run_id, name, data, message_id=message_id, trace=client.caller_trace())
     if sent is Sent.MISSING:
         raise not_found(run_id, client.store.namespace)
     if sent is Sent.ENDED:

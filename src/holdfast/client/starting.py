@@ -126,7 +126,7 @@ class Starter:
         if version is None:
             version = next_version(await store.list_versions(record.workflow), record.version)
         new = retry_of(record, rows, id=id or new_id(), version=version, at=self._connection.now())
-        new = self._connection.traced(new)
+        new = self._connection.traced_after(new, record)
         [started] = await store.start_runs([new])
         if id is not None and started.id == id and not started.created:
             # The answer to an earlier try was lost, or somebody else has taken this id.

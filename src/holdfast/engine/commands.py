@@ -53,5 +53,7 @@ class Advance(msgspec.Struct, gc=False):
     """How many of the inputs were looked at: none behind the one that ended the body."""
     taken: tuple[int, ...] = ()
     """Ids of the messages that it took in."""
+    traces: Sequence[tuple[Entry, str]] = ()
+    """Entries made of messages whose senders are in a trace, each with that."""
     out: Out | None = None
     """What it gives out beside its entries."""

@@ -115,7 +115,10 @@ class Deliveries(Requests):
             # An event's delivery has taken the wait's row away: with this turn it is registered anew.
             wait.is_registered = wait.is_registered and wait.kind != "event"
         else:
-            self._take_in(_ENTRIES[wait.kind](at, wait.number, wait.name, message.payload))
+            entry = _ENTRIES[wait.kind](at, wait.number, wait.name, message.payload)
+            if message.trace is not None:
+                self.life.traces = (*self.life.traces, (entry, message.trace))
+            self._take_in(entry)
             self._resolve(wait, value)
         return True
 
@@ -249,6 +252,7 @@ class Deliveries(Requests):
         """Add to an advance what it sends and registers."""
         life = self.life
         done.taken, life.taken = tuple(life.taken), []
+        done.traces, life.traces = life.traces, ()
         if done.retrying is not None:
             # Its next try asks for what is open anew.
             # A hook's token is out: whoever resumes it meanwhile is heard.

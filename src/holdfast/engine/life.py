@@ -81,8 +81,8 @@ class Life:
         "cancels", "child_numbers", "children", "closed", "compensations", "continued", "events", "failed_at",
         "has_undone", "hooks", "is_cancel_held", "is_compensating", "is_exempt", "is_reopened", "items", "mailbox",
         "markers", "marks",
-        "new_children", "numbers", "patches", "shields", "signals", "successor", "taken", "truncate", "uncompensated",
-        "undoing", "values", "waits",
+        "new_children", "numbers", "patches", "shields", "signals", "successor", "taken", "traces", "truncate",
+        "uncompensated", "undoing", "values", "waits",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self) -> None:
@@ -92,6 +92,8 @@ class Life:
         """Messages that came and that no wait has taken yet, in the order in which they were sent."""
         self.taken: list[int] = []
         """Ids of messages that this advance has taken."""
+        self.traces: tuple[tuple[Entry, str], ...] = ()
+        """What came of those whose senders are in a trace, each with that."""
         self.children: dict[str, Child] = {}
         self.hooks = 0
         self.child_numbers = 0

@@ -40,7 +40,7 @@ class Sends(Calls):
     def send_signal(self, run_id: str, name: str, payload: Any) -> None:
         if self.is_dead:
             self.refuse()
-        signal = OutSignal(run_id, name, self._codec.message(payload))
+        signal = OutSignal(run_id, name, self._codec.message(payload), self.run.trace)
         life = self.life
         if not self.is_replaying:
             life.signals.append(signal)
@@ -51,7 +51,7 @@ class Sends(Calls):
     def send_event(self, name: str, payload: Any) -> None:
         data = self._to_send(payload)
         if data is not None:
-            self.life.events.append(OutEvent(name, data))
+            self.life.events.append(OutEvent(name, data, self.run.trace))
 
     def send_value(self, name: str, value: Any) -> None:
         data = self._to_send(value)

@@ -24,6 +24,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     sent_at: Instant
     wait: int | None = None
     """The number of the wait that this event or hook payload is for; None: a wait of an earlier run of the chain."""
+    trace: str | None = None
+    """Where its sender stands in a trace, as W3C writes it."""
 
 
 class ChildEnd(msgspec.Struct, frozen=True, array_like=True):
@@ -41,6 +43,7 @@ class OutSignal(msgspec.Struct, frozen=True):
     run_id: str
     name: str
     payload: bytes
+    trace: str | None = None
 
 
 class OutEvent(msgspec.Struct, frozen=True):
@@ -48,6 +51,7 @@ class OutEvent(msgspec.Struct, frozen=True):
 
     name: str
     payload: bytes
+    trace: str | None = None
 
 
 class Sent(StrEnum):
@@ -73,3 +77,5 @@ class Event(msgspec.Struct, frozen=True):
     name: str
     payload: bytes
     published_at: Instant
+    trace: str | None = None
+    """Where whoever published it stands in a trace."""

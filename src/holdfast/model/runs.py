@@ -139,6 +139,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     input: bytes
     output: bytes | None
     error: bytes | None
+    trace: str | None = None
+    """The trace that it belongs to, as it was started with."""
 
 
 class JournalRow(msgspec.Struct, frozen=True, gc=False):

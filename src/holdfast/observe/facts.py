@@ -92,6 +92,8 @@ class MessageTaken(_Fact, frozen=True, gc=False):
     """"signal", "event" or "hook"."""
     name: str | None
     at: Instant
+    trace: str | None = None
+    """Where its sender stood in a trace, as W3C writes it."""
 
 
 class MessageSent(_Fact, frozen=True, gc=False):

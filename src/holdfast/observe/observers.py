@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.define import RunInfo, StepInfo
 from holdfast.errors import DefinitionError
+from holdfast.model import RunRecord
 
 from .facts import Fact
 
@@ -45,6 +46,10 @@ class Observer:
         `tracestate` if there is one."""
         return None
 
+    def trace_of(self, run: RunRecord) -> str | None:
+        """Where a run stands in its trace, as W3C writes it: what retries it, or forks from it, is put below that."""
+        return None
+
 
 class Observers:
     """Several as one. Where there are none there is none of these either."""
@@ -55,6 +60,7 @@ class Observers:
         self._holds = _overridden(self.all, "hold")
         self._enters = _overridden(self.all, "enter")
         self._callers = _overridden(self.all, "caller_trace")
+        self._tracers = _overridden(self.all, "trace_of")
         self._broken: set[Callable[..., Any]] = set()
 
     @staticmethod
@@ -104,11 +110,18 @@ class Observers:
 
     def caller_trace(self) -> str | None:
         """The first that an observer knows of."""
-        for caller_trace in self._callers:
+        return self._first(self._callers)
+
+    def trace_of(self, run: RunRecord) -> str | None:
+        """The same of a run."""
+        return self._first(self._tracers, run)
+
+    def _first(self, asked: Sequence[Callable[..., str | None]], *about: RunRecord) -> str | None:
+        for ask in asked:
             try:
-                found: str | None = caller_trace()
+                found = ask(*about)
             except Exception:
-                self._failed(caller_trace)
+                self._failed(ask)
             else:
                 if found is not None:
                     return found

@@ -229,11 +229,14 @@ class Spans:
         self.processor.on_start(span, _EMPTY)
         span.finish(at, attributes, _ERROR if is_failed else _UNSET)
 
-    def message(self, run: RunTrace, kind: str, at: int, attributes: dict[str, Any]) -> None:
-        """A message that a run has taken in: a moment in its trace."""
+    def message(self, run: RunTrace, kind: str, at: int, attributes: dict[str, Any], sender: str | None) -> None:
+        """A message that a run has taken in: a moment in its trace, linked with where its sender stood in its own."""
         parent = run.context
         span = self._span(f"workflow.{kind}", _context(parent[0], self.new_id(), parent[3], parent[4]), parent, at)
         span._kind = SpanKind.CONSUMER
+        origin = read(sender)
+        if origin is not None:
+            span._links = (trace.Link(origin),)
         self.processor.on_start(span, run.base)
         span.finish(at, attributes, _UNSET)
 

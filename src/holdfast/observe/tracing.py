@@ -15,7 +15,7 @@ from typing import Any
 from holdfast.define import RunInfo, StepInfo
 from holdfast.errors import DefinitionError
 from holdfast.extras import load_extra
-from holdfast.model import RunStatus
+from holdfast.model import Instant, RunRecord, RunStatus, instant_of
 
 from .facts import Fact, MessageSent, MessageTaken, RunEnded, StepEnded
 from .observers import Observer
@@ -68,12 +68,17 @@ class Tracing(Observer):
         found: str | None = self._room.current_trace()
         return found
 
+    def trace_of(self, run: RunRecord) -> str | None:
+        spans = self._spans or self._made(self._api.get_tracer_provider())
+        if spans is None:
+            return None
+        found: str = spans.trace_of(_seed(instant_of(run.created_at), run.id), run.trace, _named(run)).text
+        return found
+
     def hold(self, run: RunInfo) -> None:
         spans = self._spans
         if spans is not None:
-            # The time is there because an id that a user has chosen may be somebody else's, too.
-            seed = f"{run.created_instant} {run.id}".encode()
-            run.span = spans.trace_of(seed, run.caller_trace, _named(run))
+            run.span = spans.trace_of(_seed(run.created_instant, run.id), run.caller_trace, _named(run))
 
     def enter(self, step: StepInfo) -> None:
         traced = step.run.span
@@ -120,7 +125,7 @@ class Tracing(Observer):
         traced = fact.run.span
         if traced is not None and traced.is_sampled:
             attributes = {**_named(fact.run), f"{fact.kind}.name": fact.name or ""}
-            self._spans.message(traced, fact.kind, fact.at * 1_000, attributes)
+            self._spans.message(traced, fact.kind, fact.at * 1_000, attributes, fact.trace)
 
     def _message_sent(self, fact: MessageSent) -> None:
         tracer = (self._provider or self._api).get_tracer("holdfast")
@@ -132,5 +137,11 @@ class Tracing(Observer):
         self._room.sent(tracer, fact.kind, fact.took * 1_000, attributes)
 
 
-def _named(run: RunInfo) -> dict[str, Any]:
+def _seed(created: Instant, run_id: str) -> bytes:
+    """What a run's ids are drawn from. The time is there because an id that a user has chosen may be somebody else's,
+    too."""
+    return f"{created} {run_id}".encode()
+
+
+def _named(run: RunInfo | RunRecord) -> dict[str, Any]:
     return {"workflow.name": run.workflow, "workflow.version": run.version, "run_id": run.id}

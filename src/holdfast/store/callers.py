@@ -53,17 +53,36 @@ class Guest(Protocol):
     async def list_workflows(self) -> list[WorkflowCount]: ...
 
     async def send_signal(
-        self, run_id: str, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+        self,
+        run_id: str,
+        name: str,
+        payload: bytes,
+        *,
+        message_id: str | None = None,
+        trace: str | None = None,
+        now: Instant | None = None,
     ) -> Sent: ...
 
     async def publish_event(
-        self, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+        self,
+        name: str,
+        payload: bytes,
+        *,
+        message_id: str | None = None,
+        trace: str | None = None,
+        now: Instant | None = None,
     ) -> Sent: ...
 
     async def find_hook(self, token: str) -> WaitRecord | None: ...
 
     async def resume_hook(
-        self, token: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+        self,
+        token: str,
+        payload: bytes,
+        *,
+        message_id: str | None = None,
+        trace: str | None = None,
+        now: Instant | None = None,
     ) -> Sent: ...
 
     async def read_waits(self, run_id: str) -> list[WaitRecord]: ...

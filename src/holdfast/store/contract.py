@@ -192,7 +192,14 @@ class Store(Protocol):
     # -- messages --------------------------------------------------------------------------------------------------
 
     async def send_signal(
-        self, run_id: str, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+        self,
+        run_id: str,
+        name: str,
+        payload: bytes,
+        *,
+        message_id: str | None = None,
+        trace: str | None = None,
+        now: Instant | None = None,
     ) -> Sent:
         """Put a signal into the inbox of the live run of this run's chain. It only inserts.
 
@@ -200,7 +207,13 @@ class Store(Protocol):
         """
 
     async def publish_event(
-        self, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+        self,
+        name: str,
+        payload: bytes,
+        *,
+        message_id: str | None = None,
+        trace: str | None = None,
+        now: Instant | None = None,
     ) -> Sent:
         """Keep an event, to be matched by any worker: SENT or DUPLICATE. It only inserts, whoever waits for what."""
 
@@ -208,7 +221,13 @@ class Store(Protocol):
         """The open hook with this digest of a token, or None."""
 
     async def resume_hook(
-        self, token: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+        self,
+        token: str,
+        payload: bytes,
+        *,
+        message_id: str | None = None,
+        trace: str | None = None,
+        now: Instant | None = None,
     ) -> Sent:
         """Deliver a payload to a hook, once: SENT, DUPLICATE, USED, EXPIRED, ENDED or MISSING.
 

@@ -99,6 +99,7 @@ class Matchmaker:
             seed=secrets.token_bytes(16),
             deadline=trigger.deadline,
             retention=trigger.retention,
+            trace=event.trace,
         )
         await self._store.start_runs([new], now=self._clock.store_time())
 

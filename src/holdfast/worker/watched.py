@@ -112,9 +112,11 @@ class WatchedRuns(Admission):
         done = held.sent
         if verdict is True and done is not None and not held.is_lost:
             if turn.taken:
+                traces = {id(entry): trace for entry, trace in done.traces}
                 for entry in done.entries:
                     if isinstance(entry, MESSAGES):
-                        self.observers.tell(MessageTaken(held.info, entry.kind, entry.name, entry.at))
+                        trace = traces.get(id(entry))
+                        self.observers.tell(MessageTaken(held.info, entry.kind, entry.name, entry.at, trace))
             if done.ended is not None:
                 self.observers.tell(RunEnded(held.info, RunStatus(done.ended.status), done.ended.at))
             elif done.retrying is not None:

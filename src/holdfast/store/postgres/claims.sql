@@ -146,7 +146,7 @@ FROM unnest(:runs::bigint[]) AS asked (run);
 WITH seen AS (
     UPDATE holdfast.inbox SET fresh = false WHERE inbox.run = ANY (:runs::bigint[]) AND inbox.fresh
 )
-SELECT inbox.run, inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait
+SELECT inbox.run, inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait, inbox.trace
 FROM holdfast.inbox
 WHERE inbox.run = ANY (:runs::bigint[]) AND NOT inbox.taken AND inbox.kind <> 'pause'
 ORDER BY inbox.id;
@@ -154,14 +154,14 @@ ORDER BY inbox.id;
 -- name: read_inbox
 -- Fresh messages for runs that a worker holds: few rows are fresh, so they are walked, not the runs. All lanes are asked
 -- if it is not known which are the worker's. Unlike SQLite's it begins at a floor, and answers the time in any case.
-SELECT found.id, found.run_id, found.kind, found.name, found.payload, found.sent_at, found.wait,
+SELECT found.id, found.run_id, found.kind, found.name, found.payload, found.sent_at, found.wait, found.trace,
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 FROM (SELECT 1) AS always
 LEFT JOIN (
-    SELECT sent.id, runs.id AS run_id, sent.kind, sent.name, sent.payload, sent.sent_at, sent.wait
+    SELECT sent.id, runs.id AS run_id, sent.kind, sent.name, sent.payload, sent.sent_at, sent.wait, sent.trace
     FROM holdfast.lanes
     CROSS JOIN LATERAL (
-        SELECT inbox.id, inbox.run, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait
+        SELECT inbox.id, inbox.run, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait, inbox.trace
         FROM holdfast.inbox
         WHERE inbox.lane_id = lanes.id AND inbox.fresh AND inbox.sent_at >= :floor::bigint
         OFFSET 0

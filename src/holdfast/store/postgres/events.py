@@ -13,7 +13,7 @@ _FIRST = -(2**63), -(2**31)
 
 
 async def publish_event(
-    tx: Transaction, name: str, payload: bytes, message_id: str | None, now: Instant | None
+    tx: Transaction, name: str, payload: bytes, message_id: str | None, trace: str | None, now: Instant | None
 ) -> Sent:
     """One insert, whoever waits for what."""
     params = {
@@ -21,6 +21,7 @@ async def publish_event(
         "name": name,
         "payload": payload,
         "message_id": message_id,
+        "trace": trace,
         "now": now,
     }
     if not await tx.all("publish_event", params):
@@ -36,6 +37,7 @@ async def publish_events(tx: Transaction, events: Sequence[tuple[OutEvent, Insta
         "names": [event.name for event, _ in events],
         "payloads": [event.payload for event, _ in events],
         "ats": [at for _, at in events],
+        "traces": [event.trace for event, _ in events],
     }
     await tx.all("publish_events", params)
 
@@ -97,6 +99,7 @@ async def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait
         "event": event.id,
         "payload": event.payload,
         "published_at": event.published_at,
+        "trace": event.trace,
         "runs": [wait.run for wait in waits],
         "numbers": [wait.number for wait in waits],
     }

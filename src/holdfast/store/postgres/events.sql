@@ -13,22 +13,23 @@ remembered AS (
     ON CONFLICT DO NOTHING
     RETURNING message_ids.id
 )
-INSERT INTO holdfast.events (namespace_id, name, payload, published_at)
-SELECT :namespace_id, :name, :payload, clock.now
+INSERT INTO holdfast.events (namespace_id, name, payload, published_at, trace)
+SELECT :namespace_id, :name, :payload, clock.now, :trace
 FROM clock
 WHERE :message_id::text IS NULL OR EXISTS (SELECT 1 FROM remembered)
 RETURNING events.id;
 
 -- name: publish_events
 -- Events that turns give out, in order.
-INSERT INTO holdfast.events (namespace_id, name, payload, published_at)
-SELECT :namespace_id, asked.name, asked.payload, asked.at
-FROM unnest(:names::text[], :payloads::bytea[], :ats::bigint[]) WITH ORDINALITY AS asked (name, payload, at, place)
+INSERT INTO holdfast.events (namespace_id, name, payload, published_at, trace)
+SELECT :namespace_id, asked.name, asked.payload, asked.at, asked.trace
+FROM unnest(:names::text[], :payloads::bytea[], :ats::bigint[], :traces::text[]) WITH ORDINALITY
+    AS asked (name, payload, at, trace, place)
 ORDER BY asked.place;
 
 -- name: read_unmatched_events
 -- Events that nobody has looked at yet.
-SELECT events.id, events.name, events.payload, events.published_at
+SELECT events.id, events.name, events.payload, events.published_at, events.trace
 FROM holdfast.events
 WHERE events.namespace_id = :namespace_id AND events.unmatched AND events.id > :after::bigint
 ORDER BY events.id LIMIT :limit::integer;
@@ -57,7 +58,7 @@ ORDER BY found.run, found.number LIMIT :limit::integer;
 
 -- name: find_events
 -- Events that a wait may get, oldest first, from where its chain began or behind the last one seen.
-SELECT events.id, events.name, events.payload, events.published_at
+SELECT events.id, events.name, events.payload, events.published_at, events.trace
 FROM holdfast.events
 WHERE events.namespace_id = :namespace_id AND events.name = :name
     AND (events.published_at, events.id) > (
@@ -87,10 +88,10 @@ WITH chain AS MATERIALIZED (
     JOIN holdfast.starts ON starts.number = runs.number
     WHERE runs.number = :run
 )
-SELECT found.id, found.name, found.payload, found.published_at
+SELECT found.id, found.name, found.payload, found.published_at, found.trace
 FROM (
     (
-        SELECT newer.id, newer.name, newer.payload, newer.published_at
+        SELECT newer.id, newer.name, newer.payload, newer.published_at, newer.trace
         FROM holdfast.events AS newer
         WHERE newer.namespace_id = :namespace_id AND newer.name = :name
             AND (newer.published_at, newer.id) > (:seen_at::bigint, :seen_id::bigint)
@@ -102,7 +103,7 @@ FROM (
         ORDER BY newer.published_at, newer.id LIMIT :limit::integer
     )
     UNION
-    SELECT late.id, late.name, late.payload, late.published_at
+    SELECT late.id, late.name, late.payload, late.published_at, late.trace
     FROM holdfast.events AS late
     WHERE late.namespace_id = :namespace_id AND late.name || '' = :name AND late.matched_at >= :matched_since::bigint
         AND late.published_at + 0 >= :since::bigint
@@ -157,8 +158,8 @@ gone AS (
             WHERE (first.chain_id IN (SELECT taken.chain_id FROM taken)) IS TRUE
         )) IS TRUE
 )
-INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, wait)
-SELECT first.run, first.lane_id, 'event', first.name, :payload, :published_at, first.number
+INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, wait, trace)
+SELECT first.run, first.lane_id, 'event', first.name, :payload, :published_at, first.number, :trace
 FROM first
 WHERE (first.chain_id IN (SELECT taken.chain_id FROM taken)) IS TRUE
 RETURNING inbox.run;

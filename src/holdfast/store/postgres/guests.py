@@ -91,23 +91,46 @@ class PostgresGuest:
         return await self._do(workflows.list_workflows)
 
     async def send_signal(
-        self, run_id: str, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+        self,
+        run_id: str,
+        name: str,
+        payload: bytes,
+        *,
+        message_id: str | None = None,
+        trace: str | None = None,
+        now: Instant | None = None,
     ) -> Sent:
-        deed = partial(messages.send_signal, run_id=run_id, name=name, payload=payload, message_id=message_id, now=now)
+        deed = partial(
+            messages.send_signal, run_id=run_id, name=name, payload=payload, message_id=message_id, trace=trace, now=now
+        )
         return await self._do(partial(deed, is_guest=True))
 
     async def publish_event(
-        self, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+        self,
+        name: str,
+        payload: bytes,
+        *,
+        message_id: str | None = None,
+        trace: str | None = None,
+        now: Instant | None = None,
     ) -> Sent:
-        return await self._do(partial(events.publish_event, name=name, payload=payload, message_id=message_id, now=now))
+        return await self._do(
+            partial(events.publish_event, name=name, payload=payload, message_id=message_id, trace=trace, now=now)
+        )
 
     async def find_hook(self, token: str) -> WaitRecord | None:
         return await self._do(partial(messages.find_hook, token=token))
 
     async def resume_hook(
-        self, token: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+        self,
+        token: str,
+        payload: bytes,
+        *,
+        message_id: str | None = None,
+        trace: str | None = None,
+        now: Instant | None = None,
     ) -> Sent:
-        deed = partial(messages.resume_hook, token=token, payload=payload, message_id=message_id, now=now)
+        deed = partial(messages.resume_hook, token=token, payload=payload, message_id=message_id, trace=trace, now=now)
         return await self._do(partial(deed, is_guest=True))
 
     async def read_waits(self, run_id: str) -> list[WaitRecord]:

@@ -42,24 +42,45 @@ class LifeStore:
     # -- messages ------------------------------------------------------------------------------------------------
 
     async def send_signal(
-        self, run_id: str, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+        self,
+        run_id: str,
+        name: str,
+        payload: bytes,
+        *,
+        message_id: str | None = None,
+        trace: str | None = None,
+        now: Instant | None = None,
     ) -> Sent:
-        deed = partial(messages.send_signal, run_id=run_id, name=name, payload=payload, message_id=message_id, now=now)
+        deed = partial(
+            messages.send_signal, run_id=run_id, name=name, payload=payload, message_id=message_id, trace=trace, now=now
+        )
         return await self._write(deed, is_one=True)
 
     async def publish_event(
-        self, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+        self,
+        name: str,
+        payload: bytes,
+        *,
+        message_id: str | None = None,
+        trace: str | None = None,
+        now: Instant | None = None,
     ) -> Sent:
-        deed = partial(events.publish_event, name=name, payload=payload, message_id=message_id, now=now)
+        deed = partial(events.publish_event, name=name, payload=payload, message_id=message_id, trace=trace, now=now)
         return await self._write(deed, is_one=True)
 
     async def find_hook(self, token: str) -> WaitRecord | None:
         return await self._read(partial(messages.find_hook, token=token))
 
     async def resume_hook(
-        self, token: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+        self,
+        token: str,
+        payload: bytes,
+        *,
+        message_id: str | None = None,
+        trace: str | None = None,
+        now: Instant | None = None,
     ) -> Sent:
-        deed = partial(messages.resume_hook, token=token, payload=payload, message_id=message_id, now=now)
+        deed = partial(messages.resume_hook, token=token, payload=payload, message_id=message_id, trace=trace, now=now)
         return await self._write(deed)
 
     async def read_waits(self, run_id: str) -> list[WaitRecord]:

@@ -19,6 +19,7 @@ async def send_signal(
     name: str,
     payload: bytes,
     message_id: str | None,
+    trace: str | None,
     now: Instant | None,
     *,
     is_guest: bool = False,
@@ -30,6 +31,7 @@ async def send_signal(
         "name": name,
         "payload": payload,
         "message_id": message_id,
+        "trace": trace,
         "now": now,
         "is_held": not is_guest,
     }
@@ -62,6 +64,7 @@ async def send_signals(tx: Transaction, signals: Sequence[tuple[OutSignal, Insta
             "names": [signals[place][0].name for place in left],
             "payloads": [signals[place][0].payload for place in left],
             "ats": [signals[place][1] for place in left],
+            "traces": [signals[place][0].trace for place in left],
         }
         met: dict[int, int] = {row[0]: row[1] for row in await tx.all("send_signals", params)}
         # One that is met again has no successor, or none any more.
@@ -87,6 +90,7 @@ async def resume_hook(
     token: str,
     payload: bytes,
     message_id: str | None,
+    trace: str | None,
     now: Instant | None,
     *,
     is_guest: bool = False,
@@ -102,7 +106,7 @@ async def resume_hook(
     if row is not None:
         run, number, name = row
         # A hook that an earlier run of the chain has opened has no number that this one knows.
-        sent = {"run": run, "wait": number if number >= 0 else None, "name": name, "payload": payload}
+        sent = {"run": run, "wait": number if number >= 0 else None, "name": name, "payload": payload, "trace": trace}
         await tx.all("send_hook", {**given, **sent, "is_taken": not is_guest})
         tx.has_news = True
         return Sent.SENT

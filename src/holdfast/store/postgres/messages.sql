@@ -39,8 +39,8 @@ remembered AS (
     RETURNING message_ids.id
 ),
 sent AS (
-    INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
-    SELECT target.number, target.lane_id, 'signal', :name, :payload, clock.now
+    INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, trace)
+    SELECT target.number, target.lane_id, 'signal', :name, :payload, clock.now, :trace
     FROM clock, target
     WHERE target.ended_at IS NULL AND (:message_id::text IS NULL OR EXISTS (SELECT 1 FROM remembered))
     RETURNING inbox.id
@@ -56,9 +56,9 @@ FROM target;
 -- Signals that turns give out, in order, to the newest runs of chains. Answers the places of those whose run was
 -- continued, and the run: if that was while this statement waited for it, they are sent again.
 WITH asked AS MATERIALIZED (
-    SELECT given.place, given.id, given.name, given.payload, given.at
-    FROM unnest(:places::integer[], :ids::text[], :names::text[], :payloads::bytea[], :ats::bigint[])
-        AS given (place, id, name, payload, at)
+    SELECT given.place, given.id, given.name, given.payload, given.at, given.trace
+    FROM unnest(:places::integer[], :ids::text[], :names::text[], :payloads::bytea[], :ats::bigint[], :traces::text[])
+        AS given (place, id, name, payload, at, trace)
 ),
 targets AS MATERIALIZED (
     SELECT runs.number, runs.lane_id, runs.ended_at, runs.status
@@ -70,15 +70,15 @@ targets AS MATERIALIZED (
     FOR KEY SHARE OF runs
 ),
 met AS MATERIALIZED (
-    SELECT asked.place, asked.name, asked.payload, asked.at, targets.number, targets.lane_id, targets.ended_at,
-        targets.status
+    SELECT asked.place, asked.name, asked.payload, asked.at, asked.trace, targets.number, targets.lane_id,
+        targets.ended_at, targets.status
     FROM asked
     CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, asked.id) AS last
     JOIN targets ON targets.number = last.number
 ),
 sent AS (
-    INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
-    SELECT met.number, met.lane_id, 'signal', met.name, met.payload, met.at
+    INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, trace)
+    SELECT met.number, met.lane_id, 'signal', met.name, met.payload, met.at, met.trace
     FROM met
     WHERE met.ended_at IS NULL
     ORDER BY met.place
@@ -109,8 +109,8 @@ remembered AS (
     SELECT :namespace_id, 'hook/' || :token::text, :message_id::text, :now WHERE :message_id::text IS NOT NULL
     ON CONFLICT DO NOTHING
 )
-INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, wait)
-SELECT runs.number, runs.lane_id, 'hook', :name, :payload, :now, :wait
+INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, wait, trace)
+SELECT runs.number, runs.lane_id, 'hook', :name, :payload, :now, :wait, :trace
 FROM holdfast.runs
 WHERE runs.number = :run;
 
@@ -150,11 +150,12 @@ WITH strays AS MATERIALIZED (
 removed AS (
     DELETE FROM holdfast.inbox USING strays
     WHERE inbox.id = strays.id AND inbox.id = ANY (ARRAY(SELECT found.id FROM strays AS found)) AND inbox.fresh
-    RETURNING inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, strays.run_id
+    RETURNING inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.trace, strays.run_id
 )
-INSERT INTO holdfast.inbox (id, run, lane_id, kind, name, payload, sent_at)
+INSERT INTO holdfast.inbox (id, run, lane_id, kind, name, payload, sent_at, trace)
 OVERRIDING SYSTEM VALUE
-SELECT removed.id, runs.number, runs.lane_id, removed.kind, removed.name, removed.payload, removed.sent_at
+SELECT removed.id, runs.number, runs.lane_id, removed.kind, removed.name, removed.payload, removed.sent_at,
+    removed.trace
 FROM removed
 CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, removed.run_id) AS last
 JOIN holdfast.runs ON runs.number = last.number

@@ -167,7 +167,8 @@ SELECT runs.number, runs.id, lanes.workflow, lanes.version, lanes.queue, runs.st
     runs.priority, runs.created_at, runs.started_at, runs.ended_at, runs.due_at, runs.deadline_at,
     starts.retention, coalesce(starts.chain_id, runs.id), coalesce(starts.origin_id, starts.chain_id, runs.id),
     starts.parent_id, starts.forked_from,
-    runs.successor_id, runs.after_run_id, runs.owner, runs.epoch, runs.crashes, runs.blocked, starts.input, runs.output, runs.error
+    runs.successor_id, runs.after_run_id, runs.owner, runs.epoch, runs.crashes, runs.blocked, starts.input, runs.output, runs.error,
+    starts.trace
 FROM holdfast.runs
 JOIN holdfast.lanes ON lanes.id = runs.lane_id
 JOIN holdfast.starts ON starts.number = runs.number

@@ -116,7 +116,7 @@ SELECT run, seq, epoch, at, hex(data) FROM journal WHERE run = :run;
 
 -- name: read_inboxes
 -- Their messages, seen before or not. A pause was for the owner before: the claim itself says whether it holds.
-SELECT inbox.run, inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait
+SELECT inbox.run, inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait, inbox.trace
 FROM json_each(:runs) AS taken
 CROSS JOIN inbox ON inbox.run = taken.value
 WHERE inbox.taken = 0 AND inbox.kind <> 'pause'
@@ -128,7 +128,7 @@ UPDATE inbox SET fresh = 0 WHERE fresh = 1 AND run IN (SELECT value FROM json_ea
 
 -- name: read_inbox
 -- Fresh messages for runs that a worker holds: few rows are fresh, so they are walked, not the runs.
-SELECT inbox.id, runs.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait
+SELECT inbox.id, runs.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait, inbox.trace
 FROM inbox INDEXED BY inbox_fresh
 CROSS JOIN runs ON runs.number = inbox.run
 WHERE inbox.fresh = 1 AND runs.namespace_id = :namespace_id AND runs.owner = :owner

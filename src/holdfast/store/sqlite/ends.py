@@ -133,4 +133,4 @@ def after_ends(tx: Transaction, ended: Sequence[tuple[int, str]], at: Instant) -
 
 def told(run: int, key: str, end: Sequence[Any], at: Instant) -> Row:
     """The message to a run about the end of another: (id, status, output, error)."""
-    return (run, "child", key, msgspec.msgpack.encode(ChildEnd(*end)), at, None)
+    return (run, "child", key, msgspec.msgpack.encode(ChildEnd(*end)), at, None, None)

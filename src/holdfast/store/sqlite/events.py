@@ -12,19 +12,21 @@ from .rows import workflow_version
 from .transactions import Transaction, as_json
 
 
-def publish_event(tx: Transaction, name: str, payload: bytes, message_id: str | None, now: Instant | None) -> Sent:
+def publish_event(
+    tx: Transaction, name: str, payload: bytes, message_id: str | None, trace: str | None, now: Instant | None
+) -> Sent:
     """Keep it."""
     if is_known(tx, "event", message_id):
         return Sent.DUPLICATE
     at = tx.now(now)
     remember(tx, "event", message_id, at)
-    insert_events(tx, [OutEvent(name, payload)], at)
+    insert_events(tx, [OutEvent(name, payload, trace)], at)
     return Sent.SENT
 
 
 def insert_events(tx: Transaction, events: Sequence[OutEvent], at: Instant) -> None:
     """What turns publish."""
-    tx.rows("publish_event", [(tx.namespace_id, event.name, event.payload, at) for event in events])
+    tx.rows("publish_event", [(tx.namespace_id, event.name, event.payload, at, event.trace) for event in events])
     tx.has_news = True
 
 
@@ -89,6 +91,7 @@ def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait]) -> 
         "name": event.name,
         "payload": event.payload,
         "published_at": event.published_at,
+        "trace": event.trace,
         "waits": _places(waits),
     }
     found = tx.all("find_open", params)

@@ -2,14 +2,14 @@
 
 -- name: publish_event
 -- Published facts; a row of nulls is padding.
-INSERT INTO events (namespace_id, name, payload, published_at)
-SELECT column1, column2, column3, column4
-FROM (VALUES (?, ?, ?, ?))
+INSERT INTO events (namespace_id, name, payload, published_at, trace)
+SELECT column1, column2, column3, column4, column5
+FROM (VALUES (?, ?, ?, ?, ?))
 WHERE column1 IS NOT NULL;
 
 -- name: read_unmatched
 -- Events that nobody has looked at.
-SELECT id, name, payload, published_at
+SELECT id, name, payload, published_at, trace
 FROM events
 WHERE namespace_id = :namespace_id AND unmatched = 1 AND id > :after
 ORDER BY id LIMIT :limit;
@@ -36,7 +36,7 @@ ORDER BY waits.run, waits.number LIMIT :limit;
 -- name: find_events
 -- Events that a wait may match and its chain has not taken. A place is an event's time and id; one that is gone was old.
 WITH place (at) AS (SELECT max(:since, coalesce((SELECT published_at FROM events WHERE id = :after), :since)))
-SELECT events.id, events.name, events.payload, events.published_at
+SELECT events.id, events.name, events.payload, events.published_at, events.trace
 FROM place
 CROSS JOIN events ON events.namespace_id = :namespace_id AND events.name = :name AND events.published_at >= place.at
 WHERE (events.published_at > place.at OR events.id > :after)
@@ -49,7 +49,7 @@ ORDER BY events.published_at, events.id LIMIT :limit;
 
 -- name: find_newer_events
 -- Those of them that are newer than a place up to which an earlier look has seen all, and those that were only matched since.
-SELECT events.id, events.name, events.payload, events.published_at
+SELECT events.id, events.name, events.payload, events.published_at, events.trace
 FROM events
 WHERE events.id IN (
         SELECT newer.id FROM events AS newer INDEXED BY events_by_name
@@ -97,8 +97,8 @@ SELECT :namespace_id, value, :event FROM json_each(:chains);
 
 -- name: deliver_event
 -- The event, for the waits that get it.
-INSERT INTO inbox (run, lane_id, kind, name, payload, sent_at, wait)
-SELECT open.run, runs.lane_id, 'event', :name, :payload, :published_at, open.number
+INSERT INTO inbox (run, lane_id, kind, name, payload, sent_at, wait, trace)
+SELECT open.run, runs.lane_id, 'event', :name, :payload, :published_at, open.number, :trace
 FROM json_each(:waits) AS asked
 CROSS JOIN waits AS open ON open.id = asked.value
 CROSS JOIN runs ON runs.number = open.run;

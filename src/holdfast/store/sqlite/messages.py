@@ -11,7 +11,7 @@ from .transactions import Row, Transaction
 
 
 def insert_messages(tx: Transaction, rows: Sequence[Row]) -> None:
-    """Rows of (run, kind, name, payload, sent_at, wait); those for runs that have ended are dropped."""
+    """Rows of (run, kind, name, payload, sent_at, wait, trace); those for runs that have ended are dropped."""
     tx.rows("send_signal", rows)
     tx.has_news = True
 
@@ -29,7 +29,13 @@ def remember(tx: Transaction, scope: str, message_id: str | None, at: Instant) -
 
 
 def send_signal(
-    tx: Transaction, run_id: str, name: str, payload: bytes, message_id: str | None, now: Instant | None
+    tx: Transaction,
+    run_id: str,
+    name: str,
+    payload: bytes,
+    message_id: str | None,
+    trace: str | None,
+    now: Instant | None,
 ) -> Sent:
     """An id that is known comes first: whoever lost the answer hears that it was sent, though the run has ended."""
     chain = find_chain(tx, run_id)
@@ -42,7 +48,7 @@ def send_signal(
         return Sent.ENDED
     at = tx.now(now)
     remember(tx, scope, message_id, at)
-    insert_messages(tx, [(chain.run, "signal", name, payload, at, None)])
+    insert_messages(tx, [(chain.run, "signal", name, payload, at, None, trace)])
     return Sent.SENT
 
 
@@ -50,7 +56,7 @@ def send_signals(tx: Transaction, signals: Sequence[OutSignal], at: Instant) -> 
     """What turns send. A run that is not there any more gets nothing, and nobody is told."""
     chains = find_chains(tx, [signal.run_id for signal in signals])
     rows = [
-        (chain.run, "signal", signal.name, signal.payload, at, None)
+        (chain.run, "signal", signal.name, signal.payload, at, None, signal.trace)
         for signal in signals
         if (chain := chains.get(signal.run_id)) is not None
     ]

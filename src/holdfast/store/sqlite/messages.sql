@@ -40,9 +40,9 @@ CROSS JOIN starts ON starts.number = runs.number;
 
 -- name: send_signal
 -- Signals for live runs, and every other kind of message but a cancel; a row of nulls is padding.
-INSERT INTO inbox (run, lane_id, kind, name, payload, sent_at, wait)
-SELECT runs.number, runs.lane_id, column2, column3, column4, column5, column6
-FROM (VALUES (?, ?, ?, ?, ?, ?))
+INSERT INTO inbox (run, lane_id, kind, name, payload, sent_at, wait, trace)
+SELECT runs.number, runs.lane_id, column2, column3, column4, column5, column6, column7
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?))
 CROSS JOIN runs ON runs.number = column1
 WHERE runs.ended_at IS NULL;
 

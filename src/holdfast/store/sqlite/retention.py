@@ -18,7 +18,7 @@ def pause_runs(tx: Transaction, run_ids: Sequence[str], paused: bool, now: Insta
         at = tx.now(now)
         payload = b"paused" if paused else b"resumed"
         tx.run("drop_pauses", {"runs": as_json([number for number, _, _ in changed])})
-        told = [(number, "pause", None, payload, at, None) for number, _, owner in changed if owner is not None]
+        told = [(number, "pause", None, payload, at, None, None) for number, _, owner in changed if owner is not None]
         if told:
             insert_messages(tx, told)
         tx.has_news = True

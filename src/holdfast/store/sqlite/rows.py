@@ -36,7 +36,7 @@ def run_record(row: Row) -> RunRecord:
     """A row of select_runs."""
     (_number, id, workflow, version, queue, status, paused, key, tags, priority, created_at, started_at, ended_at,
      due_at, deadline_at, retention, chain_id, origin_id, parent_id, forked_from, successor_id, after_run_id, owner,
-     epoch, crashes, blocked, input, output, error) = row  # fmt: skip
+     epoch, crashes, blocked, input, output, error, trace) = row  # fmt: skip
     return RunRecord(
         id=id,
         workflow=workflow,
@@ -66,6 +66,7 @@ def run_record(row: Row) -> RunRecord:
         input=bytes.fromhex(input),
         output=None if output is None else bytes.fromhex(output),
         error=None if error is None else bytes.fromhex(error),
+        trace=trace,
     )
 
 

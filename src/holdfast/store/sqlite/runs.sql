@@ -111,7 +111,7 @@ SELECT json_group_array(json_array(
     starts.retention, coalesce(starts.chain_id, runs.id), coalesce(starts.origin_id, starts.chain_id, runs.id),
     starts.parent_id, starts.forked_from, runs.successor_id, runs.after_run_id, runs.owner, runs.epoch, runs.crashes, runs.blocked, hex(starts.input),
     CASE WHEN runs.output IS NOT NULL THEN hex(runs.output) END,
-    CASE WHEN runs.error IS NOT NULL THEN hex(runs.error) END
+    CASE WHEN runs.error IS NOT NULL THEN hex(runs.error) END, starts.trace
 ))
 FROM runs
 CROSS JOIN lanes ON lanes.id = runs.lane_id

@@ -57,7 +57,9 @@ def find_hook(tx: Transaction, token: str) -> WaitRecord | None:
     return None if row is None else wait_record(row[:-2])
 
 
-def resume_hook(tx: Transaction, token: str, payload: bytes, message_id: str | None, now: Instant | None) -> Sent:
+def resume_hook(
+    tx: Transaction, token: str, payload: bytes, message_id: str | None, trace: str | None, now: Instant | None
+) -> Sent:
     """Deliver, or say why not."""
     at = tx.now(now)
     scope = f"hook/{token}"
@@ -76,5 +78,6 @@ def resume_hook(tx: Transaction, token: str, payload: bytes, message_id: str | N
     _bury(tx, [(token, run)], "used")
     remember(tx, scope, message_id, at)
     # A number below zero was given by an earlier run of the chain: this one has no wait of that number.
-    insert_messages(tx, [(run, "hook", hook.name, payload, at, hook.number if hook.number >= 0 else None)])
+    number = hook.number if hook.number >= 0 else None
+    insert_messages(tx, [(run, "hook", hook.name, payload, at, number, trace)])
     return Sent.SENT

@@ -27,6 +27,7 @@ from .races import TestMessagesInTwoStores, TestNamespacesOfMessages
 from .runs import TestCancelRun, TestListRuns, TestReading
 from .shared import TestNamespaces, TestTwoStores, TestWakeUps
 from .starts import TestKeys, TestStartRuns
+from .traces import TestTracesOfMessages
 from .turns import TestCommitTurns, TestWriteRows
 from .values import TestStreams, TestValues
 from .workers import (
@@ -73,6 +74,7 @@ __all__ = [
     "TestStreams",
     "TestSubscribe",
     "TestSweep",
+    "TestTracesOfMessages",
     "TestTriggers",
     "TestTurnsGiveOut",
     "TestTwoStores",

@@ -32,20 +32,33 @@ class FaultyLife:
         raise NotImplementedError
 
     async def send_signal(
-        self, run_id: str, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+        self,
+        run_id: str,
+        name: str,
+        payload: bytes,
+        *,
+        message_id: str | None = None,
+        trace: str | None = None,
+        now: Instant | None = None,
     ) -> Sent:
         return await self._ask(
             "send_signal",
-            lambda: self._inner.send_signal(run_id, name, payload, message_id=message_id, now=now),
+            lambda: self._inner.send_signal(run_id, name, payload, message_id=message_id, trace=trace, now=now),
             (run_id, name, payload),
         )
 
     async def publish_event(
-        self, name: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+        self,
+        name: str,
+        payload: bytes,
+        *,
+        message_id: str | None = None,
+        trace: str | None = None,
+        now: Instant | None = None,
     ) -> Sent:
         return await self._ask(
             "publish_event",
-            lambda: self._inner.publish_event(name, payload, message_id=message_id, now=now),
+            lambda: self._inner.publish_event(name, payload, message_id=message_id, trace=trace, now=now),
             (name, payload),
         )
 
@@ -53,11 +66,17 @@ class FaultyLife:
         return await self._ask("find_hook", lambda: self._inner.find_hook(token))
 
     async def resume_hook(
-        self, token: str, payload: bytes, *, message_id: str | None = None, now: Instant | None = None
+        self,
+        token: str,
+        payload: bytes,
+        *,
+        message_id: str | None = None,
+        trace: str | None = None,
+        now: Instant | None = None,
     ) -> Sent:
         return await self._ask(
             "resume_hook",
-            lambda: self._inner.resume_hook(token, payload, message_id=message_id, now=now),
+            lambda: self._inner.resume_hook(token, payload, message_id=message_id, trace=trace, now=now),
             (token, payload),
         )
 

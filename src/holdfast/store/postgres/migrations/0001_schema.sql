@@ -102,7 +102,7 @@ CREATE TABLE holdfast.journal (
 
 -- Messages not yet in a journal. A fresh one has been handed to nobody: it is a wake-up by itself.
 -- A cancel that was taken stays until the run ends, so that a second one changes nothing. `wait` is the number of the
--- wait that an event or a hook's payload is for.
+-- wait that an event or a hook's payload is for, `trace` its sender's, or null.
 CREATE TABLE holdfast.inbox (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run bigint NOT NULL,
@@ -113,7 +113,8 @@ CREATE TABLE holdfast.inbox (
     taken boolean NOT NULL DEFAULT false,
     kind text NOT NULL,
     name text,
-    payload bytea NOT NULL
+    payload bytea NOT NULL,
+    trace text
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_cost_delay = 0);
 
@@ -192,7 +193,8 @@ CREATE TABLE holdfast.events (
     namespace_id integer NOT NULL,
     unmatched boolean NOT NULL DEFAULT true,
     name text NOT NULL,
-    payload bytea NOT NULL
+    payload bytea NOT NULL,
+    trace text
 );
 
 CREATE INDEX events_by_name ON holdfast.events (namespace_id, name, published_at, id);

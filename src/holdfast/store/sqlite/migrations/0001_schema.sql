@@ -95,7 +95,7 @@ CREATE TABLE journal (
 ) WITHOUT ROWID;
 
 -- Messages not yet in a journal. A fresh one has been handed to nobody: it is a wake-up by itself.
--- A cancel that was taken stays until the run ends, so that a second one changes nothing.
+-- A cancel that was taken stays until the run ends, so that a second one changes nothing. trace is its sender's, or null.
 CREATE TABLE inbox (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     run INTEGER NOT NULL,
@@ -106,7 +106,8 @@ CREATE TABLE inbox (
     sent_at INTEGER NOT NULL,
     wait INTEGER,
     fresh INTEGER NOT NULL DEFAULT 1,
-    taken INTEGER NOT NULL DEFAULT 0
+    taken INTEGER NOT NULL DEFAULT 0,
+    trace TEXT
 );
 
 CREATE INDEX inbox_by_run ON inbox (run);
@@ -168,7 +169,8 @@ CREATE TABLE events (
     payload BLOB NOT NULL,
     published_at INTEGER NOT NULL,
     matched_at INTEGER,
-    unmatched INTEGER NOT NULL DEFAULT 1
+    unmatched INTEGER NOT NULL DEFAULT 1,
+    trace TEXT
 );
 
 CREATE INDEX events_by_name ON events (namespace_id, name, published_at, id);
