@@ -23,8 +23,8 @@ from .timelines import timeline
 
 _FIELDS = (
     *("id", "workflow", "version", "status", "paused", "key", "tags", "queue", "priority", "created_at", "started_at"),
-    *("ended_at", "due_at", "deadline_at", "chain_id", "parent_id", "forked_from", "after_run_id", "owner", "crashes"),
-    "blocked",
+    *("ended_at", "due_at", "deadline_at", "chain_id", "origin_id", "parent_id", "forked_from", "successor_id"),
+    *("after_run_id", "owner", "crashes", "blocked"),
 )
 _HEADINGS = ("ID", "WORKFLOW", "STATUS", "KEY", "CREATED", "TOOK")
 
@@ -73,7 +73,9 @@ def show(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
         print_json({**told, "journal": [entry.as_dict() for entry in entries]})
         return
     for name, value in told.items():
-        if value not in (None, {}, False) and name not in ("why", "error") and (name, value) != ("chain_id", run_id):
+        # Most runs are the first of their chain and of their life: that needs no saying.
+        is_own = name in ("chain_id", "origin_id") and value == run_id
+        if value not in (None, {}, False) and name not in ("why", "error") and not is_own:
             text = moment(value) if isinstance(value, datetime) else value
             print_line(f"{name:<12} {text if isinstance(text, str) else json.dumps(text, default=str)}")
     print_line()
