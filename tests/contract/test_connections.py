@@ -152,12 +152,12 @@ class TestAsync:
             heard = asyncio.Event()
             other.store.subscribe(heard.set)
             # Listening begins with a wake-up of its own.
-            await asyncio.wait_for(heard.wait(), 10)
+            assert await ways.is_heard(heard)
             heard.clear()
             await ways.plain_asyncpg(
                 postgres_url, lambda connection: client.start(ship, 1, connection=connection), True
             )
-            await asyncio.wait_for(heard.wait(), 10)
+            assert await ways.is_heard(heard)
 
 
 class TestRefusals:

@@ -236,14 +236,14 @@ class TestAsync:
             heard = asyncio.Event()
             other.store.subscribe(heard.set)
             # Listening begins with a wake-up of its own.
-            await asyncio.wait_for(heard.wait(), 10)
+            assert await ways.is_heard(heard)
             for send in (
                 lambda connection: run.signal("stop", connection=connection),
                 lambda connection: client.publish("news", connection=connection),
             ):
                 heard.clear()
                 await ways.plain_asyncpg(postgres_url, send, True)
-                await asyncio.wait_for(heard.wait(), 10)
+                assert await ways.is_heard(heard)
 
 
 class TestOpenTransactions:

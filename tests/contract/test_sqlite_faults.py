@@ -159,6 +159,19 @@ def open_now(path: Path, **options) -> None:
     asyncio.run(act())
 
 
+def started_in(path: Path, **options) -> int:
+    """Start a run there; how many were begun."""
+
+    async def act():
+        store = open_store(f"sqlite:///{path}", **options)
+        await store.open()
+        begun = await store.start_runs([new_run()])
+        await store.close()
+        return len(begun)
+
+    return asyncio.run(act())
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(StoreAway, match="nowhere"):
         open_now(tmp_path / "nowhere" / "holdfast.db")
@@ -190,8 +203,8 @@ def test_a_newer_schema_that_old_workers_can_live_with_is_worked_with(path):
     with sqlite3.connect(path) as connection:
         connection.execute("INSERT INTO migrations (number, applied_at) VALUES (999, 0)")
     connection.close()
-    open_now(path)
-    open_now(path, migrate=False)
+    for migrate in (True, False):
+        assert started_in(path, migrate=migrate) == 1
 
 
 def test_opening_that_failed_works_when_the_reason_is_gone(tmp_path):

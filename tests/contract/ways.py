@@ -6,6 +6,7 @@ A way is a function that is given a url, what to do inside the transaction, and 
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
@@ -23,6 +24,15 @@ from sqlalchemy.orm import Session
 Inside: TypeAlias = Callable[[Any], Any]
 AsyncInside: TypeAlias = Callable[[Any], Awaitable[Any]]
 INSERT = "INSERT INTO orders (id) VALUES (1)"
+
+
+async def is_heard(event: asyncio.Event) -> bool:
+    """Whether it is told, within more time than it ever takes."""
+    try:
+        await asyncio.wait_for(event.wait(), 10)
+    except TimeoutError:
+        return False
+    return True
 
 
 class Undo(Exception):

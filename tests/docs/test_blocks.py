@@ -19,7 +19,7 @@ import pytest
 
 import holdfast
 import holdfast.testing
-from holdfast import IOInBody, JournalDiverged, NeverAwaited
+from holdfast import IOInBody, JournalDiverged, NeverAwaited, RunStatus
 from holdfast.cli import app as command
 from holdfast.define import Workflow
 from holdfast.testing import Environment
@@ -132,12 +132,13 @@ class Names(dict[str, Any]):
         return Anything()
 
 
-def define(block: Block, names: Names) -> None:
-    """Define what a block defines. What stands in functions is not run, but decorators and annotations are."""
+def define(block: Block, names: Names) -> set[str]:
+    """Define what a block defines, and say what. Decorators and annotations are run, what functions hold is not."""
     tree = parse(block)
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     found = [node for node in tree.body if isinstance(node, kinds)]
     exec(compile(ast.Module(found, []), f"line {block.line}", "exec"), {"__name__": "page"}, names)
+    return {node.name for node in found}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -145,7 +146,7 @@ def test_what_a_page_defines_can_be_defined(page):
     names = Names()
     for block in blocks_of(page):
         if block.language == "python":
-            define(block, names)
+            assert define(block, names) <= set(names), f"line {block.line}"
 
 
 def test_a_definition_that_is_refused_is_found():
@@ -199,10 +200,14 @@ def determinism(tmp_path_factory) -> ModuleType:
     return page_as_module(DOCS / "determinism.md", tmp_path_factory.mktemp("determinism"))
 
 
-def result_of(workflow: Any, args: tuple[Any, ...]) -> Any:
-    async def run() -> Any:
+def status_of(workflow: Any, args: tuple[Any, ...]) -> RunStatus:
+    """How a run of it ends; what it raises is raised."""
+
+    async def run() -> RunStatus:
         async with Environment(workflows=[workflow]) as env:
-            return await (await env.client.start(workflow, *args)).result()
+            made = await env.client.start(workflow, *args)
+            await made.result()
+            return (await made.refresh()).status
 
     return asyncio.run(run())
 
@@ -212,12 +217,12 @@ def test_a_mistake_is_found(name, determinism):
     args, error = MISTAKES[name]
     determinism.seen.clear()
     with pytest.raises(error):
-        result_of(vars(determinism)[name], args)
+        status_of(vars(determinism)[name], args)
 
 
 @pytest.mark.parametrize("name", FIXES)
 def test_its_fix_works(name, determinism):
-    result_of(vars(determinism)[name], FIXES[name])
+    assert status_of(vars(determinism)[name], FIXES[name]) == "completed"
 
 
 def test_every_workflow_on_the_page_is_tried(determinism):

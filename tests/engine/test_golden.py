@@ -69,6 +69,7 @@ def test_a_stored_journal_replays_from_every_point(name):
         history = history_of(stored[:length])
         drive = Drive(workflow, *inputs(name), seed=bytes.fromhex(kept(name)["seed"]), begin=False)
         drive.execution.replay(history.entries)
+        assert drive.execution.fault is None, f"after {length} entries"
         drive.close()
 
 

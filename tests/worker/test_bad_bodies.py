@@ -103,16 +103,19 @@ async def test_a_blocked_run_is_tried_again_by_itself(database_url):
 
 
 async def test_a_blocked_run_counts_neither_as_an_error_nor_as_a_crash(database_url):
+    tries: list[int] = []
+
     @workflow(max_crashes=1)
     async def body() -> None:
+        tries.append(1)
         add.start(1, 1)
 
     async with stage(database_url, body) as on:
         run = await on.client.start(body)
-        for _ in range(5):
+        for so_often in range(1, 6):
+            await until(lambda so_often=so_often: len(tries) >= so_often)
             await on.until_blocked(run)
             on.skip("1d")
-            await asyncio.sleep(0.02)
         record = await on.record(run)
     assert (record.status.is_final, record.crashes) == (False, 0)
 

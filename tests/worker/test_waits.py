@@ -118,10 +118,11 @@ async def test_a_timeout_in_the_body_ends_a_step_in_flight(database_url):
 
 
 async def test_a_timer_fires_while_a_step_is_in_flight(database_url):
-    go_on, ticks = asyncio.Event(), []
+    began, go_on, ticks = asyncio.Event(), asyncio.Event(), []
 
     @step
     async def slow() -> None:
+        began.set()
         await go_on.wait()
 
     @step
@@ -138,8 +139,7 @@ async def test_a_timer_fires_while_a_step_is_in_flight(database_url):
 
     async with stage(database_url, body) as on:
         run = await on.client.start(body)
-        await until(lambda: run)
-        await asyncio.sleep(0.05)
+        await began.wait()
         on.skip("2h")
         await until(lambda: ticks)
         go_on.set()
