@@ -1,4 +1,7 @@
-"""A message that was sent before a wait's timeout wins, also if nobody has told the run's worker of it yet."""
+"""A message sent before a wait's timeout wins, and messages keep their order.
+
+The first also if nobody has told the run's worker of it yet, the second whatever the store's clock does.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +59,22 @@ async def test_a_signal_sent_in_time_wins_over_the_timeout_of_its_wait(database_
 
 async def test_it_wins_over_a_timeout_around_the_wait_too(database_url):
     assert await outcome(database_url, listening_within, "other", "go") == "in time"
+
+
+@workflow
+async def hearing_two() -> list[str]:
+    return [str(await wait_for_signal("go")), str(await wait_for_signal("go"))]
+
+
+async def test_signals_keep_their_order_when_the_clock_is_set_back_between_them(database_url):
+    async with stage(database_url) as on:
+        run = await on.client.start(hearing_two)
+        await run.signal("go", "first")
+        on.clock.skipped -= 20_000_000
+        await run.signal("go", "second")
+        on.clock.skipped += 20_000_000
+        async with on.worker(hearing_two):
+            assert await run.result(PATIENCE) == ["first", "second"]
 
 
 async def test_without_a_signal_the_timeout_comes(database_url):

@@ -64,7 +64,11 @@ class Arrivals(Waits):
         entry: Input | Message = message
         if message.kind == "cancel":
             entry = Cancel(message.sent_at, message.payload.decode() or None)
-        held.arrive(Arrival(message.sent_at, MESSAGE, entry, message.id))
+        when = message.sent_at
+        if held.arrivals and held.arrivals[-1].message_id is not None:
+            # They come in the order in which they were sent: a store's clock that was set back must not change that.
+            when = max(when, held.arrivals[-1].when)
+        held.arrive(Arrival(when, MESSAGE, entry, message.id))
 
     def step_ended(self, attempt: Attempt, outcome: Outcome) -> None:
         """A step in flight has a result."""
