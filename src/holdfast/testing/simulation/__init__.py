@@ -11,7 +11,7 @@ that breaks a promise breaks it again. `python -m holdfast.testing.simulate --se
     processes a worker's process: its clock, its sessions, its renewals, its death
     oracle    what really happened outside, and the journals as the store holds them
     laws      the promises, checked while a world runs; replays and endings check the journals afterwards
-    mail      messages and children; streams, managing and maps: what else must hold of runs' whole life
+    mail      messages and children; streams, managing, maps and forks: what else must hold of runs' whole life
     quiet     what must happen when nothing goes wrong any more, and when
     world     one seed from its first start to its last law; runner runs many and reports
 """

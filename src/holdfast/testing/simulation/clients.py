@@ -23,16 +23,20 @@ from holdfast.errors import (
     RunNotFound,
     StoreAway,
 )
-from holdfast.model import ON_CONFLICT, NewRun
+from holdfast.model import ASKS, ON_CONFLICT, NewRun, Started, StepAsked
 
+from .forks import Asked, asking
 from .laws import Laws
 from .loop import VirtualLoop
 from .network import FaultyStore, Sender
+from .nodes import NAMES
 from .oracle import Oracle
 from .programs import TRIGGER, Program
 
 _NOBODY = (RunEnded, RunNotFound, HookExpired, HookNotFound, HookUsed)
 """Nobody is there any more, or yet, to whom it could be sent."""
+EDITABLE = (*NAMES, "book", "undo")
+"""Steps that return a number, so that a fork may be given another one."""
 Ask: TypeAlias = Callable[[], Awaitable[Any]]
 
 
@@ -91,6 +95,7 @@ class Clients:
         asks: list[Ask] = [partial(self._start, dice.choice(workflows)) for _ in range(dice.choice((2, 3, 5, 8)))]
         asks += [partial(self._start, one) for one in workflows if one.name == "killer"]
         asks += [self._manage for _ in range(dice.choice((0, 1, 2, 4)))]
+        asks += [self._fork for _ in range(dice.choice((0, 0, 1, 2, 4)))]
         asks += [self._pause for _ in range(dice.choice((0, 0, 1, 3)))]
         asks += [self._remove for _ in range(dice.choice((0, 0, 1, 3)))]
         asks += [self._talk for _ in range(dice.choice((0, 4, 10, 20)))]
@@ -143,6 +148,30 @@ class Clients:
                 # Without a key, retrying once more makes another run, in the same chain.
                 self._retried |= {run_id} if oracle.runs[run_id].key is None else set()
                 await self._until_answered(lambda: self._client.retry(run_id), is_once=run_id in self._retried)
+
+    async def _fork(self) -> None:
+        """Fork a run, whatever state it is in: at a step, as it was or with another result, or from its start."""
+        dice, world = self._dice, self._world
+        runs = [run for run in world.oracle.runs.values() if run.workflow in world.old]
+        if not runs:
+            return
+        run = dice.choice(runs)
+        workflow = world.old[run.workflow]
+        history = world.laws.journal(run.id).history.entries
+        steps = [(n, entry.key) for n, entry in enumerate(history) if isinstance(entry, StepAsked)]
+        place, at = dice.choice(steps) if steps and dice.random() < 0.85 else (0, None)
+        edits: dict[str, Any] = {}
+        asked = Asked(run.id, at)
+        if all(isinstance(entry, (Started, *ASKS)) for entry in history[:place]) and dice.random() < 0.4:
+            # What the body asks for first follows from its input; what comes later would not match another one.
+            edits["input"] = (dice.randrange(1000),)
+            asked.input = world.codec.seal(world.codec.arguments(workflow.fn).check(edits["input"], {}))
+        elif at is not None and at.partition(":")[0] in EDITABLE and dice.random() < 0.5:
+            edits["result"] = dice.randrange(1000)
+            asked.result = world.codec.message(edits["result"])
+        asking.set(asked)
+        # Whoever hears nothing and asks again gets another fork: that is how it is.
+        await self._until_answered(lambda: self._client.fork(run.id, at=at, workflow=workflow, **edits), is_once=True)
 
     async def _pause(self) -> None:
         """Pause a run, and mostly let it go on a little later; the others wait until all is quiet."""

@@ -18,6 +18,7 @@ from holdfast.model import (
     decode_entries,
 )
 
+from .forks import inherited, is_fork
 from .laws import Laws
 from .loans import Books
 from .loop import VirtualLoop
@@ -67,8 +68,7 @@ def check_after(world: Ended) -> None:
 def _booked(world: Ended, run: NewRun, journal: Journal) -> set[tuple[str, str, int]]:
     """What the transactional steps of a run should have written, by its journal."""
     entries = [entry for row in journal.rows[len(run.rows) :] for entry in decode_entries(row.data)]
-    inherited = [entry for row in run.rows for entry in decode_entries(row) if isinstance(entry, StepCompleted)]
-    known = {(entry.key, entry.result) for entry in inherited}
+    known = inherited(run)
     return {
         (run.id, entry.key, world.oracle.bookings.get((run.id, entry.key, entry.result), -1))
         for entry in entries
@@ -122,7 +122,12 @@ def _check_steps(world: Ended, record: RunRecord, journal: Journal) -> None:
     is_whole = not any(isinstance(entry, RunRetrying) for entry in journal.entries)
     is_plain = record.workflow != "machine"
     failures: dict[str, int] = {}
+    origin = world.oracle.runs[record.origin_id]
+    # Of what a fork was begun with, the run it stems from has to answer for.
+    shared = inherited(origin) if is_fork(origin) else set()
     for entry in journal.history.entries:
+        if isinstance(entry, StepCompleted) and (entry.key, entry.result) in shared:
+            continue
         if isinstance(entry, StepRetrying):
             if is_whole and entry.attempt != failures.get(entry.key, 0) + 1:
                 world.oracle.report("P3", f"step {entry.key!r} of {name} has attempt {entry.attempt} out of turn")

@@ -29,12 +29,14 @@ from holdfast.model import (
 )
 from holdfast.store import Store
 
+from .forks import Forks
 from .journals import Journals
 from .managing import Managing
 from .network import Sender
 from .oracle import Journal, Oracle
 from .processes import Hand, Process
 from .replays import Replays
+from .steps import states_before
 from .streams import Streams
 
 T = TypeVar("T")
@@ -62,7 +64,8 @@ class Laws(Journals):
         self._replays = replays
         self._now = now
         self.streams = Streams(oracle, self.mail, store, do)
-        self.managing = Managing(oracle, self.mail, store, do)
+        self.managing = Managing(oracle, self.mail, store, do, now)
+        self.forks = Forks(oracle, store, do)
         self._owners: dict[str, Sender] = {}
         self._first_asks: dict[str, frozenset[str]] = {}
 
@@ -144,6 +147,9 @@ class Laws(Journals):
             return
         done = [entry for row in journal.rows for entry in decode_entries(row.data) if isinstance(entry, StepCompleted)]
         expected = len({entry.key for entry in done})
+        if oracle.runs[step.run_id].rows:
+            # It was begun with the journal of another run, of which a checkpoint may have taken the beginning away.
+            expected = states_before(step.key)
         if context.get("count", 0) != expected or context.input is None:
             oracle.report(
                 "machines",
@@ -339,6 +345,7 @@ class Laws(Journals):
                 self._oracle.note(f"{self._oracle.label(run.id)} of {run.workflow} is started, key {run.key}")
                 self.look(run.id)
                 self.mail.began(run.id)
+                self.forks.began(run)
             for other in [one for one in self._oracle.runs.values() if run.key is not None and one.key == run.key]:
                 # The one that held the key may have been cancelled in its favour.
                 self.look(other.id)

@@ -25,12 +25,18 @@ class Managing:
     """What was done to the runs of a world."""
 
     def __init__(
-        self, oracle: Oracle, mail: Mail, store: Store, do: Callable[[Callable[[], Awaitable[Any]]], Any]
+        self,
+        oracle: Oracle,
+        mail: Mail,
+        store: Store,
+        do: Callable[[Callable[[], Awaitable[Any]]], Any],
+        now: Callable[[], Instant],
     ) -> None:
         self._oracle = oracle
         self._mail = mail
         self._store = store
         self._do = do
+        self._now = now
         self._told: dict[tuple[str, str], Instant] = {}
         """Which process has heard that which run is paused, and when by its own clock."""
 
@@ -41,6 +47,8 @@ class Managing:
         for run_id in run_ids:
             self._oracle.note(f"{sender} {'pauses' if is_paused else 'resumes'} {self._oracle.label(run_id)}")
             (self._oracle.paused.add if is_paused else self._oracle.paused.discard)(run_id)
+            if not is_paused:
+                self._oracle.resumed_at[run_id] = self._now()
 
     def heard(self, process: Process, messages: Sequence[Message]) -> None:
         """A process has got these."""

@@ -66,8 +66,14 @@ class Watch(Protocol):
     def heard(self, sender: Sender, method: str, asked: Any, answer: asyncio.Future[Any]) -> None:
         """The sender has got the answer, or knows that none will come."""
 
+    def arrives(self, method: str, asked: Any) -> None:
+        """The store is about to do it."""
+
     def seeded(self, run: NewRun) -> NewRun:
         """The run with a seed that follows from the world's."""
+
+    def has_read(self, run_id: str, rows: Sequence[JournalRow]) -> None:
+        """Whoever asks has a journal before it."""
 
 
 class FaultyStore(FaultyLife):
@@ -138,6 +144,7 @@ class FaultyStore(FaultyLife):
             again = Fate("", 0.0, 0.0)
             loop.call_later(fate.back, self._arrive, again, method, call, asked, nobody, context=loop.neutral.copy())
             return
+        self._watch.arrives(method, asked)
         try:
             found = done(loop, call)
         except Exception as error:
@@ -214,7 +221,9 @@ class FaultyStore(FaultyLife):
         return await self._ask("read_ended", lambda: self._inner.read_ended(run_ids))
 
     async def read_journal(self, run_id: str) -> list[JournalRow]:
-        return await self._ask("read_journal", lambda: self._inner.read_journal(run_id))
+        rows = await self._ask("read_journal", lambda: self._inner.read_journal(run_id))
+        self._watch.has_read(run_id, rows)
+        return rows
 
     async def cancel_run(
         self, run_id: str, *, reason: str | None = None, force: bool = False, now: Instant | None = None
@@ -313,11 +322,6 @@ def done(loop: VirtualLoop, call: Callable[[], Awaitable[T]]) -> T:
         return ended.value  # type: ignore[no-any-return]  # a coroutine's value is Any to its caller
     work.close()
     raise RuntimeError("the inline store gave way; a simulation needs one that answers at once")
-
-
-def reseeded(run: NewRun, seed: bytes) -> NewRun:
-    """The same run with another seed; a retry keeps the one in its journal."""
-    return run if run.rows else msgspec.structs.replace(run, seed=seed)
 
 
 def _give(answer: asyncio.Future[T], found: T) -> None:

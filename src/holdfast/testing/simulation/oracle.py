@@ -160,6 +160,8 @@ class Oracle:
         self.began_at: dict[str, int] = {}
         """When runs were started by clients and workers, by the store's clock."""
         self.paused: set[str] = set()
+        self.resumed_at: dict[str, Instant] = {}
+        """When runs were last resumed: their timers have waited for that."""
         self.emitted: dict[tuple[str, int, bytes], list[bytes]] = {}
         """What an execution of a step has sent to its stream, by idempotency key, attempt and result."""
         self.bookings: dict[tuple[str, str, bytes], int] = {}
@@ -242,6 +244,14 @@ class Oracle:
         if run is None or run.forked_from is None or run.chain_id is None:
             return run_id
         return self.origin(run.forked_from)
+
+    def errand_of(self, run_id: str, key: str) -> int | None:
+        """Which errand a compensation of a run did; what a fork was begun with the run did that it stems from."""
+        found = self.undone.get((run_id, key))
+        run = self.runs.get(run_id)
+        if found is not None or run is None or run.forked_from is None:
+            return found
+        return self.errand_of(run.forked_from, key)
 
     def new_execution(self) -> int:
         """A number for one execution of a step: two executions return different values."""

@@ -119,7 +119,9 @@ class Replays:
                 self._oracle.report("P5", f"{name} can't be replayed up to entry {cut}: {error}")
                 return
             inputs = [entry for entry in entries[cut:] if not isinstance(entry, ASKS)]
-            since = history.lives[-1][1].retry_at if history.lives else 0
+            since = max(
+                history.lives[-1][1].retry_at if history.lives else 0, self._oracle.resumed_at.get(record.id, 0)
+            )
             self._go_on(name, execution, inputs, entries[cut:], closing, since)
         finally:
             self.is_under_way = False
@@ -152,7 +154,7 @@ class Replays:
                 registered += [self._errand(undo) for undo in reversed(entry.undo)]
         expected = registered if closing.status in (RunStatus.FAILED, RunStatus.CANCELLED) else []
         keys = [one.key for one in entries if isinstance(one, StepAsked) and one.key.partition(":")[0] == "undo"]
-        done = [self._oracle.undone.get((record.id, key)) for key in keys]
+        done = [self._oracle.errand_of(record.id, key) for key in keys]
         if done != expected:
             self._oracle.report(
                 "compensation", f"{name} is {closing.status} with {expected} to be undone, in this order; it did {done}"

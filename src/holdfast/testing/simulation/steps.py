@@ -95,3 +95,9 @@ def machine_of(program: Program) -> Machine:
 
     retry = POLICIES[errand.policy] if errand.policy > 1 else POLICIES[2]
     return Machine(program.name, {"start": state, "odd": state, "even": state}, retry=retry)
+
+
+def states_before(key: str) -> int:
+    """How many states of a machine come before the one of this key: "start", "odd", "even", "odd:1", and so on."""
+    name, _, number = key.partition(":")
+    return 0 if name == "start" else 2 * int(number or 0) + (1 if name == "odd" else 2)

@@ -16,6 +16,7 @@ from typing import Any
 from holdfast.model import Out, StepCompleted, StepItems, StreamRecord, decode_entries
 from holdfast.store import Store
 
+from .forks import inherited
 from .mail import Mail
 from .oracle import Journal, Oracle
 
@@ -126,11 +127,10 @@ class Streams:
 
     def check_run(self, run_id: str, journal: Journal, chain: str, origin: str) -> None:
         """After the end: a follower has, of each step with a result, what one execution sent."""
-        rows = self._oracle.runs[run_id].rows
+        run = self._oracle.runs[run_id]
         # Of what it has from another run, that run's steps have sent the items.
-        inherited = [entry for row in rows for entry in decode_entries(row) if isinstance(entry, StepCompleted)]
-        known = {(entry.key, entry.result) for entry in inherited}
-        entries = [entry for row in journal.rows[len(rows) :] for entry in decode_entries(row.data)]
+        known = inherited(run)
+        entries = [entry for row in journal.rows[len(run.rows) :] for entry in decode_entries(row.data)]
         # A retry of the run may have asked for a step again.
         last = {entry.key: entry for entry in entries if isinstance(entry, StepCompleted)}
         for entry in last.values():

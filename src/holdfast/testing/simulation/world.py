@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -14,18 +14,19 @@ import msgspec
 from holdfast.codec import Codec
 from holdfast.define import CHUNK_RUNS, Workflow, current_run, current_scope
 from holdfast.engine import Execution
-from holdfast.model import NewRun
+from holdfast.model import JournalRow, NewRun
 from holdfast.store import SqliteStore
 
 from .bodies import workflow_of
 from .clients import Clients
 from .endings import check_after
 from .faults import Faults, Rates
+from .forks import asking, reseeded
 from .laws import Laws
 from .loans import Books
 from .loop import Domain, Spinning, Stuck, VirtualLoop
 from .maps import check_map
-from .network import FaultyStore, Sender, done, reseeded
+from .network import FaultyStore, Sender, done
 from .nodes import Errand, Mapped
 from .oracle import Oracle, Trace
 from .processes import Hand, Process
@@ -122,8 +123,17 @@ class World:
             # What a client makes of another run has a random id, from which much else would follow.
             self._remade += 1
             run = msgspec.structs.replace(run, id=f"again-{self._remade}")
-        label = f"{self.seed} {self.oracle.label(run.id)}"
-        return reseeded(run, Random(label).randbytes(16))
+            self.laws.forks.is_asked(run)
+        return reseeded(run, Random(f"{self.seed} {self.oracle.label(run.id)}").randbytes(16))
+
+    def arrives(self, method: str, asked: Any) -> None:
+        if method == "start_runs":
+            self.laws.forks.arrives(asked)
+
+    def has_read(self, run_id: str, rows: Sequence[JournalRow]) -> None:
+        fork = asking.get()
+        if fork is not None:
+            fork.rows = rows
 
     def body_begins(self) -> Trace:
         """A body has begun somewhere: in a worker, or in our own replays."""

@@ -1,0 +1,172 @@
+"""Forks: a run that shares another one's history up to a step, and goes its own way from there.
+
+- Its journal begins with the other one's, entry by entry, up to what caused the ask for that step; with an edited
+  result also with that ask and those beside it. Nothing that came behind the cut is in it.
+- Results of steps asked before the cut are kept, each once and as they were; the edited one is the step's. So none of
+  these steps begins in the fork (P3). Whatever else it records its own steps have returned, under keys of its own.
+- The other run stays as it was: its row, its journal and what it waits for.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from holdfast.model import (
+    ASKS,
+    Blocked,
+    Checkpoint,
+    Entry,
+    Inherited,
+    JournalRow,
+    NewRun,
+    Reopened,
+    Reseeded,
+    RunRecord,
+    StepAsked,
+    StepCompleted,
+    WaitRecord,
+    decode_entries,
+    encode_entries,
+    history_of,
+)
+from holdfast.store import Store
+
+from .oracle import Oracle
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a client has asked for."""
+
+    source: str
+    at: str | None
+    result: bytes | None = None
+    input: bytes | None = None
+    rows: Sequence[JournalRow] = field(default_factory=tuple)
+    """The journal as the client found it."""
+
+
+asking: contextvars.ContextVar[Asked | None] = contextvars.ContextVar("simulated_fork", default=None)
+"""The fork that the task of a client is about."""
+
+
+class Forks:
+    """The forks of one world."""
+
+    def __init__(self, oracle: Oracle, store: Store, do: Callable[[Callable[[], Awaitable[Any]]], Any]) -> None:
+        self._oracle = oracle
+        self._store = store
+        self._do = do
+        self._asked: dict[str, Asked] = {}
+        self._before: dict[str, tuple[RunRecord | None, list[JournalRow], list[WaitRecord]]] = {}
+        """What runs were like when a fork of theirs was about to begin."""
+
+    def is_asked(self, run: NewRun) -> None:
+        """A client sends this on its way."""
+        asked = asking.get()
+        if asked is not None and is_fork(run):
+            self._asked[run.id] = asked
+
+    def arrives(self, runs: Sequence[NewRun]) -> None:
+        """The store is about to begin these."""
+        for run in runs:
+            if run.forked_from is not None and is_fork(run):
+                self._before[run.id] = self._state(run.forked_from)
+
+    def began(self, run: NewRun) -> None:
+        """A run has begun."""
+        asked = self._asked.get(run.id)
+        if asked is None:
+            return
+        oracle, name = self._oracle, self._oracle.label(run.id)
+        oracle.note(
+            f"{name} is a fork of {oracle.label(asked.source)} at {asked.at}"
+            f"{'' if asked.result is None else ', with another result'}"
+            f"{'' if asked.input is None else ', with another input'}"
+        )
+        if self._before.pop(run.id) != self._state(asked.source):
+            oracle.report("forks", f"{name} has changed {oracle.label(asked.source)}, of which it is a fork")
+        source = oracle.runs[asked.source]
+        if run.input != (source.input if asked.input is None else asked.input):
+            oracle.report("forks", f"{name} has another input than it should")
+        if asked.at is None:
+            if run.rows:
+                oracle.report("forks", f"{name} begins anew, and has a history")
+            return
+        self._check_shared(name, asked, asked.at, [entry for row in run.rows for entry in decode_entries(row)])
+
+    def _state(self, run_id: str) -> tuple[RunRecord | None, list[JournalRow], list[WaitRecord]]:
+        return (
+            self._do(lambda: self._store.get_run(run_id)),
+            self._do(lambda: self._store.read_journal(run_id)),
+            self._do(lambda: self._store.read_waits(run_id)),
+        )
+
+    def _check_shared(self, name: str, asked: Asked, at: str, begun_with: list[Entry]) -> None:
+        known = history_of(entry for row in asked.rows for entry in decode_entries(row.data)).entries
+        cut = next(n for n, entry in enumerate(begun_with) if isinstance(entry, Reseeded) and entry not in known)
+        shared, behind = begun_with[:cut], begun_with[cut + 1 :]
+        if shared != known[: len(shared)]:
+            self._oracle.report("forks", f"{name} begins with {_kinds(shared)}, which is not how the other began")
+            return
+        place = next(n for n, entry in enumerate(known) if isinstance(entry, StepAsked) and entry.key == at)
+        self._check_cut(name, asked, known, len(shared), place)
+        carried = [one for one in behind if not isinstance(one, (Reopened, Blocked))]
+        asks = {entry.key for entry in shared if isinstance(entry, StepAsked)}
+        expected = {one.key: one.result for one in known if isinstance(one, StepCompleted) and one.key in asks}
+        if asked.result is not None:
+            expected[at] = asked.result
+        results = [one for one in (*shared, *carried) if isinstance(one, StepCompleted) and one.key in asks]
+        if sorted((one.key, one.result) for one in results) != sorted(expected.items()):
+            keys = sorted(one.key for one in results)
+            self._oracle.report("forks", f"{name} keeps results of {keys}; it should keep those of {sorted(expected)}")
+        others = [one for one in carried if one not in results]
+        cause = known[len(shared)] if asked.result is None and shared else None
+        if others not in ([], [cause]):
+            self._oracle.report("forks", f"{name} also takes along {_kinds(others)}, from behind the cut")
+
+    def _check_cut(self, name: str, asked: Asked, known: list[Entry], shared: int, place: int) -> None:
+        """All is shared that came before the cause of the ask, and of what follows only, if it is edited, the asks."""
+        between = known[shared:place] if shared <= place else known[place:shared]
+        if asked.result is None:
+            inputs = [one for one in between if not isinstance(one, (*ASKS, Inherited, Reseeded))]
+            # Nothing is known of what was before a checkpoint: it is shared, with the asks behind it.
+            is_all_known = shared > place and isinstance(known[1], Checkpoint)
+            is_right = is_all_known or (shared <= place and len(inputs) == 1)
+        else:
+            is_right = shared > place and all(isinstance(one, ASKS) for one in between)
+        if not is_right:
+            self._oracle.report("forks", f"{name} is cut after {shared} entries, for step {place} of {_kinds(known)}")
+
+
+def is_fork(run: NewRun) -> bool:
+    """Whether it is a fork; a retry stays in the chain of the run that it goes on from."""
+    return run.forked_from is not None and run.chain_id is None
+
+
+def reseeded(run: NewRun, seed: bytes) -> NewRun:
+    """The same run with another seed; a retry keeps the one in its journal, and a fork has one behind its cut."""
+    rows = run.rows
+    if is_fork(run):
+        rows = tuple(encode_entries(_reseeded(decode_entries(row), seed[::-1])) for row in rows)
+    return msgspec.structs.replace(run, seed=seed, rows=rows)
+
+
+def _reseeded(entries: list[Entry], seed: bytes) -> list[Entry]:
+    at = max(n for n, entry in enumerate(entries) if isinstance(entry, Reseeded))
+    return [*entries[:at], msgspec.structs.replace(entries[at], seed=seed), *entries[at + 1 :]]
+
+
+def inherited(run: NewRun) -> set[tuple[str, bytes]]:
+    """Results that a run was begun with: steps of another one have returned them, or whoever forked it."""
+    entries = (entry for row in run.rows for entry in decode_entries(row))
+    return {(entry.key, entry.result) for entry in entries if isinstance(entry, StepCompleted)}
+
+
+def _kinds(entries: Sequence[Entry]) -> str:
+    return " ".join(entry.kind for entry in entries) or "nothing"
