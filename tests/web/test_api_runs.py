@@ -262,3 +262,27 @@ async def test_workers_are_listed_with_what_they_know(database_url):
     async with served(database_url) as api:
         [worker] = (await api.call("GET", "/v1/workers")).json()["workers"]
         assert {"workflow": "checkout", "version": "1", "queue": "default"} in worker["lanes"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/runs?stauts=failed",
+        "/v1/workflows/checkout/runs?stauts=failed",
+        "/v1/runs/nobody?x=1",
+        "/v1/runs/nobody/stream?naem=log",
+        "/v1/workflows/checkout/runs/nobody/journal?=0",
+        "/v1/live?x=1",
+        "/v1/workers?x=1",
+    ],
+)
+async def test_a_parameter_that_there_is_not_is_refused_by_its_name(database_url, path):
+    async with served(database_url) as api:
+        answer = await api.call("GET", path)
+        assert (answer.status_code, answer.json()["type"]) == (422, "urn:holdfast:problem:unknown-parameter")
+        assert answer.json()["errors"][0]["field"] == path.partition("?")[2].partition("=")[0]
+
+
+async def test_a_probe_of_health_may_say_what_it_likes(database_url):
+    async with served(database_url) as api:
+        assert (await api.call("GET", "/healthz?verbose")).status_code == 200

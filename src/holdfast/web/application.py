@@ -22,6 +22,7 @@ from . import audit as auditing
 from .access import ApiKey, Keys
 from .changes import changes
 from .edge import OPEN, Edge, Rules
+from .filters import INPUT
 from .fleet import fleet, health
 from .limits import Buckets, Slots
 from .live import LiveRuns
@@ -30,7 +31,7 @@ from .messages import events, signals
 from .problems import MEDIA_TYPE, Refused, handle
 from .reference import POLICY, page
 from .runs import listing, one, starting
-from .service import Metrics, Readiness, Service, named_workflow
+from .service import Metrics, Readiness, Service, named_workflow, strict
 from .streams import streams
 
 _BELOW = ("/v1/runs", "/v1/workflows/{workflow}/runs")
@@ -116,10 +117,13 @@ def _add_routes(app: FastAPI) -> None:
     async def docs() -> Response:
         return Response(page(app.openapi()), media_type="text/html", headers={"content-security-policy": POLICY})
 
-    for router in (starting, listing, events, changes, fleet, health):
-        app.include_router(router)
+    # Whoever asks for health may add what it likes: probes do.
+    app.include_router(health)
+    app.include_router(listing, dependencies=[strict(INPUT)])
+    for router in (starting, events, changes, fleet):
+        app.include_router(router, dependencies=[strict()])
     for prefix in _BELOW:
-        named = [Depends(named_workflow)] if "{workflow}" in prefix else []
+        named = [strict(), *([Depends(named_workflow)] if "{workflow}" in prefix else [])]
         for router in (one, reading, managing, signals, streams):
             app.include_router(router, prefix=prefix, dependencies=named)
 

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
-from starlette.requests import Request
 
 from holdfast.errors import HoldfastError
 
@@ -14,7 +13,7 @@ from . import showing
 from .live import LiveRuns
 from .plain import plain
 from .problems import declared
-from .service import ServiceDep, refuse_crowd, refuse_unknown
+from .service import ServiceDep, refuse_crowd
 from .sse import EventStream, event
 from .streams import STREAMED
 
@@ -29,7 +28,6 @@ changes = APIRouter(tags=["streams"])
     summary="Follow the changes of runs",
 )
 async def follow_runs(
-    request: Request,
     service: ServiceDep,
     workflow: Annotated[str | None, Query(description="Only runs of this workflow.")] = None,
     last_event_id: Annotated[str | None, Header(description="Go on behind this event.")] = None,
@@ -37,7 +35,6 @@ async def follow_runs(
     """Events: `ready` first; then `run` with a run that is new or has another status, `deleted` with an id, and `reset`
     when what was missed can't be told any more: list the runs again. Several changes of a run within a second may be
     one event."""
-    refuse_unknown(request, ("workflow",))
     refuse_crowd(service)
     return EventStream(_told(service.live, workflow, last_event_id), service.slots.give)
 

@@ -14,7 +14,7 @@ from holdfast.errors import CodecError
 from holdfast.model import NOT_GIVEN, RunFilter, microseconds
 
 from . import showing
-from .filters import INPUT, filter_of
+from .filters import filter_of
 from .problems import Refused, declared
 from .service import (
     CallerDep,
@@ -24,14 +24,12 @@ from .service import (
     ServiceDep,
     WorkflowName,
     refuse_crowd,
-    refuse_unknown,
     unless_gone,
 )
 from .shapes import Length, Moment, Outcome, RunPage, RunShown, RunStarted, StartRun, Status, moment_or_duration
 
 LONGEST_WAIT = 60
 """Seconds that a request for a result may stay."""
-_FILTERS = ("status", "key", "tag", "parent", "since", "until", "cursor", "limit")
 
 starting = APIRouter(tags=["runs"])
 listing = APIRouter(tags=["runs"])
@@ -96,7 +94,6 @@ async def list_runs_of_workflow(
     """Its runs, newest first. `input.order.card=4711` keeps those whose argument `order` has that `card`: the value is
     read as JSON if it is some, else as text. Runs started meanwhile don't disturb a cursor. A page may be short, or
     even empty, and have a `next`: go on until that is null."""
-    refuse_unknown(request, _FILTERS, INPUT)
     where = filter_of(
         workflow=workflow, status=[*(status or [])], key=key, tag=tag or [], parent=parent, since=since, until=until,
         query=request.query_params.multi_items(), caller=caller,
@@ -120,7 +117,6 @@ async def list_runs(
     limit: Limit = 50,
 ) -> RunPage:
     """All runs, newest first; filters and cursors as below a workflow."""
-    refuse_unknown(request, ("workflow", *_FILTERS), INPUT)
     where = filter_of(
         workflow=workflow, status=[*(status or [])], key=key, tag=tag or [], parent=parent, since=since, until=until,
         query=request.query_params.multi_items(), caller=caller,

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import Depends, Path, Query
+from fastapi.dependencies.models import Dependant
 from pydantic import AfterValidator
 from starlette.requests import Request
 
@@ -117,16 +118,32 @@ async def found_run(request: Request, run_id: RunId, service: ServiceDep) -> Asy
 FoundRun: TypeAlias = Annotated[AsyncRun[Any], Depends(found_run)]
 
 
-def refuse_unknown(request: Request, known: tuple[str, ...], prefix: str | None = None) -> None:
-    """Refuse a query parameter that there is not: a filter that is passed over would let everything through."""
-    for name in request.query_params:
-        if name not in known and not (prefix and name.startswith(prefix)):
-            raise Refused(
-                HTTPStatus.UNPROCESSABLE_ENTITY,
-                "unknown-parameter",
-                f"there is no query parameter {name!r}; expected {', '.join(known) or 'none'}",
-                field=("query", name),
-            )
+def strict(prefix: str | None = None) -> Any:
+    """A dependency that refuses a query parameter which the route does not have: a filter, or the name of a stream,
+    that is passed over in silence would let everything through, or nothing. Those with the prefix are the route's."""
+
+    async def refuse_unknown(request: Request) -> None:
+        if not request.query_params:
+            return
+        known = _parameters(request.scope["route"].dependant)
+        for name in request.query_params:
+            if name not in known and not (prefix and name.startswith(prefix)):
+                raise Refused(
+                    HTTPStatus.UNPROCESSABLE_ENTITY,
+                    "unknown-parameter",
+                    f"there is no query parameter {name!r}; expected {', '.join(known) or 'none'}",
+                    field=("query", name),
+                )
+
+    return Depends(refuse_unknown)
+
+
+def _parameters(dependant: Dependant) -> dict[str, None]:
+    """The names of a route's query parameters, in order, its dependencies' included."""
+    known = dict.fromkeys(field.alias for field in dependant.query_params)
+    for one in dependant.dependencies:
+        known |= _parameters(one)
+    return known
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, object]) -> None:
