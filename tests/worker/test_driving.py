@@ -13,9 +13,10 @@ import pytest
 
 import holdfast
 from holdfast import AsyncClient, RunNotFound, Worker, step, workflow
-from holdfast.model import ClaimedRun
+from holdfast.model import ClaimedRun, Message
 from holdfast.store.sqlite import SqliteStore
 from tests.worker.samples import add
+from tests.worker.stage import SkippingClock, SkippingStore
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
@@ -191,6 +192,47 @@ class Overtaken(SqliteStore):
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         return lambda: None
+
+
+class Overdue(SkippingStore):
+    """A store in which a timer rings as soon as a claim has found nothing, and the look before it fires takes long."""
+
+    def __init__(self, url: str, clock: SkippingClock) -> None:
+        super().__init__(url, clock)
+        self.looks = -1
+        self._skip = clock.skip
+
+    async def claim_runs(self, *args: Any, **given: Any) -> list[ClaimedRun]:
+        found = await super().claim_runs(*args, **given)
+        if not found and self.looks < 0:
+            self.looks = 0
+            self._skip("10s")
+            while not self.looks:
+                await asyncio.sleep(0)
+        return found
+
+    async def read_inbox(self, worker_id: str) -> list[Message]:
+        if self.looks < 0:
+            return await super().read_inbox(worker_id)
+        self.looks += 1
+        if self.looks == 1:
+            for _ in range(20):
+                await asyncio.sleep(0)
+        return []
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return lambda: None
+
+
+async def test_a_run_whose_timer_rings_during_the_last_claim_is_not_said_to_wait(database_url):
+    clock = SkippingClock()
+    store = Overdue(database_url, clock)
+    async with AsyncClient(store) as client:
+        run = await client.start(told_soon)
+        record = await Worker(client, workflows=[told_soon], clock=clock).drive(run.id)
+        assert (record.reason, record.status) == ("ended", "completed")
+        assert await run.result(timeout=0) == "late"
+    await store.close()
 
 
 async def test_a_message_that_came_during_the_last_claim_is_taken(database_url):

@@ -3,7 +3,8 @@
 from .clock import Alarm, Clock, SystemClock
 from .driving import Driven
 from .given import checked_resources, known_workflows, lanes_of, open_resources
-from .session import Plan, Session
+from .plan import Plan
+from .session import Session
 from .workers import Worker
 
 __all__ = [

@@ -15,7 +15,8 @@ from typing import Literal
 from holdfast.model import RunStatus
 
 from .events import Matchmaker
-from .session import Plan, Session
+from .plan import Plan
+from .session import Session
 from .upkeep import sweep
 
 
@@ -55,7 +56,8 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
                 found = await (session.look() if run_id is None else session.claim_only(run_id))
                 taken += found
                 await session.quiet()
-                if not found and not await _heard(session, plan):
+                # A timer may have rung during the last look: then the run does not wait, but is about to go on.
+                if not found and not await _heard(session, plan) and not session.is_busy:
                     break
             if run_id is None:
                 await sweep(plan.store, plan.clock, plan.event_retention, session.swept)

@@ -42,11 +42,17 @@ class Listening:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._listen(), context=self._context.copy())
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a run waits for a look."""
+        return self._task is not None
+
     def close(self) -> None:
         """The runs are nobody's any more."""
         self._waiting.clear()
         if self._task is not None:
             self._task.cancel()
+            self._task = None
 
     async def _listen(self) -> None:
         while self._waiting:

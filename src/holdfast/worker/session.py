@@ -9,19 +9,15 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
-from holdfast.codec import Codec
-from holdfast.define import StepInfo, Workflow
 from holdfast.errors import LeaseLost, StoreAway, StoreError
-from holdfast.model import ClaimedRun, Instant, Lane, Registration, RowWrite, Swept, Turn, new_id
-from holdfast.observe import Observers
+from holdfast.model import ClaimedRun, Instant, Registration, RowWrite, Swept, Turn, new_id
 from holdfast.store import Answer, Store
 
 from .admission import Admission
 from .attempts import Attempts
-from .clock import Alarm, Clock
+from .clock import Alarm
 from .commits import GroupWriter
 from .events import Matchmaker
 from .given import check_transactions
@@ -30,35 +26,14 @@ from .inside import Inside
 from .lease import Lease, Pulse
 from .listening import Listening
 from .outbox import Outbox
-from .upkeep import WEEK, Upkeep
+from .plan import Plan
+from .upkeep import Upkeep
 
 _log = logging.getLogger("holdfast.worker")
 _CLAIM = 200
 _STEPS = 1_000
 _QUIET = 0.02
 _LOST_RACE = 50_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What a worker is told to be."""
-
-    store: Store
-    codec: Codec
-    clock: Clock
-    workflows: Mapping[tuple[str, str], Workflow[Any, Any]]
-    lanes: tuple[Lane, ...]
-    concurrency: int
-    threads: int
-    lease: int
-    grace: int
-    stall: int
-    blocked_after: int
-    keep_parked: int
-    middleware: tuple[Callable[[StepInfo], Any], ...]
-    replay_each_turn: bool = False
-    observers: Observers | None = None
-    event_retention: int = WEEK
 
 
 class Session:
@@ -326,7 +301,7 @@ class Session:
 
     async def quiet(self) -> None:
         """Wait until none of the runs here has anything under way, passing on what comes for them meanwhile."""
-        while self.runs.busy or not (self._turns.is_idle and self._rows.is_idle):
+        while self.is_busy:
             self._wake.clear()
             if self._is_changed:
                 self._is_changed = False
@@ -337,9 +312,9 @@ class Session:
                     await self._wake.wait()
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether nothing is under way: no turn uncommitted, no step in flight."""
-        return self._turns.is_idle and self._rows.is_idle and not self.runs.attempts.tasks
+    def is_busy(self) -> bool:
+        """Whether anything is under way: a run that advances, a step in flight, a write, a look before a timer."""
+        return bool(self.runs.busy or self._listening.is_under_way or not (self._turns.is_idle and self._rows.is_idle))
 
     async def _serve(self) -> None:
         pause = 0.05

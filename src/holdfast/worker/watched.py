@@ -46,7 +46,8 @@ from .admission import Admission
 from .attempts import Attempt, Attempts, Outcome
 from .commits import Verdict
 from .held import Arrival, Held
-from .session import Plan, Session
+from .plan import Plan
+from .session import Session
 
 
 class WatchedAttempts(Attempts):

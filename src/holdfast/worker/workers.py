@@ -30,7 +30,8 @@ from .given import (
     listed,
     open_resources,
 )
-from .session import Plan, Session
+from .plan import Plan
+from .session import Session
 from .upkeep import WEEK
 from .watched import new_session
 

@@ -1,0 +1,38 @@
+"""What a worker is told to be: one record, which its sessions and drives are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.codec import Codec
+from holdfast.define import StepInfo, Workflow
+from holdfast.model import Lane
+from holdfast.observe import Observers
+from holdfast.store import Store
+
+from .clock import Clock
+from .upkeep import WEEK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a worker is told to be."""
+
+    store: Store
+    codec: Codec
+    clock: Clock
+    workflows: Mapping[tuple[str, str], Workflow[Any, Any]]
+    lanes: tuple[Lane, ...]
+    concurrency: int
+    threads: int
+    lease: int
+    grace: int
+    stall: int
+    blocked_after: int
+    keep_parked: int
+    middleware: tuple[Callable[[StepInfo], Any], ...]
+    replay_each_turn: bool = False
+    observers: Observers | None = None
+    event_retention: int = WEEK
