@@ -2,12 +2,13 @@
 
 -- name: mark_transaction
 -- What holds until this transaction ends, and no longer: its mark tells whether it is still the one that was begun.
-SELECT set_config('holdfast.transaction', :mark, true), set_config('lock_timeout', :lock_timeout, true),
+-- The setting's name is not in the schema, so it must not look as if it were: see statements.py.
+SELECT set_config('holdfast_loan.mark', :mark, true), set_config('lock_timeout', :lock_timeout, true),
     set_config('idle_in_transaction_session_timeout', :idle_timeout, true);
 
 -- name: find_mark
 -- Whether this is still that transaction.
-SELECT current_setting('holdfast.transaction', true);
+SELECT current_setting('holdfast_loan.mark', true);
 
 -- name: settle_constraints
 -- What the user's tables leave to the commit is checked before the result is taken in, while the step can still fail.
