@@ -128,7 +128,8 @@ class PostgresStore(LifeStore):
             return
         self._is_open = False
         await self._thread.call(self._disconnect)
-        await asyncio.get_running_loop().run_in_executor(None, self._thread.stop)
+        # Here and now, for it has nothing left to do: at the end of a program no executor would take this.
+        self._thread.stop()
         self._locks.release_all()
 
     async def _disconnect(self) -> None:
