@@ -9,6 +9,13 @@ from holdfast import workflow
 from tests.web.stage import served
 
 
+@workflow
+async def shows() -> None:
+    for name in ("c", "a", "b/ü"):
+        holdfast.set_value(name, 1)
+        holdfast.emit(name, 1)
+
+
 async def waiting(made, who: str = "ann"):
     run = await made.client.start("approval", who)
     await made.stage.until_waiting(run)
@@ -230,3 +237,24 @@ async def test_a_value_is_read_by_its_name(database_url):
         run = await waiting(made)
         assert (await made.call("GET", f"/v1/runs/{run.id}/values/asked")).json()["value"] == "ann"
         assert (await made.call("GET", f"/v1/runs/{run.id}/values/none")).status_code == 404
+
+
+async def test_values_and_streams_are_listed_by_name_a_page_at_a_time(database_url):
+    async with served(database_url, shows) as made:
+        run = await made.client.start(shows)
+        await run.wait("20s")
+        for what, last in (("values", {"size": 1}), ("streams", {"last": 1})):
+            path = f"/v1/runs/{run.id}/{what}?limit=2"
+            first = (await made.call("GET", path)).json()
+            assert [one["name"] for one in first[what]] == ["a", "b/ü"]
+            second = (await made.call("GET", f"{path}&cursor={first['next']}")).json()
+            assert ([one["name"] for one in second[what]], second["next"]) == (["c"], None)
+            assert last.items() <= second[what][0].items()
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "AA==", "_w==", "YQ", "%C3%BC"])
+async def test_a_cursor_of_names_that_is_none_is_refused(database_url, cursor):
+    async with served(database_url, shows) as made:
+        run = await made.client.start(shows)
+        answer = await made.call("GET", f"/v1/runs/{run.id}/values?cursor={cursor}")
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "cursor")

@@ -24,6 +24,7 @@ from .replaying import replay_command
 from .runs import runs, show, start
 from .schema import migrate
 from .servers import serve
+from .values import streams, values
 from .workers import worker, workers, workflows
 
 app = typer.Typer(
@@ -37,7 +38,7 @@ app = typer.Typer(
 _PANELS: dict[str, Sequence[Callable[..., None]]] = {
     "Begin": (init, dev, doctor),
     "Processes": (worker, serve, workers, workflows),
-    "Runs": (start, runs, show, why, journal, cancel, retry, fork, pause, resume, delete, prune),
+    "Runs": (start, runs, show, why, journal, values, streams, cancel, retry, fork, pause, resume, delete, prune),
     "Messages": (signal, publish, hook),
     "Code": (lint, replay_command),
     "Database": (migrate, export, import_command, bench, keys),

@@ -18,7 +18,7 @@ from .handles import Run, Runs
 from .journals import Journal, JournalEntry
 from .listings import AsyncRuns
 from .runs import AsyncRun, Cancellation
-from .streams import StreamItem
+from .streams import StreamInfo, StreamItem, ValueInfo
 
 __all__ = [
     "AsyncClient",
@@ -34,6 +34,8 @@ __all__ = [
     "Reason",
     "Run",
     "Runs",
+    "StreamInfo",
     "StreamItem",
+    "ValueInfo",
     "read_archive",
 ]

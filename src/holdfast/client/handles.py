@@ -10,7 +10,7 @@ from holdfast.model import Duration, Page, RunRecord, RunStatus
 from .listings import PAGE, AsyncRuns
 from .portal import Portal
 from .runs import AsyncRun, Cancellation
-from .streams import StreamItem
+from .streams import StreamInfo, StreamItem, ValueInfo
 
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
@@ -88,6 +88,14 @@ class Run(Generic[R_co]):
     def value(self, name: str, *, default: Any = None) -> Any:
         """As AsyncRun.value."""
         return self._client._portal.call(self._run.value(name, default=default))
+
+    def values(self, *, after: str = "", limit: int | None = None) -> list[ValueInfo]:
+        """As AsyncRun.values."""
+        return self._client._portal.call(self._run.values(after=after, limit=limit))
+
+    def streams(self, *, after: str = "", limit: int | None = None) -> list[StreamInfo]:
+        """As AsyncRun.streams."""
+        return self._client._portal.call(self._run.streams(after=after, limit=limit))
 
     def stream(self, name: str, *, after: int = 0, type: Any = Any) -> Iterator[StreamItem[Any]]:
         """As AsyncRun.stream."""

@@ -33,7 +33,7 @@ from holdfast.model import (
 from .connections import Connection
 from .ids import check_id, not_found
 from .messaging import send_signal
-from .streams import StreamItem, changes, follow, read_value
+from .streams import StreamInfo, StreamItem, ValueInfo, changes, follow, list_streams, list_values, read_value
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -171,6 +171,16 @@ class AsyncRun(Generic[R_co]):
         """The live state that the run has set last under this name."""
         refuse_in_body("run.value()", "do it in a step")
         return await read_value(self._connection, self.id, name, default)
+
+    async def values(self, *, after: str = "", limit: int | None = None) -> list[ValueInfo]:
+        """Which values the run has set, by name; `after` and `limit` for a page of many."""
+        refuse_in_body("run.values()", "do it in a step")
+        return await list_values(self._connection, self.id, after, limit)
+
+    async def streams(self, *, after: str = "", limit: int | None = None) -> list[StreamInfo]:
+        """Which streams the run has sent items to, by name, as `values`."""
+        refuse_in_body("run.streams()", "do it in a step")
+        return await list_streams(self._connection, self.id, after, limit)
 
     def stream(self, name: str, *, after: int = 0, type: Any = Any) -> AsyncIterator[StreamItem[Any]]:
         """The items of a stream behind an offset, and those that come, until the run has ended.

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Generic, TypeVar
 
-from holdfast.model import RunRecord, StreamRecord, moment_of
+from holdfast.errors import DefinitionError
+from holdfast.model import RunRecord, StreamName, StreamRecord, ValueName, is_text, moment_of
 from holdfast.store import Store
 
 from .connections import Connection
 
 T = TypeVar("T")
+_N = TypeVar("_N", ValueName, StreamName)
 _POLL = 1.0
 _PAGE = 100
+_NAMES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,54 @@ class StreamItem(Generic[T]):
     at: datetime
     reset: bool
     """Another attempt of this step begins here: drop what its earlier ones sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueInfo:
+    """A value that a run has set: `run.value(name)` reads it."""
+
+    name: str
+    size: int
+    """Bytes, as it is stored."""
+    set_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """A stream of a run's: `run.stream(name)` follows it."""
+
+    name: str
+    last: int
+    """The offset of its last item: so many there are."""
+
+
+async def list_values(connection: Connection, run_id: str, after: str, limit: int | None) -> list[ValueInfo]:
+    """Which values there are, by name."""
+    store = await connection.opened()
+    found = await _paged(partial(store.list_values, run_id), after, limit)
+    return [ValueInfo(one.name, one.size, moment_of(one.set_at)) for one in found]
+
+
+async def list_streams(connection: Connection, run_id: str, after: str, limit: int | None) -> list[StreamInfo]:
+    """Which streams there are, by name."""
+    store = await connection.opened()
+    return [StreamInfo(one.name, one.last) for one in await _paged(partial(store.list_streams, run_id), after, limit)]
+
+
+async def _paged(read: Callable[..., Awaitable[Sequence[_N]]], after: str, limit: int | None) -> list[_N]:
+    """All that come behind a name, or so many, a page at a time."""
+    if not isinstance(after, str) or not is_text(after):
+        raise DefinitionError(f"after={after!r}: expected the last name of an earlier page")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise DefinitionError(f"limit={limit!r}: expected a whole number above 0, or None for all")
+    found: list[_N] = []
+    while True:
+        size = _NAMES if limit is None else min(limit - len(found), _NAMES)
+        page = await read(after=after, limit=size)
+        found += page
+        if len(page) < size or len(found) == limit:
+            return found
+        after = page[-1].name
 
 
 async def read_value(connection: Connection, run_id: str, name: str, default: Any) -> Any:

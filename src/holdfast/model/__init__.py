@@ -63,7 +63,7 @@ from .runs import (
     Turn,
 )
 from .stops import FORCED, skipped
-from .streams import StepItems, StreamRecord
+from .streams import StepItems, StreamName, StreamRecord, ValueName
 from .texts import NOT_GIVEN, NotGiven, is_name, is_text
 from .waits import EventWait, Looked, NewWait, Trigger, Unmatched, WaitRecord
 from .workers import Lane, WorkerRecord
@@ -139,6 +139,7 @@ __all__ = [
     "StepRetrying",
     "Stopped",
     "StoredRetry",
+    "StreamName",
     "StreamRecord",
     "Swept",
     "TimerFired",
@@ -147,6 +148,7 @@ __all__ = [
     "Undo",
     "Undoing",
     "Unmatched",
+    "ValueName",
     "WaitRecord",
     "WorkerRecord",
     "WorkflowCount",

@@ -24,6 +24,23 @@ class StepItems(msgspec.Struct, frozen=True):
     """How many this execution has sent to this stream before."""
 
 
+class ValueName(msgspec.Struct, frozen=True):
+    """A value that a run has set, without the value."""
+
+    name: str
+    size: int
+    """Bytes, as it is stored."""
+    set_at: Instant
+
+
+class StreamName(msgspec.Struct, frozen=True):
+    """A stream of a run's, without its items."""
+
+    name: str
+    last: int
+    """The offset of its last item: so many there are."""
+
+
 class StreamRecord(msgspec.Struct, frozen=True):
     """One item of a stream, as it is stored. Offsets begin at 1 and grow: a follower goes on after the last it saw."""
 

@@ -38,11 +38,13 @@ from holdfast.model import (
     Sent,
     StartedRun,
     StepItems,
+    StreamName,
     StreamRecord,
     Swept,
     Trigger,
     Turn,
     Unmatched,
+    ValueName,
     WaitRecord,
     WorkerRecord,
     WorkflowCount,
@@ -287,6 +289,9 @@ class Store(Protocol):
     async def read_value(self, run_id: str, name: str) -> bytes | None:
         """The last one that any run of the chain has set."""
 
+    async def list_values(self, run_id: str, *, after: str = "", limit: int = 1000) -> list[ValueName]:
+        """Which values there are, by name, behind that one. Names are ordered by their code points."""
+
     async def append_items(self, sent: StepItems, *, now: Instant | None = None) -> None:
         """Add to a stream, as a step does: visible at once. The first item of an execution is marked `reset` if an
         earlier one of the same step has sent any. What was added before is not added again. Nothing is added for a
@@ -294,6 +299,9 @@ class Store(Protocol):
 
     async def read_items(self, run_id: str, stream: str, *, after: int = 0, limit: int = 100) -> list[StreamRecord]:
         """Items behind an offset, in order."""
+
+    async def list_streams(self, run_id: str, *, after: str = "", limit: int = 1000) -> list[StreamName]:
+        """Which streams have items, as `list_values`. The cost does not depend on how many items there are."""
 
     # -- managing ----------------------------------------------------------------------------------------------------
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Body, Query, Response
 
 from holdfast.errors import DefinitionError
-from holdfast.model import NOT_GIVEN
+from holdfast.model import NOT_GIVEN, is_name
 
 from . import showing
 from .plain import plain
@@ -24,12 +26,17 @@ from .shapes import (
     RunStarted,
     RunSummary,
     StepList,
+    StreamNamed,
+    StreamPage,
+    ValueNamed,
+    ValuePage,
     ValueShown,
 )
 
 managing = APIRouter(tags=["managing"])
 reading = APIRouter(tags=["runs"])
 _MISSING: Any = object()
+NameLimit: TypeAlias = Annotated[int, Query(ge=1, le=1_000)]
 
 
 @managing.post("/{run_id}/cancel", responses=declared(404), summary="Cancel a run")
@@ -141,14 +148,51 @@ async def get_value(run: FoundRun, name: ValueName, caller: CallerDep) -> ValueS
     return ValueShown(name=name, hidden=not sees, value=plain(value) if sees else None)
 
 
+@reading.get("/{run_id}/values", responses=declared(404), summary="List the values that a run has set")
+async def list_values(run: FoundRun, cursor: Cursor = None, limit: NameLimit = 100) -> ValuePage:
+    """Which values there are, by name. They belong to all runs of a chain."""
+    found = await run.values(after=_name(cursor), limit=limit)
+    shown = [ValueNamed(name=one.name, size=one.size, set_at=one.set_at) for one in found]
+    return ValuePage(values=shown, next=_following(shown, limit))
+
+
+@reading.get("/{run_id}/streams", responses=declared(404), summary="List a run's streams")
+async def list_streams(run: FoundRun, cursor: Cursor = None, limit: NameLimit = 100) -> StreamPage:
+    """Which streams have items, by name. `…/stream?name=` follows one."""
+    found = await run.streams(after=_name(cursor), limit=limit)
+    shown = [StreamNamed(name=one.name, last=one.last) for one in found]
+    return StreamPage(streams=shown, next=_following(shown, limit))
+
+
+def _following(shown: Sequence[ValueNamed | StreamNamed], limit: int) -> str | None:
+    """A page that is full may have one behind it."""
+    return urlsafe_b64encode(shown[-1].name.encode()).decode("ascii") if len(shown) == limit else None
+
+
+def _name(cursor: str | None) -> str:
+    if cursor is None:
+        return ""
+    try:
+        name = b64decode(cursor.encode("ascii"), b"-_", validate=True).decode()
+    except ValueError:
+        name = ""
+    if not is_name(name, 200):
+        raise _no_cursor()
+    return name
+
+
 def _place(cursor: str | None) -> int:
     if cursor is None:
         return 0
     if not cursor.isascii() or not cursor.isdecimal() or len(cursor) > 9:
-        raise Refused(
-            HTTPStatus.BAD_REQUEST,
-            "bad-cursor",
-            "it is none; give the `next` of an earlier page, or nothing",
-            field=("query", "cursor"),
-        )
+        raise _no_cursor()
     return int(cursor)
+
+
+def _no_cursor() -> Refused:
+    return Refused(
+        HTTPStatus.BAD_REQUEST,
+        "bad-cursor",
+        "it is none; give the `next` of an earlier page, or nothing",
+        field=("query", "cursor"),
+    )

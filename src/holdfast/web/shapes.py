@@ -272,6 +272,35 @@ class ValueShown(BaseModel):
     value: Any = None
 
 
+class ValueNamed(BaseModel):
+    """A value that a run has set, without the value."""
+
+    name: str
+    size: int = Field(description="Bytes, as it is stored.")
+    set_at: AwareDatetime
+
+
+class ValuePage(BaseModel):
+    """Some of the values that a run has set, by name."""
+
+    values: list[ValueNamed]
+    next: str | None = Field(description="The cursor of the following page; null on the last.")
+
+
+class StreamNamed(BaseModel):
+    """A stream of a run's, without its items."""
+
+    name: str
+    last: int = Field(description="The offset of its last item: so many there are.")
+
+
+class StreamPage(BaseModel):
+    """Some of the streams that a run has sent items to, by name."""
+
+    streams: list[StreamNamed]
+    next: str | None = Field(description="The cursor of the following page; null on the last.")
+
+
 class Accepted(BaseModel):
     """A message that was taken. Whether and when its receiver takes it is the receiver's affair."""
 

@@ -16,10 +16,12 @@ from holdfast.model import (
     Looked,
     Sent,
     StepItems,
+    StreamName,
     StreamRecord,
     Swept,
     Trigger,
     Unmatched,
+    ValueName,
     WaitRecord,
 )
 
@@ -125,6 +127,12 @@ class LifeStore:
 
     async def read_value(self, run_id: str, name: str) -> bytes | None:
         return await self._read(partial(values.read_value, run_id=run_id, name=name))
+
+    async def list_values(self, run_id: str, *, after: str = "", limit: int = 1000) -> list[ValueName]:
+        return await self._read(partial(values.list_values, run_id=run_id, after=after, limit=limit))
+
+    async def list_streams(self, run_id: str, *, after: str = "", limit: int = 1000) -> list[StreamName]:
+        return await self._read(partial(values.list_streams, run_id=run_id, after=after, limit=limit))
 
     async def append_items(self, sent: StepItems, *, now: Instant | None = None) -> None:
         await self._write(partial(values.append_items, sent=sent, now=now))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model import Instant, StepItems, StreamRecord
+from holdfast.model import Instant, StepItems, StreamName, StreamRecord, ValueName
 
 from .transactions import Transaction
 
@@ -33,6 +33,18 @@ async def read_value(tx: Transaction, run_id: str, name: str) -> bytes | None:
     """Of the chain."""
     row = await tx.one("read_value", {"namespace_id": tx.namespace_id, "id": run_id, "name": name})
     return None if row is None else bytes(row[0])
+
+
+async def list_values(tx: Transaction, run_id: str, after: str, limit: int) -> list[ValueName]:
+    """Behind a name."""
+    params = {"namespace_id": tx.namespace_id, "id": run_id, "after": after, "limit": limit}
+    return [ValueName(*row) for row in await tx.all("list_values", params)]
+
+
+async def list_streams(tx: Transaction, run_id: str, after: str, limit: int) -> list[StreamName]:
+    """Behind a name."""
+    params = {"namespace_id": tx.namespace_id, "id": run_id, "after": after, "limit": limit}
+    return [StreamName(*row) for row in await tx.all("list_streams", params)]
 
 
 async def append_items(tx: Transaction, sent: StepItems, now: Instant | None) -> None:

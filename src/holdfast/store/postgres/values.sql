@@ -27,6 +27,14 @@ FROM holdfast.last_of_chain(:namespace_id, :id) AS last
 JOIN holdfast.chain_values ON chain_values.namespace_id = :namespace_id AND chain_values.chain_id = last.chain_id
     AND chain_values.name = :name;
 
+-- name: list_values
+-- Which values there are, by code points, whatever the database sorts by.
+SELECT chain_values.name, length(chain_values.value), chain_values.set_at
+FROM holdfast.last_of_chain(:namespace_id, :id) AS last
+JOIN holdfast.chain_values ON chain_values.namespace_id = :namespace_id AND chain_values.chain_id = last.chain_id
+WHERE chain_values.name COLLATE "C" > :after::text
+ORDER BY chain_values.name COLLATE "C" LIMIT :limit::integer;
+
 -- name: hold_stream
 -- Hold a stream's row, so that others who add to it wait, and a later statement sees what they have added.
 INSERT INTO holdfast.streams (namespace_id, chain_id, stream, last)
@@ -106,3 +114,11 @@ FROM holdfast.last_of_chain(:namespace_id, :id) AS last
 JOIN holdfast.stream_items ON stream_items.namespace_id = :namespace_id AND stream_items.chain_id = last.chain_id
     AND stream_items.stream = :stream AND stream_items.place > :after::bigint
 ORDER BY stream_items.place LIMIT :limit::integer;
+
+-- name: list_streams
+-- Which streams there are, and where each ends; it has counted them, unlike SQLite's. One that was only held has none.
+SELECT streams.stream, streams.last
+FROM holdfast.last_of_chain(:namespace_id, :id) AS last
+JOIN holdfast.streams ON streams.namespace_id = :namespace_id AND streams.chain_id = last.chain_id
+WHERE streams.last > 0 AND streams.stream COLLATE "C" > :after::text
+ORDER BY streams.stream COLLATE "C" LIMIT :limit::integer;

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.model import Instant, StepItems, StreamRecord
+from holdfast.model import Instant, StepItems, StreamName, StreamRecord, ValueName
 
 from .chains import chains_of, find_chain
-from .transactions import Transaction
+from .transactions import Row, Transaction
 
 
 def set_value(tx: Transaction, run_id: str, name: str, value: bytes, epoch: int, now: Instant | None) -> None:
@@ -35,6 +35,24 @@ def read_value(tx: Transaction, run_id: str, name: str) -> bytes | None:
         return None
     row = tx.one("read_value", {"namespace_id": tx.namespace_id, "chain_id": chain.id, "name": name})
     return None if row is None else row[0]
+
+
+def list_values(tx: Transaction, run_id: str, after: str, limit: int) -> list[ValueName]:
+    """Behind a name."""
+    return [ValueName(*row) for row in _names(tx, "list_values", run_id, after, limit)]
+
+
+def list_streams(tx: Transaction, run_id: str, after: str, limit: int) -> list[StreamName]:
+    """Behind a name."""
+    return [StreamName(*row) for row in _names(tx, "list_streams", run_id, after, limit)]
+
+
+def _names(tx: Transaction, block: str, run_id: str, after: str, limit: int) -> list[Row]:
+    chain = find_chain(tx, run_id)
+    if chain is None:
+        return []
+    params = {"namespace_id": tx.namespace_id, "chain_id": chain.id, "after": after, "limit": limit}
+    return tx.all(block, params)
 
 
 def append_items(tx: Transaction, sent: StepItems, now: Instant | None) -> None:

@@ -12,6 +12,13 @@ ON CONFLICT (namespace_id, chain_id, name) DO UPDATE SET value = excluded.value,
 -- One value.
 SELECT value FROM chain_values WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND name = :name;
 
+-- name: list_values
+-- Which values there are.
+SELECT name, length(value), set_at
+FROM chain_values
+WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND name > :after
+ORDER BY name LIMIT :limit;
+
 -- name: last_place
 -- Where a stream ends.
 SELECT coalesce(max(place), 0) FROM stream_items
@@ -43,3 +50,24 @@ SELECT place, payload, step, attempt, at, reset
 FROM stream_items
 WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND stream = :stream AND place > :after
 ORDER BY place LIMIT :limit;
+
+-- name: list_streams
+-- Which streams there are, and where each ends: from one name to the next, whatever lies between.
+WITH RECURSIVE found (stream) AS (
+    SELECT min(stream) FROM stream_items
+    WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND stream > :after
+    UNION ALL
+    SELECT (
+        SELECT min(stream) FROM stream_items
+        WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND stream > found.stream
+    )
+    FROM found
+    WHERE found.stream IS NOT NULL
+    LIMIT :limit
+)
+SELECT found.stream, (
+    SELECT max(place) FROM stream_items
+    WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND stream = found.stream
+)
+FROM found
+WHERE found.stream IS NOT NULL;

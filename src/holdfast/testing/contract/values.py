@@ -35,6 +35,23 @@ class TestValues:
         await stage.store.set_value("nobody", "at", b"1", epoch=0, now=T0)
         assert await stage.store.read_value("nobody", "at") is None
 
+    async def test_values_are_listed_by_name_without_what_they_are(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.commit(
+            turn(run, out=Out(values=(("b", b"12"), ("a", b"1"), ("B", b"\x00"), ("ä", b"")))), now=after(1)
+        )
+        await stage.store.set_value(run.id, "b", b"123", epoch=run.epoch, now=after(2))
+        names = await stage.store.list_values(run.id)
+        assert [(one.name, one.size, one.set_at) for one in names] == [
+            ("B", 1, after(1)),
+            ("a", 1, after(1)),
+            ("b", 3, after(2)),
+            ("ä", 0, after(1)),
+        ]
+        assert [one.name for one in await stage.store.list_values(run.id, after="B", limit=2)] == ["a", "b"]
+        assert await stage.store.list_values(run.id, after="ä") == []
+        assert await stage.store.list_values("nobody") == []
+
     async def test_whoever_has_lost_a_run_sets_nothing(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.set_value(run.id, "at", b"mine", epoch=run.epoch, now=T0)
@@ -58,6 +75,20 @@ class TestStreams:
         assert [one.offset for one in await stage.store.read_items(run.id, "log", after=1, limit=2)] == [2, 3]
         assert await stage.store.read_items(run.id, "log", after=4) == []
         assert [one.offset for one in await stage.store.read_items(run.id, "other")] == [1]
+
+    async def test_streams_are_listed_by_name_with_their_length(self, stage: Stage) -> None:
+        run = await stage.held()
+        items = (("log", b"a"), ("Other", b"x"), ("log", b"b"), ("ä", b"y"))
+        await stage.commit(turn(run, out=Out(items=items)))
+        await stage.store.append_items(sent(run, b"c", b"d"), now=T0)
+        # One that is too late adds nothing, and makes no stream.
+        late = StepItems(run.id, "late", (b"z",), "s", 1, run.epoch - 1)
+        await stage.store.append_items(late, now=T0)
+        names = await stage.store.list_streams(run.id)
+        assert [(one.name, one.last) for one in names] == [("Other", 1), ("log", 4), ("ä", 1)]
+        assert [one.name for one in await stage.store.list_streams(run.id, after="Other", limit=1)] == ["log"]
+        assert await stage.store.list_streams(run.id, after="ä") == []
+        assert await stage.store.list_streams("nobody") == []
 
     async def test_another_attempt_says_that_the_earlier_one_no_longer_counts(self, stage: Stage) -> None:
         run = await stage.held()

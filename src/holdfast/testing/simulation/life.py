@@ -12,10 +12,12 @@ from holdfast.model import (
     Looked,
     Sent,
     StepItems,
+    StreamName,
     StreamRecord,
     Swept,
     Trigger,
     Unmatched,
+    ValueName,
     WaitRecord,
 )
 from holdfast.store import SqliteStore
@@ -122,6 +124,12 @@ class FaultyLife:
 
     async def read_value(self, run_id: str, name: str) -> bytes | None:
         return await self._ask("read_value", lambda: self._inner.read_value(run_id, name))
+
+    async def list_values(self, run_id: str, *, after: str = "", limit: int = 1000) -> list[ValueName]:
+        return await self._ask("list_values", lambda: self._inner.list_values(run_id, after=after, limit=limit))
+
+    async def list_streams(self, run_id: str, *, after: str = "", limit: int = 1000) -> list[StreamName]:
+        return await self._ask("list_streams", lambda: self._inner.list_streams(run_id, after=after, limit=limit))
 
     async def append_items(self, sent: StepItems, *, now: Instant | None = None) -> None:
         return await self._ask("append_items", lambda: self._inner.append_items(sent, now=now), sent)

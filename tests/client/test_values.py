@@ -1,0 +1,46 @@
+"""Which values and streams a run has."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast
+from holdfast import AsyncClient, Client, DefinitionError, workflow
+
+NAMES = [f"{number:04}" for number in range(2_001)]
+
+
+@workflow
+async def shows(count: int) -> None:
+    for name in NAMES[:count]:
+        holdfast.set_value(name, name)
+        holdfast.emit(name, name)
+        holdfast.emit(name, name)
+
+
+def test_all_names_are_listed_however_many_there_are(database_url):
+    with Client(database_url) as client:
+        holdfast.run(shows, len(NAMES), key="k", url=database_url)
+        run = client.get_run(shows, key="k")
+        assert [one.name for one in run.values()] == NAMES
+        assert [(one.name, one.last) for one in run.streams()] == [(name, 2) for name in NAMES]
+        assert [one.name for one in run.values(after=NAMES[7], limit=1_500)] == NAMES[8:1_508]
+
+
+def test_a_value_is_listed_with_its_size_and_when_it_was_set(database_url):
+    with Client(database_url) as client:
+        holdfast.run(shows, 1, key="k", url=database_url)
+        run = client.get_run(shows, key="k")
+        [value] = run.values()
+        assert (value.name, value.size) == ("0000", len('"0000"'))
+        assert run.record is not None
+        assert run.record.created_at <= value.set_at
+
+
+@pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": True}, {"limit": "1"}, {"after": None}, {"after": "\ud800"}])
+async def test_a_page_that_can_not_be_is_refused(database_url, wrong):
+    async with AsyncClient(database_url) as client:
+        run = await client.start(shows, 1)
+        for ask in (run.values, run.streams):
+            with pytest.raises(DefinitionError, match=next(iter(wrong))):
+                await ask(**wrong)
