@@ -56,7 +56,7 @@ def wait_for_signal(
     Signals wait in the run's inbox, first in, first out for each name: one that came early is not lost. `match` is
     a JSON-subset test: only a payload that holds it is taken, others wait on. A payload that does not fit `type` is
     refused where it is sent if the run waits for it by then; one that was there before is set aside, and the wait
-    goes on. After `timeout` it raises WaitTimeout, or gives `default`.
+    goes on. After `timeout` it raises WaitTimeout, or gives `default`; `timeout=0` takes what has come already.
     """
     return _wait("signal", "wait_for_signal", name, match, timeout, default, type, sys._getframe(1))
 

@@ -28,6 +28,7 @@ from holdfast.model import (
     RunStatus,
     SetAside,
     Signal,
+    TimerFired,
 )
 
 from .commands import Advance
@@ -72,6 +73,17 @@ class Deliveries(Requests):
             # Of a kind that only the worker understands: it has done so.
             life.taken.append(message.id)
 
+    def fire_before(self, message: Message) -> bool:
+        """Fire the timer that was due before this message was sent, if there is one.
+
+        It may have been set by what was delivered just before, such as the start of a run that nobody had for a while.
+        """
+        timer = self.loop.next_timer()
+        if timer is None or timer.due_at >= message.sent_at or timer.due_at > self.stamp:
+            return False
+        self._take_in(TimerFired(max(self.stamp, self.time), timer.number))
+        return self.loop.fire(timer.number)
+
     def has_mail(self, message_id: int) -> bool:
         """Whether the message is here already, waiting to be taken."""
         return self._life is not None and any(one.id == message_id for one in self._life.mailbox)
@@ -80,6 +92,11 @@ class Deliveries(Requests):
     def is_listening(self) -> bool:
         """Whether a message could still change what it does: it waits for one, or has children."""
         return self._life is not None and bool(self._life.waits or self._life.children)
+
+    @property
+    def awaits_event(self) -> bool:
+        """Whether an event could change what it does: those come to its inbox only when somebody has matched them."""
+        return self._life is not None and any(wait.kind == "event" for wait in self._life.waits.values())
 
     def mail(self) -> list[Message]:
         """Messages that no wait has taken yet."""

@@ -219,10 +219,12 @@ class Execution(Deliveries):
                 return None
             if self._lives:
                 self._next_life()
-            self._cursor += 1
             if entry.__class__ is Message:
-                self.accept(entry)
+                if not (self.loop.timers and self.fire_before(entry)):
+                    self._cursor += 1
+                    self.accept(entry)
             else:
+                self._cursor += 1
                 self._deliver(entry)
             if self.is_dead:
                 return None

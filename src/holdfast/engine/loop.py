@@ -221,12 +221,17 @@ class BodyLoop(asyncio.AbstractEventLoop):
         return self.call_after(round(when * 1_000_000) - self._owner.time, callback, *args, context=context)
 
     def call_after(
-        self, delay: int, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self,
+        delay: int,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+        may_be_soon: bool = True,
     ) -> Handle:
-        """A durable timer, `delay` microseconds from the run's time."""
+        """A durable timer, `delay` microseconds from the run's time; or none, without delay, if it `may_be_soon`."""
         if self._owner.is_dead:
             self._owner.refuse()
-        if delay <= 0:
+        if delay <= 0 and may_be_soon:
             return self.call_soon(callback, *args, context=context)
         self._owner.check_limit()
         number = self._timer_count

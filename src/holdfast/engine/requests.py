@@ -58,8 +58,9 @@ class Requests(Sends):
         reply: Reply[Any] = Reply(self, self.loop, "")
         wait = self._wait(kind, name, match, type, reply)
         if timeout is not None:
+            # A timer also if it has no patience at all: whatever was sent before is found before a timer fires.
             reply.timer = self.loop.call_after(
-                timeout, self._time_out, wait, default, timeout, context=self.runners.context
+                timeout, self._time_out, wait, default, timeout, context=self.runners.context, may_be_soon=False
             )
         return reply
 

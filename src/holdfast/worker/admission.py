@@ -86,7 +86,8 @@ class Admission(Turns):
             # Paused while it was being claimed, by somebody who could not know whom to tell.
             self.pause(held)
             return
-        self.resume(held, is_heard=True)
+        # A claim brings the whole inbox, but no event that was published while nobody was there to match it.
+        self.resume(held, is_heard=held.execution is None or not held.execution.awaits_event)
 
     def _rebuild(self, held: Held, claimed: ClaimedRun) -> bool:
         entries: list[Entry] = []

@@ -2,7 +2,8 @@
 
 A signal that was sent before its wait's timeout wins, also if nobody has told this worker of it yet. So a run that
 waits for messages, and of which a timer is due, is looked after first: one look for all that are due by then. A message
-that is committed later was sent later.
+that is committed later was sent later. An event is in the inbox when somebody has matched it with its wait: if one of
+the runs waits for any, that is done first.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from holdfast.errors import StoreAway
 from holdfast.model import Message
@@ -26,10 +27,15 @@ class Listening:
     """The looks of one session. `deliver` gets what was found, and the runs that waited for the look."""
 
     def __init__(
-        self, store: Store, worker_id: str, deliver: Callable[[Sequence[Message], Mapping[str, Held]], None]
+        self,
+        store: Store,
+        worker_id: str,
+        match: Callable[[], Awaitable[None]],
+        deliver: Callable[[Sequence[Message], Mapping[str, Held]], object],
     ) -> None:
         self._store = store
         self._worker_id = worker_id
+        self._match = match
         self._deliver = deliver
         self._waiting: dict[str, Held] = {}
         self._task: asyncio.Task[None] | None = None
@@ -59,6 +65,8 @@ class Listening:
             waiting, self._waiting = self._waiting, {}
             found: Sequence[Message] = ()
             try:
+                if any(held.execution is not None and held.execution.awaits_event for held in waiting.values()):
+                    await self._match()
                 found = await self._store.read_inbox(self._worker_id)
             except StoreAway:
                 # Nothing could be committed either.

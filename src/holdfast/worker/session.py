@@ -62,6 +62,7 @@ class Session:
         self._is_away = self._is_held_up = self._has_strays = self._has_backlog = False
         self._is_changed = self._may_match = True
         self._matchmaker = Matchmaker(plan.store, plan.codec, plan.clock)
+        self._matching = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
 
@@ -136,7 +137,7 @@ class Session:
             )
             self._pulse.start()
         self._unsubscribe = self._store.subscribe(self._changed)
-        self._listening = Listening(self._store, self.worker_id, self.runs.deliver)
+        self._listening = Listening(self._store, self.worker_id, self._match, self.runs.deliver)
         self.runs.listen = self._listening.add
         if not is_serving:
             return
@@ -252,11 +253,16 @@ class Session:
             await self._admit(claimed)
         if self._may_match or self._unsubscribe is None:
             self._may_match = False
-            while await self._matchmaker.look():
-                pass
+            await self._match()
         # Nothing is claimed while the lease has lapsed, and nobody but the next renewal will say so.
         self._is_held_up = not self.lease.holds()
         return claimed_now
+
+    async def _match(self) -> None:
+        """Bring events and waits together, all that nobody has looked at."""
+        async with self._matching:
+            while await self._matchmaker.look():
+                pass
 
     async def _admit(self, claimed: Sequence[ClaimedRun]) -> None:
         suspects = [run for run in claimed if self.runs.is_suspect(run)]
