@@ -338,3 +338,17 @@ async def test_a_signal_to_an_ended_chain_is_refused(url):
         assert await run.result(timeout=30) == 2
         with pytest.raises(holdfast.RunEnded):
             await client.signal(run.id, "add", 3)
+
+
+async def test_a_timeout_counts_for_all_runs_of_a_chain_together():
+    @workflow
+    async def tick(count: int) -> int:
+        await holdfast.sleep("20s")
+        return tick.continue_as_new(count + 1)
+
+    async with Environment(tick) as env:
+        run = await env.client.start(tick, 0)
+        began = env.now
+        with pytest.raises(TimeoutError, match="has not ended after 50s"):
+            await run.result(timeout="50s")
+        assert (env.now - began).total_seconds() == 50

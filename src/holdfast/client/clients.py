@@ -31,7 +31,6 @@ from holdfast.store import Store
 from . import journals
 from .connections import Connection
 from .explain import Explanation, Surroundings, explain
-from .ids import check_id, not_found
 from .journals import Journal
 from .listings import AsyncRuns, checked_filter, shown
 from .managing import Managing
@@ -54,7 +53,12 @@ class AsyncClient(Messaging, Managing):
     `url` is the address of a database or an open store; it and the other settings default to `HOLDFAST_*`, the
     nearest holdfast.toml or pyproject.toml, and `sqlite:///holdfast.db`. Making a client does no I/O and needs no
     event loop: the store is opened by the first call. `close` ends all waits and closes the store, unless it was
-    given open. Whoever ends a run with it keeps that for `max_retention` at most, whatever the run asks for.
+    given open.
+
+    Tenants are kept apart by `namespace`; `schema` is a Postgres database's, for the tables. `codec` turns values into
+    what is stored and back, of `max_payload` bytes at most. With `migrate=False` a database that has not this
+    version's tables raises StoreError. A run that ends through this client is kept for `max_retention` at most,
+    whatever it asks for. `observers` hear what happens here, instead of those that the settings name.
 
     When the database can't be reached, calls raise StoreAway and may be made again; waiting goes on until it is back.
     """
@@ -83,8 +87,6 @@ class AsyncClient(Messaging, Managing):
         )
         self._starter = Starter(self._connection)
 
-    # -- what a worker takes over ------------------------------------------------------------------------------------
-
     @property
     def store(self) -> Store:
         """The store, opened or not."""
@@ -107,8 +109,6 @@ class AsyncClient(Messaging, Managing):
         """The address of the database, without a password."""
         return self._connection.store.url
 
-    # -- life --------------------------------------------------------------------------------------------------------
-
     async def close(self) -> None:
         """End all waits and close the store, unless it was given open. Repeating it changes nothing."""
         await self._connection.close()
@@ -119,8 +119,6 @@ class AsyncClient(Messaging, Managing):
 
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
-
-    # -- starting ----------------------------------------------------------------------------------------------------
 
     # The first overload is the typed one. The others are for options given directly, and ask for at least one each: an
     # overload without any would take wrong arguments too.
@@ -192,8 +190,8 @@ class AsyncClient(Messaging, Managing):
 
         `delay` and `deadline` are durations from now, or aware datetimes: the run begins after the one and is
         cancelled, and fails with DeadlineExceeded, after the other, even if it has not begun by then. `priority` is 0
-        to 9, larger first. `tags` are for finding the run again. `retention` is how long it is kept after its end,
-        None for ever.
+        to 9, larger first. `queue` is where it waits: workers that serve it take it. `tags` are for finding the run
+        again. `retention` is how long it is kept after its end, None for ever.
 
         The run takes the workflow's own version if a live worker has that, or if nobody ever registered any; else the
         newest that live workers have, or, with none alive, the newest ever registered: newest is registered last. On
@@ -256,6 +254,8 @@ class AsyncClient(Messaging, Managing):
     ) -> list[AsyncRun[Any]]:
         """Start one run for each tuple of arguments, in one write: all of them, or on an error none.
 
+            runs = await client.start_many(checkout, [(order,) for order in orders], tags={"batch": "7"})
+
         Every argument is checked before anything is written; the error says which item it was. The options hold for
         all; an id or a key would name one run, so neither is taken.
         """
@@ -290,8 +290,6 @@ class AsyncClient(Messaging, Managing):
         call = (tuple(args), dict(kwargs or {}))
         return await self._starter.start(name_of(workflow), call, options or StartOptions(), version=version)
 
-    # -- finding -----------------------------------------------------------------------------------------------------
-
     @overload
     async def get_run(self, run_id: str, /) -> AsyncRun[Any]: ...
     @overload
@@ -310,33 +308,40 @@ class AsyncClient(Messaging, Managing):
         return await self._get_run(workflow, key, id)
 
     def runs(self, where: RunFilter | None = None) -> AsyncRuns:
-        """The runs that the filter lets through, newest first: iterate over it, or take a page at a time."""
+        """The runs that the filter lets through, newest first: iterate over it, or take a page at a time.
+
+        async for run in client.runs(RunFilter(workflow="checkout", status="failed")):
+            print(run.id, run.key)
+        page = await client.runs().page(limit=50)           # and then .page(cursor=page.next)
+        """
         refuse_in_body("client.runs()", "do it in a step")
         return AsyncRuns(self._connection, checked_filter(where))
 
     async def journal(self, run_id: str) -> Journal:
-        """Everything that a run took in and asked for, in order. Raises RunNotFound."""
+        """Everything that a run took in and asked for, in order. Raises RunNotFound.
+
+        for entry in await client.journal(run.id):
+            print(entry.number, entry.kind, entry.key, entry.value)
+        """
         refuse_in_body("client.journal()", "do it in a step")
-        record = await self._record(run_id)
-        return Journal(record, journals.read(await self.store.read_journal(run_id), self.codec))
+        store, record = await self._connection.found(run_id)
+        return Journal(record, journals.read(await store.read_journal(run_id), self.codec))
 
     async def explain(self, run_id: str) -> Explanation:
-        """Why a run is not moving, in words. Raises RunNotFound."""
+        """Why a run is not moving: `print(await client.explain(run.id))` says it in words. Raises RunNotFound."""
         refuse_in_body("client.explain()", "do it in a step")
-        record = await self._record(run_id)
+        store, record = await self._connection.found(run_id)
         is_told = record.status.is_final and record.status is not RunStatus.CANCELLED
-        rows = [] if is_told else await self.store.read_journal(run_id)
+        rows = [] if is_told else await store.read_journal(run_id)
         entries = [entry for row in rows for entry in decode_entries(row.data)]
         surroundings = Surroundings(
-            await self.store.list_workers(),
-            self.store.namespace,
+            await store.list_workers(),
+            store.namespace,
             moment_of(self._connection.now()),
             lambda stored: described(error_of(self.codec, stored)),
-            () if record.status.is_final else await self.store.read_waits(run_id),
+            () if record.status.is_final else await store.read_waits(run_id),
         )
         return explain(record, entries, surroundings)
-
-    # -- managing ----------------------------------------------------------------------------------------------------
 
     async def workers(self) -> list[WorkerRecord]:
         """Every worker that is alive, and what it knows."""
@@ -366,13 +371,13 @@ class AsyncClient(Messaging, Managing):
     async def _get_run(self, workflow: Workflow[..., Any] | str, key: str | None, id: str | None) -> AsyncRun[Any]:
         refuse_in_body("client.get_run()", "do it in a step")
         if isinstance(workflow, str) and key is None and id is None:
-            record = await self._record(workflow)
+            _, record = await self._connection.found(workflow)
             return self._handle(record, record.workflow)
         if (key is None) == (id is None):
             raise DefinitionError("get_run: expected an id, or a workflow with either key= or id=")
         name = name_of(workflow)
         if id is not None:
-            record = await self._record(id)
+            _, record = await self._connection.found(id)
             if record.workflow != name:
                 raise RunNotFound(f"run {id!r} is one of {record.workflow!r}, not of {name!r}")
             return self._handle(record, workflow)
@@ -384,14 +389,6 @@ class AsyncClient(Messaging, Managing):
                 "or deleted after its retention"
             )
         return self._handle(found, workflow)
-
-    async def _record(self, run_id: str) -> RunRecord:
-        check_id(run_id)
-        store = await self._connection.opened()
-        record = await store.get_run(run_id)
-        if record is None:
-            raise not_found(run_id, store.namespace)
-        return record
 
     def _handle(self, record: RunRecord, workflow: Workflow[..., Any] | str) -> AsyncRun[Any]:
         return AsyncRun(self._connection, record.id, workflow=workflow, status=record.status, record=record)

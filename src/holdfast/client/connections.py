@@ -25,6 +25,7 @@ from holdfast.observe import Observer, Observers, checked_observers, observers_o
 from holdfast.settings import Settings, checked, resolve
 from holdfast.store import Guest, Store, open_store
 
+from .ids import check_id, not_found
 from .watch import Watcher
 
 _inherited: list[Store] = []
@@ -133,6 +134,15 @@ class Connection:
         """The store inside a caller's own transaction. Opens nothing."""
         self._refuse_closed()
         return self.store.guest(connection)
+
+    async def found(self, run_id: str) -> tuple[Store, RunRecord]:
+        """The store, open, and a run in it. Raises RunNotFound."""
+        check_id(run_id)
+        store = await self.opened()
+        record = await store.get_run(run_id)
+        if record is None:
+            raise not_found(run_id, store.namespace)
+        return store, record
 
     async def opened_for(self, connection: Any) -> Store | Guest:
         """The store, open, or inside the transaction of a caller's own connection."""

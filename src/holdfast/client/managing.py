@@ -10,14 +10,25 @@ from typing import Any, overload
 
 from holdfast.define import Workflow, refuse_in_body
 from holdfast.errors import AlreadyCompensated, DefinitionError, KeyTaken, NotRetryable, RunEnded
-from holdfast.model import ENDED, LIVE, NOT_GIVEN, Duration, NotGiven, RunFilter, RunRecord, RunStatus, microseconds
+from holdfast.model import (
+    ENDED,
+    LIVE,
+    NOT_GIVEN,
+    Duration,
+    NotGiven,
+    RunFilter,
+    RunRecord,
+    RunStatus,
+    instant_of,
+    microseconds,
+)
 from holdfast.store import Store
 
 from . import archives
 from .archives import Imported
 from .connections import Connection
 from .forks import fork_of
-from .ids import check_id, not_found
+from .ids import check_id
 from .listings import AsyncRuns, checked_filter
 from .retries import RETRYABLE
 from .runs import AsyncRun, Cancellation, cancel
@@ -55,6 +66,9 @@ class Managing:
     ) -> Cancellation | int:
         """Ask a run to end: its body gets a CancelledError and may clean up. Raises RunNotFound.
 
+            await client.cancel(run.id, reason="the customer has changed their mind")
+            await client.cancel(RunFilter(workflow="checkout", tags={"batch": "7"}))
+
         The answer is true if the run was live; an ended one is left as it is, and the answer says so. Repeats
         change nothing. With `force` the run ends at once: no cleanup, and a step in flight is not waited for; the
         answer's `skipped` lists what was left undone. `reason` is kept in the journal. With a filter all live runs
@@ -84,7 +98,7 @@ class Managing:
         if not isinstance(run_id, RunFilter):
             if id is not None:
                 check_id(id)
-            _, record = await self._found(run_id)
+            _, record = await self._connection.found(run_id)
             return await self._starter.retry(record, id=id)
         if id is not None:
             raise DefinitionError("retry(id=) names one new run, and a filter may let many through; leave it out")
@@ -101,10 +115,15 @@ class Managing:
         Steps in flight end and are recorded; what they came to is delivered on resume. Timers wait, the deadline runs
         on, a cancel acts. Raises RunNotFound, and RunEnded for a run that has ended.
         """
+        refuse_in_body("client.pause()", "do it in a step")
         return await self._set_paused(which, True)
 
     async def resume(self, which: str | RunFilter) -> int:
-        """Let paused runs go on; returns how many there were."""
+        """Let a paused run go on, or all that a filter lets through; returns how many were paused until now.
+
+        Raises RunNotFound, and RunEnded for a run that has ended.
+        """
+        refuse_in_body("client.resume()", "do it in a step")
         return await self._set_paused(which, False)
 
     async def fork(
@@ -128,7 +147,7 @@ class Managing:
         refuse_in_body("client.fork()", "do it in a step")
         if at is None and not isinstance(result, NotGiven):
             raise DefinitionError("fork(result=...) needs at=, the key of the step whose result it is")
-        store, record = await self._found(run_id)
+        store, record = await self._connection.found(run_id)
         codec = self._connection.codec
         given = None
         if not isinstance(input, NotGiven):
@@ -156,7 +175,7 @@ class Managing:
         refuse_in_body("client.delete()", "do it in a step")
         if isinstance(which, RunFilter):
             return await self._in_batches(which, ENDED, lambda store, ids: store.delete_runs(ids))
-        store, record = await self._found(which)
+        store, record = await self._connection.found(which)
         if not record.status.is_final:
             raise DefinitionError(
                 f"run {record.id} is {record.status}: only an ended one can be deleted; cancel it first"
@@ -168,6 +187,8 @@ class Managing:
     ) -> Pruned:
         """Remove runs that ended so long ago, before their retention is over, a few at a time.
 
+            pruned = await client.prune(older_than="90d", archive="runs.jsonl")
+
         With `archive` each is first written to that file as a line of JSON, with its journal; the file is only ever
         added to. Nothing is deleted that could not be written.
         """
@@ -178,7 +199,7 @@ class Managing:
         ids: list[str] = []
         count = 0
         async for record in self._matching(where or RunFilter(), ENDED):
-            if record.ended_at is None or record.ended_at.timestamp() * 1_000_000 > before:
+            if record.ended_at is None or instant_of(record.ended_at) > before:
                 continue
             if file is not None:
                 await self._archive(store, record, file)
@@ -195,7 +216,7 @@ class Managing:
         Payloads stay as the codec wrote them. Raises RunNotFound.
         """
         refuse_in_body("client.export()", "do it in a step")
-        store, record = await self._found(run_id)
+        store, record = await self._connection.found(run_id)
         return archives.line_of(record, await store.read_journal(record.id), self._connection.codec)
 
     async def import_run(self, line: str | bytes) -> Imported:
@@ -214,10 +235,9 @@ class Managing:
             lines.write(line + "\n")
 
     async def _set_paused(self, which: str | RunFilter, paused: bool) -> int:
-        refuse_in_body("client.pause()", "do it in a step")
         if isinstance(which, RunFilter):
             return await self._in_batches(which, LIVE, lambda store, ids: store.pause_runs(ids, paused))
-        store, record = await self._found(which)
+        store, record = await self._connection.found(which)
         if record.status.is_final:
             raise RunEnded(f"run {record.id} of {record.workflow!r} has ended ({record.status}); nothing was changed")
         return len(await store.pause_runs([record.id], paused))
@@ -239,14 +259,6 @@ class Managing:
         async for run in AsyncRuns(self._connection, checked_filter(where)):
             if run.record is not None and (statuses is None or run.status in statuses):
                 yield run.record
-
-    async def _found(self, run_id: str) -> tuple[Store, RunRecord]:
-        check_id(run_id)
-        store = await self._connection.opened()
-        record = await store.get_run(run_id)
-        if record is None:
-            raise not_found(run_id, store.namespace)
-        return store, record
 
 
 def _anything(*args: Any) -> None:

@@ -30,6 +30,8 @@ class Messaging:
     ) -> None:
         """Send a signal to a run: `wait_for_signal(name)` takes it, now or later.
 
+            await client.signal(run.id, "approved", {"by": "manager"}, message_id=mail.id)
+
         Signals wait in the run's inbox, first in, first out for each name. One sent to a run that continued as new
         reaches the run that goes on. The same `message_id` is delivered once, however often it is sent. Raises
         RunNotFound, RunEnded, and BadPayload if the run waits for this signal and the payload does not fit.
@@ -43,6 +45,8 @@ class Messaging:
         self, event: str, payload: Any = None, *, message_id: str | None = None, connection: Any = None
     ) -> None:
         """Publish an event: every run that waits for it, or will wait for it, may take it, once each.
+
+            await client.publish("paid", {"order": 42}, message_id=payment.id)
 
         It also begins a run of each workflow that was declared with `on_event`. The same `message_id` counts once.
         `connection` publishes it inside a transaction of your own, as with `signal`; for runs that began meanwhile it
@@ -61,6 +65,8 @@ class Messaging:
         self, token: str, payload: Any = None, *, message_id: str | None = None, connection: Any = None
     ) -> None:
         """Resume the run that made this token, with a payload; a hook is resumed once.
+
+            await client.resume_hook(request.query["token"], {"ok": True})
 
         Raises HookNotFound, HookUsed, HookExpired, RunEnded, and BadPayload if the payload does not fit the hook's
         type: then the hook is still open. `connection` resumes it inside a transaction of your own, as with `signal`:

@@ -124,17 +124,13 @@ class AsyncRun(Generic[R_co]):
     async def refresh(self) -> Self:
         """Read the run again, and return this handle. Raises RunNotFound if the run is gone."""
         refuse_in_body("run.refresh()", "do it in a step")
-        store = await self._connection.opened()
-        record = await store.get_run(self.id)
-        if record is None:
-            raise not_found(self.id, store.namespace)
-        self._record = record
+        _, self._record = await self._connection.found(self.id)
         return self
 
     async def wait(self, timeout: Duration | None = None) -> RunStatus:
         """Wait until the run has ended, however, and return its last status.
 
-        Raises TimeoutError after `timeout`; the run goes on.
+        Raises TimeoutError after `timeout`, which counts for all runs of a chain together; the run goes on.
         """
         refuse_in_body("run.wait()", "do it in a step")
         return (await self._ended(timeout)).status
@@ -168,7 +164,7 @@ class AsyncRun(Generic[R_co]):
         await send_signal(self._connection, self.id, name, payload, message_id, connection)
 
     async def value(self, name: str, *, default: Any = None) -> Any:
-        """The live state that the run has set last under this name."""
+        """The live state that the run has set last under this name; `default` if it has set none."""
         refuse_in_body("run.value()", "do it in a step")
         return await read_value(self._connection, self.id, name, default)
 
@@ -185,7 +181,11 @@ class AsyncRun(Generic[R_co]):
     def stream(self, name: str, *, after: int = 0, type: Any = Any) -> AsyncIterator[StreamItem[Any]]:
         """The items of a stream behind an offset, and those that come, until the run has ended.
 
-        If it continues as new, its stream goes on with the run that goes on.
+            async for item in run.stream("rows", after=last_offset, type=Row):
+                ...                                     # item.value is a Row, item.offset the next `after`
+
+        An item with `reset` says that a step is tried again: drop what its earlier attempt sent. If the run continues
+        as new, its stream goes on with the run that goes on.
         """
         refuse_in_body("run.stream()", "do it in a step")
         return follow(self._connection, self.id, name, after, type, lambda record: record.status.is_final)
@@ -202,29 +202,32 @@ class AsyncRun(Generic[R_co]):
 
     async def _ended(self, timeout: Duration | None) -> RunRecord:
         """The record of the run's end; of a run that continued as new, of the last one that went on."""
-        record = await self._end_of(self.id, timeout)
-        while record.status is RunStatus.CONTINUED and record.successor_id is not None:
-            record = await self._end_of(record.successor_id, timeout)
-        self._record = record
-        return record
-
-    async def _end_of(self, run_id: str, timeout: Duration | None) -> RunRecord:
         limit = None if timeout is None else microseconds(timeout, what="timeout")
+        began = self._connection.now()
+        run_id = self.id
+        while True:
+            # The whole chain has so much time: each of its runs may be short, and the next one begins at once.
+            left = None if limit is None else max(limit - (self._connection.now() - began), 0)
+            try:
+                record = await self._end_of(run_id, left)
+            except TimeoutError:
+                last = await (await self._connection.opened()).get_run(run_id)
+                raise TimeoutError(self._late_text(limit or 0, last)) from None
+            if record.status is not RunStatus.CONTINUED or record.successor_id is None:
+                self._record = record
+                return record
+            run_id = record.successor_id
+
+    async def _end_of(self, run_id: str, limit: int | None) -> RunRecord:
         if self._record is not None and self._record.id == run_id and self._record.status.is_final:
             return self._record
-        store = await self._connection.opened()
         if limit == 0:
             # Not waiting at all is still looking once.
-            record = await store.get_run(run_id)
-            if record is None:
-                raise not_found(run_id, store.namespace)
+            _, record = await self._connection.found(run_id)
             if not record.status.is_final:
-                raise TimeoutError(self._late_text(limit, record))
+                raise TimeoutError
             return record
-        try:
-            return await self._connection.ended(run_id, limit)
-        except TimeoutError:
-            raise TimeoutError(self._late_text(limit or 0, await store.get_run(run_id))) from None
+        return await self._connection.ended(run_id, limit)
 
     def _late_text(self, limit: int, record: RunRecord | None) -> str:
         if record is not None and record.blocked is not None:
