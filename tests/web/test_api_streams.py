@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import holdfast
-from holdfast import AsyncClient, ClientClosed, workflow
+from holdfast import AsyncClient, ClientClosed, DefinitionError, RunEnded, RunNotFound, workflow
 from holdfast.web.live import LiveRuns
 from holdfast.web.sse import EventStream, event, merged, with_heartbeats
-from tests.web.stage import listening, served
+from tests.web.stage import checkout, listening, served
 from tests.worker.stage import until
 
 
@@ -342,3 +344,82 @@ async def test_a_run_that_was_deleted_is_told(database_url):
         change = await anext(changes)
         assert (change.kind, change.run_id) == ("deleted", run.id)
         await changes.aclose()  # type: ignore[attr-defined]
+
+
+async def test_runs_that_many_newer_ones_have_crowded_out_are_told_when_they_end(database_url):
+    async with served(database_url) as made:
+        runs = [await made.client.start("approval", str(number)) for number in range(12)]
+        for run in runs:
+            await made.stage.until_waiting(run)
+        live = LiveRuns(made.client, pause=0.01, newest=1, live=2, others=3)
+        changes = live.follow(None)
+        assert (await anext(changes)).kind == "ready"
+        for run in runs:
+            await run.signal("answer", "yes")
+        ended: set[str] = set()
+        async for change in changes:
+            if change.run is not None and change.run.status == "completed":
+                ended.add(change.run_id)
+            if len(ended) == len(runs):
+                break
+        assert ended == {run.id for run in runs}
+        await changes.aclose()  # type: ignore[attr-defined]
+
+
+async def test_of_more_live_runs_than_are_followed_the_oldest_are_forgotten(database_url):
+    async with AsyncClient(database_url) as client:
+        for _ in range(4):
+            await client.start(checkout, "a", delay="1h")
+        live = LiveRuns(client, newest=1, live=2, others=2, followed=6)
+        await live.look()
+        for _ in range(20):
+            await client.start(checkout, "a", delay="1h")
+        for _ in range(12):
+            await live.look()
+        assert live.followed == 6
+
+
+DEEDS = st.lists(
+    st.tuples(st.sampled_from(["start", "pause", "resume", "cancel", "delete", "look"]), st.integers(0, 30)),
+    max_size=40,
+)
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(DEEDS, st.sampled_from([1, 2, 5]), st.sampled_from([1, 3]))
+def test_whatever_happens_the_last_that_is_told_of_a_run_is_how_it_is(deeds, live_page, others):
+    async def play() -> None:
+        async with AsyncClient("sqlite:///:memory:") as client:
+            ids = [(await client.start(checkout, "a", delay="1h")).id for _ in range(5)]
+            live = LiveRuns(client, newest=2, live=live_page, others=others)
+            await live.look()
+            told = await listed(client)
+            for deed, number in deeds:
+                run_id = ids[number % len(ids)]
+                if deed == "start":
+                    # All of one moment.
+                    ids += [run.id for run in await client.start_many(checkout, [("a",)] * (number % 4), delay="1h")]
+                elif deed == "look":
+                    await live.look()
+                else:
+                    with suppress(RunEnded, RunNotFound, DefinitionError):
+                        await getattr(client, deed)(run_id)
+            # So many looks are two rounds of all there are.
+            for _ in range(2 * len(ids) + 2):
+                await live.look()
+            for change in live.changes:
+                if change.kind == "reset":
+                    told = await listed(client)
+                elif change.run is None:
+                    told.pop(change.run_id, None)
+                else:
+                    told[change.run_id] = (change.run.status, change.run.paused)
+            now = await listed(client)
+            assert {run_id: told[run_id] for run_id in now} == now
+
+    asyncio.run(play())
+
+
+async def listed(client: AsyncClient) -> dict[str, tuple[str, bool]]:
+    runs = [run.record async for run in client.runs()]
+    return {record.id: (record.status.value, record.paused) for record in runs if record is not None}

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Header, Query
 
 from holdfast.errors import HoldfastError
 
-from . import showing
 from .live import LiveRuns
 from .plain import plain
 from .problems import declared
@@ -34,7 +33,7 @@ async def follow_runs(
 ) -> EventStream:
     """Events: `ready` first; then `run` with a run that is new or has another status, `deleted` with an id, and `reset`
     when what was missed can't be told any more: list the runs again. Several changes of a run within a second may be
-    one event."""
+    one event. New runs and the newest that live are looked at each second, older ones in turn."""
     refuse_crowd(service)
     return EventStream(_told(service.live, workflow, last_event_id), service.slots.give)
 
@@ -48,6 +47,6 @@ async def _told(live: LiveRuns, workflow: str | None, last_id: str | None) -> As
             elif change.run is None:
                 yield event("deleted", {"id": change.run_id}, id=id)
             elif workflow is None or change.run.workflow == workflow:
-                yield event("run", showing.summary(change.run).model_dump(mode="json"), id=id)
+                yield event("run", change.run.model_dump(mode="json"), id=id)
     except HoldfastError as error:
         yield event("error", {"type": type(error).__name__, "detail": plain(str(error))})
