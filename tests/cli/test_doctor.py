@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Client, step, workflow
 from holdfast.cli import main
-from holdfast.cli.checks import State, check_file
+from holdfast.cli.checks import State, check_file, check_fleet
 from holdfast.cli.checks.places import file_system_of
 
 GOOD = "from holdfast import workflow\n\n@workflow\nasync def {name}() -> None: ...\n"
@@ -129,6 +129,15 @@ def test_runs_that_nobody_serves_are_told(doctor, project):
     code, found = doctor()
     assert (code, states(found["workers"])) == (1, ["note"])
     assert "1 live run of 'errand', version '1', queue 'default'" in found["runs without a worker"][0]["told"]
+
+
+def test_it_says_that_it_has_not_looked_at_all_runs_where_there_are_more(project):
+    with Client() as client:
+        client.start_many(errand, [()] * 3, delay="1h")
+        found = {one.name: one for one in check_fleet(client, most=2)}
+        assert found["live runs"].state is State.NOTE
+        assert found["live runs"].told.startswith("the newest 2 of 3 were looked at")
+        assert "live runs" not in {one.name for one in check_fleet(client, most=4)}
 
 
 def test_a_server_says_who_asks_and_what_time_it_is(doctor, postgres):

@@ -8,6 +8,7 @@ opened here: closing any descriptor of one would drop the locks that SQLite hold
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import time
@@ -20,6 +21,11 @@ except ImportError:  # Windows: leases end by lapsing only
     fcntl = None  # type: ignore[assignment]
 
 _TRIES = 20
+_WITHOUT = (
+    "so other processes can't tell whether this worker is alive: if it dies, they wait until its lease is over; let "
+    "TMPDIR name a folder that can be written"
+)
+_log = logging.getLogger("holdfast.store")
 
 
 def host_name() -> str:
@@ -35,12 +41,18 @@ class ProcessLocks:
         self._namespace = namespace
         self._make = partial(os.makedirs, exist_ok=True) if with_parents else os.mkdir
         """The folder beside a database is not made without that: it may be away, and is to come back to its place."""
+        self._is_needed = with_parents and fcntl is not None
+        """A database in a file has its folder beside it, or is in memory: then there is nobody else."""
         self._held: dict[str, int] = {}
 
     def hold(self, worker_id: str) -> bool:
         """Take the worker's lock and keep it; False where there are no locks, or somebody else has this one."""
-        if self._folder is None or worker_id in self._held:
-            return self._folder is not None
+        if worker_id in self._held:
+            return True
+        if self._folder is None:
+            if self._is_needed:
+                _log.warning("there is no folder for temporary files, %s", _WITHOUT)
+            return False
         with contextlib.suppress(OSError):
             self._make(self._folder)
         for _ in range(_TRIES):
@@ -50,6 +62,8 @@ class ProcessLocks:
                 return True
             # Whoever looks for the dead has it for a moment.
             time.sleep(0.001)
+        if self._is_needed and not os.access(self._folder, os.W_OK):
+            _log.warning("the folder %s can't be written, %s", self._folder, _WITHOUT)
         return False
 
     def take_if_dead(self, worker_id: str) -> int | None:

@@ -1,5 +1,8 @@
 """Locks stand in a folder beside the database, and nowhere else."""
 
+import tempfile
+
+from holdfast.store import open_store
 from holdfast.store.locks import ProcessLocks, WaitingRoom
 
 
@@ -20,3 +23,26 @@ def test_a_folder_of_one_s_own_is_made_with_those_above_it(tmp_path):
     locks = ProcessLocks(str(tmp_path / "user" / "name"), "default", with_parents=True)
     assert locks.hold("w") is True
     locks.release_all()
+
+
+def test_a_worker_without_a_folder_for_its_lock_says_what_that_means(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    folder = str(tmp_path / "file" / "user" / "name")
+    assert ProcessLocks(folder, "default", with_parents=True).hold("w") is False
+    assert ProcessLocks(None, "default", with_parents=True).hold("w") is False
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first.startswith(f"the folder {folder} can't be written, so other processes can't tell")
+    assert second.startswith("there is no folder for temporary files, so other processes can't tell")
+
+
+def test_a_database_in_memory_needs_none(caplog):
+    assert ProcessLocks(None, "default").hold("w") is False
+    assert not caplog.records
+
+
+def test_a_host_without_a_folder_for_temporary_files_can_use_a_server(monkeypatch):
+    def none() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    assert open_store("postgresql://127.0.0.1:9/x").url == "postgresql://127.0.0.1:9/x"

@@ -11,18 +11,24 @@ from holdfast.model import LIVE, Lane, RunFilter, RunRecord
 
 from .checks import Check, fine, mend, note
 
-_LOOKED_AT = 2_000
+LOOKED_AT = 20_000
 
 
-def check_fleet(client: Client) -> Iterator[Check]:
-    """Workers and live runs; of those the newest, so many that it takes no time."""
+def check_fleet(client: Client, *, most: int = LOOKED_AT) -> Iterator[Check]:
+    """Workers and live runs; of those the newest, so many that it takes a second or two."""
     workers = client.workers()
-    records = [run.record for run in islice(client.runs(RunFilter(status=LIVE)), _LOOKED_AT) if run.record is not None]
+    records = [run.record for run in islice(client.runs(RunFilter(status=LIVE)), most) if run.record is not None]
     hosts = ", ".join(sorted({one.host for one in workers}))
     if workers:
         yield fine("workers", f"{len(workers)} alive on {hosts}")
     else:
         yield note("workers", "none is alive", "holdfast worker")
+    if len(records) == most:
+        alive = sum(one.counts.get(status, 0) for one in client.workflows() for status in LIVE)
+        told = f"the newest {most} of {alive} were looked at; what follows says nothing about the others"
+        yield note(
+            "live runs", told, "`holdfast runs --status waiting --until 30d` lists older ones, by when they began"
+        )
     yield from _unserved(records, {lane for one in workers for lane in one.lanes})
     blocked = [one for one in records if one.blocked is not None]
     for record in blocked[:5]:

@@ -373,8 +373,12 @@ class PostgresStore(LifeStore):
 _runs, _turns = runs, turns
 
 
-def _lock_folder(dsn: str, schema: str) -> str:
-    """Where the processes of this host and user that use this database keep their locks."""
+def _lock_folder(dsn: str, schema: str) -> str | None:
+    """Where the processes of this host and user that use this database keep their locks; None: nowhere."""
     name = hashlib.sha256(f"{dsn.rpartition('@')[2]}/{schema}".encode()).hexdigest()[:16]
     user = os.getuid() if hasattr(os, "getuid") else 0
-    return os.path.join(tempfile.gettempdir(), f"holdfast-{user}", name)
+    try:
+        return os.path.join(tempfile.gettempdir(), f"holdfast-{user}", name)
+    except FileNotFoundError:
+        # A host without a place for temporary files: leases do without locks.
+        return None
