@@ -235,6 +235,46 @@ async def test_a_run_whose_timer_rings_during_the_last_claim_is_not_said_to_wait
     await store.close()
 
 
+async def test_a_message_that_nobody_waits_for_does_not_keep_a_drive_busy(database_url):
+    async with AsyncClient(database_url) as client:
+
+        @step
+        async def poke() -> None:
+            await client.signal(holdfast.current_step().run_id, "go")
+
+        @workflow
+        async def deaf() -> None:
+            await poke()
+            await holdfast.sleep("9s")
+
+        run = await client.start(deaf)
+        assert (await Worker(client, workflows=[deaf]).drive(run.id, budget=1)).reason == "waiting"
+
+
+class Slow(SqliteStore):
+    """A store whose claims are answered when the budget is spent."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url.removeprefix("sqlite:///"), url, "default")
+        self.answers = asyncio.Event()
+
+    async def claim_runs(self, *args: Any, **given: Any) -> list[ClaimedRun]:
+        found = await super().claim_runs(*args, **given)
+        await self.answers.wait()
+        return found
+
+
+async def test_a_budget_that_is_spent_during_a_claim_costs_no_crash(database_url):
+    store = Slow(database_url)
+    async with AsyncClient(store) as client:
+        run = await client.start(once)
+        asyncio.get_running_loop().call_later(0.3, store.answers.set)
+        assert (await worker(client).drive(run.id, budget=0.05)).reason == "budget"
+        await worker(client).drive(run.id)
+        assert [entry.kind for entry in await client.journal(run.id)].count("claimed") == 0
+    await store.close()
+
+
 async def test_a_message_that_came_during_the_last_claim_is_taken(database_url):
     store = Overtaken(database_url)
     async with AsyncClient(store) as client:

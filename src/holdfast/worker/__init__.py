@@ -1,7 +1,7 @@
 """Claim runs, take their turns, execute steps, keep the lease, stop in good order."""
 
 from .clock import Alarm, Clock, SystemClock
-from .driving import Driven
+from .driving import Driven, drive
 from .given import checked_resources, known_workflows, lanes_of, open_resources
 from .plan import Plan
 from .session import Session
@@ -16,6 +16,7 @@ __all__ = [
     "SystemClock",
     "Worker",
     "checked_resources",
+    "drive",
     "known_workflows",
     "lanes_of",
     "open_resources",

@@ -22,8 +22,10 @@ class Arrivals(Waits):
     def _take(self, held: Held) -> None:
         """Advance the body by everything that has arrived, and commit what came of it."""
 
-    def deliver(self, messages: Sequence[Message], heard: Mapping[str, Held] = _NOBODY) -> None:
+    def deliver(self, messages: Sequence[Message], heard: Mapping[str, Held] = _NOBODY) -> bool:
         """Fresh inbox rows, all there were. None of the runs goes on before it has all of its own.
+
+        Whether any was new: one that no wait has taken yet stays in the inbox, and comes again.
 
         The runs in `heard` waited for this look, whether anything has come for them or not.
         """
@@ -32,6 +34,7 @@ class Arrivals(Waits):
             is_free = not held.is_committing and not held.is_pausing and not held.is_parked
             if is_free and self.held.get(held.id) is held:
                 self.wake(held, is_heard=held.id in heard)
+        return bool(woken)
 
     def _receive(self, message: Message) -> Held | None:
         """A fresh inbox row for a run that this worker holds; the run, if it is to be woken."""

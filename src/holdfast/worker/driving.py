@@ -8,16 +8,24 @@ other worker: so each drive also ends the leases of the dead and matches events,
 from __future__ import annotations
 
 import asyncio
+import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from holdfast.errors import LeaseLost
 from holdfast.model import RunStatus
 
 from .events import Matchmaker
 from .plan import Plan
 from .session import Session
 from .upkeep import sweep
+
+_log = logging.getLogger("holdfast.worker")
+_PAUSE = 0.02
+_PATIENCE = 5
+"""Seconds that the answer to a claim may take when the budget is spent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,6 @@ class Driven:
 
 async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float) -> Driven:
     """Drive one run, or with None whatever is due. The session is registered, and left when this returns."""
-    taken = 0
     is_late = False
     matchmaker = Matchmaker(plan.store, plan.codec, plan.clock)
     session.start(is_serving=False)
@@ -51,13 +58,13 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
             # A drive that was killed has left its runs to whoever comes next, and that may be us.
             await plan.store.reap_workers(session.worker_id, now=plan.clock.store_time())
             while True:
+                await _hold(session)
                 while await matchmaker.look():
                     pass
-                found = await (session.look() if run_id is None else session.claim_only(run_id))
-                taken += found
+                found = await _claim(session, run_id)
                 await session.quiet()
                 # A timer may have rung during the last look: then the run does not wait, but is about to go on.
-                if not found and not await _heard(session, plan) and not session.is_busy:
+                if not found and not await _heard(session, plan) and not session.is_busy and session.lease.holds():
                     break
             if run_id is None:
                 await sweep(plan.store, plan.clock, plan.event_retention, session.swept)
@@ -67,19 +74,45 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
         await session.stop()
     store = session.store
     if run_id is None:
-        return Driven("budget" if is_late else "waiting", taken=taken)
+        return Driven("budget" if is_late else "waiting", taken=session.taken)
     record = await store.get_run(run_id)
     if record is None:
-        return Driven("ended", run_id, None, taken=taken)
+        return Driven("ended", run_id, None, taken=session.taken)
     if record.status.is_final:
-        return Driven("ended", run_id, record.status, taken=taken)
-    return Driven("budget" if is_late else "waiting", run_id, record.status, record.due_at, taken)
+        return Driven("ended", run_id, record.status, taken=session.taken)
+    return Driven("budget" if is_late else "waiting", run_id, record.status, record.due_at, session.taken)
+
+
+async def _hold(session: Session) -> None:
+    """Nothing is looked for, and nothing begun, while the lease has lapsed: until it is renewed, or lost."""
+    while not session.lease.holds() and not session.ended.is_set():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PAUSE):
+                await session.ended.wait()
+    if session.ended.is_set():
+        raise LeaseLost(
+            f"the drive {session.worker_id} lost its lease: it stalled, or could not reach the store for that long, "
+            "and its runs are others'; drive again"
+        )
+
+
+async def _claim(session: Session, run_id: str | None) -> int:
+    claim = asyncio.ensure_future(session.look() if run_id is None else session.claim_only(run_id))
+    try:
+        return await asyncio.shield(claim)
+    except asyncio.CancelledError:
+        # The budget is spent. What the claim takes is handed back: left alone, it would look like a crash.
+        session.runs.is_stopping = True
+        await asyncio.wait([claim], timeout=_PATIENCE)
+        if claim.done() and (error := claim.exception()) is not None:
+            _log.warning("the last claim of a drive came to nothing: %s", error)
+        raise
+    finally:
+        claim.cancel()
 
 
 async def _heard(session: Session, plan: Plan) -> bool:
-    """The last look before a run is said to wait: whether something has come for one that is held here."""
+    """The last look before a run is said to wait: whether something new has come for one that is held here."""
     if not session.runs.held:
         return False
-    found = await plan.store.read_inbox(session.worker_id)
-    session.runs.deliver(found)
-    return bool(found)
+    return session.runs.deliver(await plan.store.read_inbox(session.worker_id))

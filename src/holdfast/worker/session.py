@@ -49,6 +49,8 @@ class Session:
         self.ended = asyncio.Event()
         """Set when the lease is lost or the session has stopped."""
         self.runs: Admission
+        self.taken = 0
+        """How many runs it has taken on."""
         self._plan = plan
         self._store = plan.store
         self._clock = plan.clock
@@ -265,6 +267,7 @@ class Session:
                 pass
 
     async def _admit(self, claimed: Sequence[ClaimedRun]) -> None:
+        self.taken += len(claimed)
         suspects = [run for run in claimed if self.runs.is_suspect(run)]
         for run in claimed:
             if run not in suspects:
