@@ -27,7 +27,14 @@ def patched(change_id: str) -> bool:
 def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
     """End this run and begin a fresh one of the same workflow with these arguments and an empty journal.
 
+        @workflow
+        async def subscription(customer: str, month: int) -> None:
+            await bill(customer, month)
+            await holdfast.sleep("30d")
+            holdfast.continue_as_new(customer, month + 1)
+
     The new run has the same key, tags, deadline and parent, and gets the messages that this one has not read; a
     client that waits for the result gets the last one's. Only the body itself may call it, not a task of it.
+    `subscription.continue_as_new(...)` is the same with arguments that the type checker knows.
     """
     body_for("holdfast.continue_as_new()").continue_as_new(None, args, kwargs)

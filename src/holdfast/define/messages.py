@@ -16,6 +16,8 @@ from .steps import checked_name
 def signal(run_id: str, name: str, payload: Any = None) -> None:
     """Send a signal to another run, with this turn; `wait_for_signal` takes it there.
 
+        holdfast.signal(buyer_run_id, "shipped", {"parcel": parcel})
+
     It is sent when the turn is committed, once: not if the turn is refused, and not again on replay. One to a run that
     has ended, or that there is not, is nobody's. `client.signal` is the same from outside, and says so.
     """
@@ -26,6 +28,8 @@ def signal(run_id: str, name: str, payload: Any = None) -> None:
 def publish(event: str, payload: Any = None) -> None:
     """Publish an event, with this turn: every run that waits for it may take it, and `on_event` begins runs for it.
 
+        holdfast.publish("order_paid", {"order": order.id})
+
     It is sent when the turn is committed, once: not if the turn is refused, and not again on replay. Events are kept
     for a while, for waits that come later. `client.publish` is the same from outside.
     """
@@ -34,6 +38,8 @@ def publish(event: str, payload: Any = None) -> None:
 
 def set_value(name: str, value: Any) -> None:
     """Live state that a client can read with `run.value(name)`: the last value of each name counts.
+
+        holdfast.set_value("progress", {"done": 3, "of": 10})
 
     From a body visible with the turn, from a step at once. A replay sets nothing again. Values stay with the run when
     it has ended, and go with it.
@@ -44,6 +50,9 @@ def set_value(name: str, value: Any) -> None:
 
 def emit(name: str, item: Any) -> None:
     """Add an item to a stream that a client can follow with `run.stream(name)`.
+
+        for row in rows:
+            holdfast.emit("rows", row)
 
     From a body visible with the turn, from a step at once; what an attempt has sent is marked as replaced when
     another one begins to send.

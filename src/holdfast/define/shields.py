@@ -14,7 +14,11 @@ from .steps import Step, make_step
 
 
 class shield:  # used like a function: `with shield():`
-    """A block that a cancel does not interrupt: `with holdfast.shield(): ...`.
+    """A block that a cancel does not interrupt.
+
+        with holdfast.shield():
+            await withdraw(account, cents)
+            await deposit(other, cents)
 
     A cancel that comes while any task of the run is inside waits until the last one has left. Deadlines are cancels.
     """
@@ -62,6 +66,10 @@ def compensate(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
 
 def rollback() -> Coroutine[Any, Any, None]:
     """Run the compensations registered so far, last first, now; they are gone then. Raises the first failure.
+
+        if not await in_stock(order):
+            await holdfast.rollback()
+            return "sold out"
 
     Each is a step of this run: one that was undone before a crash is not undone again. A run that has undone something
     can't be retried from outside: `client.retry` raises AlreadyCompensated.

@@ -74,9 +74,9 @@ class Step(Generic[P, R]):
         functools.update_wrapper(cast(Any, self), fn)
 
     def options(self, *, name: str | None = None, retry: Retry | None = None, timeout: Duration | None = None) -> Self:
-        """The same step under another name, retry policy or timeout, for this call:
+        """The same step under another name, retry policy or timeout: `await charge.options(name="again")(card, 5)`.
 
-        `charge.options(name="again")(...)`.
+        What is not given stays as it was declared. Outside a body nothing of it matters.
         """
         other = type(self)(
             self.fn,
@@ -107,7 +107,11 @@ class Step(Generic[P, R]):
         return [result]
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Pending[R]:
-        """Ask for the step now and go on: a Pending to await, or to call `.result()` on in a `def` body."""
+        """Ask for the step now and go on: a Pending to await, or to call `.result()` on in a `def` body.
+
+        first, second = render.start(page), render.start(other)         # both are under way
+        return [await first, await second]
+        """
         body = body_for(f"{self.name}.start()")
         return cast("Pending[R]", body.ask_pending(self, args, kwargs))
 
@@ -128,10 +132,7 @@ class BlockingStep(Step[P, R]):
 
 
 class AsyncStep(Step[P, R]):
-    """A step made of an `async def`:
-
-    it executes on the worker's loop. Awaited in an async body; a `def` body blocks on it.
-    """
+    """A step made of an `async def`: it executes on the worker's loop. Awaited in an async body, blocks in a `def`."""
 
     is_async = True
 

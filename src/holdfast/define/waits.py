@@ -87,6 +87,8 @@ def wait_for_event(
 ) -> Coroutine[Any, Any, Any]:
     """The payload of a published event of that name. Any number of runs may take the same event.
 
+        paid = await holdfast.wait_for_event("paid", match={"order": order.id}, type=Payment, timeout="3d")
+
     One published after this run was created is not missed, even if the wait comes later; within a run, and the runs
     that continue it, an event is taken by one wait. `match`, `timeout`, `default` and `type` are as for
     `wait_for_signal`.

@@ -162,7 +162,14 @@ class Workflow(Generic[P, R]):
         retention: Duration | NotGiven | None = NOT_GIVEN,
         on_parent_end: Literal["cancel", "abandon"] | None = None,
     ) -> Self:
-        """The same workflow with options for its next start; arguments stay typed."""
+        """The same workflow with options for a start; its arguments stay typed.
+
+            run = await client.start(checkout.options(key="order-42", delay="5m"), order)
+            held = audit.options(on_parent_end="abandon").start(order)              # in a body: a child run
+
+        They mean what they mean in `client.start`. A child run is cancelled when its parent ends first, unless
+        `on_parent_end` is "abandon".
+        """
         given = StartOptions(
             id=id, key=key, on_conflict=on_conflict, delay=delay, deadline=deadline, priority=priority, tags=tags,
             queue=queue, retention=retention, on_parent_end=on_parent_end,
@@ -196,7 +203,12 @@ class Workflow(Generic[P, R]):
         )
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
-        """Begin a child run in a workflow body and go on: a ChildRun to await, or to call `.result()` on."""
+        """Begin a child run in a workflow body and go on: a ChildRun to await, or to call `.result()` on.
+
+        held = checkout.start(order)
+        held.signal("approved")
+        receipt = await held
+        """
         return cast("ChildRun[R]", self._body().ask_child_run(self, args, kwargs))
 
     def continue_as_new(self, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
@@ -320,17 +332,20 @@ def workflow(
 
     `name` and `version` identify it in the journal; both together are unique. `retry` tries a failed run again from
     its last failure. `on_event` begins a run for each published event of that name whose payload holds `match`, with
-    the payload as its argument. `deadline` cancels it after so long, `retention` is how long it is kept after its end
-    (None: for ever), `max_crashes` stops it when it keeps taking its worker down, `journal_limit` bounds its history.
+    the payload as its argument. `queue` is where its runs wait for workers that serve it. `deadline` cancels it after
+    so long, `retention` is how long it is kept after its end (None: for ever), `max_crashes` stops it when it keeps
+    taking its worker down, `journal_limit` bounds its history.
     """
 
     def decorate(fn: Callable[..., Any]) -> Any:
         if isinstance(fn, Workflow):
-            raise DefinitionError(f"{fn.name!r} is a workflow already")
+            raise DefinitionError(f"{fn.name!r} is a workflow already; use .options(...) to vary how it is started")
         if not inspect.isfunction(fn):
-            raise DefinitionError(f"@workflow expects a function, not {fn!r}")
+            raise DefinitionError(f"@workflow expects a function, not {fn!r}; decorate a `def` or an `async def`")
         if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-            raise DefinitionError(f"workflow {fn.__name__!r} is a generator; a workflow returns one value")
+            raise DefinitionError(
+                f"workflow {fn.__name__!r} is a generator; a workflow returns one value: return a list, or emit items"
+            )
         cls: Any = AsyncWorkflow if inspect.iscoroutinefunction(fn) else BlockingWorkflow
         return cls(
             fn, name=name, version=version, retry=retry, deadline=deadline, retention=retention, queue=queue,
