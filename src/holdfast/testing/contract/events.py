@@ -133,7 +133,7 @@ class TestEvents:
         assert await stage.store.find_waits(event, []) == []
 
     async def test_a_wait_finds_what_was_published_since_its_chain_began(self, stage: Stage) -> None:
-        await published(stage, "paid", at=after(-1))
+        await published(stage, "paid", at=T0 - 1)
         wait = await waiting(stage, "paid")
         at_once = await published(stage, "paid", at=T0)
         later = await published(stage, "paid", at=after(5))
@@ -239,6 +239,15 @@ class TestEvents:
         assert await stage.store.find_events(wait, looked=seen) == events[2:]
         assert await stage.store.find_events(wait, looked=seen, limit=1) == events[2:3]
         assert await stage.store.find_events(wait, looked=Looked(T0 - SECOND, 0, after(100))) == events
+
+    async def test_a_later_look_does_not_find_what_its_chain_has_taken(self, stage: Stage) -> None:
+        run = await stage.held()
+        waits = tuple(NewWait(number=number, kind="event", name="paid") for number in (1, 2))
+        await stage.commit(turn(run, out=Out(waits=waits)))
+        first, second = (await stage.store.read_unmatched(10)).waits
+        taken, free = await published(stage, "paid", at=after(1)), await published(stage, "paid", at=after(2))
+        assert await stage.store.deliver_event(taken, [first], now=after(2)) == 1
+        assert await stage.store.find_events(second, looked=Looked(T0, 0, after(100))) == [free]
 
     async def test_a_later_look_finds_what_was_matched_since_wherever_it_stands(self, stage: Stage) -> None:
         # It was committed after the look, with a time before it.
