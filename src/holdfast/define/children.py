@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeVar
 
+from holdfast.model import NOT_GIVEN
+
 from .pending import Keeper, Pending
 from .scope import body_for
 
@@ -29,6 +31,13 @@ class ChildRun(Pending[T]):
         """Send the child a signal, with this turn."""
         body_for("ChildRun.signal()").send_signal(self.id, name, payload)
 
-    def cancel(self, msg: Any | None = None) -> bool:
-        """Cancel the child: waiting for it raises CancelledError here."""
-        return super().cancel(msg)
+    def cancel(self, msg: Any | None = NOT_GIVEN) -> bool:
+        """Ask the child to end, with this turn; False if it has ended. What it comes to is told as ever: to wait for it
+        raises RunCancelled once it has ended cancelled, and it may clean up until then."""
+        if msg is not NOT_GIVEN:
+            # asyncio's own, which always says why: whoever waits here is cancelled or out of time, and calls it off.
+            return super().cancel(msg)
+        if self.done():
+            return False
+        body_for("ChildRun.cancel()").cancel_child(self)
+        return True

@@ -50,4 +50,5 @@ async def fan_out(
                 take(one, done)
     finally:
         for left in under_way:
-            left.cancel()
+            # With a word, as asyncio does it: nobody waits for what a child run would come to.
+            left.cancel("the map has ended")

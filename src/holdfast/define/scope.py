@@ -1,6 +1,6 @@
 """Where am I? The one contextvar of the house, and what can stand in it.
 
-User code finds its run through `current_scope`: a `Body` while a workflow body advances (the engine implements it), an
+User code finds its run through `current_scope`: a `Body` while a workflow body advances (the engine implements it), a
 `StepInfo` while a step executes, nothing outside. Nothing else in the house is global.
 """
 
@@ -223,6 +223,8 @@ class Body(Protocol):
         """The `Pending` that resolves when the hook is resumed. Its key is the token."""
 
     def send_signal(self, run_id: str, name: str, payload: Any) -> None: ...
+
+    def cancel_child(self, child: asyncio.Future[Any]) -> None: ...
 
     def send_event(self, name: str, payload: Any) -> None: ...
 

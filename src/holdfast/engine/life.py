@@ -38,7 +38,7 @@ class Wait:
 class Child:
     """A child run that was asked for and has not ended."""
 
-    __slots__ = ("former", "key", "new", "reply", "told", "workflow")
+    __slots__ = ("former", "is_cancelled", "key", "new", "reply", "told", "workflow")
 
     def __init__(self, key: str, workflow: Workflow[Any, Any], new: NewRun, reply: Reply[Any]) -> None:
         self.key = key
@@ -47,6 +47,8 @@ class Child:
         self.reply = reply
         self.told: list[OutSignal] = []
         """Signals that it was sent before what is known of it ends."""
+        self.is_cancelled = False
+        """It was asked to end."""
         self.former: tuple[str, ...] = ()
         """Ids of runs that it had before the run was tried again: they were called off, and their ends mean nothing."""
 
@@ -186,6 +188,8 @@ class Life:
                 self.cancels.append(child.former[-1])
             self.new_children.append(child.new)
             self.signals += [msgspec.structs.replace(signal, run_id=child.new.id) for signal in child.told]
+            if child.is_cancelled:
+                self.cancels.append(child.new.id)
             self.is_reopened = True
 
 

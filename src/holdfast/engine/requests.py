@@ -183,6 +183,15 @@ class Requests(Sends):
 
     # -- children ----------------------------------------------------------------------------------------------------
 
+    def cancel_child(self, child: asyncio.Future[Any]) -> None:
+        if self.is_dead:
+            self.refuse()
+        found = next((one for one in self.life.children.values() if one.reply is child), None)
+        if found is not None and not found.is_cancelled:
+            found.is_cancelled = True
+            if not self.is_replaying:
+                self.life.cancels.append(found.new.id)
+
     def ask_child(
         self, workflow: Workflow[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> asyncio.Future[Any]:

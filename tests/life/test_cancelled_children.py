@@ -1,0 +1,165 @@
+"""Children that their parent cancels through the handle that it holds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import holdfast
+from holdfast import AsyncClient, Retry, RunCancelled, RunStatus, Worker, step, workflow
+from holdfast.testing import Environment, assert_durable
+
+cleaned: list[str] = []
+
+
+@step
+async def clean(run_id: str) -> None:
+    cleaned.append(run_id)
+
+
+@workflow
+async def tidy() -> str:
+    try:
+        await holdfast.wait_for_signal("never")
+    finally:
+        await clean(holdfast.current_run().id)
+    return "done"
+
+
+@workflow
+async def stubborn() -> str:
+    try:
+        await holdfast.wait_for_signal("never")
+    except asyncio.CancelledError:
+        return "as I like it"
+    return "done"
+
+
+@workflow
+async def cancelling() -> list[Any]:
+    child = tidy.start()
+    await holdfast.wait_for_signal("end", timeout="1h", default=None)
+    asked = [child.cancel(), child.cancel()]
+    try:
+        await child
+    except RunCancelled as error:
+        return [*asked, error.run_id == child.id, child.cancel()]
+    return ["not cancelled"]
+
+
+@workflow
+def cancelling_in_a_plain_body() -> bool:
+    child = tidy.start()
+    child.cancel()
+    try:
+        child.result()
+    except RunCancelled:
+        return True
+    return False
+
+
+@workflow
+async def cancelling_at_once(on_parent_end: Any) -> str:
+    child = tidy.options(on_parent_end=on_parent_end).start()
+    child.cancel()
+    return type((await asyncio.gather(child, return_exceptions=True))[0]).__name__
+
+
+@workflow
+async def refused() -> str:
+    child = stubborn.start()
+    await holdfast.sleep("1m")
+    child.cancel()
+    return await child
+
+
+@workflow
+async def out_of_time() -> str:
+    child = tidy.start()
+    try:
+        async with asyncio.timeout(60):
+            await child
+    except TimeoutError:
+        return child.id
+    return "no timeout"
+
+
+@workflow
+async def slow_to_end() -> None:
+    try:
+        await holdfast.wait_for_signal("never")
+    finally:
+        await holdfast.sleep("1h")
+
+
+@step(retry=Retry(attempts=1))
+async def check() -> None: ...
+
+
+@workflow
+async def failing_meanwhile() -> str:
+    child = slow_to_end.start()
+    child.cancel()
+    await check()
+    return type((await asyncio.gather(child, return_exceptions=True))[0]).__name__
+
+
+async def test_waiting_for_a_child_that_was_cancelled_raises_run_cancelled_when_it_has_ended():
+    async with Environment([cancelling, tidy]) as env:
+        run = await env.client.start(cancelling)
+        assert await run.result() == [True, True, True, False]
+        assert f"{run.id}.tidy" in cleaned
+
+
+async def test_the_parent_is_not_cancelled_with_its_child_on_any_store(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[cancelling, tidy]):
+        run = await client.start(cancelling)
+        await run.signal("end")
+        assert await run.result(timeout=30) == [True, True, True, False]
+
+
+async def test_a_plain_body_is_told_the_same():
+    async with Environment([cancelling_in_a_plain_body, tidy]) as env:
+        assert await (await env.client.start(cancelling_in_a_plain_body)).result() is True
+
+
+async def test_a_child_that_is_cancelled_in_the_turn_that_asked_for_it_ends():
+    async with Environment([cancelling_at_once, tidy]) as env:
+        assert await (await env.client.start(cancelling_at_once, "cancel")).result() == "RunCancelled"
+
+
+async def test_a_child_that_would_live_on_is_cancelled_too():
+    async with Environment([cancelling_at_once, tidy]) as env:
+        assert await (await env.client.start(cancelling_at_once, "abandon")).result() == "RunCancelled"
+
+
+async def test_a_child_that_goes_on_all_the_same_gives_its_result():
+    async with Environment([refused, stubborn]) as env:
+        assert await (await env.client.start(refused)).result() == "as I like it"
+
+
+async def test_a_timeout_around_the_wait_calls_the_child_off():
+    async with Environment([out_of_time, tidy]) as env:
+        child = await env.client.get_run(await (await env.client.start(out_of_time)).result())
+        assert await child.wait() is RunStatus.CANCELLED
+
+
+async def test_a_run_that_is_retried_meanwhile_cancels_the_child_that_takes_its_place():
+    answers = [ValueError(), None]
+
+    def answer() -> None:
+        if (error := answers.pop(0)) is not None:
+            raise error
+
+    async with Environment([failing_meanwhile, slow_to_end], stubs={check: answer}) as env:
+        failed = await env.client.start(failing_meanwhile)
+        assert await failed.wait() is RunStatus.FAILED
+        retried = await env.client.retry(failed.id)
+        assert await retried.result() == "RunCancelled"
+
+
+def test_it_is_the_same_after_every_crash():
+    async def end(env: Environment, run: Any) -> None:
+        await run.signal("end")
+
+    assert_durable(cancelling, drive=end)
