@@ -1,4 +1,4 @@
-"""Probes: whatever a wait matches on, an event that holds it has the wait's probe."""
+"""Matching: what is a part of a payload, and probes, of which an event has the one of any wait that it matches."""
 
 from __future__ import annotations
 
@@ -9,6 +9,27 @@ import pytest
 from holdfast.model import holds, probe_of, probes_of
 
 MANY = {f"field{number:03}": number for number in range(300)} | {"z": 1}
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted", "is_part"),
+    [
+        ({"a": 1, "b": 2}, {"a": 1}, True),
+        ({"a": 1}, {}, True),
+        ({"a": {"b": {"c": 1}, "d": 2}}, {"a": {"b": {"c": 1}}}, True),
+        ({"a": [1, 2]}, {"a": [1, 2]}, True),
+        ({"a": [1, 2]}, {"a": [1]}, False),
+        ({"a": None}, {"a": None}, True),
+        ({}, {"a": None}, False),
+        ({"a": 1}, {"a": True}, False),
+        ({"a": 1}, {"a": "1"}, False),
+        ({"a": 1.0}, {"a": 1}, True),
+        ([], {"a": 1}, False),
+        (3, {}, False),
+    ],
+)
+def test_a_part_is_told_from_the_rest(value, wanted, is_part):
+    assert holds(value, wanted) is is_part
 
 
 @pytest.mark.parametrize(

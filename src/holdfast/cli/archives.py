@@ -12,10 +12,11 @@ import typer
 
 from holdfast.client import Imported
 from holdfast.errors import DefinitionError, RunNotFound
+from holdfast.model import counted
 
 from .exits import WRONG
 from .options import NOT_BOTH, Chosen, Json, Place, RunIds
-from .output import counted, lines_of, print_json, print_line, print_note, tracked, working
+from .output import lines_of, print_json, print_line, print_note, tracked, working
 
 
 def export(

@@ -14,11 +14,11 @@ import typer
 
 from holdfast.client import Client
 from holdfast.errors import HoldfastError
-from holdfast.model import ENDED, LIVE, NOT_GIVEN, RunFilter, RunStatus
+from holdfast.model import ENDED, LIVE, NOT_GIVEN, RunFilter, RunStatus, counted
 
 from .exits import WRONG
 from .options import Chosen, Json, Meant, Place, RunId, Yes, duration_given, json_given
-from .output import agreed, counted, print_answer, print_json, print_line, print_note, working
+from .output import agreed, print_answer, print_json, print_line, print_note, working
 
 _STOPPED = (RunStatus.FAILED, RunStatus.CANCELLED)
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from holdfast.client import Client
+from holdfast.model import counted
 
 from .checks import (
     Check,
@@ -22,7 +23,7 @@ from .checks import (
 )
 from .exits import WRONG, WrongSettings
 from .options import Json, Place, Targets
-from .output import counted, print_json, print_line, print_table
+from .output import print_json, print_line, print_table
 
 _SIGNS = {State.OK: "ok", State.NOTE: "note", State.MEND: "MEND"}
 

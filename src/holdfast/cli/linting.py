@@ -6,12 +6,13 @@ from pathlib import Path
 
 import typer
 
+from holdfast.model import counted
 from holdfast.settings import settings_folder
 
 from .exits import WRONG
 from .lint import CODES, Finding, Project, check, files_of
 from .options import Json, Targets, settings_of
-from .output import counted, print_json, print_line, print_note, print_table, tracked
+from .output import print_json, print_line, print_note, print_table, tracked
 
 
 def lint(

@@ -74,11 +74,6 @@ def moment(at: datetime | None) -> str:
     return "" if at is None else at.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def tracked(items: Sequence[T], what: str) -> Iterator[T]:
     """The items, with a bar on stderr while they are gone through, if somebody looks."""
     console = Console(stderr=True)

@@ -14,13 +14,13 @@ from holdfast.codec import Codec
 from holdfast.define import Workflow
 from holdfast.discovery import discover
 from holdfast.errors import DefinitionError, HoldfastError
-from holdfast.model import LIVE
+from holdfast.model import LIVE, counted
 from holdfast.settings import settings_folder
 from holdfast.testing import replay
 
 from .exits import WRONG
 from .options import Chosen, Json, Place, RunIds, codec_of
-from .output import counted, lines_of, print_json, print_line, print_note, tracked, working
+from .output import lines_of, print_json, print_line, print_note, tracked, working
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ import typer
 
 from holdfast.client import Run, StreamItem
 from holdfast.errors import HoldfastError
+from holdfast.model import counted
 
 from .options import Json, Place, RunId
-from .output import counted, print_json, print_json_line, print_line, print_table
+from .output import print_json, print_json_line, print_line, print_table
 
 _MISSING: Any = object()
 

@@ -33,6 +33,7 @@ from holdfast.model import (
     Stopped,
     WaitRecord,
     WorkerRecord,
+    counted,
     history_of,
     instant_of,
     moment_of,
@@ -234,7 +235,7 @@ def _unclaimed(scene: _Scene) -> _Answer:
     assert run.due_at is not None
     late = spoken(max(instant_of(scene.now) - instant_of(run.due_at), 0))
     text = (
-        f"is {run.status} and due for {late}; {_counted(len(scene.knowing), 'live worker')} ({names}) can take it: it "
+        f"is {run.status} and due for {late}; {counted(len(scene.knowing), 'live worker')} ({names}) can take it: it "
         "waits for one that has room, behind runs of a larger priority and those due earlier."
     )
     return Reason.CAPACITY, text, {"workers": tuple(scene.knowing), "due_at": run.due_at}
@@ -272,12 +273,12 @@ def _asides(scene: _Scene) -> Iterable[str]:
         kind = "Its deadline passed" if scene.cancel.deadline else f"It was cancelled{why}"
         yield f"{kind} at {_told(moment_of(scene.cancel.at))}, and its cleanup has not ended."
     if run.crashes:
-        yield f"It has taken its worker down {_counted(run.crashes, 'time')} without progress."
+        yield f"It has taken its worker down {counted(run.crashes, 'time')} without progress."
     if run.deadline_at is not None and scene.cancel is None:
         yield f"Its deadline is {_told(run.deadline_at)}."
     if scene.set_aside:
         last = scene.set_aside[-1]
-        many = _counted(len(scene.set_aside), "message")
+        many = counted(len(scene.set_aside), "message")
         yield f"{many} did not fit and stand set aside in its journal; the last was {last.name!r}: {last.reason}"
 
 
@@ -356,24 +357,20 @@ def _next_worker(scene: _Scene, does: str, otherwise: str) -> str:
     """Who could take the run: the live workers that know it, or why none does."""
     lane = scene.lane
     if scene.knowing:
-        return f"the next of {_counted(len(scene.knowing), 'live worker')} to look {does}."
+        return f"the next of {counted(len(scene.knowing), 'live worker')} to look {does}."
     what = f"{lane.workflow!r} version {lane.version!r} on queue {lane.queue!r}"
     if not scene.workers:
         return f"no worker is alive in the namespace {scene.around.namespace!r}; {otherwise}. It needs {what}."
     same = [other for other in _lanes(scene.workers) if other.workflow == lane.workflow]
     listed = same or _lanes(scene.workers)
     known = ", ".join(f"{other.workflow} version {other.version} on {other.queue}" for other in listed[:10])
-    alive = _counted(len(scene.workers), "worker")
+    alive = counted(len(scene.workers), "worker")
     return f"no live worker knows {what}; {otherwise}. {alive} alive, knowing: {known}."
 
 
 def _lanes(workers: Iterable[WorkerRecord]) -> list[Lane]:
     found = {lane for worker in workers for lane in worker.lanes}
     return sorted(found, key=lambda lane: (lane.workflow, lane.version, lane.queue))
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _told(moment: datetime) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.codec import Codec
 from holdfast.errors import CodecError
-from holdfast.model import Declared, RunFilter, RunRecord, WorkflowVersion
+from holdfast.model import Declared, RunFilter, RunRecord, WorkflowVersion, holds
 
 
 class InputTest:
@@ -19,7 +19,7 @@ class InputTest:
     """
 
     def __init__(self, where: RunFilter, codec: Codec, versions: Iterable[WorkflowVersion]) -> None:
-        self._wanted = where.input
+        self._wanted = _stored(where.input)
         self._codec = codec
         self._own = _names(where.declared)
         self._names = {(one.workflow, one.version): _names(one.declared) for one in versions if one.declared}
@@ -30,7 +30,7 @@ class InputTest:
         except CodecError:
             return False
         names = self._names.get((record.workflow, record.version), self._own)
-        return contains({**dict(zip(names, positional, strict=False)), **named}, self._wanted)
+        return holds({**dict(zip(names, positional, strict=False)), **named}, self._wanted)
 
 
 def _names(declared: Declared | None) -> tuple[str, ...]:
@@ -38,12 +38,8 @@ def _names(declared: Declared | None) -> tuple[str, ...]:
     return tuple(one.name for one in parameters if one.kind < inspect.Parameter.VAR_POSITIONAL)
 
 
-def contains(value: Any, wanted: Any) -> bool:
-    """Whether `wanted` is a part of `value`: objects by their fields, everything else by equality."""
+def _stored(wanted: Any) -> Any:
+    """A tuple is stored as a list."""
     if isinstance(wanted, Mapping):
-        return isinstance(value, Mapping) and all(
-            name in value and contains(value[name], one) for name, one in wanted.items()
-        )
-    if isinstance(wanted, tuple):
-        wanted = list(wanted)
-    return type(value) is type(wanted) and bool(value == wanted)
+        return {name: _stored(one) for name, one in wanted.items()}
+    return [_stored(one) for one in wanted] if isinstance(wanted, (list, tuple)) else wanted

@@ -64,7 +64,7 @@ from .runs import (
 )
 from .stops import FORCED, skipped
 from .streams import StepItems, StreamName, StreamRecord, ValueName
-from .texts import NOT_GIVEN, NotGiven, is_name, is_text
+from .texts import NOT_GIVEN, NotGiven, counted, is_name, is_text
 from .waits import EventWait, Looked, NewWait, Trigger, Unmatched, WaitRecord
 from .workers import Lane, WorkerRecord
 from .workflows import KEPT, Declared, Parameter, Registration, WorkflowCount, WorkflowVersion, natural
@@ -153,6 +153,7 @@ __all__ = [
     "WorkerRecord",
     "WorkflowCount",
     "WorkflowVersion",
+    "counted",
     "decode_entries",
     "encode_entries",
     "history_of",

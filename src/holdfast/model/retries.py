@@ -21,6 +21,8 @@ _MAX = "60s"
 class Retry:
     """How often and how long after an error a step, or a whole workflow, is tried again.
 
+        @step(retry=Retry(attempts=5, initial="1s", max="5m", unless=(CardDeclined,)))
+
     `attempts` counts all tries, the first included; None means no end. The delay before attempt n+1 is `initial`
     (fixed), `initial * n` (linear) or `initial * factor ** (n - 1)` (exponential, the default), never more than `max`
     (unless told: a minute, or `initial` if that is longer), then spread by up to `jitter` of itself to either side.

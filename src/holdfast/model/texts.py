@@ -1,4 +1,4 @@
-"""Texts that every store can keep, and the word for an option that nobody gave."""
+"""Texts: which ones every store can keep, how many of something there are, and the word for what nobody gave."""
 
 from __future__ import annotations
 
@@ -32,3 +32,8 @@ def is_text(value: object) -> bool:
 def is_name(value: object, most: int) -> bool:
     """Whether it is such text of 1 to `most` characters."""
     return is_text(value) and 1 <= len(str(value)) <= most
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,33 +1,11 @@
-"""The pure parts of reading: subset tests, cursors, the order of versions."""
+"""The pure parts of reading: cursors, the order of versions."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.client.inputs import contains
 from holdfast.model import natural
 from holdfast.store.listing import decode_cursor, encode_cursor
-
-
-@pytest.mark.parametrize(
-    ("value", "wanted", "is_part"),
-    [
-        ({"a": 1, "b": 2}, {"a": 1}, True),
-        ({"a": 1}, {}, True),
-        ({"a": {"b": {"c": 1}, "d": 2}}, {"a": {"b": {"c": 1}}}, True),
-        ({"a": [1, 2]}, {"a": [1, 2]}, True),
-        ({"a": [1, 2]}, {"a": [1]}, False),
-        ({"a": None}, {"a": None}, True),
-        ({}, {"a": None}, False),
-        ({"a": 1}, {"a": True}, False),
-        ({"a": 1}, {"a": "1"}, False),
-        ({"a": 1.0}, {"a": 1}, False),
-        ([], {"a": 1}, False),
-        (3, {}, False),
-    ],
-)
-def test_a_subset_is_told_from_the_rest(value, wanted, is_part):
-    assert contains(value, wanted) is is_part
 
 
 @given(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)))

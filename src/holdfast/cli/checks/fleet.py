@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from holdfast.client import Client
-from holdfast.model import LIVE, Lane, RunFilter, RunRecord
+from holdfast.model import LIVE, Lane, RunFilter, RunRecord, counted
 
 from .checks import Check, fine, mend, note
 
@@ -41,8 +41,8 @@ def _unserved(records: list[RunRecord], lanes: set[Lane]) -> Iterator[Check]:
     counts = Counter(Lane(one.workflow, one.version, one.queue) for one in records)
     unserved = {lane: count for lane, count in counts.items() if lane not in lanes}
     for lane, count in sorted(unserved.items()):
-        runs = "1 live run" if count == 1 else f"{count} live runs"
-        told = f"{runs} of {lane.workflow!r}, version {lane.version!r}, queue {lane.queue!r}: no worker serves that"
+        what = f"{lane.workflow!r}, version {lane.version!r}, queue {lane.queue!r}"
+        told = f"{counted(count, 'live run')} of {what}: no worker serves that"
         yield mend("runs without a worker", told, "start a worker with that code and queue, or cancel the runs")
     if counts and not unserved:
         yield fine("live runs", f"{sum(counts.values())}, each with a worker that knows it")
