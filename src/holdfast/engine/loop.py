@@ -32,6 +32,8 @@ class LoopOwner(Protocol):
 
     def next_number(self) -> int: ...
 
+    def hash_of(self, number: int) -> int: ...
+
     def stop_with(self, error: Exception) -> NoReturn: ...
 
     def refuse(self) -> NoReturn: ...
@@ -49,6 +51,9 @@ class _Gone:
 
     def next_number(self) -> int:
         return 0
+
+    def hash_of(self, number: int) -> int:
+        return number
 
     def stop_with(self, error: Exception) -> NoReturn:
         raise Suspended
@@ -80,33 +85,33 @@ class BodyFuture(asyncio.Future[T]):
 
 
 class BodyTask(asyncio.Task[T]):
-    """A task of a body.
+    """A task of a body: hashes alike on every replay, as its futures do, and unlike the tasks of other runs.
 
     While it is blocked in a `def` call its greenlet is set aside and `blocked_on` is what it waits for.
     """
 
-    __slots__ = ("_number", "_raised_cancels", "blocked_on", "greenlet", "must_cancel", "own_context")
+    __slots__ = ("_hash", "_raised_cancels", "blocked_on", "greenlet", "must_cancel", "own_context")
 
     def __init__(
         self,
         coro: Coroutine[Any, Any, T],
         *,
         loop: asyncio.AbstractEventLoop,
-        number: int,
-        name: str | None,
+        hash: int,
+        name: str,
         context: contextvars.Context,
     ) -> None:
-        # The C task hashes itself while it is being made, so the number comes first.
-        self._number = number
+        # The C task hashes itself while it is being made, so this comes first.
+        self._hash = hash
         self.own_context = context
         self.blocked_on: asyncio.Future[Any] | None = None
         self.greenlet: greenlet | None = None
         self.must_cancel = False
         self._raised_cancels = 0
-        super().__init__(coro, loop=loop, name=name or f"task-{number}", context=context)
+        super().__init__(coro, loop=loop, name=name, context=context)
 
     def __hash__(self) -> int:
-        return self._number
+        return self._hash
 
     # asyncio would only note a cancel of a task that is, to its eyes, in the middle of a step. A blocked one gets it
     # raised out of its call, and the count that timeout() and TaskGroup read is kept here.
@@ -263,7 +268,8 @@ class BodyLoop(asyncio.AbstractEventLoop):
             self._refuse_as_completed(coro)
         number = self._owner.next_number()
         context = contextvars.copy_context() if context is None else context
-        task = BodyTask(coro, loop=self, number=number, name=name, context=context)
+        hashed = self._owner.hash_of(number)
+        task = BodyTask(coro, loop=self, hash=hashed, name=name or f"task-{number}", context=context)
         self.tasks[number] = task
         if len(self.tasks) >= self._prune_at:
             self.tasks = {number: task for number, task in self.tasks.items() if not task.done()}

@@ -1,0 +1,25 @@
+"""Tasks hash by number and seed: sets in a body iterate alike on replay, and those of many runs fill one set evenly."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast import workflow
+from tests.engine.drive import note
+from tests.engine.samples import double
+
+
+@workflow
+async def branches() -> list[int]:
+    made = {asyncio.create_task(double(number)) for number in range(20)}
+    note([hash(task) for task in made])
+    return [await task for task in made]
+
+
+def test_tasks_hash_alike_on_every_replay(begin):
+    assert begin(branches, seed=b"sixteen or so of").finish().check().result
+
+
+def test_the_first_tasks_of_many_runs_do_not_collide(begin):
+    runs = [begin(branches, seed=number.to_bytes(16, "little")) for number in range(500)]
+    assert len({hash(run.execution.main) for run in runs}) == len(runs)
