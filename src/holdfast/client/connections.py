@@ -167,7 +167,9 @@ class Connection:
         if self.until_ended is not None:
             return await self.until_ended(run_id, limit)
         watcher = await self.watcher()
-        async with asyncio.timeout(None if limit is None else limit / SECOND):
+        if limit is None:
+            return await watcher.wait(run_id)
+        async with asyncio.timeout(limit / SECOND):
             return await watcher.wait(run_id)
 
     async def close(self) -> None:

@@ -25,7 +25,7 @@ LONGEST_PAUSE = 10.0
 CHUNK = 500
 """Runs in one question."""
 REST = 3.0
-"""A look is followed by a rest of so many times its length, so that a crowd of waiters leaves room for the work."""
+"""A look is followed by a rest of so many times what the next one will take: a crowd leaves room for the work."""
 LONGEST_REST = 0.25
 
 _Waiter: TypeAlias = asyncio.Future[RunRecord]
@@ -86,6 +86,7 @@ class Watcher:
             pause = POLL
             while await self._is_wanted():
                 began = self.loop.time()
+                asked = len(self._waiting)
                 try:
                     await self._look()
                 except StoreAway:
@@ -94,7 +95,9 @@ class Watcher:
                     pause = min(2 * pause, LONGEST_PAUSE)
                 else:
                     pause = POLL
-                    await asyncio.sleep(min(REST * (self.loop.time() - began), LONGEST_REST))
+                    # The next look is shorter by the share of those who have been answered.
+                    share = min(len(self._waiting) / asked, 1.0)
+                    await asyncio.sleep(min(REST * share * (self.loop.time() - began), LONGEST_REST))
         except Exception as error:
             self._fail(error)
         finally:

@@ -46,7 +46,7 @@ class SystemClock:
         self._context = contextvars.Context()
 
     def now(self) -> Instant:
-        found = self.monotonic() + self._offset
+        found = time.monotonic_ns() // 1_000 + self._offset
         if found < self._latest:
             return self._latest
         self._latest = found

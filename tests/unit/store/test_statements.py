@@ -44,8 +44,8 @@ def test_rows_of_any_number_go_in_once_each(count):
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE journal (run, seq, epoch, at, data, PRIMARY KEY (run, seq)) WITHOUT ROWID")
     connection.execute("CREATE TABLE runs (number INTEGER PRIMARY KEY, cut_seq, cut_epoch)")
-    connection.executemany("INSERT INTO runs (number) VALUES (?)", [(number,) for number in range(count)])
-    rows = [(number, 0, 1, 2, b"x") for number in range(count)]
+    connection.executemany("INSERT INTO runs (number) VALUES (?)", [(number,) for number in range(1, count + 1)])
+    rows = [(number, 0, 1, 2, b"x") for number in range(1, count + 1)]
     texts = set()
     for text, values in SQL.batches("commit_turns", rows):
         texts.add(text)

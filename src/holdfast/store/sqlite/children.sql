@@ -46,11 +46,11 @@ CROSS JOIN runs ON runs.number = starts.number
 WHERE runs.namespace_id = :namespace_id AND runs.ended_at IS NULL AND starts.on_parent_end = 'cancel';
 
 -- name: insert_followers
--- Runs that joined others; a row of nulls is padding.
+-- Runs that joined others; a row of zeros is padding.
 INSERT OR IGNORE INTO followers (run, follower, parent_key)
 SELECT column1, column2, column3
 FROM (VALUES (?, ?, ?))
-WHERE column1 IS NOT NULL;
+WHERE column1 <> 0;
 
 -- name: drop_followers
 -- Who followed runs that have ended, and whom those followed.

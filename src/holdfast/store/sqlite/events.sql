@@ -1,11 +1,11 @@
 -- Events: publishing, and how they and the waits for them find each other.
 
 -- name: publish_event
--- Published facts; a row of nulls is padding.
+-- Published facts; a row of zeros is padding.
 INSERT INTO events (namespace_id, name, payload, published_at, trace)
 SELECT column1, column2, column3, column4, column5
 FROM (VALUES (?, ?, ?, ?, ?))
-WHERE column1 IS NOT NULL;
+WHERE column1 <> 0;
 
 -- name: read_unmatched
 -- Events that nobody has looked at.

@@ -39,7 +39,7 @@ CROSS JOIN runs ON runs.number = asked.value
 CROSS JOIN starts ON starts.number = runs.number;
 
 -- name: send_signal
--- Signals for live runs, and every other kind of message but a cancel; a row of nulls is padding.
+-- Signals for live runs, and every other kind of message but a cancel; a row of zeros is padding.
 INSERT INTO inbox (run, lane_id, kind, name, payload, sent_at, wait, trace)
 SELECT runs.number, runs.lane_id, column2, column3, column4, column5, column6, column7
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?))

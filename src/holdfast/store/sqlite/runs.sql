@@ -36,12 +36,12 @@ SELECT id FROM lanes
 WHERE namespace_id = :namespace_id AND workflow = :workflow AND version = :version AND queue = :queue;
 
 -- name: start_runs
--- Many runs in one statement; a row of nulls is padding.
+-- Many runs in one statement; a row of zeros is padding.
 INSERT INTO runs (number, namespace_id, id, lane_id, status, priority, due_at, next_seq, created_at, deadline_at,
     after_run_id)
 SELECT column1, column2, column3, column4, 'pending', column5, column6, column7, column8, column9, column10
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
-WHERE column1 IS NOT NULL;
+WHERE column1 <> 0;
 
 -- name: insert_starts
 -- What those runs were started with.
@@ -50,7 +50,7 @@ INSERT INTO starts (number, due_at, input, seed, key, tags, retention, chain_id,
 SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, column12,
     column13, column14, column15, column16
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
-WHERE column1 IS NOT NULL;
+WHERE column1 <> 0;
 
 -- name: find_seed
 -- The seed of a run, for one that goes on where it stopped.

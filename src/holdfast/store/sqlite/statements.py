@@ -1,8 +1,9 @@
 """The SQL blocks of this dialect, by name. They live in .sql files beside this one; no SQL is made here.
 
-A block whose text holds one group of bare question marks
-takes rows: its group is repeated, and the rows are padded with nulls up to the next of a few fixed sizes, so that any
-number of rows is one statement whose text SQLite has seen before. In all others parameters have names.
+A block whose text holds one group of bare question marks takes rows: its group is repeated, and the rows are padded
+with zeros up to the next of a few fixed sizes, so that any number of rows is one statement whose text SQLite has seen
+before. (Not with nulls: for each None, as for each bytes object, the driver looks for an adapter, and that takes longer
+than to bind it.) In all others parameters have names.
 
 Few calls matter: each call into SQLite gives the interpreter lock away and has to wait for it, and beside a busy event
 loop that is what a commit costs. So rows go in together, and names become positions: the driver looks up each name with
@@ -51,7 +52,7 @@ class SqliteBlocks(Blocks):
             if text is None:
                 text = self._repeated[name, size] = repeat_group(self[name], size)
             values = list(chain.from_iterable(part))
-            values.extend([None] * ((size - len(part)) * len(part[0])))
+            values.extend([0] * ((size - len(part)) * len(part[0])))
             yield text, values
 
 

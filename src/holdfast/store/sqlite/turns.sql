@@ -1,14 +1,14 @@
 -- Turns: the hot path. One insert for all journal rows of a commit, and little else.
 
 -- name: commit_turns
--- Many journal rows, all or none; a row of nulls is padding. A row of a run that was deleted, or before a checkpoint, has no
+-- Many journal rows, all or none; a row of zeros is padding. A row of a run that was deleted, or before a checkpoint, has no
 -- epoch and refuses them all, as one does whose place is taken.
 INSERT INTO journal (run, seq, epoch, at, data)
 SELECT column1, column2,
     (SELECT CASE WHEN runs.cut_seq > column2 THEN NULL ELSE column3 END FROM runs WHERE runs.number = column1),
     column4, column5
 FROM (VALUES (?, ?, ?, ?, ?))
-WHERE column1 IS NOT NULL;
+WHERE column1 <> 0;
 
 -- name: find_turn
 -- Whose row is at this seq; no epoch if the place is free, nothing if the run is not there. For a row that a checkpoint has
@@ -25,7 +25,7 @@ FROM json_each(:ids) AS asked
 CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = asked.value;
 
 -- name: change_runs
--- What accepted turns and guarded row-only writes change in their runs; a row of nulls is padding.
+-- What accepted turns and guarded row-only writes change in their runs; a row of zeros is padding.
 -- A run whose worker was reaped stays due: its turn was accepted since nobody has taken it over yet, and somebody must.
 WITH change (run, status, due_at, ended_at, released, next_seq, crashes, blocked, output, error, longest) AS (
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

@@ -1,11 +1,11 @@
 -- Values and streams: live state of chains.
 
 -- name: set_value
--- The last one that was set counts; a row of nulls is padding.
+-- The last one that was set counts; a row of zeros is padding.
 INSERT INTO chain_values (namespace_id, chain_id, name, value, set_at)
 SELECT column1, column2, column3, column4, column5
 FROM (VALUES (?, ?, ?, ?, ?))
-WHERE column1 IS NOT NULL
+WHERE column1 <> 0
 ON CONFLICT (namespace_id, chain_id, name) DO UPDATE SET value = excluded.value, set_at = excluded.set_at;
 
 -- name: read_value
@@ -38,11 +38,11 @@ WHERE run = :run AND stream = :stream AND step = :step
 ORDER BY epoch DESC, attempt DESC, number DESC LIMIT 1;
 
 -- name: append_items
--- Items at the end of streams; a row of nulls is padding.
+-- Items at the end of streams; a row of zeros is padding.
 INSERT INTO stream_items (namespace_id, chain_id, stream, place, run, step, attempt, epoch, number, at, reset, payload)
 SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, column12
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
-WHERE column1 IS NOT NULL;
+WHERE column1 <> 0;
 
 -- name: read_items
 -- Items behind a place.

@@ -1,7 +1,7 @@
 -- Waits and hooks: what runs have registered, and tokens that are open no more.
 
 -- name: register_waits
--- Waits of a turn; a row of nulls is padding. A number registered anew is replaced. A token that this run's hook has used
+-- Waits of a turn; a row of zeros is padding. A number registered anew is replaced. A token that this run's hook has used
 -- up stays so, and one that another live run has given out stays with that one.
 INSERT INTO waits (namespace_id, run, number, kind, name, match, probe, schema, token, expires_at, registered_at, since,
     unmatched)
@@ -37,11 +37,11 @@ RETURNING token, run;
 DELETE FROM waits WHERE run IN (SELECT value FROM json_each(:runs)) RETURNING token, run;
 
 -- name: bury_hooks
--- Tokens that are open no more, and why; a row of nulls is padding.
+-- Tokens that are open no more, and why; a row of zeros is padding.
 INSERT INTO used_hooks (namespace_id, token, run, became)
 SELECT column1, column2, column3, column4
 FROM (VALUES (?, ?, ?, ?))
-WHERE column1 IS NOT NULL
+WHERE column1 <> 0
 ON CONFLICT (namespace_id, token) DO UPDATE SET run = excluded.run, became = excluded.became;
 
 -- name: move_hooks
