@@ -33,6 +33,9 @@ _AGAIN = ("40001", "40P01", "55P03")
 # No such user, password or database; no such schema, table or column, or no right to it.
 _REFUSED = ("28", "3D000")
 _UNFIT = ("42", "3F")
+# What somebody is changing about a database that was worked with before: who may log in, the database itself, whether
+# it takes connections, its schema, rights to it.
+_CHANGING = ("28", "3D000", "55000", "3F000", "42501", "42P01", "42703")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ async def connect(target: Target) -> asyncpg.Connection[Any]:
             # Without sessions there are no prepared statements to come back to.
             statement_cache_size=0 if target.is_pooled else 256,
         )
-        _keep_alive(connection)
+        keep_alive(connection)
         if connection.get_server_version() < (13,):
             raise StoreError(f"{target.shown}: Holdfast needs Postgres 13 or later")
         if not target.is_pooled:
@@ -83,7 +86,7 @@ async def connect(target: Target) -> asyncpg.Connection[Any]:
         raise told from error
 
 
-def _keep_alive(connection: asyncpg.Connection[Any]) -> None:
+def keep_alive(connection: asyncpg.Connection[Any]) -> None:
     """Notice within half a minute that the other side is gone without a word."""
     transport = getattr(connection, "_transport", None)
     found = transport.get_extra_info("socket") if transport is not None else None
@@ -121,8 +124,21 @@ def is_unfit(error: BaseException) -> bool:
     return sqlstate(error).startswith(_UNFIT)
 
 
-def explained(error: BaseException, target: Target) -> BaseException:
-    """The error as a user should meet it."""
+def explained(error: BaseException, target: Target, *, was_open: bool = False) -> BaseException:
+    """The error as a user should meet it.
+
+    `was_open`: this database was worked with before. What it lets nobody in for, or lacks, is then somebody's change to
+    it, such as of a password: an outage like any other, which must neither end a worker nor stop a run.
+    """
+    told = _told(error, target)
+    if was_open and sqlstate(error).startswith(_CHANGING) and not isinstance(told, StoreAway):
+        return StoreAway(f"{told}. Work goes on when that is set right")
+    return told
+
+
+def _told(error: BaseException, target: Target) -> BaseException:
+    if isinstance(error, StoreError):
+        return error
     code = sqlstate(error)
     if code.startswith(_REFUSED):
         return StoreError(f"{target.shown}: {error}. Check the user, the password and the database's name")
@@ -131,7 +147,7 @@ def explained(error: BaseException, target: Target) -> BaseException:
             f"{target.shown}: {error}. Grant the role what it needs, or let one that may change the schema run"
             " `holdfast migrate` once"
         )
-    if is_away(error) and not isinstance(error, StoreError):
+    if is_away(error):
         words = str(error) or type(error).__name__
         return StoreAway(f"{target.shown}: {words}. Work goes on when the database can be reached again")
     if isinstance(error, asyncpg.PostgresError):

@@ -59,7 +59,7 @@ class Link:
                     return await self._try(deed, is_one and not is_hasty, is_hasty)
                 except Exception as error:
                     if not is_again(error):
-                        told = explained(error, self._target)
+                        told = explained(error, self._target, was_open=self._known.was_open)
                         if told is error:
                             raise
                         raise told from error

@@ -17,7 +17,7 @@ from holdfast.errors import StoreAway
 from holdfast.model import Instant, Turn, new_id
 from holdfast.store.loans import Undone
 
-from .connections import CONNECT_TIMEOUT, Target, explained, is_away
+from .connections import COMMAND_TIMEOUT, CONNECT_TIMEOUT, Target, explained, is_away, keep_alive
 from .outs import ending
 from .statements import PostgresBlocks
 from .transactions import Known, Row, Transaction
@@ -76,9 +76,11 @@ class PostgresLender:
             connection = self.free.pop()
             if not connection.is_closed():
                 return connection
-        return await asyncpg.connect(
+        connection = await asyncpg.connect(
             self.target.dsn, timeout=CONNECT_TIMEOUT, statement_cache_size=0 if self.target.is_pooled else 100
         )
+        keep_alive(connection)
+        return connection
 
     async def give_back(self, connection: asyncpg.Connection[Any]) -> None:
         """Keep it for the next step, without anything that this one has set."""
@@ -122,13 +124,14 @@ class PostgresLoan:
             connection = self._connection = await lender.take()
             # asyncpg's own, so that the user's `transaction()` becomes a savepoint inside it.
             self._transaction = connection.transaction()
-            await self._transaction.start()
+            async with asyncio.timeout(COMMAND_TIMEOUT):
+                await self._transaction.start()
             timeouts = {"lock_timeout": lender.lock_timeout, "idle_timeout": lender.idle_timeout}
             await self._tx(Transaction).one("mark_transaction", {"mark": self._mark, **timeouts})
         except BaseException as error:
             lender.room.release()
             self._drop()
-            told = explained(error, lender.target)
+            told = explained(error, lender.target, was_open=True)
             if told is error:
                 raise
             raise told from error
@@ -156,7 +159,8 @@ class PostgresLoan:
             return answer
         try:
             # crash here: nothing has happened, neither the user's writes nor the turn.
-            await self._transaction.commit()
+            async with asyncio.timeout(COMMAND_TIMEOUT):
+                await self._transaction.commit()
         except Exception as error:
             if not is_away(error):
                 # The server has said no.
@@ -249,7 +253,7 @@ _NOBODYS = -1
 
 def _executing(connection: asyncpg.Connection[Any]) -> Callable[[str, Sequence[Any]], Awaitable[Sequence[Row]]]:
     async def execute(text: str, values: Sequence[Any]) -> Sequence[Row]:
-        rows: Sequence[Row] = await connection.fetch(text, *values)
+        rows: Sequence[Row] = await connection.fetch(text, *values, timeout=COMMAND_TIMEOUT)
         return rows
 
     return execute

@@ -51,6 +51,11 @@ class Known:
     is_clock_given: bool = False
     """Claims come with a time of their own, so that the database's clock says nothing about the messages here."""
 
+    @property
+    def was_open(self) -> bool:
+        """Whether this store has worked with its database before."""
+        return self.namespace_id != 0
+
     def floor(self, lanes: Sequence[int]) -> Floor:
         """Where claims along these lanes begin to look."""
         return self.floors.setdefault(tuple(lanes), Floor())

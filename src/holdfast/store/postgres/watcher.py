@@ -102,16 +102,18 @@ class Watcher:
 
     async def _listen(self) -> None:
         while True:
-            try:
+            # asyncpg's own error about itself: the server's farewell came between two statements.
+            with contextlib.suppress(
+                StoreError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError
+            ):
                 connection = await connect(self._target)
-            except StoreError:
-                await asyncio.sleep(_LATEST / 2)
-                self.signal()
-                continue
-            try:
-                await self._hear(connection)
-            finally:
-                connection.terminate()
+                try:
+                    await self._hear(connection)
+                finally:
+                    connection.terminate()
+            # Also for a server that lets us in and refuses to be listened to, as a standby does.
+            await asyncio.sleep(_LATEST / 2)
+            self.signal()
 
     async def _hear(self, connection: asyncpg.Connection[Any]) -> None:
         gone = asyncio.Event()
@@ -121,8 +123,7 @@ class Watcher:
                 self.signal()
 
         connection.add_termination_listener(lambda _: gone.set())
-        with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            await connection.add_listener(self.channel, heard)
-            # What happened while nobody listened.
-            self.signal()
-            await gone.wait()
+        await connection.add_listener(self.channel, heard)
+        # What happened while nobody listened.
+        self.signal()
+        await gone.wait()

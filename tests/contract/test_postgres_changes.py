@@ -1,0 +1,225 @@
+"""A Postgres that somebody changes under a worker: who may log in, what takes connections, where the schema is.
+
+At the start that is an error for whoever started it. Later it is an outage like any other: work waits, nobody dies.
+"""
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+import holdfast
+from holdfast.errors import StoreAway, StoreError
+from holdfast.store import open_store
+from holdfast.store.postgres import connections
+from holdfast.testing.contract.stage import LEASE, new_run, until
+from tests.servers.wire import Wire
+
+FAREWELL = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+
+
+async def execute(url, *statements):
+    connection = await asyncpg.connect(url)
+    try:
+        for statement in statements:
+            await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+def database(postgres):
+    """A database, and a role of its own that works with it."""
+    url = postgres.create_database()
+    role = f"holdfast_{uuid.uuid4().hex[:8]}"
+    name = urlsplit(url).path[1:]
+    asyncio.run(execute(url, f"CREATE ROLE {role} LOGIN", f"GRANT ALL ON DATABASE {name} TO {role}"))
+    parts = urlsplit(url)
+    yield postgres.url, name, role, urlunsplit(parts._replace(netloc=f"{role}@{parts.hostname}:{parts.port}"))
+    gone = [f"DROP DATABASE IF EXISTS {name} WITH (FORCE)", f"DROP ROLE {role}"]
+    asyncio.run(execute(postgres.url, *gone))
+
+
+CHANGES = {
+    "the role may not log in": ("ALTER ROLE {role} NOLOGIN", "ALTER ROLE {role} LOGIN"),
+    "the role may not connect": (
+        "REVOKE CONNECT ON DATABASE {name} FROM PUBLIC, {role}",
+        "GRANT CONNECT ON DATABASE {name} TO {role}",
+    ),
+    "the database takes no connections": (
+        "ALTER DATABASE {name} ALLOW_CONNECTIONS false",
+        "ALTER DATABASE {name} ALLOW_CONNECTIONS true",
+    ),
+}
+
+
+@contextlib.asynccontextmanager
+async def changed(database, change):
+    """Change the database, and cut who is connected to it; change it back in the end."""
+    url, name, role, _ = database
+    there, back = (statement.format(name=name, role=role) for statement in CHANGES[change])
+    await execute(url, there, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+    try:
+        yield
+    finally:
+        await execute(url, back)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_worker_outlives_the_change_and_its_runs_go_on(database, caplog, change):
+    allowed = asyncio.Event()
+    executed = []
+
+    @holdfast.step
+    async def work(number: int) -> int:
+        executed.append(number)
+        if number % 3 == 1:
+            await allowed.wait()
+        return number
+
+    @holdfast.workflow
+    async def counting(number: int) -> int:
+        return sum([await work(number * 3 + place) for place in range(3)])
+
+    caplog.set_level(logging.WARNING)
+    async with holdfast.AsyncClient(database[-1]) as client, holdfast.Worker(client, workflows=[counting]):
+        runs = await client.start_many(counting, [(number,) for number in range(10)])
+        assert await until(lambda: len(executed) == 20, 30)
+        async with changed(database, change):
+            allowed.set()
+            # Turns and claims, each for itself.
+            assert await until(lambda: sum("away" in record.message for record in caplog.records) >= 2, 30)
+        assert [await run.result(timeout=60) for run in runs] == [9 * number + 3 for number in range(10)]
+    # No lease was lost, so nothing was executed twice; and nobody took the runs for something that can't be stored.
+    assert sorted(executed) == list(range(30))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_store_that_was_open_is_away_meanwhile(database, change):
+    store = open_store(database[-1])
+    await store.open()
+    try:
+        async with changed(database, change):
+            for _ in range(2):
+                with pytest.raises(StoreAway, match="Work goes on when"):
+                    await store.get_run("nobody")
+        assert (await store.start_runs([new_run()]))[0].created
+    finally:
+        await store.close()
+
+
+async def test_whoever_starts_then_is_told_at_once_and_once(database):
+    async with changed(database, "the role may not log in"):
+        with pytest.raises(StoreError, match="not permitted to log in") as caught:
+            await open_store(database[-1]).open()
+    assert not isinstance(caught.value, StoreAway)
+    assert str(caught.value).count("Check the user") == 1
+
+
+async def test_a_loan_is_away_meanwhile_which_uses_up_no_attempt_of_a_step(database):
+    store = open_store(database[-1])
+    await store.open()
+    try:
+        lender = store.lender(LEASE)
+        async with changed(database, "the role may not log in"):
+            with pytest.raises(StoreAway, match="Work goes on when"):
+                await lender.lend().begin()
+        loan = lender.lend()
+        await loan.begin()
+        assert await loan.connection.fetchval("SELECT 1") == 1
+        await loan.end()
+        lender.close()
+    finally:
+        await store.close()
+
+
+class Farewell(Wire):
+    """A wire that says goodbye in the server's name right behind the answer to the settings of a connection."""
+
+    is_on = False
+    said = 0
+
+    async def _back(self, reader, writer, is_losing):
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 20):
+                # Whoever has just made the last of the settings is ready for its next statement.
+                if self.is_on and data.count(b"SET\0") >= 8 and data[-6:-1] == b"Z\0\0\0\5":
+                    data += b"E" + (len(FAREWELL) + 4).to_bytes(4, "big") + FAREWELL
+                    self.said += 1
+                writer.write(data)
+                await writer.drain()
+            writer.close()
+
+
+async def test_a_listener_whose_connection_ends_between_two_statements_listens_again(postgres):
+    url = postgres.create_database()
+    async with Farewell(url) as wire:
+        store, other = open_store(wire.url), open_store(url)
+        await store.open()
+        await other.open()
+        told = []
+        wire.is_on = True
+        unsubscribe = store.subscribe(lambda: told.append(1))
+        assert await until(lambda: wire.said >= 2, 30)
+        wire.is_on = False
+        listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+        connection = await asyncpg.connect(url)
+        while not await connection.fetchval(listening):
+            await asyncio.sleep(0.02)
+        await connection.close()
+        await asyncio.sleep(0.1)
+        told.clear()
+        await other.start_runs([new_run()])
+        assert await until(lambda: bool(told), 0.5)
+        unsubscribe()
+        await store.close()
+        await other.close()
+
+
+class Silent(Wire):
+    """A wire over which nothing comes back once a COMMIT has gone out: the other side is there, and says nothing."""
+
+    is_silent = False
+
+    async def _back(self, reader, writer, is_losing):
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 20):
+                if self.is_silent and b"COMMIT\0" in data:
+                    self.is_silent = False
+                    await asyncio.Event().wait()
+                writer.write(data)
+                await writer.drain()
+            writer.close()
+
+
+async def test_a_commit_of_a_step_that_is_never_answered_is_settled_by_looking(postgres, monkeypatch):
+    url = postgres.create_database()
+    await execute(url, "CREATE TABLE effects (number integer)")
+
+    @holdfast.step(transaction=True)
+    async def put(db: asyncpg.Connection, number: int) -> int:
+        await db.execute("INSERT INTO effects (number) VALUES ($1)", number)
+        wire.is_silent = number == 1
+        return number
+
+    @holdfast.workflow
+    async def putting() -> list[int]:
+        return [await put(number) for number in range(3)]
+
+    monkeypatch.setattr("holdfast.store.postgres.loans.COMMAND_TIMEOUT", 0.5)
+    assert connections.COMMAND_TIMEOUT == 60
+    async with (
+        Silent(url) as wire,
+        holdfast.AsyncClient(wire.url) as client,
+        holdfast.Worker(client, workflows=[putting]),
+    ):
+        run = await client.start(putting)
+        assert await run.result(timeout=30) == [0, 1, 2]
+        connection = await asyncpg.connect(url)
+        found = [row[0] for row in await connection.fetch("SELECT number FROM effects ORDER BY number")]
+        await connection.close()
+    assert found == [0, 1, 2]
