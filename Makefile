@@ -2,7 +2,7 @@
 #
 #   make demo     a worker is killed in the middle of an order, another one finishes it
 #   make test     all tests                       PYTEST_ARGS="-k sleep -x" is handed on; WORKERS=2 at once
-#   make soak     kill, stop and restart everything for a while     MINUTES=20 STORE=postgres (or sqlite) PROCESSES=3
+#   make soak     kill, stop and restart everything for a while     MINUTES=20 STORE=postgres (or pooled, sqlite) PROCESSES=3
 #   make check    format, lint, types, layers, and whether the documentation's site can be built
 #   make docs     the documentation's site, into build/docs/
 #   make bench    the figures, into benchmarks/results/     BENCH_ARGS is handed on

@@ -121,7 +121,9 @@ def _look_into_server(run_id: str) -> list[bytes] | None:
     """
     try:
         if not hasattr(_local, "connection"):
-            _local.connection = psycopg.connect(url(), autocommit=True, connect_timeout=5)
+            # What follows a question mark is for Holdfast; and through a pooler no statement is prepared.
+            address = url().partition("?")[0]
+            _local.connection = psycopg.connect(address, autocommit=True, connect_timeout=5, prepare_threshold=None)
         return [bytes(data) for (data,) in _local.connection.execute(query, (run_id,))]
     except psycopg.OperationalError:
         with suppress(AttributeError, psycopg.Error):

@@ -1,7 +1,8 @@
 """Trouble for workers, clients and a server, at random and for as long as asked; and what must be true afterwards.
 
 Workers are killed, stopped past their lease and sent on, and told to stop; the client is killed; the server is
-restarted in order, at once, and by kill -9. The effects files are the oracle: they are outside the store.
+restarted in order, at once, and by kill -9, and so is a pooler before it. The effects files are the oracle: they are
+outside the store.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tests.acceptance.effects import Effect
 from tests.acceptance.stage import Process, Stage
 from tests.acceptance.start_runs import started_log
 from tests.acceptance.workflows import MIXED, STEPS, expected, patient
-from tests.servers import Postgres
+from tests.servers import PgBouncer, Postgres
 
 LEASE = 3.0
 ENDS_WITHIN = 120.0
@@ -31,17 +32,26 @@ MOST_ACROSS = 3
 """A step that looked at its lease and was stopped before its first line begins when its process goes on: semantics,
 not an error, as long as there are no more of them than can be at that point at once."""
 _LIVE = tuple(status for status in RunStatus if not status.is_final)
-_DEEDS = {"kill": 45, "stop": 20, "terminate": 15, "kill the client": 8, "restart the server": 6, "rest": 6}
+_DEEDS = {
+    "kill": 45,
+    "stop": 20,
+    "terminate": 15,
+    "kill the client": 8,
+    "restart the server": 6,
+    "restart the pooler": 6,
+    "rest": 6,
+}
 
 
 @dataclass
 class Trouble:
-    """One stage, and what is done to it. `server` is restarted too, if it is given."""
+    """One stage, and what is done to it. `server` and `pooler` are restarted too, if they are given."""
 
     stage: Stage
     dice: random.Random
     workers: int = 3
     server: Postgres | None = None
+    pooler: PgBouncer | None = None
     pause: float = 0.05
     say: Callable[[str], None] = print
     done: Counter[str] = field(default_factory=Counter)
@@ -143,6 +153,14 @@ class Trouble:
         time.sleep(self.dice.uniform(0.0, 2.0))
         self.server.start()
         self.done[f"restarts ({how})"] += 1
+
+    def _restart_the_pooler(self) -> None:
+        if self.pooler is None:
+            return
+        self.pooler.kill()
+        time.sleep(self.dice.uniform(0.0, 2.0))
+        self.pooler.start()
+        self.done["restarts of the pooler"] += 1
 
     def _miss(self) -> None:
         """Look for workers that are gone without having been asked to."""
