@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.codec import as_text
 from holdfast.define import Unseen
-from holdfast.errors import Continued, NeverAwaited, NotDecodable, RunCancelled
+from holdfast.errors import Continued, IOInBody, NeverAwaited, NotDecodable, RunCancelled
 from holdfast.model import (
     Cancel,
     ChildEnd,
@@ -253,7 +253,7 @@ class Deliveries(Requests):
         is_late = self.cancel is not None and self.cancel.deadline
         if not is_late and not is_cancelled(main):
             error = main.exception()
-            if error is None or isinstance(error, Continued):
+            if error is None or isinstance(error, (Continued, IOInBody)):
                 return False
         life.is_compensating, life.failed_at = True, self.time
         self.ended_main = main
@@ -288,6 +288,15 @@ class Deliveries(Requests):
             waits += [f"{wait.kind} {wait.name!r}" for wait in self._life.waits.values()]
             waits += [f"child run {child.new.id}" for child in self._life.children.values()]
         return "nothing; it waits for " + (", ".join(waits) or "something that will not come")
+
+    def _check_end(self, error: BaseException | None) -> None:
+        """Whether the body's end is one: raises what blocks the run instead."""
+        if isinstance(error, IOInBody):
+            # A call to a client, say. Its code is to be mended, and then it goes on.
+            self.fail_with(error)
+            raise error
+        if error is None:
+            self._check_everything_was_awaited()
 
     def _check_everything_was_awaited(self) -> None:
         # A coroutine that was handed to a task is closed or running: it was looked at. A task that was cancelled,

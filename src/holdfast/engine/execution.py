@@ -138,8 +138,8 @@ class Execution(Deliveries):
         if self.verdict is not None:
             settle(self, self._codec, self._seed, done, may_retry=False)
         elif main is not None and main.done():
-            if not main.cancelled() and main.exception() is None:
-                self._check_everything_was_awaited()
+            if not main.cancelled():
+                self._check_end(main.exception())
             # A cancel that came too late for the body to see it still ends the run: it is not tried again.
             missed = next((entry for entry in inputs[done.consumed :] if isinstance(entry, Cancel)), None)
             settle(self, self._codec, self._seed, done, may_retry=missed is None, missed=missed)
