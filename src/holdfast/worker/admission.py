@@ -11,7 +11,8 @@ from holdfast.model import ClaimedRun, Ended, Entry, RunStatus, decode_entries, 
 from .held import Held
 from .turns import Turns
 
-_SUSPECT_PAUSE = 1_000_000
+_SUSPECT_PAUSE = 50_000
+_LONGEST_SUSPECT_PAUSE = 1_000_000
 _SUSPECT_FROM = 2
 """One crash says nothing about a run: it hits whatever its worker had in flight. The second makes it a suspect."""
 
@@ -38,10 +39,12 @@ class Admission(Turns):
         return self._suspect is not None
 
     def postpone(self, claimed: ClaimedRun) -> None:
-        """Hand a suspect back for a while, unexecuted and uncounted."""
+        """Hand a suspect back, unexecuted and uncounted: not for long, unless the one at work takes long."""
         held = self._hold(claimed)
+        now = self._clock.now()
+        pause = now - self._suspected_at if self.has_suspect else 0
         # Counted from the store's own time: by a clock that is behind it would be due again at once.
-        due_at = max(self._clock.now(), held.last_at) + _SUSPECT_PAUSE
+        due_at = max(now, held.last_at) + min(max(pause, _SUSPECT_PAUSE), _LONGEST_SUSPECT_PAUSE)
         change = self.waiting(due_at, crashes=held.crashes, release=True)
         self.write_row(held, change)
 
@@ -72,7 +75,7 @@ class Admission(Turns):
             self.write_row(held, self.waiting(due_at, crashes=held.crashes, release=True))
             return
         if self.is_suspect(claimed):
-            self._suspect = held
+            self._suspect, self._suspected_at = held, self._clock.now()
         self.set_busy(held, True)
         if held.execution is None and not self._rebuild(held, claimed):
             return

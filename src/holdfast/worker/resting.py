@@ -49,6 +49,8 @@ class Resting(ABC):
         self._keep_parked = keep_parked
         self._freed = freed
         self._suspect: Held | None = None
+        self._suspected_at: Instant = 0
+        """When it was taken on."""
 
     def waiting(
         self, due_at: Instant | None, *, crashes: int = 0, blocked: str | None = None, release: bool | None = None
