@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import asyncpg
+import psycopg
 import pytest
 
-from holdfast import AsyncClient, DefinitionError, Worker, workflow
+from holdfast import AsyncClient, DefinitionError, Worker, step, workflow
 from holdfast.model import SECOND, Out, RowChange, RunStatus, Sent
+from holdfast.observe import Fact, Observer, RunsSwept
 from holdfast.store import open_store
 from holdfast.testing.contract.stage import T0, Stage, after, new_run, turn
-from holdfast.worker import SystemClock
+from holdfast.worker import SystemClock, upkeep
 from tests.servers import Databases
 
 CEILING = 10 * SECOND
@@ -75,14 +80,61 @@ async def kept() -> str:
     return "done"
 
 
+async def expired(client: AsyncClient, *, hours: int) -> tuple[str, ...]:
+    """Which runs a sweep removes so long from now."""
+    later = SystemClock().now() + hours * 3_600 * SECOND
+    return (await client.store.sweep(9, events_before=0, now=later)).run_ids
+
+
 async def test_a_client_and_its_worker_share_the_ceiling(database_url, monkeypatch):
     monkeypatch.setenv("HOLDFAST_MAX_RETENTION", "1d")
     async with AsyncClient(database_url) as client, Worker(client, workflows=[kept]):
         run = await client.start(kept)
         assert await run.result(timeout=20) == "done"
-        now = SystemClock().now()
-        assert not (await client.store.sweep(9, events_before=0, now=now + 23 * 3600 * SECOND)).run_ids
-        assert (await client.store.sweep(9, events_before=0, now=now + 25 * 3600 * SECOND)).run_ids == (run.id,)
+        assert await expired(client, hours=23) == ()
+        assert await expired(client, hours=25) == (run.id,)
+
+
+@step(transaction=True)
+def note(db: sqlite3.Connection) -> str:
+    return "noted"
+
+
+@step(transaction=True)
+async def note_there(db: asyncpg.Connection) -> str:
+    return "noted"
+
+
+@workflow(retention=None)
+async def noting() -> str:
+    return note()
+
+
+@workflow(retention=None)
+async def noting_there() -> str:
+    return await note_there()
+
+
+async def test_a_run_that_a_transactional_step_ends_is_kept_no_longer(url, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_MAX_RETENTION", "1d")
+    body = noting if url.startswith("sqlite") else noting_there
+    async with AsyncClient(url) as client, Worker(client, workflows=[body]):
+        run = await client.start(body)
+        assert await run.result(timeout=20) == "noted"
+        assert await expired(client, hours=25) == (run.id,)
+
+
+async def test_a_run_that_ends_in_a_transaction_of_the_caller_s_is_kept_no_longer(url, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_MAX_RETENTION", "1d")
+    connect = sqlite3.connect if url.startswith("sqlite") else psycopg.connect
+    async with AsyncClient(url) as client:
+        run = await client.start(kept, key="one")
+        connection = connect(url.removeprefix("sqlite:///"))
+        await client.start(kept, key="one", on_conflict="replace", connection=connection)
+        connection.commit()
+        connection.close()
+        assert (await run.refresh()).status == "cancelled"
+        assert await expired(client, hours=25) == (run.id,)
 
 
 async def test_a_ceiling_for_a_store_that_is_there_is_refused(database_url):
@@ -93,15 +145,40 @@ async def test_a_ceiling_for_a_store_that_is_there_is_refused(database_url):
             AsyncClient(client.store, max_retention="1d")
 
 
-async def test_events_are_kept_for_as_long_as_the_worker_is_told(database_url):
-    class Later(SystemClock):
-        def now(self) -> int:
-            return super().now() + 3_601 * SECOND
+class Later(SystemClock):
+    """An hour ahead, and a little."""
 
+    def now(self) -> int:
+        return super().now() + 3_601 * SECOND
+
+
+async def is_kept(client: AsyncClient) -> bool:
+    """Whether the event is still there: its message id is kept as long."""
+    return await client.store.publish_event("paid", b"", message_id="once") is Sent.DUPLICATE
+
+
+@pytest.mark.parametrize(("kept_for", "expected"), [("2h", True), ("1h", False)])
+async def test_a_drive_keeps_events_for_as_long_as_it_is_told(database_url, kept_for, expected):
     async with AsyncClient(database_url) as client:
         await client.publish("paid", 1, message_id="once")
-        for kept_for, is_kept in (("2h", True), ("1h", False)):
-            await Worker(client, workflows=[kept], event_retention=kept_for, clock=Later()).drive()
-            # Its message id is kept as long as the event.
-            again = await client.store.publish_event("paid", b"", message_id="once")
-            assert (again is Sent.DUPLICATE) == is_kept
+        await Worker(client, workflows=[kept], event_retention=kept_for, clock=Later()).drive()
+        assert await is_kept(client) is expected
+
+
+@pytest.mark.parametrize(("kept_for", "expected"), [("2h", True), ("1h", False)])
+async def test_a_worker_keeps_events_for_as_long_as_it_is_told(database_url, monkeypatch, kept_for, expected):
+    swept = asyncio.Event()
+
+    class Told(Observer):
+        def observe(self, fact: Fact) -> None:
+            if isinstance(fact, RunsSwept):
+                swept.set()
+
+    # At once, and not only when it has lived for a while.
+    monkeypatch.setattr(upkeep, "_SWEEP_EVERY", 1)
+    async with AsyncClient(database_url) as client:
+        await client.publish("paid", 1, message_id="once")
+        async with Worker(client, workflows=[kept], event_retention=kept_for, clock=Later(), observers=[Told()]):
+            async with asyncio.timeout(20):
+                await swept.wait()
+            assert await is_kept(client) is expected

@@ -84,6 +84,20 @@ async def test_a_worker_that_cannot_read_an_event_leaves_it_to_one_that_can(url,
         assert (found.events, found.waits) == ((), ())
 
 
+async def test_a_wait_that_comes_when_the_event_was_looked_at_is_left_to_whoever_can_read_it(url):
+    """Nobody looks at that event again for its own sake: to call the wait looked at would lose it."""
+    async with on_stage(url) as stage:
+        await publish(stage, SEALING, {"order": 1})
+        seeing = matchmaker(stage, SEALING)
+        await seeing.look()
+        assert (await stage.store.read_unmatched(10)).events == ()
+        await wait_for_paid(stage)
+        await matchmaker(stage, PLAIN).look()
+        assert await got(stage) == []
+        await seeing.look()
+        assert [SEALING.open(payload) for payload in await got(stage)] == [b'{"order":1}']
+
+
 async def test_a_wait_that_asks_for_nothing_in_it_gets_it_from_any_worker(url):
     async with on_stage(url) as stage:
         await wait_for_paid(stage, match=None)
