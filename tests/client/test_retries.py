@@ -146,6 +146,14 @@ async def test_an_id_is_for_one_retry(client):
         await client.retry(RunFilter(), id="again")
 
 
+@pytest.mark.parametrize("id", [7, "a\0b"], ids=["a number", "a NUL"])
+async def test_what_can_be_no_id_is_refused_before_anything_is_written(client, hands, id):
+    old = await failed(client, hands)
+    with pytest.raises(DefinitionError, match="is not a run's id"):
+        await client.retry(old.id, id=id)
+    assert [run.id async for run in client.runs()] == [old.id]
+
+
 async def test_a_run_whose_key_has_gone_to_another_is_not_retried(client, hands):
     old = await failed(client, hands, key="k")
     other = await client.start(total, 1, key="k", on_conflict="restart")
