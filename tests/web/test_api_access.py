@@ -6,11 +6,12 @@ import hashlib
 import logging
 from typing import Any
 
+import httpx
 import pytest
 
 from holdfast import AsyncClient, DefinitionError
 from holdfast.web import ApiKey, AuditRecord, api, new_key
-from tests.web.stage import Served, reached, served
+from tests.web.stage import Served, listening, reached, served
 
 READ, READ_KEY = new_key("reader")
 OPERATE, OPERATE_KEY = new_key("operator", "operate")
@@ -111,6 +112,12 @@ async def test_without_a_key_that_is_right_every_path_is_the_same_401(database_u
             ("POST", "/v1/workflows/checkout/runs"),
             ("POST", "/v1/hooks/token"),
             ("PATCH", "/v1/runs"),
+            ("OPTIONS", f"/v1/runs/{run.id}"),
+            ("GET", f"/v1/runs/{run.id}/stream"),
+            ("GET", f"/v1/runs/{run.id}/values"),
+            ("GET", "/v1/runs/nobody/stream"),
+            ("GET", "/healthz/../v1/runs"),
+            ("GET", "/openapi.json"),
             ("GET", "/v1/openapi.json"),
             ("GET", "/docs"),
             ("GET", "/metrics"),
@@ -134,11 +141,24 @@ async def test_a_right_that_is_missing_tells_nothing_about_runs(database_url):
         assert answers[0].text == answers[1].text
 
 
+async def test_without_a_key_the_head_of_an_answer_tells_nothing_either(database_url):
+    async with served(database_url, keys=KEYS) as made, listening(made.app) as address:
+        run = await made.client.start("checkout", "4711")
+        async with httpx.AsyncClient(base_url=address) as http:
+            told = set()
+            for path in (f"/v1/runs/{run.id}", "/v1/runs/nobody", "/v1/nothing", "/docs", "/v1/live", "/metrics"):
+                answer = await http.head(path, headers={"x-request-id": "same"})
+                headers = {name: text for name, text in answer.headers.items() if name != "date"}
+                told.add((answer.status_code, answer.content, tuple(sorted(headers.items()))))
+        assert [one[:2] for one in told] == [(401, b"")]
+
+
 async def test_health_needs_no_key_and_tells_nothing(database_url):
     async with served(database_url, keys=KEYS) as made:
         for path in ("/healthz", "/readyz"):
             answer = await made.call("GET", path)
             assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+            assert (await made.call("HEAD", path)).status_code == 200
 
 
 async def test_readiness_does_not_name_the_database():

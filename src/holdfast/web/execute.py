@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
 
-from holdfast.errors import HoldfastError, StoreAway
+from holdfast.errors import HoldfastError, RunNotFound, StoreAway
 from holdfast.model import Duration, is_name, microseconds
 from holdfast.worker import Driven, Worker
 
@@ -73,17 +73,15 @@ async def _answer(worker: Worker, budget: Duration, scope: Scope, send: Send) ->
         return
     try:
         driven = await worker.drive(run_id, budget)
+    except RunNotFound as error:
+        await _refuse(send, HTTPStatus.NOT_FOUND, str(error))
     except StoreAway as error:
         header = b"retry-after", _RETRY_AFTER.encode()
         await _refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, f"{error}; the run is as it was, call again", header)
     except HoldfastError as error:
         await _refuse(send, HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
     else:
-        if driven.status is None:
-            reason = f"there is no run {run_id!r}; it was never started, or deleted after its retention"
-            await _refuse(send, HTTPStatus.NOT_FOUND, reason)
-        else:
-            await _send(send, HTTPStatus.OK, b"application/json", _told(driven))
+        await _send(send, HTTPStatus.OK, b"application/json", _told(driven))
 
 
 def _run_id_in(scope: Scope) -> str | None:
