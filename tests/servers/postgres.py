@@ -189,6 +189,20 @@ class Postgres:
         self._process.wait()
         self._process = None
 
+    def limit_files(self, longest: int | None) -> None:
+        """No file that it writes may become longer, in any of its processes, as if the disk were full; None: lift that.
+
+        By its own account: not even root may do that for others everywhere.
+        """
+        assert self._process is not None
+        server = psutil.Process(self._process.pid)
+        wanted = f"--fsize={'unlimited' if longest is None else longest}:unlimited"
+        # The server first: whatever it starts from now on has its limit.
+        for process in [server, *server.children(recursive=True)]:
+            ran = self._account.run(["prlimit", "--pid", str(process.pid), wanted], self._folder)
+            if ran.returncode and _is_alive(process):
+                raise ServerFailed(f"prlimit failed with {ran.returncode}:\n{ran.stdout}")
+
     def create_database(self) -> str:
         """The address of a fresh, empty database."""
         return GivenPostgres(self.url).create_database()

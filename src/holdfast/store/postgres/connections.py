@@ -29,6 +29,10 @@ _LOCAL_SETTINGS = _SETTINGS.replace("SET ", "SET LOCAL ")
 # Connection trouble, resources (disk full, memory, too many connections), somebody who stops the server or the
 # statement, a transaction that was ended for its length, a server that is read-only, its files.
 _AWAY = ("08", "53", "57", "25P", "25006", "58")
+# Where the server's code meets its files. It has a code for a full disk, and none for a full quota or a file that may
+# grow no more: those are internal errors, of these sources.
+_INTERNAL = "XX000"
+_FILES = {"md.c", "fd.c", "buffile.c", "xlog.c"}
 _AGAIN = ("40001", "40P01", "55P03")
 # No such user, password or database; no such schema, table or column, or no right to it.
 _REFUSED = ("28", "3D000")
@@ -116,7 +120,8 @@ def is_away(error: BaseException) -> bool:
         return isinstance(error, StoreAway)
     if isinstance(error, (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError, EOFError)):
         return True
-    return sqlstate(error).startswith(_AWAY)
+    code = sqlstate(error)
+    return code.startswith(_AWAY) or (code == _INTERNAL and getattr(error, "server_source_filename", None) in _FILES)
 
 
 def is_unfit(error: BaseException) -> bool:
@@ -148,7 +153,8 @@ def _told(error: BaseException, target: Target) -> BaseException:
             " `holdfast migrate` once"
         )
     if is_away(error):
-        words = str(error) or type(error).__name__
+        # With the server's hint, in one line.
+        words = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         return StoreAway(f"{target.shown}: {words}. Work goes on when the database can be reached again")
     if isinstance(error, asyncpg.PostgresError):
         return StoreError(f"{target.shown}: {error}")
