@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,55 +15,10 @@ from holdfast import Client
 from holdfast.client import JournalEntry
 from tests.acceptance import effects
 from tests.acceptance.effects import Effect
+from tests.processes import PATIENCE, ROOT, Process
 
-ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0
 T = TypeVar("T")
 on_every_store = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
-
-
-class Process:
-    """A Python process whose output goes to a file."""
-
-    def __init__(self, name: str, arguments: list[str], folder: Path, server: str, cwd: Path = ROOT) -> None:
-        self.name = name
-        self.log = folder / f"{name}.out"
-        paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, *arguments],
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                cwd=cwd,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": paths,
-                    effects.FOLDER: str(folder),
-                    effects.URL: server,
-                    "PYTHONUNBUFFERED": "1",
-                },
-            )
-        self.pid = self._process.pid
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
-    @property
-    def output(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    def send(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        """kill -9, and wait until it is gone."""
-        self._process.kill()
-        self._process.wait()
-
-    def wait(self, timeout: float = PATIENCE) -> int:
-        return self._process.wait(timeout)
 
 
 class Stage:
@@ -87,7 +39,14 @@ class Stage:
         return self.start("-m", "tests.acceptance.serve", json.dumps(options))
 
     def start(self, *arguments: str, name: str = "", cwd: Path = ROOT) -> Process:
-        process = Process(name or f"process-{len(self.processes)}", list(arguments), self.folder, self._server, cwd)
+        environ = {
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+            effects.FOLDER: str(self.folder),
+            effects.URL: self._server,
+            "PYTHONUNBUFFERED": "1",
+        }
+        name = name or f"process-{len(self.processes)}"
+        process = Process(name, arguments, self.folder, cwd=cwd, environ=environ)
         self.processes.append(process)
         return process
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.stage import ROOT, Process, Stage
+from tests.acceptance.stage import Stage
+from tests.processes import ROOT, Process
 
 EXAMPLES = ROOT / "examples"
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.stage import PATIENCE, Stage
+from tests.acceptance.stage import Stage
 from tests.acceptance.workflows import expected, gated, sequence
+from tests.processes import PATIENCE
 from tests.servers import Postgres
 
 MOST_LINES = 12

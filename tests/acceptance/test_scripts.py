@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from tests.acceptance.stage import Process, Stage
+from tests.acceptance.stage import Stage
+from tests.processes import Process
 
 
 def script(stage: Stage, *arguments: str) -> Process:

@@ -12,8 +12,9 @@ import pytest
 
 from holdfast import RunFilter, RunStatus
 from tests.acceptance.effects import database
-from tests.acceptance.stage import PATIENCE, Stage
+from tests.acceptance.stage import Stage
 from tests.acceptance.workflows import MIXED, STEPS, errand, expected, gated, sequence
+from tests.processes import PATIENCE
 
 RUNS = 40
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,10 +13,9 @@ import psutil
 import pytest
 
 from holdfast import Client
+from tests.processes import PATIENCE, ROOT, Process
 
-SOURCE = Path(__file__).parents[2] / "src"
 PROJECT = Path(__file__).parent / "project"
-PATIENCE = 60.0
 T = TypeVar("T")
 
 on_every_store = pytest.mark.parametrize("stage", ["sqlite", "postgres"], indirect=True)
@@ -37,43 +32,6 @@ class Note:
     at: float
 
 
-class Process:
-    """A Python process whose output goes to a file."""
-
-    def __init__(self, name: str, arguments: list[str], folder: Path, cwd: Path) -> None:
-        self.name = name
-        self._log = folder / f"{name}.out"
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, *arguments],
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                cwd=cwd,
-                env={**os.environ, "PYTHONPATH": str(SOURCE), "ERRANDS_FOLDER": str(folder)},
-            )
-        self.pid = self._process.pid
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
-    @property
-    def output(self) -> str:
-        return self._log.read_text(errors="replace")
-
-    def send(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        """kill -9, and wait until it is gone."""
-        self._process.kill()
-        self._process.wait()
-
-    def wait(self) -> int:
-        return self._process.wait(PATIENCE)
-
-
 class Stage:
     """One folder, one database, the processes on it, and a client to look with."""
 
@@ -86,20 +44,21 @@ class Stage:
 
     def worker(self, *options: str, cwd: Path = PROJECT) -> Process:
         """`holdfast worker` in a project."""
-        name = f"command-{len(self._processes)}"
-        arguments = ["-m", "holdfast", "worker", "--url", self.url, *options]
-        process = Process(name, arguments, self.folder, cwd)
-        self._processes.append(process)
-        return process
+        return self.start("worker", "--url", self.url, *options, cwd=cwd)
 
     def command(self, *arguments: str, cwd: Path | None = None) -> Process:
         """Another subcommand, on this database."""
-        name = f"command-{len(self._processes)}"
-        options = ["--url", self.url]
-        return self.adopt(Process(name, ["-m", "holdfast", *arguments, *options], self.folder, cwd or self.folder))
+        return self.start(*arguments, "--url", self.url, cwd=cwd or self.folder)
 
-    def adopt(self, process: Process) -> Process:
-        """End it with the others, if it has not ended by then."""
+    def start(self, *arguments: str, cwd: Path) -> Process:
+        """`holdfast` with these arguments; it ends with the test at the latest."""
+        process = Process(
+            f"command-{len(self._processes)}",
+            ["-m", "holdfast", *arguments],
+            self.folder,
+            cwd=cwd,
+            environ={"PYTHONPATH": str(ROOT / "src"), "ERRANDS_FOLDER": str(self.folder)},
+        )
         self._processes.append(process)
         return process
 

@@ -18,7 +18,8 @@ import pytest
 from holdfast.cli import main
 from holdfast.cli.lint import Project, check
 from holdfast.cli.scaffold import FILES
-from tests.cli.stage import SOURCE, Process, Stage
+from tests.cli.stage import Stage
+from tests.processes import ROOT, Process
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_the_tests_that_init_writes_pass(tmp_path):
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
         check=False,
@@ -179,8 +180,7 @@ def test_a_port_that_is_taken_is_told_before_anything_is_started(stage: Stage, p
 
 def test_dev_leaves_the_database_of_the_settings_alone_if_it_is_no_file(stage: Stage, project: Path, port: int):
     (project / "holdfast.toml").write_text('url = "postgresql://127.0.0.1:9/production"\n')
-    process = Process("local", ["-m", "holdfast", "dev", "--listen", str(port)], stage.folder, project)
-    stage.adopt(process)
+    process = stage.start("dev", "--listen", str(port), cwd=project)
     stage.ready(process)
     assert "not the database of the settings" in process.output
     assert (project / "holdfast.db").exists()

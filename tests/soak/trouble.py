@@ -20,9 +20,10 @@ from holdfast import RunFilter, RunStatus
 from holdfast.client import Run
 from holdfast.errors import StoreAway
 from tests.acceptance.effects import Effect
-from tests.acceptance.stage import Process, Stage
+from tests.acceptance.stage import Stage
 from tests.acceptance.start_runs import started_log
 from tests.acceptance.workflows import MIXED, STEPS, expected, patient
+from tests.processes import Process
 from tests.servers import PgBouncer, Postgres
 
 LEASE = 3.0
