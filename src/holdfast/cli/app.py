@@ -14,6 +14,7 @@ from .bench import bench
 from .changes import cancel, delete, fork, pause, prune, resume, retry
 from .dev import dev
 from .doctor import doctor
+from .exits import DONE
 from .journals import journal, why
 from .keys import keys
 from .linting import lint
@@ -57,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
         typer.main.get_command(app)(list(arguments), prog_name="holdfast")
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(bool(ended.code))
-    return 0
+    return DONE
 
 
 @app.command(rich_help_panel="Database")

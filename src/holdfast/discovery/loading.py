@@ -20,6 +20,7 @@ ADVICE = (
 
 
 def load(name: str, *, file: Path | None = None) -> ModuleType:
+    """The module of that name, executed if nobody has yet. Raises DefinitionError, with the line that is wrong."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -35,6 +36,7 @@ def load(name: str, *, file: Path | None = None) -> ModuleType:
 
 
 def load_file(file: Path, name: str, root: Path) -> ModuleType:
+    """The module that a file below `root` is. Raises DefinitionError if that name is already another file's."""
     search_first(root)
     loaded = load(name, file=file)
     if not _is_from(loaded, file):
@@ -102,12 +104,14 @@ def root_of_folder(folder: Path) -> tuple[Path, str]:
 
 
 def name_below(file: Path, folder: Path, prefix: str) -> str:
+    """The name of the module that a file is, by its place below the folder of the package `prefix`."""
     parts = file.relative_to(folder).with_suffix("").parts
     parts = parts[:-1] if parts[-1] == "__init__" else parts
     return ".".join([prefix, *parts] if prefix else parts)
 
 
 def search_first(root: Path) -> None:
+    """Let modules be found there before anywhere else, as if a script there had been started."""
     text = str(root)
     if sys.path[:1] != [text]:
         sys.path[:] = [text, *(entry for entry in sys.path if entry != text)]

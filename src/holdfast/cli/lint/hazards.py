@@ -9,7 +9,6 @@ from .findings import CODES
 _NOW = "use holdfast.now()"
 _RNG = "use holdfast.rng()"
 _UUID = "use holdfast.uuid4()"
-_STEP = "move it into a step"
 
 
 @dataclass(frozen=True, slots=True)
