@@ -123,6 +123,11 @@ class Connection:
         clock: Callable[[], Instant] | None = getattr(self.store, "clock", None)
         return time.time_ns() // 1_000 if clock is None else clock()
 
+    def monotonic(self) -> int:
+        """For timeouts: microseconds that nobody sets; a test's clock where there is one."""
+        clock: Callable[[], Instant] | None = getattr(self.store, "clock", None)
+        return time.monotonic_ns() // 1_000 if clock is None else clock()
+
     async def opened(self) -> Store:
         """The store, open. Raises StoreAway if it can't be reached; the next call tries again."""
         self._refuse_closed()

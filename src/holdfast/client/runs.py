@@ -203,11 +203,11 @@ class AsyncRun(Generic[R_co]):
     async def _ended(self, timeout: Duration | None) -> RunRecord:
         """The record of the run's end; of a run that continued as new, of the last one that went on."""
         limit = None if timeout is None else microseconds(timeout, what="timeout")
-        began = self._connection.now()
+        until = None if limit is None else self._connection.monotonic() + limit
         run_id = self.id
         while True:
             # The whole chain has so much time: each of its runs may be short, and the next one begins at once.
-            left = None if limit is None else max(limit - (self._connection.now() - began), 0)
+            left = None if until is None else max(until - self._connection.monotonic(), 0)
             try:
                 record = await self._end_of(run_id, left)
             except TimeoutError:
