@@ -1,12 +1,13 @@
 """The command `holdfast`. It parses, calls one front door and prints; what things mean is decided elsewhere.
 
 app                        the command and its subcommands
-workers, servers, dev      processes: worker ──▶ fleet, restarts ──▶ child ──▶ serving; serve; dev ──▶ reloads
-runs, changes, messages    what the client offers, by noun; journals and timelines for one run
+workers, servers, dev      processes: worker ──▶ plan ──▶ fleet, restarts ──▶ child ──▶ serving; serve; dev ──▶ reloads
+runs, changes, messages    what the client offers, by noun; journals, timelines and values for one run
 archives, replaying        export, import; replay
 schema, doctor ──▶ checks  migrate; what is wrong with a setup
 linting ──▶ lint           a static check of workflow bodies
-projects, bench, keys      init; a small benchmark; API keys
+projects ──▶ scaffold      init
+bench, keys                a small benchmark; API keys
 options, output, exits     how options are written, how answers are, which exit code means what
 """
 
