@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from base64 import urlsafe_b64encode
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.web.stage import HEADERS, Server
 
-MANY = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=int(os.environ.get("EXAMPLES", "60")), suppress_health_check=list(HealthCheck))
 # What a URL can hold: everything but a lone surrogate, which has no UTF-8.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.sampled_from(
     ["", "..", ".", "/", "%", "%2F", "a/b", "\0", "x" * 3000, "‮", "'; drop table runs; --", "checkout", "waiting"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import schemathesis
@@ -12,8 +13,13 @@ from holdfast.web import api
 from tests.web.stage import HEADERS, KEY, RUNS, Server
 
 description = api("sqlite:///:memory:", keys=[KEY]).openapi()
+# For a long look: EXAMPLES=400, others each time.
+EXAMPLES = int(os.environ.get("EXAMPLES", "0"))
 FEW = settings(
-    max_examples=6, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck), derandomize=True
+    max_examples=EXAMPLES or 6,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    derandomize=not EXAMPLES,
 )
 # What only the database knows (a cursor, arguments that must fit, a step's key) can be valid and refused all the same.
 ALSO = {"positive_data_acceptance": {"expected-statuses": ["2xx", "400", "404", "409", "422"]}}
@@ -32,7 +38,7 @@ def test_the_description_is_true(case: Any, server: Server) -> None:
 
 # A delete would leave nothing for the others.
 @valid.include(path_regex="{run_id}").exclude(method="DELETE").parametrize()
-@settings(FEW, max_examples=3)
+@settings(FEW, max_examples=EXAMPLES // 3 or 3)
 def test_the_description_is_true_of_runs_that_there_are(case: Any, server: Server) -> None:
     for run_id, workflow in RUNS.items():
         # A live run's stream stays open, and its result may be waited for longer than anybody here waits.
