@@ -213,6 +213,9 @@ class Session:
                     await self._rows.idle()
                     # A transactional step's turn is in neither: it may be on its way still.
                     await asyncio.sleep(0)
+                if self._has_strays:
+                    # What a claim took whose answer was lost has not begun: no crash.
+                    await self._store.release_strays(self.worker_id, [], now=self._clock.store_time())
                 await self._store.remove_worker(self.worker_id)
         self.leave()
         if self._pulse is not None:

@@ -18,6 +18,7 @@ from . import lives, stills
 from .nodes import (
     POLICIES,
     Beside,
+    Code,
     Do,
     Errand,
     Guard,
@@ -31,6 +32,8 @@ from .nodes import (
 )
 from .programs import Program
 from .steps import Flaky, machine_of, step_of
+
+VERSIONS: dict[Code, str] = {"first": "1", "patched": "1", "second": "2"}
 
 
 class Trace(Protocol):
@@ -48,7 +51,10 @@ class Trace(Protocol):
 class Witness(lives.Witness, Protocol):
     """Whoever wants to know what bodies see."""
 
-    def body_begins(self) -> Trace: ...
+    def body_begins(self, version: str) -> Trace: ...
+
+    def marks(self) -> frozenset[str] | None:
+        """The changes whose new way the run goes, if one of our own replays asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class Change:
 
 
 def workflow_of(
-    program: Program, witness: Witness, change: Change | None = None, *, is_patched: bool = False
+    program: Program, witness: Witness, change: Change | None = None, *, code: Code = "first"
 ) -> Workflow[Any, Any]:
     """The program as a workflow whose body tells the witness."""
     if program.states:
@@ -75,17 +81,18 @@ def workflow_of(
         return body.value
 
     async def in_tasks(salt: int | str, generation: int = 0) -> int:
-        body = _AsyncBody(steps, witness, salt, change, is_patched)
+        body = _AsyncBody(steps, witness, salt, change, code)
         await body.run(program.root)
         return again(body, generation)
 
     def in_greenlet(salt: int | str, generation: int = 0) -> int:
-        body = _DefBody(steps, witness, salt, change, is_patched)
+        body = _DefBody(steps, witness, salt, change, code)
         body.run(program.root)
         return again(body, generation)
 
     decorate = workflow(
         name=program.name,
+        version=VERSIONS[code],
         retry=None if program.retry is None else POLICIES[program.retry],
         max_crashes=program.max_crashes,
         on_event=program.on_event,
@@ -98,13 +105,17 @@ class _Sight:
     """What both bodies share: the number that everything seen is mixed into, and the trace of it."""
 
     def __init__(
-        self, steps: dict[int, Any], witness: Witness, salt: int | str, change: Change | None, is_patched: bool
+        self, steps: dict[int, Any], witness: Witness, salt: int | str, change: Change | None, code: Code
     ) -> None:
         # Begun by an event it has the payload, which is text.
         self.value = salt if isinstance(salt, int) else sum(salt.encode())
-        self.is_patched = is_patched
+        self.code = code
         self.witness = witness
-        self.trace = witness.body_begins()
+        self.trace = witness.body_begins(VERSIONS[code])
+        self.marks = witness.marks()
+        if code == "second":
+            # So that it would not match a journal of the first one.
+            self.mix("version", VERSIONS[code])
         self._steps = steps
         is_changed = change is not None and holdfast.current_run().id in change.runs
         self._change = change.how if is_changed and change is not None else ""
@@ -125,7 +136,7 @@ class _Sight:
         return self._steps[errand.number]
 
     def item(self, node: Mapped) -> Any:
-        return self._steps[node.errand.number] if node.program is None else self.witness.child(node.program)
+        return self._steps[node.errand.number] if node.program is None else self.witness.child(node.program, self.code)
 
     def argument(self) -> int:
         return self.value + 1_000_003 if self._change == "arguments" else self.value

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from random import Random
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from holdfast.client import AsyncClient
 from holdfast.codec import Codec
@@ -29,7 +29,7 @@ from .forks import Asked, asking
 from .laws import Laws
 from .loop import VirtualLoop
 from .network import FaultyStore, Sender
-from .nodes import NAMES
+from .nodes import NAMES, Code
 from .oracle import Oracle
 from .programs import TRIGGER, Program
 
@@ -51,6 +51,9 @@ class Served(Protocol):
     chaos: float
     lease: float
     old: dict[str, Workflow[Any, Any]]
+    codes: dict[Code, dict[str, Workflow[Any, Any]]]
+    code: Code
+    deploys: Literal["", "patched", "second"]
     tokens: list[str]
 
     def program(self, run: NewRun) -> Program: ...
@@ -93,6 +96,9 @@ class Clients:
         until = world.loop.time() + world.chaos
         workflows = list(world.old.values())
         asks: list[Ask] = [partial(self._start, dice.choice(workflows)) for _ in range(dice.choice((2, 3, 5, 8)))]
+        if world.deploys:
+            # Some of them begin when the code has changed.
+            asks += [partial(self._start, dice.choice(workflows)) for _ in range(3)]
         asks += [partial(self._start, one) for one in workflows if one.name == "killer"]
         asks += [self._manage for _ in range(dice.choice((0, 1, 2, 4)))]
         asks += [self._fork for _ in range(dice.choice((0, 0, 1, 2, 4)))]
@@ -110,9 +116,12 @@ class Clients:
         await ask()
 
     async def _start(self, workflow: Workflow[Any, Any]) -> None:
-        dice = self._dice
+        dice, world = self._dice, self._world
         self._numbers += 1
         number = self._numbers
+        if dice.random() < 0.8:
+            # The application is deployed, too; some of it later.
+            workflow = world.codes[world.code][workflow.name]
         options = workflow.options(
             id=f"id-{number}",
             key=f"key-{dice.randrange(3)}" if dice.random() < 0.3 else None,
@@ -232,6 +241,8 @@ class Clients:
         answered: set[str] = set()
         # For a while nobody is woken by anything but what is due.
         await asyncio.sleep(12.0)
+        for run_id in world.oracle.astray:
+            await self._until_answered(partial(self._client.cancel, run_id, force=True))
         while True:
             await asyncio.sleep(4.0)
             self._numbers += 1

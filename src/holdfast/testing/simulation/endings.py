@@ -57,8 +57,9 @@ def check_after(world: Ended) -> None:
         booked |= _booked(world, run, journal)
         if run.workflow == "machine":
             _check_machine(world, run, record)
-        else:
+        elif run_id not in world.oracle.astray:
             world.replays.check(record, journal)
+            world.replays.check_change(record, journal)
     _check_books(world, booked)
     world.laws.managing.check_triggers(world.laws.workflows, world.codec)
     if world.oracle.broken is None:

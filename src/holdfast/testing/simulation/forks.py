@@ -81,6 +81,9 @@ class Forks:
     def began(self, run: NewRun) -> None:
         """A run has begun."""
         asked = self._asked.get(run.id)
+        if run.rows and run.forked_from is not None and self._oracle.runs[run.forked_from].version != run.version:
+            # Nobody was alive who knew its version, so it was given to the newest: see ARCHITECTURE.md.
+            self._oracle.astray.add(run.id)
         if asked is None:
             return
         oracle, name = self._oracle, self._oracle.label(run.id)

@@ -59,6 +59,10 @@ class Laws(Journals):
         """Some clock was set: what was written by it may be due at another time than it should."""
         self.frozen: frozenset[str] = frozenset()
         """Runs that the changed code does not match."""
+        self.looks: dict[str, int] = {}
+        """When workers last looked for runs that are due."""
+        self.claims: dict[str, int] = {}
+        """How many runs they were given."""
         self.workflows: dict[str, Workflow[Any, Any]] = {}
         super().__init__(oracle, store, do)
         self._replays = replays
@@ -67,7 +71,7 @@ class Laws(Journals):
         self.managing = Managing(oracle, self.mail, store, do, now)
         self.forks = Forks(oracle, store, do)
         self._owners: dict[str, Sender] = {}
-        self._first_asks: dict[str, frozenset[str]] = {}
+        self._first_asks: dict[tuple[str, str], frozenset[str]] = {}
 
     # -- when a step begins --------------------------------------------------------------------------------------------
 
@@ -78,7 +82,7 @@ class Laws(Journals):
             return
         what = f"step {step.key!r} of {oracle.label(step.run_id)} was begun by {hand.worker_id}"
         journal = self.journal(step.run_id)
-        if not journal.was_asked(step.key) and not self._follows_from_start(journal, step):
+        if not journal.was_asked(step.key) and not self._follows_from_start(hand, journal, step):
             oracle.report("P1", f"{what} before the turn that asks for it was durable")
         if hand.process.is_changed and step.run_id in self.frozen:
             oracle.report("P10", f"{what}, whose code does not match the run's journal")
@@ -93,12 +97,14 @@ class Laws(Journals):
             return
         self._begins_holding(hand, step, journal, record.epoch, what)
 
-    def _follows_from_start(self, journal: Journal, step: StepInfo) -> bool:
+    def _follows_from_start(self, hand: Hand, journal: Journal, step: StepInfo) -> bool:
         if journal.has_started:
             return False
-        known = self._first_asks.get(step.run_id)
+        known = self._first_asks.get((step.run_id, hand.process.code))
         if known is None:
-            known = self._first_asks[step.run_id] = self._replays.first_asks(self.record(step.run_id))
+            record = self.record(step.run_id)
+            known = self._replays.first_asks(record, hand.process.workflows[record.workflow, record.version])
+            self._first_asks[step.run_id, hand.process.code] = known
         return step.key in known
 
     def _begins_without_holding(self, hand: Hand, step: StepInfo, record: RunRecord, what: str) -> None:
@@ -165,8 +171,11 @@ class Laws(Journals):
             for turn, verdict in zip(asked, answer, strict=True):
                 self._turn(sender, turn, verdict)
         elif method == "claim_runs":
+            self.looks[asked] = self._now()
             for run in answer:
                 self._claim(sender, asked, run)
+        elif method == "next_due" and isinstance(sender, Process):
+            self.looks[sender.hands[-1].worker_id] = self._now()
         elif method == "start_runs":
             self._starts(asked, answer)
         elif method == "cancel_run":
@@ -229,6 +238,7 @@ class Laws(Journals):
     def _diverges(self, sender: Sender, run_id: str) -> None:
         """P10: only code that was changed without saying so does not match."""
         is_expected = isinstance(sender, Process) and sender.is_changed and run_id in self.frozen
+        is_expected = is_expected or run_id in self._oracle.astray
         if not is_expected:
             self._oracle.report("P10", f"{self._oracle.label(run_id)} is said to have diverged from code that fits it")
 
@@ -273,6 +283,8 @@ class Laws(Journals):
                     f"but the run is at epoch {epoch}",
                 )
         is_blocked = turn.change is not None and turn.change.blocked is not None
+        if is_new and isinstance(sender, Process):
+            oracle.code.setdefault(turn.run_id, []).append(sender.code)
         if is_new and isinstance(sender, Process) and not is_blocked:
             # Of a body that was blocked only the results that came for it are durable, not what it made of them.
             self._is_durable(sender, turn)
@@ -358,6 +370,8 @@ class Laws(Journals):
             return
         if method == "read_inbox":
             self.managing.heard(sender, answer.result())
+        elif method == "claim_runs":
+            self.claims[asked] = self.claims.get(asked, 0) + len(answer.result())
         elif method in ("commit_turns", "commit_loan"):
             for turn, verdict in zip(asked, answer.result(), strict=True):
                 if not verdict:

@@ -12,13 +12,13 @@ from typing import Any, Protocol
 import holdfast
 from holdfast.define import Workflow
 
-from .nodes import Booked, Errand, Hear, Hooked, Mapped, Node, Offspring, Patch, Post, Shielded, Undoable
+from .nodes import Booked, Code, Errand, Hear, Hooked, Mapped, Node, Offspring, Patch, Post, Shielded, Undoable
 
 
 class Witness(Protocol):
     """Whoever a body tells about its tokens, and where it finds the workflows of its children."""
 
-    def child(self, name: str) -> Workflow[Any, Any]: ...
+    def child(self, name: str, code: Code) -> Workflow[Any, Any]: ...
 
     def has_token(self, token: str) -> None: ...
 
@@ -33,8 +33,9 @@ class Still(Protocol):
 
     value: int
     witness: Any
-    is_patched: bool
-    """Whether this is the code of after the deploy."""
+    code: Code
+    marks: frozenset[str] | None
+    """In one of our own replays: the changes whose new way the run goes."""
 
     def mix(self, *what: object) -> None: ...
 
@@ -72,7 +73,7 @@ async def live(body: Living, node: Node) -> None:
         # A `def` step, so it blocks this task of the body, and only this one.
         book(body, node)
     elif isinstance(node, Patch):
-        await body.run(node.new if body.is_patched and holdfast.patched(node.name) else node.old)
+        await body.run(way(body, node))
     else:
         assert isinstance(node, Post)
         post(body, node)
@@ -108,7 +109,7 @@ async def _hooked(body: Living, node: Hooked) -> None:
 
 
 async def _offspring(body: Living, node: Offspring) -> None:
-    child = body.witness.child(node.program)
+    child = body.witness.child(node.program, body.code)
     if node.key is not None:
         child = child.options(key=node.key)
     try:
@@ -139,6 +140,15 @@ async def _offspring(body: Living, node: Offspring) -> None:
 
 
 # -- what bodies of both colours do alike ------------------------------------------------------------------------------
+
+
+def way(body: Still, node: Patch) -> Node:
+    """Which of the two parts this code does."""
+    is_new = body.code == "second"
+    if body.code == "patched" and (body.marks is None or node.name in body.marks):
+        is_new = holdfast.patched(node.name)
+    body.mix("way", node.name, "new" if is_new else "old")
+    return node.new if is_new else node.old
 
 
 def register(body: Still, node: Undoable) -> None:

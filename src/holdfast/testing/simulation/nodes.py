@@ -10,6 +10,9 @@ from holdfast.model import Retry
 NAMES = ("charge", "ship", "mail", "look")
 """Few names, so that concurrent branches share them and numbering is put to the test."""
 
+Code: TypeAlias = Literal["first", "patched", "second"]
+"""Of a program: as it was written, changed under live runs with `patched`, or changed as another version."""
+
 POLICIES = (
     Retry(attempts=1),
     Retry(attempts=2, initial="200ms", kind="fixed", jitter=0.0),
@@ -184,10 +187,13 @@ class Booked:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Code that a deploy changes under live runs: `patched` says which of the two parts a run does."""
+    """Code that a deploy changes: another version does the new part, and so does a run if `patched` says so.
+
+    The old part is a step, so that a run which has come here with the old code has something beyond in its journal.
+    """
 
     name: str
-    old: Node
+    old: Do
     new: Node
 
 

@@ -29,6 +29,8 @@ from holdfast.model import (
     history_of,
 )
 
+from .nodes import Code
+
 _TAIL = 60
 
 
@@ -159,6 +161,10 @@ class Oracle:
         """Runs that were deleted, or swept."""
         self.began_at: dict[str, int] = {}
         """When runs were started by clients and workers, by the store's clock."""
+        self.code: dict[str, list[Code]] = {}
+        """What made the turns of runs."""
+        self.astray: set[str] = set()
+        """Retries and forks that go on with another version than the run they stem from."""
         self.paused: set[str] = set()
         self.resumed_at: dict[str, Instant] = {}
         """When runs were last resumed: their timers have waited for that."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from holdfast.worker import Alarm, Plan, Session, SystemClock
 from .loans import BOOK
 from .loop import Domain, VirtualLoop, domain_of
 from .network import FaultyStore
-from .nodes import Errand
+from .nodes import Code, Errand
 from .oracle import Oracle, Trace
 from .steps import Flaky, failure, hands
 
@@ -38,6 +38,11 @@ class SimClock(SystemClock):
 
     def monotonic(self) -> int:
         return self._virtual.microseconds + self._booted
+
+    def now(self) -> Instant:
+        # The real one reads the host's clock without asking `monotonic`: it is asked very often.
+        self._latest = max(self._latest, self.monotonic() + self._offset)
+        return self._latest
 
     def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
         # As the real one does it, but in a context that dies with the process.
@@ -180,6 +185,7 @@ class Process:
         codec: Codec,
         dice: Random,
         lease: float,
+        code: Code,
         *,
         is_changed: bool,
     ) -> None:
@@ -189,6 +195,7 @@ class Process:
         """It can't reach the store."""
         self.loop = loop
         self.oracle = oracle
+        self.code = code
         self.is_changed = is_changed
         """It runs the code of the bad deploy."""
         self.store = store(self)
@@ -241,6 +248,11 @@ class Process:
     def is_serving(self) -> bool:
         """It has registered, and its lease holds."""
         return bool(self.hands) and hasattr(self.hands[-1].session, "runs") and self.hands[-1].session.lease.holds()
+
+    @property
+    def workflows(self) -> Mapping[tuple[str, str], Workflow[Any, Any]]:
+        """What it knows, by name and version."""
+        return self._plan.workflows
 
     @property
     def concurrency(self) -> int:
@@ -309,13 +321,22 @@ class Process:
             self.left_well = self._stops_well
         except StoreAway:
             self.oracle.note(f"{self.name} can't register and gives up")
-        # What is still in flight dies with the process.
-        self._main.is_dead = self._pulse.is_dead = True
-        self._leave()
+        self._end()
 
     async def _serve(self) -> None:
+        session = await self._registered(Session)
+        session.start(with_pulse=False)
+        self._live(session)
+        waits = [self.loop.create_task(one.wait()) for one in (self._stopping, session.ended)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for one in waits:
+            one.cancel()
+        await session.stop()
+
+    async def _registered(self, kind: type[Session]) -> Session:
+        """A session that the store knows."""
         resources: dict[object, Any] = {}
-        session = Session(self._plan, resources, self._stopping.set)
+        session = kind(self._plan, resources, self._stopping.set)
         session.worker_id = f"{self.name}.{len(self.hands) + 1}"
         hand = resources[hands] = Hand(self, session, self._errands, self._laws, self._plan.codec)
         self.hands.append(hand)
@@ -323,13 +344,16 @@ class Process:
         # A `def` step is called where it is asked for: there are no threads here.
         session.runs.attempts._in_thread = _at_once  # type: ignore[method-assign]
         self.oracle.note(f"{session.worker_id} has registered")
-        session.start(with_pulse=False)
+        return session
+
+    def _live(self, session: Session) -> None:
+        """Let its pulse beat."""
         self.loop.create_task(self._beat(session), context=self._contexts[self._pulse].copy())
-        waits = [self.loop.create_task(one.wait()) for one in (self._stopping, session.ended)]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for one in waits:
-            one.cancel()
-        await session.stop()
+
+    def _end(self) -> None:
+        """What is still in flight dies with the process."""
+        self._main.is_dead = self._pulse.is_dead = True
+        self._leave()
 
     async def _beat(self, session: Session) -> None:
         """What the pulse's thread does: renew every third of the lease, and tell the loop."""

@@ -64,8 +64,9 @@ CHUNK = Program("holdfast.map", True, Series(()), seconds=60.0)
 class Author:
     """Writes programs."""
 
-    def __init__(self, dice: Random) -> None:
+    def __init__(self, dice: Random, *, has_patches: bool = False) -> None:
         self._dice = dice
+        self._has_patches = has_patches
         self._children: tuple[str, ...] = ()
         self._has_life = False
         self._errands: dict[int, Errand] = {}
@@ -145,6 +146,8 @@ class Author:
 
     def _leaf(self) -> Node:
         dice = self._dice
+        if self._has_patches and dice.random() < 0.25:
+            return self._patch()
         if self._has_life and dice.random() < 0.45:
             return self._life()
         roll = dice.random()
@@ -174,8 +177,7 @@ class Author:
         if roll < 0.70:
             return self._mapped()
         if roll < 0.75:
-            self._numbers += 1
-            return Patch(f"change {self._numbers}", self._plain(), self._plain())
+            return self._patch()
         if roll < 0.82 or not self._children:
             return Shielded(Do(self._errand()))
         how: Literal["await", "start", "cancel", "abandon"] = dice.choice(
@@ -185,9 +187,10 @@ class Author:
         self._seconds += 60.0
         return Offspring(dice.choice(self._children), how, self._leaf(), key, tells=dice.random() < 0.5)
 
-    def _plain(self) -> Node:
-        dice = self._dice
-        return Do(self._errand()) if dice.random() < 0.7 else Sleep(self._span())
+    def _patch(self) -> Node:
+        self._numbers += 1
+        new = Do(self._errand()) if self._dice.random() < 0.7 else Sleep(self._span())
+        return Patch(f"change {self._numbers}", Do(self._errand()), new)
 
     def _mapped(self) -> Node:
         dice = self._dice

@@ -26,6 +26,7 @@ class Calmed(Protocol):
     faults: Faults
     oracle: Oracle
     laws: Laws
+    has_workers: bool
 
     def alive(self) -> list[Process]: ...
 
@@ -81,6 +82,8 @@ class Quiet:
             # An alarm set by a clock that was wrong rings at the wrong time, though it rings.
             not self._world.laws.has_clock_jumped
             and self._world.loop.microseconds > self._settled_at
+            # Drives come when they come.
+            and self._world.has_workers
             and bool(alive)
             and all(record.owner in owners for record in open_runs)
             and all(process.is_serving for process in alive)

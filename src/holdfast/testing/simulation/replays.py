@@ -21,6 +21,7 @@ from holdfast.model import (
     History,
     Inherited,
     Instant,
+    Patched,
     RunRecord,
     RunRetrying,
     RunStatus,
@@ -34,6 +35,7 @@ from holdfast.model import (
     instant_of,
 )
 
+from .nodes import Code
 from .oracle import Journal, Oracle, Trace
 from .steps import work
 
@@ -46,7 +48,9 @@ class Replays:
     """Replays journals with the code that wrote them."""
 
     def __init__(self, oracle: Oracle, codec: Codec, dice: Random) -> None:
-        self.workflows: dict[str, Workflow[Any, Any]] = {}
+        self.codes: dict[Code, dict[str, Workflow[Any, Any]]] = {}
+        self.marks: frozenset[str] | None = None
+        """The changes whose new way the run being checked goes; None: that is for `patched` to say."""
         self.is_under_way = False
         """Bodies that begin now are ours, and not a worker's."""
         self.trace: Trace | None = None
@@ -67,12 +71,12 @@ class Replays:
         """Nothing is replayed any more."""
         self._runners.close()
 
-    def first_asks(self, record: RunRecord) -> frozenset[str]:
+    def first_asks(self, record: RunRecord, workflow: Workflow[Any, Any]) -> frozenset[str]:
         """The steps that follow from a run's start alone."""
         seed = self._oracle.runs[record.id].seed
         assert record.started_at is not None
-        execution = self._execution(record, seed)
-        self.is_under_way = True
+        execution = self._execution(record, seed, workflow)
+        self.is_under_way, self.marks = True, None
         try:
             done = execution.advance([Started(instant_of(record.started_at), seed)])
         finally:
@@ -93,7 +97,34 @@ class Replays:
             history = history_of(journal.entries[:end])
             closing = journal.entries[end] if end < len(journal.entries) else None
             if history.retrying is None and history.entries:
+                self.marks = _marks(history.entries)
                 self._check_try(record, history, closing, number)
+
+    def check_change(self, record: RunRecord, journal: Journal) -> None:
+        """Code that asks `patched` fits every journal, and a run that began with it goes the new way."""
+        name, code = self._oracle.label(record.id), self._oracle.code.get(record.id, [])
+        history = history_of(journal.entries)
+        started = next((entry for entry in history.entries if isinstance(entry, Started)), None)
+        if "patched" not in self.codes or history.retrying is not None or started is None:
+            return
+        execution = self._execution(record, started.seed, self.codes["patched"][record.workflow])
+        self.is_under_way, self.marks = True, None
+        # The last input may be what the body ended with.
+        last = max(at for at, entry in enumerate(history.entries) if not isinstance(entry, ASKS))
+        try:
+            execution.replay(history.entries[:last], tuple(life for life in history.lives if life[0] <= last))
+        except Exception as error:
+            self._oracle.report("versions", f"{name} does not match code that asks for its changes: {error}")
+        finally:
+            self.is_under_way = False
+            execution.put_away()
+        marks = _marks(journal.entries)
+        for (run_id, number), seen in self._oracle.seen.items():
+            for _, change, way in (item for item in seen if run_id == record.id and item[0] == "way"):
+                if way == "new" and change not in marks:
+                    self._oracle.report("versions", f"{name} goes the new way of {change!r} in try {number}, unmarked")
+                if way == "old" and code[:1] == ["patched"] and not self._oracle.runs[record.id].rows:
+                    self._oracle.report("versions", f"{name} began with new code, and goes the old way of {change!r}")
 
     def _check_try(self, record: RunRecord, history: History, closing: Entry | None, number: int) -> None:
         """Live from where this try began, and rebuilt from some prefix and then live: the same either way."""
@@ -223,7 +254,7 @@ class Replays:
             return isinstance(self._codec.decode_exception(closing.error), RunCrashed)
         return self.is_forced and closing.status == RunStatus.CANCELLED
 
-    def _execution(self, record: RunRecord, seed: bytes) -> Execution:
+    def _execution(self, record: RunRecord, seed: bytes, workflow: Workflow[Any, Any] | None = None) -> Execution:
         deadline = record.deadline_at
         info = RunInfo(
             id=record.id,
@@ -239,12 +270,25 @@ class Replays:
             started_at=instant_of(record.started_at or record.created_at),
             deadline_at=None if deadline is None else instant_of(deadline),
         )
-        return Execution(self.workflows[record.workflow], info, record.input, seed, self._codec, self._runners)
+        if workflow is None:
+            workflow = self.codes[self._code_of(record)][record.workflow]
+        return Execution(workflow, info, record.input, seed, self._codec, self._runners)
+
+    def _code_of(self, record: RunRecord) -> Code:
+        """What last took a turn of the run."""
+        if record.version != "1":
+            return "second"
+        made_by = self._oracle.code.get(record.id, ["first"])[-1]
+        return made_by if made_by == "patched" else "first"
 
 
 def _nameless(entries: Sequence[Entry]) -> list[Entry]:
     """Entries without the ids of children."""
     return [msgspec.structs.replace(entry, run_id="") if isinstance(entry, ChildAsked) else entry for entry in entries]
+
+
+def _marks(entries: Sequence[Entry]) -> frozenset[str]:
+    return frozenset(entry.change_id for entry in entries if isinstance(entry, Patched))
 
 
 def _told(entries: Sequence[Entry], at: int) -> str:

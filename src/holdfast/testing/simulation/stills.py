@@ -36,7 +36,7 @@ def live(body: Living, node: Node) -> None:
     elif isinstance(node, Booked):
         lives.book(body, node)
     elif isinstance(node, Patch):
-        body.run(node.new if body.is_patched and holdfast.patched(node.name) else node.old)
+        body.run(lives.way(body, node))
     else:
         assert isinstance(node, Post)
         lives.post(body, node)
@@ -72,7 +72,7 @@ def _mapped(body: Living, node: Mapped) -> None:
 
 
 def _offspring(body: Living, node: Offspring) -> None:
-    child = body.witness.child(node.program)
+    child = body.witness.child(node.program, body.code)
     if node.key is not None:
         child = child.options(key=node.key)
     try:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from holdfast.define import Workflow
 from holdfast.model import Entry, StepAsked
@@ -14,7 +14,7 @@ from .bodies import Change, workflow_of
 from .faults import Faults
 from .laws import Laws
 from .loop import VirtualLoop
-from .nodes import NAMES, Mapped
+from .nodes import NAMES, Code, Mapped
 from .oracle import Oracle, Trace
 from .processes import Process
 from .programs import Program
@@ -31,6 +31,8 @@ class Troubled(Protocol):
     lease: float
     chaos: float
     has_change: bool
+    deploys: Literal["", "patched", "second"]
+    code: Code
     is_changed: bool
     may_start: asyncio.Event
     is_quiet: bool
@@ -43,9 +45,11 @@ class Troubled(Protocol):
 
     def note(self, said: str) -> None: ...
 
-    def body_begins(self) -> Trace: ...
+    def body_begins(self, version: str) -> Trace: ...
 
-    def child(self, name: str) -> Workflow[Any, Any]: ...
+    def marks(self) -> frozenset[str] | None: ...
+
+    def child(self, name: str, code: Code) -> Workflow[Any, Any]: ...
 
     def has_token(self, token: str) -> None: ...
 
@@ -63,7 +67,9 @@ class Troubles:
 
     def all(self) -> list[Coroutine[Any, Any, None]]:
         found = [self._stalls(), self._clocks(), self._outages(), self._cuts()]
-        return [*found, self._bad_deploy()] if self._world.has_change else found
+        if self._world.has_change:
+            return [*found, self._bad_deploy()]
+        return [*found, self._good_deploy()] if self._world.deploys else found
 
     async def end(self) -> None:
         """From here on nothing goes wrong any more."""
@@ -78,6 +84,10 @@ class Troubles:
         world.may_start.set()
         if world.is_changed:
             await self._deploy(is_changed=False)
+        for process in world.alive():
+            if process.code != world.code:
+                # Whoever follows it knows both versions.
+                process.stop()
 
     async def _pause(self) -> None:
         await asyncio.sleep(self._dice.uniform(0.1, self._world.chaos / 2))
@@ -135,9 +145,34 @@ class Troubles:
         await asyncio.sleep(self._world.chaos * self._dice.uniform(0.15, 0.4))
         await self._deploy(is_changed=True)
 
-    async def _deploy(self, *, is_changed: bool) -> None:
+    async def _good_deploy(self) -> None:
+        """Half-way the code changes as it should: under live runs, all at once, or as another version, one by one."""
         dice, world = self._dice, self._world
+        await asyncio.sleep(world.chaos * dice.uniform(0.15, 0.5))
+        if world.deploys == "patched":
+            world.note("--- the patched code is deployed")
+            await self._replace(lambda: setattr(world, "code", world.deploys))
+            return
+        world.note("--- the second version is deployed")
+        world.code = "second"
+        for process in world.alive():
+            process.stop()
+            await asyncio.sleep(dice.choice((0.1, 1.0, 4.0)))
+
+    async def _deploy(self, *, is_changed: bool) -> None:
+        world = self._world
+
+        def change() -> None:
+            if is_changed:
+                self._freeze()
+            world.is_changed = is_changed
+
         world.note(f"--- {'the bad code' if is_changed else 'the good code'} is deployed")
+        await self._replace(change)
+
+    async def _replace(self, change: Callable[[], None]) -> None:
+        """End all processes, change what they are, and let others begin."""
+        dice, world = self._dice, self._world
         world.may_start.clear()
         for process in world.alive():
             process.go_on()
@@ -149,9 +184,7 @@ class Troubles:
         await asyncio.sleep(self._dice.choice((0.5, 4.0)))
         for process in world.alive():
             process.die("since it would not stop")
-        if is_changed:
-            self._freeze()
-        world.is_changed = is_changed
+        change()
         world.may_start.set()
 
     def _freeze(self) -> None:

@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,6 +19,7 @@ from holdfast.store import SqliteStore
 
 from .bodies import workflow_of
 from .clients import Clients
+from .drives import Drive, keep_driving
 from .endings import check_after
 from .faults import Faults, Rates
 from .forks import asking, reseeded
@@ -27,7 +28,7 @@ from .loans import Books
 from .loop import Domain, Spinning, Stuck, VirtualLoop
 from .maps import check_map
 from .network import FaultyStore, Sender, done
-from .nodes import Errand, Mapped
+from .nodes import Code, Errand, Mapped
 from .oracle import Oracle, Trace
 from .processes import Hand, Process
 from .programs import CHUNK, Author, Program
@@ -59,7 +60,14 @@ class World:
         """Seconds of faults."""
         self.has_change = dice.random() < 0.2
         has_killer = dice.random() < 0.2
-        author = Author(dice)
+        self.deploys: Literal["", "patched", "second"] = ""
+        """What half-way replaces the code, if nothing bad does: one that asks `patched`, or another version."""
+        deploying = Random(f"{seed} deploying")
+        if not self.has_change and deploying.random() < 0.45:
+            self.deploys = deploying.choice(("patched", "second"))
+        self.code: Code = "first"
+        """What processes that begin now are of."""
+        author = Author(dice, has_patches=bool(self.deploys))
         self.programs: list[Program] = []
         for number in range(dice.choice((1, 2, 3))):
             called = tuple(program.name for program in self.programs)
@@ -77,6 +85,10 @@ class World:
         self.faults.deaths = dice.choice((0, 1, 3, 6))
         self.store_offset = 0
         self.store = SqliteStore(":memory:", "sqlite:///:memory:", "default", inline=True, clock=self.store_now)
+        self._driving = Random(f"{seed} driving")
+        self.is_driven = self._driving.random() < 0.3
+        """Whether there are drives."""
+        self.has_workers = not self.is_driven or self._driving.random() < 0.6
         self.is_exclusive = dice.random() < 0.5
         """Whether a transactional step keeps its run's other turns waiting."""
         self.books = Books(self.store)
@@ -85,7 +97,11 @@ class World:
         self.laws = Laws(self.oracle, self.store, self.do, self.replays, self.store_now)
         self.old = {program.name: workflow_of(program, self) for program in self.programs}
         self.new: dict[str, Workflow[Any, Any]] = {}
-        self.replays.workflows = self.laws.workflows = {**self.old, CHUNK.name: CHUNK_RUNS}
+        self.codes: dict[Code, dict[str, Workflow[Any, Any]]] = {"first": self.old}
+        if self.deploys:
+            self.codes[self.deploys] = {one.name: workflow_of(one, self, code=self.deploys) for one in self.programs}
+        self.laws.workflows = {**self.old, CHUNK.name: CHUNK_RUNS}
+        self.replays.codes = {code: {**known, CHUNK.name: CHUNK_RUNS} for code, known in self.codes.items()}
         self.is_changed = False
         self.may_start = asyncio.Event()
         """Cleared while a deploy is under way."""
@@ -135,9 +151,13 @@ class World:
         if fork is not None:
             fork.rows = rows
 
-    def body_begins(self) -> Trace:
+    def body_begins(self, version: str) -> Trace:
         """A body has begun somewhere: in a worker, or in our own replays."""
         info = current_run()
+        began_with = self.oracle.runs[info.id].version
+        if began_with != version:
+            name = self.oracle.label(info.id)
+            self.oracle.report("versions", f"{name} has version {began_with}, and is executed by code of {version}")
         hand = None if self.replays.is_under_way else self._hand_of(self.loop.current)
         # What code sees that does not match the journal is nobody's business: it is stopped.
         is_astray = hand is not None and hand.process.is_changed and info.id in self.laws.frozen
@@ -152,8 +172,11 @@ class World:
             hand.traces[info.id] = trace
         return trace
 
-    def child(self, name: str) -> Workflow[Any, Any]:
-        return self.old[name]
+    def marks(self) -> frozenset[str] | None:
+        return self.replays.marks if self.replays.is_under_way else None
+
+    def child(self, name: str, code: Code) -> Workflow[Any, Any]:
+        return self.codes[code][name]
 
     def has_token(self, token: str) -> None:
         if token not in self.tokens:
@@ -215,7 +238,10 @@ class World:
         self.books.open()
         clients = Clients(self)
         troubles = Troubles(self)
-        drivers = [self.loop.create_task(self._drive(slot)) for slot in range(self.dice.choice((1, 2, 2, 3)))]
+        slots = self.dice.choice((1, 2, 2, 3))
+        drivers = [self.loop.create_task(self._serve(slot)) for slot in range(slots if self.has_workers else 0)]
+        if self.is_driven:
+            drivers.append(self.loop.create_task(keep_driving(self, self._driving)))
         under_way = [self.loop.create_task(one) for one in troubles.all()]
         await clients.run()
         for one in under_way:
@@ -238,7 +264,7 @@ class World:
 
     # -- processes -----------------------------------------------------------------------------------------------------
 
-    async def _drive(self, slot: int) -> None:
+    async def _serve(self, slot: int) -> None:
         """Keep a process running in this slot: when one is gone, another follows."""
         number = 0
         while not self.is_over:
@@ -250,30 +276,47 @@ class World:
 
     def _spawn(self, name: str) -> Process:
         dice = self.dice
-        code = self.new if self.is_changed else self.old
-        process = Process(
+        process = Process(*self._surroundings(name, dice), is_changed=self.is_changed)
+        dies_at = None
+        if not self.is_quiet and self.faults.deaths > 0 and dice.random() < 0.5:
+            self.faults.deaths -= 1
+            dies_at = dice.choice((30, 100, 300, 1000)) + dice.randrange(100)
+        self._start(process, dies_at)
+        if not self.is_quiet and dice.random() < 0.3:
+            self.loop.call_later(dice.uniform(0.1, self.chaos), process.stop)
+        return process
+
+    def spawn_drive(self, name: str, dice: Random, run_id: str | None, budget: float) -> None:
+        """A process that drives once."""
+        surroundings = self._surroundings(name, dice)
+        process = Drive(*surroundings, is_changed=self.is_changed, run_id=run_id, budget=budget, judge=self.laws)
+        is_doomed = not self.is_quiet and dice.random() < 0.15
+        self._start(process, 20 + dice.randrange(200) if is_doomed else None)
+
+    def _surroundings(self, name: str, dice: Random) -> tuple[Any, ...]:
+        """What a process is put into."""
+        code = self.new if self.is_changed else self.codes[self.code]
+        # Another version stands beside the first one; what asks `patched` takes its place.
+        both = (*self.old.values(), *code.values(), CHUNK_RUNS)
+        known = {(one.name, one.version): one for one in both}
+        return (
             name,
             self.loop,
             self.oracle,
             self.laws,
             self._buried,
             self.faulty,
-            {(one.name, one.version): one for one in (*code.values(), CHUNK_RUNS)},
+            known,
             self.errands,
             self.codec,
             dice,
             self.lease,
-            is_changed=self.is_changed,
+            self.code,
         )
+
+    def _start(self, process: Process, dies_at: int | None) -> None:
         self.processes.append(process)
-        dies_at = None
-        if not self.is_quiet and self.faults.deaths > 0 and dice.random() < 0.5:
-            self.faults.deaths -= 1
-            dies_at = dice.choice((30, 100, 300, 1000)) + dice.randrange(100)
         process.start(dies_at=dies_at)
-        if not self.is_quiet and dice.random() < 0.3:
-            self.loop.call_later(dice.uniform(0.1, self.chaos), process.stop)
-        return process
 
     def _buried(self, process: Process) -> None:
         """A process has died. On one host its lock is gone with it, and others may see that at once."""

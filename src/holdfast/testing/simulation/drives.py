@@ -1,0 +1,121 @@
+"""Drives: processes that take turns for a while and go, beside workers, beside each other, or with nobody else there.
+
+They keep every promise that workers keep. And what a drive answers is true:
+
+- "ended": the run has ended. "budget": so much time has passed.
+- "waiting": nothing that it was asked for was due when it looked for the last time.
+- `taken` is how many runs it has claimed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any, Protocol
+
+from holdfast.errors import LeaseLost, RunNotFound, StoreAway
+from holdfast.model import Instant, RunRecord, instant_of
+from holdfast.worker import Driven, Session, drive
+
+from .oracle import Oracle
+from .processes import Process
+
+MOST = 4
+"""Drives at once."""
+
+
+class Judge(Protocol):
+    """The laws, as far as they know what drives are told."""
+
+    has_clock_jumped: bool
+    looks: dict[str, Instant]
+    claims: dict[str, int]
+
+    def record(self, run_id: str) -> RunRecord: ...
+
+
+class Drive(Process):
+    """A process that drives once."""
+
+    def __init__(self, *args: Any, run_id: str | None, budget: float, judge: Judge, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._run_id = run_id
+        self._budget = budget
+        self._judge = judge
+
+    async def _run(self) -> None:
+        what = "whatever is due" if self._run_id is None else self.oracle.label(self._run_id)
+        self.oracle.note(f"{self.name} drives {what} for {self._budget}s")
+        try:
+            session = await self._registered(_Pulseless)
+            self._live(session)
+            began_at = self.loop.microseconds
+            driven = await drive(session, self._plan, self._run_id, self._budget)
+        except (StoreAway, LeaseLost, RunNotFound) as error:
+            self.oracle.note(f"{self.name} gives up: {type(error).__name__}")
+        else:
+            self.oracle.note(f"{self.name} says {driven.reason}, after {driven.taken} runs")
+            self._check(driven, session.worker_id, self.loop.microseconds - began_at)
+        self._end()
+
+    def _check(self, driven: Driven, worker_id: str, took: int) -> None:
+        oracle, judge = self.oracle, self._judge
+        if driven.taken != judge.claims.get(worker_id, 0):
+            oracle.report("drives", f"{self.name} has claimed {judge.claims.get(worker_id, 0)} runs: {driven}")
+        if driven.reason == "budget" and took < round(self._budget * 1_000_000):
+            oracle.report("drives", f"{self.name} has spent {took}us of its {self._budget}s: {driven}")
+        if driven.done and not {driven.run_id} & (oracle.ended.keys() | oracle.gone):
+            oracle.report("drives", f"{oracle.label(str(driven.run_id))} has not ended: {driven}")
+        if driven.reason == "waiting" and not judge.has_clock_jumped:
+            if worker_id not in judge.looks:
+                oracle.report("drives", f"{self.name} has never looked: {driven}")
+            self._check_waiting(judge.looks.get(worker_id, 0))
+
+    def _check_waiting(self, looked_at: Instant) -> None:
+        oracle = self.oracle
+        for run_id in oracle.runs if self._run_id is None else (self._run_id,):
+            if run_id in oracle.ended or run_id in oracle.gone or run_id in oracle.paused:
+                continue
+            record = self._judge.record(run_id)
+            lane = (record.workflow, record.version)
+            if record.owner is None and record.due_at is not None and lane in self._plan.workflows:
+                due_at = instant_of(record.due_at)
+                if due_at < looked_at:
+                    late = (looked_at - due_at) / 1_000_000
+                    oracle.report("drives", f"{self.name} says waiting: {oracle.label(run_id)} is due since {late}s")
+
+
+class _Pulseless(Session):
+    """Without a thread that renews: the process does it."""
+
+    def start(self, *, with_pulse: bool = True, is_serving: bool = True) -> None:
+        super().start(with_pulse=False, is_serving=is_serving)
+
+
+class Driving(Protocol):
+    """The world as it is driven."""
+
+    oracle: Oracle
+    may_start: asyncio.Event
+    is_over: bool
+    is_quiet: bool
+    has_workers: bool
+
+    def alive(self) -> list[Process]: ...
+
+    def spawn_drive(self, name: str, dice: Random, run_id: str | None, budget: float) -> None: ...
+
+
+async def keep_driving(world: Driving, dice: Random) -> None:
+    """Drive this and that, now and then two at once the same; where there are no workers, until all is over."""
+    number = 0
+    while not world.is_over and not (world.is_quiet and world.has_workers):
+        await asyncio.sleep(1.0 if world.is_quiet else dice.choice((0.1, 0.5, 1.0, 1.0, 3.0)))
+        await world.may_start.wait()
+        known = list(world.oracle.runs)
+        run_id = dice.choice(known) if known and dice.random() < 0.6 and not world.is_quiet else None
+        budget = 20.0 if world.is_quiet else dice.choice((0.05, 0.6, 3.0, 10.0))
+        for _ in range(dice.choice((1, 1, 2))):
+            if sum(isinstance(process, Drive) for process in world.alive()) < MOST:
+                number += 1
+                world.spawn_drive(f"d{number}", dice, run_id, budget)
