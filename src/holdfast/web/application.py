@@ -117,8 +117,6 @@ def _add_routes(app: FastAPI) -> None:
     async def docs() -> Response:
         return Response(page(app.openapi()), media_type="text/html", headers={"content-security-policy": POLICY})
 
-    # Whoever asks for health may add what it likes: probes do.
-    app.include_router(health)
     app.include_router(listing, dependencies=[strict(INPUT)])
     for router in (starting, events, changes, fleet):
         app.include_router(router, dependencies=[strict()])
@@ -126,6 +124,8 @@ def _add_routes(app: FastAPI) -> None:
         named = [strict(), *([Depends(named_workflow)] if "{workflow}" in prefix else [])]
         for router in (one, reading, managing, signals, streams):
             app.include_router(router, prefix=prefix, dependencies=named)
+    # Whoever asks for health may add what it likes: probes do.
+    app.include_router(health)
 
 
 def _operation_id(route: APIRoute) -> str:

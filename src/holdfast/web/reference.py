@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 _CODE = re.compile(r"`([^`]+)`")
 _STYLE = """
@@ -42,6 +42,8 @@ def page(description: Mapping[str, Any]) -> str:
             # Without a slash before it: the application may be mounted below another path.
             '<p>The same for programs: <a href="v1/openapi.json">v1/openapi.json</a></p>',
             *_operations(description),
+            '<h2 id="refusals">Refusals</h2>',
+            _refusals(description),
             "<h2>Shapes</h2>",
             *(_shape(name, schema) for name, schema in sorted(description["components"]["schemas"].items())),
             "</body>\n</html>\n",
@@ -50,22 +52,30 @@ def page(description: Mapping[str, Any]) -> str:
 
 
 def _operations(description: Mapping[str, Any]) -> Iterator[str]:
-    """By tag, in the order in which tags come up."""
-    tagged: dict[str, list[str]] = {}
+    """By tag, in the order in which tags come up. What also stands below a workflow is told once, with both paths."""
+    tagged: dict[str, dict[str, _Told]] = {}
     for path, operations in description["paths"].items():
         for method, operation in operations.items():
             tag = next(iter(operation.get("tags", ())), "others")
-            tagged.setdefault(tag, []).append(_operation(method.upper(), path, operation))
-    for tag, texts in tagged.items():
+            shorter = f"{method} {path.replace('/workflows/{workflow}/runs/', '/runs/')}"
+            known = tagged.setdefault(tag, {}).setdefault(shorter, _Told(operation, []))
+            known.titles.append(f"{method.upper()} {path}")
+    for tag, told in tagged.items():
         yield f"<h2>{escape(tag.capitalize())}</h2>"
-        yield from texts
+        yield from map(_operation, told.values())
 
 
-def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
-    parts = [
-        f"<h3>{method} {escape(path)}</h3>",
-        f"<p>{_text(operation['summary'])}. {_text(operation['description'])}</p>",
-    ]
+class _Told(NamedTuple):
+    """An operation, and the methods and paths that it has."""
+
+    operation: Mapping[str, Any]
+    titles: list[str]
+
+
+def _operation(told: _Told) -> str:
+    operation = told.operation
+    parts = [f"<h3>{escape(title)}</h3>" for title in told.titles]
+    parts.append(f"<p><strong>{_text(operation['summary'])}</strong> {_text(operation['description'])}</p>")
     parameters = [
         (one["name"], f"{one['in']}, {_type(one['schema'])}", "needed" if one.get("required") else "", _about(one))
         for one in operation.get("parameters", ())
@@ -78,15 +88,32 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
         needed = "needed" if body.get("required") else "may be left out"
         parts.append(f"<p>Body: {_type(content['schema'])}, as <code>{escape(kind)}</code>; {needed}.</p>")
     answers = [
-        (
-            status,
-            ", ".join(_type(one["schema"]) for one in answer.get("content", {}).values()),
-            _text(answer["description"]),
-        )
-        for status, answer in operation["responses"].items()
+        (status, ", ".join(_type(one["schema"]) for one in answer.get("content", {}).values()), _meaning(answer))
+        for status, answer in sorted(operation["responses"].items())
+        if status < "400"
     ]
+    refusals = sorted(status for status in operation["responses"] if status >= "400")
     parts.append(_table(("answer", "", ""), answers))
+    if refusals:
+        parts.append(f'<p>Or <a href="#refusals">refused</a> with {", ".join(refusals)}.</p>')
     return "\n".join(parts)
+
+
+def _refusals(description: Mapping[str, Any]) -> str:
+    """What each status of a refusal means: the same wherever it is met."""
+    met = {
+        status: _meaning(answer)
+        for operations in description["paths"].values()
+        for operation in operations.values()
+        for status, answer in operation["responses"].items()
+        if status >= "400"
+    }
+    return _table(("status", ""), sorted(met.items()))
+
+
+def _meaning(answer: Mapping[str, Any]) -> str:
+    # What FastAPI says where nothing was said.
+    return "" if answer["description"] == "Successful Response" else _text(answer["description"])
 
 
 def _shape(name: str, schema: Mapping[str, Any]) -> str:
