@@ -48,7 +48,9 @@ def hook(
 ) -> None:
     """Resume the run that waits for a hook. A token works once."""
     if token == "-" and message.payload == "-":
-        raise typer.BadParameter("only one of token and payload can be read from stdin", param_hint="--payload")
+        raise typer.BadParameter(
+            "only one of token and payload can be read from stdin; write the other one", param_hint="--payload"
+        )
     if token == "-":
         # Other processes of this machine can read a command line, and a token is a key.
         token = typer.get_text_stream("stdin").readline().strip()

@@ -208,7 +208,9 @@ def json_given(given: str | None, option: str) -> Any:
     try:
         return json.loads(sys.stdin.read() if given == "-" else given)
     except ValueError as error:
-        raise typer.BadParameter(f"it is no JSON: {error}", param_hint=option) from None
+        raise typer.BadParameter(
+            f"it is no JSON: {error}; text needs quotes of its own, as in {option} '\"text\"'", param_hint=option
+        ) from None
 
 
 def moment_given(given: str | None, option: str) -> datetime | None:

@@ -97,7 +97,9 @@ async def import_line(store: Store, line: str | bytes) -> Imported:
     if not run.status.is_final or run.ended_at is None or not rows:
         raise DefinitionError(f"run {run.id} is {run.status}: only ended runs can be imported; let it end first")
     if run.status is RunStatus.CONTINUED:
-        raise DefinitionError(f"run {run.id} has continued as another run, and that can't be imported apart from it")
+        raise DefinitionError(
+            f"run {run.id} has continued as another run, and can't be imported apart from it; import that one"
+        )
     there = await store.get_run(run.id)
     if there is not None and there.status.is_final:
         return Imported.KNOWN

@@ -379,7 +379,9 @@ class AsyncClient(Messaging, Managing):
         if id is not None:
             _, record = await self._connection.found(id)
             if record.workflow != name:
-                raise RunNotFound(f"run {id!r} is one of {record.workflow!r}, not of {name!r}")
+                raise RunNotFound(
+                    f"run {id!r} is one of {record.workflow!r}, not of {name!r}; ask for it by get_run({id!r})"
+                )
             return self._handle(record, workflow)
         store = await self._connection.opened()
         found = await store.find_run(name, str(key))

@@ -10,7 +10,7 @@ def check_id(run_id: object) -> None:
     """Refuse what is no run's id."""
     if isinstance(run_id, str):
         if not is_text(run_id):
-            raise DefinitionError(f"{run_id!r} is not a run's id: it holds what can't be stored as text")
+            raise DefinitionError(f"{run_id!r} is not a run's id; expected text without a NUL or a lone surrogate")
         return
     own = getattr(run_id, "id", None)
     hint = f"give its id, {own!r}" if isinstance(own, str) else "expected text, such as run.id"

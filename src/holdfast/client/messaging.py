@@ -93,7 +93,9 @@ class Messaging:
         if sent is Sent.EXPIRED:
             raise HookExpired("this hook has expired; its run has been told")
         if sent is Sent.ENDED:
-            raise RunEnded("the run that made this hook has ended")
+            raise RunEnded(
+                "the run that made this hook has ended, so nobody waits for this any more; start another run"
+            )
         _tell(self._connection, "hook", None if found is None else found.name, None, asked_at)
 
 
@@ -120,7 +122,7 @@ async def send_signal(
     if sent is Sent.MISSING:
         raise not_found(run_id, client.store.namespace)
     if sent is Sent.ENDED:
-        raise RunEnded(f"run {run_id} has ended, so nobody will take the signal {name!r}")
+        raise RunEnded(f"run {run_id} has ended, so nobody will take the signal {name!r}; start another run")
     _tell(client, "signal", name, run_id, asked_at)
 
 
@@ -134,7 +136,9 @@ def _refuse_misfit(wait: WaitRecord, data: bytes, codec: Codec) -> None:
         return
     reason = misfit(_json.decode(wait.schema), _json.decode(codec.open(data)))
     if reason is not None:
-        raise BadPayload(f"the {wait.kind} {wait.name!r} of run {wait.run_id} expects something else: {reason}")
+        raise BadPayload(
+            f"the {wait.kind} {wait.name!r} of run {wait.run_id} expects something else: {reason}; nothing was sent"
+        )
 
 
 def _check(what: str, name: object) -> None:

@@ -118,7 +118,10 @@ def _collect(
         with collected.attempt():
             _Target(target, place, tuple(ignore)).collect(collected)
             if not collected.is_known(target) and len(collected.problems or ()) == count:
-                raise DefinitionError(f"{target!r} holds no workflow: no function in it is decorated with @workflow")
+                raise DefinitionError(
+                    f"{target!r} holds no workflow: no function in it is decorated with @workflow; decorate one, or "
+                    "name another target"
+                )
 
 
 def _default_in(roots: Iterable[Path]) -> tuple[str, ...]:
@@ -237,7 +240,8 @@ class _Collected:
         for name in path.split("."):
             if not hasattr(value, name):
                 raise DefinitionError(
-                    f"{target!r}: the module {module.__name__} ({place_of_module(module)}) has no {name!r}"
+                    f"{target!r}: the module {module.__name__} ({place_of_module(module)}) has no {name!r}; name what "
+                    f"it has, or {module.__name__!r} for all of it"
                 )
             value = getattr(value, name)
         listed = list(value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
