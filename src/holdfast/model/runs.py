@@ -259,9 +259,13 @@ class RowWrite(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs to list. Everything given must hold; `tags` and `input` are JSON-subset tests.
+    """Which runs are meant: to be listed, counted, cancelled, retried, paused or deleted. Everything given must hold.
 
-    `input` goes by the names of the arguments: `input={"order": {"card": "4711"}}`.
+        RunFilter(workflow=checkout, status=("failed", "cancelled"), since=yesterday, tags={"kind": "gift"})
+
+    `since` and `until` bound when the runs were created: from the one on, and before the other. `tags` and `input` must
+    be held, among others; `input` goes by the names of the arguments: `input={"order": {"card": "4711"}}`. `parent` is
+    the id of the run whose children are meant.
     """
 
     workflow: Any = None
