@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast import DeadlineExceeded, sleep, workflow
+import pytest
+
+from holdfast import DeadlineExceeded, Retry, sleep, workflow
 from holdfast.model import Cancel, Started
 from tests.engine.drive import START, note
-from tests.engine.samples import clean_up, double, echo
+from tests.engine.samples import clean_up, double, echo, refuse
 
 
 @workflow
@@ -305,3 +307,31 @@ def test_a_cancel_after_the_deadline_does_not_interrupt_the_cleanup(begin):
     drive.cancel(deadline=True)
     drive.cancel()
     assert drive.finish().check().notes == ["cleaning", "clean"]
+
+
+@workflow(retry=Retry(attempts=None, initial="1s", jitter=0))
+async def stubborn() -> None:
+    await refuse("card")
+
+
+def test_a_run_that_fails_before_it_sees_its_cancel_is_not_tried_again(begin):
+    drive = begin(stubborn)
+    done = drive.take(drive.failed("refuse", ValueError("no")), Cancel(drive.tick()))
+    assert done.consumed == 1
+    assert (drive.retrying, drive.status) == (None, "failed")
+
+
+def test_without_a_cancel_it_is(begin):
+    drive = begin(stubborn)
+    drive.fail("refuse", ValueError("no"))
+    assert drive.retrying is not None
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [("sold out", "it was cancelled (sold out) as it failed"), (None, "it was cancelled as it failed")],
+)
+def test_a_cancel_that_comes_with_a_failure_is_noted_with_it(begin, reason, told):
+    drive = begin(stubborn)
+    drive.take(drive.failed("refuse", ValueError("no")), Cancel(drive.tick(), reason))
+    assert told in "\n".join(drive.error.__notes__)

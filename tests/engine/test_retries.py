@@ -199,3 +199,73 @@ def test_steps_still_open_at_the_failure_are_asked_anew(begin):
     assert drive.withdrawn == ["echo"]
     drive.run_again()
     assert drive.open == ["echo", "refuse"]
+
+
+TWICE = Retry(attempts=2, initial="1s", jitter=0)
+
+
+@workflow(retry=TWICE)
+async def brave_the_second_time() -> list[int]:
+    seen = [current_run().attempt]
+    await double(1)
+    if current_run().attempt == 1:
+        await refuse("card")
+    seen.append(current_run().attempt)
+    await double(seen[-1])
+    return seen
+
+
+def test_a_body_that_asks_for_its_attempt_is_rebuilt_alike(begin):
+    drive = begin(brave_the_second_time)
+    drive.complete("double")
+    drive.fail("refuse", ValueError("no"))
+    assert drive.retrying is not None
+    history = history_of(drive.entries)
+    again = drive.live()
+    again.replay(history.entries, history.lives)
+    assert again.run.attempt == 2
+    assert list(again.commands) == ["refuse"]
+
+
+def test_the_first_part_of_the_history_is_the_first_attempt_s(begin):
+    drive = begin(brave_the_second_time)
+    drive.complete("double")
+    drive.fail("refuse", ValueError("no"))
+    drive.run_again()
+    drive.complete("refuse", "ok")
+    assert drive.finish().result == [1, 2]
+    history = history_of(drive.entries)
+    drive.live().replay(history.entries[:-1], history.lives)
+
+
+def test_a_body_that_fails_without_any_failed_step_goes_on_where_it_failed(begin):
+    lives: list[int] = []
+
+    @workflow(retry=THRICE)
+    async def body() -> int:
+        n = await double(1)
+        lives.append(n)
+        if len(lives) == 1:
+            raise ValueError("the first time only")
+        return n + await double(2)
+
+    drive = begin(body)
+    drive.complete("double")
+    assert drive.retrying is not None
+    drive.run_again()
+    assert drive.finish().result == 6
+    assert drive.asked.count("double") == 1
+
+
+def test_a_body_that_always_fails_by_itself_fails_the_run_after_its_last_try(begin):
+    @workflow(retry=THRICE)
+    async def body() -> None:
+        await double(1)
+        raise ValueError("always")
+
+    drive = begin(body)
+    drive.complete("double")
+    for _ in range(2):
+        assert drive.retrying is not None
+        drive.run_again()
+    assert isinstance(drive.error, ValueError)
