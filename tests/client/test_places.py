@@ -32,9 +32,6 @@ async def started(client, *args, **kwargs):
     return (await (await client.start_call(*args, **kwargs)).refresh()).record
 
 
-# -- versions ----------------------------------------------------------------------------------------------------------
-
-
 async def test_its_own_version_is_taken_where_nobody_registered_any(client):
     assert await version(client, pack_1, "a") == "1"
 
@@ -95,9 +92,6 @@ async def test_a_retry_goes_on_in_its_own_version_while_that_is_served(client, h
     assert (await (await client.retry(run.id)).refresh()).record.version == "1"
     await hands.register(workflows=[pack_2])
     assert (await (await client.retry(run.id)).refresh()).record.version == "2"
-
-
-# -- by name -----------------------------------------------------------------------------------------------------------
 
 
 async def test_what_a_workflow_declares_holds_for_runs_started_by_its_name(client, hands):
@@ -178,9 +172,6 @@ async def test_a_worker_that_is_seen_alive_is_not_asked_about_at_each_start(clie
     assert client.store.stats.reads == before
 
 
-# -- calls that came as data -------------------------------------------------------------------------------------------
-
-
 @workflow
 async def filed(id: str, key: str = "", tags: str = "") -> None: ...
 
@@ -209,9 +200,6 @@ async def test_a_version_that_nobody_registered_is_refused_with_those_there_are(
     await hands.register(workflows=[pack_1, pack_2])
     with pytest.raises(UnknownWorkflow, match=r"version '3' of the workflow 'pack'.*are: '1', '2'"):
         await client.start_call("pack", ["a"], version="3")
-
-
-# -- types, by name ----------------------------------------------------------------------------------------------------
 
 
 @workflow

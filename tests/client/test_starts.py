@@ -149,9 +149,6 @@ async def test_a_client_call_in_a_body_is_refused_with_the_durable_way(client):
         current_scope.reset(token)
 
 
-# -- by name ---------------------------------------------------------------------------------------------------------
-
-
 async def test_a_name_that_nobody_registered_is_refused_with_the_names_there_are(client, hands):
     await hands.register(Lane("total", "1"), Lane("ship", "2"))
     with pytest.raises(UnknownWorkflow, match="known are: total, ship"):
@@ -162,9 +159,6 @@ async def test_a_name_that_nobody_registered_is_refused_with_the_names_there_are
 async def test_a_name_is_refused_with_advice_when_no_worker_was_ever_there(client):
     with pytest.raises(UnknownWorkflow, match="start a worker that has it"):
         await client.start("total", 1)
-
-
-# -- keys ------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_second_start_with_a_key_returns_the_run_there_is(client):
@@ -231,9 +225,6 @@ async def test_an_id_of_another_workflow_is_refused(client):
     await client.start(total, 1, id="mine")
     with pytest.raises(KeyTaken, match="belongs to a run of the workflow 'total', not of 'ship'"):
         await client.start(ship, "here", id="mine")
-
-
-# -- many ------------------------------------------------------------------------------------------------------------
 
 
 async def test_many_runs_are_started_in_one_write(client):

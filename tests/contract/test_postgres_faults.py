@@ -68,9 +68,6 @@ def is_turn(data: bytes) -> bool:
     return b"one turn" in data
 
 
-# -- the server goes away ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("how", ["fast", "immediate", "kill"])
 async def test_turns_sent_again_over_a_restart_are_there_once_each(server, url, how):
     async with staged(url) as stage:
@@ -165,9 +162,6 @@ async def test_a_worker_goes_on_over_restarts_and_says_so_once_each_time(server,
     assert len([record for record in caplog.records if "away" in record.message]) <= 8
 
 
-# -- answers are lost ----------------------------------------------------------------------------------------------
-
-
 async def test_a_turn_whose_answer_is_lost_is_accepted_when_it_is_sent_again(url):
     async with Wire(url) as wire, staged(wire.url) as stage:
         old = await stage.held(key="k", id="old")
@@ -258,9 +252,6 @@ async def test_a_release_that_comes_late_releases_nothing(url):
         assert await statement(url, "next_generation", id="one", generation=1) == []
         assert await stage.commit(turn(run)) == [True]
         assert (await stage.run(run.id)).owner == "one"
-
-
-# -- the server refuses --------------------------------------------------------------------------------------------
 
 
 async def test_a_full_disk_pauses_a_worker_and_it_goes_on_when_there_is_room(url):
@@ -369,9 +360,6 @@ async def test_opening_that_failed_works_when_the_reason_is_gone(server, url):
     await store.open()
     assert (await store.start_runs([new_run()]))[0].created
     await store.close()
-
-
-# -- schemas -------------------------------------------------------------------------------------------------------
 
 
 async def test_without_migrating_a_schema_that_is_missing_is_refused(url):

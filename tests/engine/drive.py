@@ -105,8 +105,6 @@ class Drive:
         if begin:
             self.take(Started(START, seed))
 
-    # -- taking inputs in ----------------------------------------------------------------------------------------------
-
     def live(self, workflow: Workflow[..., Any] | None = None) -> Execution:
         """A fresh body, nothing delivered."""
         run = NotedRun(
@@ -214,8 +212,6 @@ class Drive:
             self.take(msgspec.structs.replace(entry, at=self.tick()))
         return self
 
-    # -- what there is to see ------------------------------------------------------------------------------------------
-
     @property
     def open(self) -> list[str]:
         return list(self.execution.commands)
@@ -261,8 +257,6 @@ class Drive:
         run = execution.run
         assert isinstance(run, NotedRun)
         return Mark(length, tuple(run.notes), tuple(execution.commands), execution.next_timer(), execution.time)
-
-    # -- the law of replay ---------------------------------------------------------------------------------------------
 
     def replay(self, length: int | None = None, workflow: Workflow[..., Any] | None = None) -> Execution:
         """A fresh body, rebuilt from the journal or the beginning of it."""

@@ -55,9 +55,6 @@ async def endless() -> None:
     await holdfast.wait_for_signal("end")
 
 
-# -- going on ----------------------------------------------------------------------------------------------------------
-
-
 async def test_a_chain_goes_on_with_new_arguments():
     async with Environment(counting) as env:
         assert await (await env.client.start(counting, 0, 4)).result() == 4
@@ -195,9 +192,6 @@ async def test_only_the_main_task_may_continue():
         assert await (await env.client.start(sideways)).result() != "continued"
 
 
-# -- what goes along ---------------------------------------------------------------------------------------------------
-
-
 async def test_unread_signals_go_along():
     async with Environment(summing) as env:
         run = await env.client.start(summing, 0, 3)
@@ -293,9 +287,6 @@ async def test_a_parent_waits_for_the_end_of_its_childs_chain():
 
     async with Environment([parent, counting]) as env:
         assert await (await env.client.start(parent)).result() == 3
-
-
-# -- crashes and stores ------------------------------------------------------------------------------------------------
 
 
 def test_a_chain_survives_a_crash_at_every_commit():

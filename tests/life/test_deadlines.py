@@ -214,9 +214,6 @@ async def test_a_run_that_never_began_fails_at_its_deadline_on_every_store(url):
         assert await run.wait(timeout=30) is RunStatus.FAILED
 
 
-# -- what can't end in time is not begun -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("is_before_steps", [True, False])
 async def test_a_deadline_in_the_pause_of_a_workflow_s_retry_is_deadline_exceeded(is_before_steps):
     """Also if the body would fail again by itself, at once."""

@@ -54,9 +54,6 @@ async def twice() -> list[Any]:
     return [first, await holdfast.wait_for_event("paid", timeout="1h", default="nothing")]
 
 
-# -- an event and its waits --------------------------------------------------------------------------------------------
-
-
 async def test_an_event_resumes_the_run_that_waits_for_it():
     async with Environment(paid) as env:
         run = await env.client.start(paid, 7)
@@ -150,9 +147,6 @@ async def test_an_event_without_a_payload_is_none():
         assert await run.result() is None
 
 
-# -- time and type -----------------------------------------------------------------------------------------------------
-
-
 async def test_a_wait_for_an_event_that_times_out_raises_wait_timeout():
     @workflow
     async def impatient() -> str:
@@ -202,9 +196,6 @@ async def test_a_match_must_be_a_mapping_that_can_be_stored():
             await (await env.client.start(odd)).result()
 
 
-# -- from run to run ---------------------------------------------------------------------------------------------------
-
-
 async def test_a_body_publishes_an_event_once_though_every_turn_replays():
     @workflow
     async def publisher() -> None:
@@ -234,9 +225,6 @@ async def test_a_published_event_begins_the_workflows_declared_for_it():
         await env.client.publish("paid", {"order": 7})
         await env.skip("1s")
         assert begun == [{"order": 7}]
-
-
-# -- crashes -----------------------------------------------------------------------------------------------------------
 
 
 def test_events_survive_a_crash_at_every_commit():

@@ -154,9 +154,6 @@ async def test_a_hook_may_be_awaited_more_than_once():
         assert await run.result() == [1, 1]
 
 
-# -- once, typed, in time ----------------------------------------------------------------------------------------------
-
-
 async def test_a_hook_that_was_resumed_is_used():
     async with Environment(done_with_it) as env:
         run = await env.client.start(done_with_it)
@@ -265,9 +262,6 @@ async def test_a_wait_for_a_hook_that_timed_out_leaves_the_hook_open():
         await env.skip("150m")
         await env.client.resume_hook(tokens[run.id], "at last")
         assert await run.result() == ["at last", 2]
-
-
-# -- crashes and stores ------------------------------------------------------------------------------------------------
 
 
 def test_a_hook_survives_a_crash_at_every_commit():

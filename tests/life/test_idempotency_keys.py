@@ -175,9 +175,6 @@ async def test_a_run_that_was_taken_to_another_database_is_retried_under_its_key
     assert len(set(asked)) == 1
 
 
-# -- items of a map ----------------------------------------------------------------------------------------------------
-
-
 @step(retry=Retry(attempts=2, initial=0.001))
 async def charge_item(cents: int) -> str:
     return _charged_once_refused(cents)

@@ -71,9 +71,6 @@ async def allowed() -> bool:
     return False
 
 
-# -- message ids -------------------------------------------------------------------------------------------------------
-
-
 async def test_a_signal_with_the_same_message_id_is_delivered_once():
     async with Environment(collecting) as env:
         run = await env.client.start(collecting)
@@ -165,9 +162,6 @@ async def test_a_message_id_that_is_no_text_is_refused():
         run = await env.client.start(told)
         with pytest.raises((holdfast.DefinitionError, TypeError)):
             await run.signal("go", 1, message_id=5)
-
-
-# -- keys --------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_second_start_with_a_key_returns_the_run_there_is():

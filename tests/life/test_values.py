@@ -51,9 +51,6 @@ async def long_telling() -> None:
         await holdfast.sleep("1m")
 
 
-# -- values ------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_value_is_seen_with_the_turn_that_set_it():
     async with Environment(telling) as env:
         run = await env.client.start(telling)
@@ -122,9 +119,6 @@ async def test_values_of_an_ended_run_can_be_read():
         run = await env.client.start(reporting)
         assert await run.result() == 3
         assert await run.value("from a step") == 2
-
-
-# -- streams -----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_stream_yields_what_was_emitted_in_order_and_ends_with_the_run():
@@ -224,9 +218,6 @@ async def test_two_streams_of_a_run_are_apart():
 async def test_emitting_outside_a_run_is_refused():
     with pytest.raises(holdfast.NotInRun):
         holdfast.emit("log", 1)
-
-
-# -- changes, crashes and stores ---------------------------------------------------------------------------------------
 
 
 def test_values_and_streams_survive_a_crash_at_every_commit():

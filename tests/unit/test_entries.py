@@ -52,9 +52,6 @@ plain = st.lists(
 retrying = KINDS["run_retrying"]
 
 
-# -- as stored ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 def test_an_entry_of_every_kind_comes_back_as_it_was(kind, data):
@@ -104,9 +101,6 @@ def test_an_entry_without_the_optional_fields_can_be_read():
 def test_what_is_no_journal_is_refused(data):
     with pytest.raises(msgspec.MsgspecError):
         decode_entries(data)
-
-
-# -- what a journal means ----------------------------------------------------------------------------------------------
 
 
 @given(plain)
@@ -216,8 +210,6 @@ def test_a_body_that_failed_by_itself_takes_its_last_input_in_anew():
 def test_a_body_that_failed_at_its_start_begins_anew():
     assert history_of([Started(1, b"s"), RunRetrying(3, 1, b"x", 4, 1)]).entries == []
 
-
-# -- what came for a body that could not take it in --------------------------------------------------------------------
 
 BEFORE = [Started(1, b"s"), StepAsked("a", b""), StepAsked("b", b"")]
 A, B = StepCompleted(2, "a", 1, b"r"), StepCompleted(3, "b", 1, b"r")

@@ -62,9 +62,6 @@ async def in_a_lambda() -> object:
     return (lambda: doubled)()
 
 
-# -- its result --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("body", [doubled, blocking_doubled], ids=["async", "def"])
 def test_the_result_is_returned(database_url, body):
     assert holdfast.run(body, 21, url=database_url) == 42
@@ -134,9 +131,6 @@ def test_a_namespace_keeps_runs_apart(database_url):
     holdfast.run(doubled, 1, key="k", url=database_url, namespace="north")
     with Client(database_url, namespace="south") as client:
         assert list(client.runs()) == []
-
-
-# -- its key -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_completed_run_returns_its_result_again_and_executes_nothing(database_url):
@@ -229,9 +223,6 @@ def test_what_to_do_about_a_taken_key_may_be_said_otherwise(database_url):
     assert holdfast.run(doubled.options(on_conflict="restart"), 5, key="k", url=database_url) == 10
 
 
-# -- where it may be called --------------------------------------------------------------------------------------------
-
-
 async def test_inside_a_running_loop_it_is_refused_with_advice(database_url):
     with pytest.raises(MisplacedCall, match="AsyncClient"):
         holdfast.run(doubled, 1, url=database_url)
@@ -256,9 +247,6 @@ def test_what_is_no_workflow_is_refused():
         holdfast.run(len, "abc")
 
 
-# -- a blocked run -----------------------------------------------------------------------------------------------------
-
-
 def test_a_blocked_run_raises_its_error(database_url):
     @workflow
     async def forgetful() -> None:
@@ -281,9 +269,6 @@ def test_a_run_that_was_blocked_goes_on_with_fixed_code_under_its_key(database_u
     with pytest.raises(HoldfastError):
         holdfast.run(forgetful, key="k", url=database_url)
     assert holdfast.run(fixed, key="k", url=database_url) == 2
-
-
-# -- what it serves ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

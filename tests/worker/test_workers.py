@@ -15,9 +15,6 @@ from tests.worker.stage import PATIENCE, stage, until
 def plain() -> None: ...
 
 
-# -- arguments ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -145,9 +142,6 @@ async def test_a_cancel_of_the_code_beside_a_worker_stops_it_in_good_order(datab
         assert (record.owner, record.crashes, record.status) == (None, 0, "waiting")
 
 
-# -- versions and queues -----------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def versions():
     """Two versions of one workflow that sleep and then say which they are."""
@@ -222,9 +216,6 @@ async def test_a_run_of_another_queue_waits_for_its_worker(database_url):
         assert (await on.record(run)).status == "pending"
         async with on.worker(ready, queues=["night"]):
             assert await run.result(PATIENCE) == "ready"
-
-
-# -- blocked runs ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
