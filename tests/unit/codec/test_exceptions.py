@@ -7,6 +7,7 @@ import subprocess
 import sys
 import types
 import urllib.error
+from contextlib import closing
 
 import hypothesis.strategies as st
 import pytest
@@ -18,6 +19,11 @@ from tests.unit.codec import samples
 from tests.unit.codec.samples import Batch, Cat, Gone, PaymentFailed, Slotted, Strict, Unprintable
 
 codec = Codec()
+
+
+def ask_sqlite(question):
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(question)
 
 
 def caught_from(act):
@@ -70,7 +76,7 @@ BUILT_IN = {
     "json": lambda: json.loads("{"),
     "http": fail(urllib.error.HTTPError("http://x", 404, "gone", {}, None)),
     "socket": fail(socket.gaierror(-2, "unknown name")),
-    "sqlite": lambda: sqlite3.connect(":memory:").execute("nonsense"),
+    "sqlite": lambda: ask_sqlite("nonsense"),
     "two bases": fail(errors.BadDuration("bad")),
 }
 
