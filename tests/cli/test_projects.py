@@ -132,6 +132,14 @@ def test_dev_serves_rest_and_metrics_beside_the_worker(stage: Stage, project: Pa
         assert b"holdfast_runs_completed" in answer.read()
 
 
+def test_dev_traces_where_the_settings_say_so(stage: Stage, project: Path, port: int):
+    with (project / "holdfast.toml").open("a") as settings:
+        settings.write("tracing = true\n")
+    process = dev(stage, project, port)
+    # There is no provider here, and whoever traces says so.
+    assert "tracing is on, and no TracerProvider" in process.output
+
+
 def test_changed_code_is_served_and_the_run_goes_on_in_it(stage: Stage, project: Path, port: int):
     process = dev(stage, project, port)
     run = stage.client.start("order", "4242")
@@ -190,6 +198,8 @@ def test_serve_answers_until_it_is_told_to_stop(stage: Stage, port: int):
     process = stage.command("serve", "--listen", str(port))
     stage.until(lambda: "ready on" in process.output, "it is ready")
     assert ask(port, "/healthz")[0] == 200
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        assert b"holdfast_client_starts" in answer.read()
     process.send(signal.SIGTERM)
     assert process.wait() == 0
 

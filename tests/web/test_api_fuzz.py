@@ -76,7 +76,8 @@ STARTS = st.fixed_dictionaries(
 
 @pytest.fixture(scope="module")
 def caller(server: Server):
-    with httpx.Client(base_url=server.address, headers=HEADERS, timeout=30) as made:
+    # A result may be waited for as long as a minute.
+    with httpx.Client(base_url=server.address, headers=HEADERS, timeout=90) as made:
         yield made
 
 

@@ -7,13 +7,15 @@ import contextlib
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from holdfast.client import AsyncClient
 from holdfast.errors import HoldfastError
-from holdfast.extras import load_extra
+from holdfast.extras import find_extra, load_extra
+from holdfast.observe import Observer, Prometheus, observers_of
 from holdfast.settings import Settings
 from holdfast.web import api
 
@@ -67,6 +69,7 @@ async def _serve(settings: Settings, log_level: str) -> None:
         codec=codec,
         max_payload=settings.max_payload if codec is None else None,
         migrate=settings.migrate,
+        observers=watching(settings),
     )
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -82,18 +85,19 @@ async def _serve(settings: Settings, log_level: str) -> None:
         await stopping.wait()
 
 
+def watching(settings: Settings) -> list[Observer]:
+    """Whom a process with a REST API tells: what /metrics shows, if that can be, and traces, if they are asked for."""
+    counting: list[Observer] = [] if find_extra("prometheus_client") is None else [Prometheus()]
+    return counting + observers_of(replace(settings, metrics=None), is_worker=False)
+
+
 @contextlib.asynccontextmanager
 async def answering(
-    settings: Any,
-    client: AsyncClient,
-    *,
-    log_level: str,
-    gone: Callable[[], None] = lambda: None,
-    metrics: Callable[[], str | bytes] | None = None,
+    settings: Any, client: AsyncClient, *, log_level: str, gone: Callable[[], None] = lambda: None
 ) -> AsyncIterator[None]:
     """Inside, the REST API answers where the settings (or a plan) say. `gone` is called if it ends before."""
     uvicorn = load_extra("uvicorn", extra="web", needed_by="the REST API")
-    app = api(client, keys=settings.api_keys, allow_remote=settings.allow_remote, cors=settings.cors, metrics=metrics)
+    app = api(client, keys=settings.api_keys, allow_remote=settings.allow_remote, cors=settings.cors)
     bound = bound_socket(*settings.listen)
     config = uvicorn.Config(
         app, log_config=None, log_level=log_level, access_log=False, timeout_graceful_shutdown=_GRACE, lifespan="on"

@@ -9,14 +9,15 @@ Loaded only when tracing is asked for: this module imports OpenTelemetry.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from traceback import format_exception
 from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.attributes import BoundedAttributes
-from opentelemetry.context import Context, attach
+from opentelemetry.context import Context, attach, detach
 from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits
 from opentelemetry.sdk.trace.sampling import Decision, Sampler
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -57,6 +58,20 @@ def current_trace() -> str | None:
     """The trace that the running code is in."""
     context = trace.get_current_span().get_span_context()
     return written(context) if context.is_valid else None
+
+
+@contextmanager
+def within(text: str) -> Iterator[None]:
+    """Be in a trace that came from outside; a server that is traced by something else is in it already."""
+    found = None if trace.get_current_span().get_span_context().is_valid else read(text)
+    if found is None:
+        yield
+        return
+    token = attach(trace.set_span_in_context(NonRecordingSpan(found)))
+    try:
+        yield
+    finally:
+        detach(token)
 
 
 def _context(trace_id: int, span_id: int, flags: TraceFlags, state: TraceState | None) -> SpanContext:

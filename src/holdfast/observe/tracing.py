@@ -10,6 +10,7 @@ drawn from the run's id, so that they agree.
 from __future__ import annotations
 
 import logging
+from contextlib import AbstractContextManager
 from typing import Any
 
 from holdfast.define import RunInfo, StepInfo
@@ -66,6 +67,10 @@ class Tracing(Observer):
 
     def caller_trace(self) -> str | None:
         found: str | None = self._room.current_trace()
+        return found
+
+    def within(self, trace: str) -> AbstractContextManager[object]:
+        found: AbstractContextManager[object] = self._room.within(trace)
         return found
 
     def trace_of(self, run: RunRecord) -> str | None:

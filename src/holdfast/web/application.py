@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from holdfast.client import AsyncClient
 from holdfast.errors import DefinitionError, HoldfastError
-from holdfast.observe import Prometheus
+from holdfast.observe import Prometheus, Tracing
 
 from . import audit as auditing
 from .access import ApiKey, Keys
@@ -67,6 +67,7 @@ def build(
         max_body=max_body,
         buckets=None if rate is None else Buckets(rate),
         audit=audit or auditing.write,
+        within=next((one.within for one in own.observers or () if isinstance(one, Tracing)), None),
     )
 
     @asynccontextmanager

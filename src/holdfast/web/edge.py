@@ -12,6 +12,7 @@ import logging
 import re
 import secrets
 from collections.abc import Callable, MutableMapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
@@ -32,6 +33,8 @@ OPEN = ("/healthz", "/readyz")
 """Paths that need no key, and tell nothing that is worth one."""
 _HOOKS = "/v1/hooks/"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}")
 _READING = ("GET", "HEAD", "OPTIONS")
 _logger = logging.getLogger("holdfast.web")
 _json = msgspec.json.Decoder()
@@ -48,6 +51,8 @@ class Rules:
     max_body: int
     buckets: Buckets | None
     audit: Callable[[AuditRecord], None]
+    within: Callable[[str], AbstractContextManager[object]] | None = None
+    """What puts code into a trace, if anything does."""
 
 
 class Edge:
@@ -76,7 +81,8 @@ class Edge:
             caller = scope["holdfast.caller"] = self._admitted(scope, headers, caller)
             self._refuse_often(scope, caller)
             receive = await self._received(scope, headers, receive)
-            await self._app(scope, receive, answer.send)
+            with self._within(headers):
+                await self._app(scope, receive, answer.send)
         except Refused as refused:
             response = answer_of(refused, caller.request_id) or unforeseen(refused, caller.request_id)
             await response(scope, receive, answer.send)
@@ -161,6 +167,13 @@ class Edge:
         if whole:
             _check_json(whole, headers.get("content-type", ""))
         return _replayed(whole, receive)
+
+    def _within(self, headers: Headers) -> AbstractContextManager[object]:
+        """The trace that the caller says it is in, for the runs that it starts and the messages that it sends."""
+        parent, state = headers.get("traceparent", ""), headers.get("tracestate", "")
+        if self._rules.within is None or not _TRACEPARENT.fullmatch(parent):
+            return nullcontext()
+        return self._rules.within(f"{parent} {state}" if _TRACESTATE.fullmatch(state) else parent)
 
     def _tell(self, scope: Scope, status: int) -> None:
         if scope["method"] in _READING or status == HTTPStatus.TOO_MANY_REQUESTS:
