@@ -1,4 +1,4 @@
-"""What a worker may be told to be, which runs it serves, and what a newly started one changes."""
+"""What a worker may be told to be, and which runs it serves."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from holdfast import AsyncClient, NotDecodable, Worker, resource, sleep, step, workflow
+from holdfast import AsyncClient, Worker, resource, sleep, step, workflow
 from holdfast.errors import HoldfastError
 from tests.worker.samples import add, ready
-from tests.worker.stage import PATIENCE, stage, until
+from tests.worker.stage import PATIENCE, stage
 
 
 def plain() -> None: ...
@@ -216,145 +216,3 @@ async def test_a_run_of_another_queue_waits_for_its_worker(database_url):
         assert (await on.record(run)).status == "pending"
         async with on.worker(ready, queues=["night"]):
             assert await run.result(PATIENCE) == "ready"
-
-
-@pytest.fixture
-def order():
-    """A workflow, a changed one that no longer matches its journals, and their name."""
-
-    @workflow(name="order")
-    async def right() -> int:
-        n = await add(1, 1)
-        await sleep("30d")
-        return n
-
-    @workflow(name="order")
-    async def wrong() -> int:
-        n = await add(2, 2)
-        await sleep("30d")
-        return n
-
-    return right, wrong
-
-
-async def test_a_blocked_run_goes_on_at_once_when_a_worker_with_the_right_code_starts(database_url, order):
-    """Without the clock being moved: it does not wait for its next try."""
-    right, wrong = order
-    async with stage(database_url) as on:
-        run = await on.client.start(right)
-        async with on.worker(right):
-            await on.until_waiting(run)
-        on.skip("31d")
-        async with on.worker(wrong):
-            await on.until_blocked(run)
-        skipped = on.clock.skipped
-        async with on.worker(right):
-            assert await run.result(PATIENCE) == 2
-        assert on.clock.skipped == skipped
-
-
-async def test_a_run_that_went_on_is_blocked_no_more(database_url, order):
-    right, wrong = order
-    async with stage(database_url) as on:
-        run = await on.client.start(right)
-        async with on.worker(right):
-            await on.until_waiting(run)
-        on.skip("31d")
-        async with on.worker(wrong):
-            await on.until_blocked(run)
-        async with on.worker(right):
-            await run.result(PATIENCE)
-        assert (await on.record(run)).blocked is None
-
-
-async def test_a_blocked_runs_journal_is_as_it_was(database_url, order):
-    right, wrong = order
-    async with stage(database_url) as on:
-        run = await on.client.start(right)
-        async with on.worker(right):
-            await on.until_waiting(run)
-        before = await on.store.read_journal(run.id)
-        on.skip("31d")
-        async with on.worker(wrong):
-            await on.until_blocked(run)
-        assert await on.store.read_journal(run.id) == before
-
-
-async def test_a_blocked_run_is_tried_less_and_less_often(database_url, order):
-    right, wrong = order
-    async with stage(database_url) as on:
-        run = await on.client.start(right)
-        async with on.worker(right):
-            await on.until_waiting(run)
-        on.skip("31d")
-        pauses = []
-        async with on.worker(wrong):
-            await on.until_blocked(run)
-            for _ in range(3):
-                record = await on.record(run)
-                assert record.due_at is not None
-                pauses.append(record.due_at.timestamp() - on.clock.now() / 1_000_000)
-                epoch = record.epoch
-                on.skip(pauses[-1] + 0.01)
-
-                async def is_tried_again(epoch=epoch) -> bool:
-                    record = await on.record(run)
-                    return record.epoch > epoch and record.owner is None
-
-                await until(is_tried_again)
-        assert pauses[0] < pauses[1] < pauses[2]
-
-
-async def test_a_blocked_run_does_not_hold_up_others(database_url):
-    @workflow
-    async def forgetful() -> None:
-        add(1, 1)
-
-    async with stage(database_url, forgetful, ready, concurrency=1) as on:
-        await on.client.start_many(forgetful, [()] * 3)
-        assert await (await on.client.start(ready)).result(PATIENCE) == "ready"
-
-
-async def test_a_cancel_that_came_while_the_run_was_blocked_is_not_lost(database_url, order):
-    right, wrong = order
-    async with stage(database_url) as on:
-        run = await on.client.start(right)
-        async with on.worker(right):
-            await on.until_waiting(run)
-        await run.cancel()
-        async with on.worker(wrong):
-            await on.until_blocked(run)
-        async with on.worker(right):
-            await on.until_status(run, "cancelled")
-
-
-async def test_a_step_result_that_no_longer_fits_its_type_blocks_the_run(database_url):
-    @step(name="ask")
-    async def ask_text() -> str:
-        return "text"
-
-    @step(name="ask")
-    async def ask_number() -> int:
-        return 5
-
-    @workflow(name="order")
-    async def before() -> str:
-        found = await ask_text()
-        await sleep("30d")
-        return found
-
-    @workflow(name="order")
-    async def after() -> str:
-        found = await ask_number()
-        await sleep("30d")
-        return str(found)
-
-    async with stage(database_url) as on:
-        run = await on.client.start(before)
-        async with on.worker(before):
-            await on.until_waiting(run)
-        on.skip("31d")
-        async with on.worker(after):
-            assert NotDecodable.__name__ in await on.until_blocked(run)
-        async with on.worker(before):
-            assert await run.result(PATIENCE) == "text"

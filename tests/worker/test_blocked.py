@@ -1,0 +1,252 @@
+"""Blocked runs: intact, out of everybody's way, tried again, and gone on with by code that fits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import NotDecodable, sleep, step, workflow
+from holdfast.client import AsyncRun
+from holdfast.define import Workflow
+from tests.worker.samples import add, ready
+from tests.worker.stage import PATIENCE, Stage, stage, until
+
+
+@pytest.fixture
+def order():
+    """A workflow, a changed one that no longer matches its journals, and their name."""
+
+    @workflow(name="order")
+    async def right() -> int:
+        n = await add(1, 1)
+        await sleep("30d")
+        return n
+
+    @workflow(name="order")
+    async def wrong() -> int:
+        n = await add(2, 2)
+        await sleep("30d")
+        return n
+
+    return right, wrong
+
+
+async def slept(on: Stage, body: Workflow[[], Any]) -> AsyncRun[Any]:
+    """A run of it that is past its sleep, and whose worker has left meanwhile."""
+    run = await on.client.start(body)
+    async with on.worker(body):
+        await on.until_waiting(run)
+    on.skip("31d")
+    return run
+
+
+async def test_a_blocked_run_goes_on_at_once_when_a_worker_with_the_right_code_starts(database_url, order):
+    """Without the clock being moved: it does not wait for its next try."""
+    right, wrong = order
+    async with stage(database_url) as on:
+        run = await slept(on, right)
+        async with on.worker(wrong):
+            await on.until_blocked(run)
+        skipped = on.clock.skipped
+        async with on.worker(right):
+            assert await run.result(PATIENCE) == 2
+        assert on.clock.skipped == skipped
+
+
+async def test_a_run_that_went_on_is_blocked_no_more(database_url, order):
+    right, wrong = order
+    async with stage(database_url) as on:
+        run = await slept(on, right)
+        async with on.worker(wrong):
+            await on.until_blocked(run)
+        async with on.worker(right):
+            await run.result(PATIENCE)
+        assert (await on.record(run)).blocked is None
+
+
+async def test_a_blocked_runs_journal_is_as_it_was(database_url, order):
+    right, wrong = order
+    async with stage(database_url) as on:
+        run = await slept(on, right)
+        before = await on.store.read_journal(run.id)
+        async with on.worker(wrong):
+            await on.until_blocked(run)
+        assert await on.store.read_journal(run.id) == before
+
+
+async def test_a_blocked_run_is_tried_less_and_less_often(database_url, order):
+    right, wrong = order
+    async with stage(database_url) as on:
+        run = await slept(on, right)
+        pauses = []
+        async with on.worker(wrong):
+            await on.until_blocked(run)
+            for _ in range(3):
+                record = await on.record(run)
+                assert record.due_at is not None
+                pauses.append(record.due_at.timestamp() - on.clock.now() / 1_000_000)
+                epoch = record.epoch
+                on.skip(pauses[-1] + 0.01)
+
+                async def is_tried_again(epoch=epoch) -> bool:
+                    record = await on.record(run)
+                    return record.epoch > epoch and record.owner is None
+
+                await until(is_tried_again)
+        assert pauses[0] < pauses[1] < pauses[2]
+
+
+async def test_a_blocked_run_does_not_hold_up_others(database_url):
+    @workflow
+    async def forgetful() -> None:
+        add(1, 1)
+
+    async with stage(database_url, forgetful, ready, concurrency=1) as on:
+        await on.client.start_many(forgetful, [()] * 3)
+        assert await (await on.client.start(ready)).result(PATIENCE) == "ready"
+
+
+async def test_a_cancel_that_came_while_the_run_was_blocked_is_not_lost(database_url, order):
+    right, wrong = order
+    async with stage(database_url) as on:
+        run = await on.client.start(right)
+        async with on.worker(right):
+            await on.until_waiting(run)
+        await run.cancel()
+        async with on.worker(wrong):
+            await on.until_blocked(run)
+        async with on.worker(right):
+            await on.until_status(run, "cancelled")
+
+
+async def test_a_step_result_that_no_longer_fits_its_type_blocks_the_run(database_url):
+    @step(name="ask")
+    async def ask_text() -> str:
+        return "text"
+
+    @step(name="ask")
+    async def ask_number() -> int:
+        return 5
+
+    @workflow(name="order")
+    async def before() -> str:
+        found = await ask_text()
+        await sleep("30d")
+        return found
+
+    @workflow(name="order")
+    async def after() -> str:
+        found = await ask_number()
+        await sleep("30d")
+        return str(found)
+
+    async with stage(database_url) as on:
+        run = await slept(on, before)
+        async with on.worker(after):
+            assert NotDecodable.__name__ in await on.until_blocked(run)
+        async with on.worker(before):
+            assert await run.result(PATIENCE) == "text"
+
+
+async def test_io_in_a_body_blocks_the_run_and_leaves_it_intact(database_url):
+    @workflow(name="order")
+    async def broken() -> int:
+        n = await add(1, 1)
+        await asyncio.to_thread(print, n)
+        return n
+
+    @workflow(name="order")
+    async def fixed() -> int:
+        return await add(1, 1)
+
+    async with stage(database_url) as on:
+        run = await on.client.start(broken)
+        async with on.worker(broken):
+            assert "move this into a step" in await on.until_blocked(run)
+            assert (await on.record(run)).status == "waiting"
+        async with on.worker(fixed):
+            assert await run.result(PATIENCE) == 2
+
+
+async def test_changed_code_blocks_the_run_and_fixed_code_goes_on(database_url):
+    @workflow(name="order")
+    async def before() -> int:
+        n = await add(1, 1)
+        await sleep("1h")
+        return n
+
+    @workflow(name="order")
+    async def changed() -> int:
+        n = await add(2, 2)
+        await sleep("1h")
+        return n
+
+    async with stage(database_url) as on:
+        run = await on.client.start(before)
+        async with on.worker(before):
+            await on.until_waiting(run)
+        on.skip("2h")
+        async with on.worker(changed):
+            assert "does not match its journal" in await on.until_blocked(run)
+            assert (await on.record(run)).status == "waiting"
+        async with on.worker(before):
+            assert await run.result(PATIENCE) == 2
+
+
+async def test_a_blocked_run_is_tried_again_by_itself(database_url):
+    """With backoff: nobody has to start a worker for it."""
+    lives: list[int] = []
+
+    @workflow
+    async def body() -> str:
+        lives.append(1)
+        if len(lives) == 1:
+            add.start(1, 1)
+        return "done"
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        await on.until_blocked(run)
+
+        async def is_ended() -> bool:
+            on.skip("1h")
+            return (await on.record(run)).status.is_final
+
+        await until(is_ended)
+        assert await run.result(PATIENCE) == "done"
+
+
+async def test_a_blocked_run_counts_neither_as_an_error_nor_as_a_crash(database_url):
+    tries: list[int] = []
+
+    @workflow(max_crashes=1)
+    async def body() -> None:
+        tries.append(1)
+        add.start(1, 1)
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        for so_often in range(1, 6):
+            await until(lambda so_often=so_often: len(tries) >= so_often)
+            await on.until_blocked(run)
+            on.skip("1d")
+        record = await on.record(run)
+    assert (record.status.is_final, record.crashes) == (False, 0)
+
+
+async def test_an_input_that_no_longer_fits_blocks_the_run(database_url):
+    @workflow(name="order")
+    async def before(n: int) -> None: ...
+
+    @workflow(name="order")
+    async def after(n: dict[str, int]) -> None: ...
+
+    async with stage(database_url) as on:
+        run = await on.client.start(before, 1)
+        async with on.worker(after):
+            await on.until_blocked(run)
+            assert (await on.record(run)).status == "waiting"
+        async with on.worker(before):
+            assert await run.wait(PATIENCE) == "completed"
