@@ -188,7 +188,7 @@ class AsyncRun(Generic[R_co]):
         as new, its stream goes on with the run that goes on.
         """
         refuse_in_body("run.stream()", "do it in a step")
-        return follow(self._connection, self.id, name, after, type, lambda record: record.status.is_final)
+        return follow(self._connection, self.id, name, after, type)
 
     async def changes(self) -> AsyncIterator[RunStatus]:
         """The run's status, each time it is another one, until it has ended.
@@ -196,7 +196,7 @@ class AsyncRun(Generic[R_co]):
         If it continues as new, those of the runs that go on follow.
         """
         refuse_in_body("run.changes()", "do it in a step")
-        async for record in changes(self._connection, self.id, None):
+        async for record in changes(self._connection, self.id):
             self._record = record
             yield record.status
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from holdfast.errors import DefinitionError
-from holdfast.model import RunRecord, StreamName, StreamRecord, ValueName, is_text, moment_of
+from holdfast.model import RunRecord, RunStatus, StreamName, StreamRecord, ValueName, is_text, moment_of
 from holdfast.store import Store
 
 from .connections import Connection
@@ -92,7 +92,7 @@ async def read_value(connection: Connection, run_id: str, name: str, default: An
 
 
 async def follow(
-    connection: Connection, run_id: str, name: str, after: int, type: Any, is_over: Callable[[RunRecord], bool]
+    connection: Connection, run_id: str, name: str, after: int, type: Any
 ) -> AsyncIterator[StreamItem[Any]]:
     """Items behind `after`, and those that come, until the run, or the last that goes on after it, has ended."""
     store = await connection.opened()
@@ -112,18 +112,18 @@ async def follow(
                     # The stream is the chain's: it goes on with the run that goes on.
                     run_id = record.successor_id
                     continue
-                if record is None or is_over(record):
+                if record is None or record.status.is_final:
                     return
                 await news.wait()
     finally:
         news.close()
 
 
-async def changes(connection: Connection, run_id: str, last: RunRecord | None) -> AsyncIterator[RunRecord]:
+async def changes(connection: Connection, run_id: str) -> AsyncIterator[RunRecord]:
     """The run's record each time its status is another one, until it, or the last that goes on after it, has ended."""
     store = await connection.opened()
     news = _News(store)
-    status = None if last is None else last.status
+    status: RunStatus | None = None
     try:
         while True:
             news.clear()
