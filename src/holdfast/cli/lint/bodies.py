@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from .awaits import is_forgotten
@@ -59,14 +60,11 @@ def check(project: Project, path: Path) -> list[Finding]:
 
 def _bodies(module: Scope) -> Iterator[Function]:
     yield from (one for one in _functions(module, module.source.tree) if one.kind is Kind.WORKFLOW)
-    for name, bindings in module.bindings.items():
-        # checkout = workflow(checkout_body)
-        for binding in bindings:
-            if isinstance(binding.value, ast.Call):
-                found = module.meaning(binding.value)
-                is_here = isinstance(found, Function) and found.scope.source is module.source
-                if is_here and isinstance(found, Function) and found.kind is Kind.WORKFLOW and name:
-                    yield found
+    for binding in chain.from_iterable(module.bindings.values()):
+        # As in `checkout = workflow(checkout_body)`.
+        found = module.meaning(binding.value) if isinstance(binding.value, ast.Call) else None
+        if isinstance(found, Function) and found.kind is Kind.WORKFLOW and found.scope.source is module.source:
+            yield found
 
 
 def _functions(scope: Scope, top: ast.AST) -> Iterator[Function]:

@@ -43,7 +43,7 @@ def is_set(expr: ast.expr | None, scope: Scope, depth: int = 0) -> bool:
         case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SET_METHODS:
             return is_set(value, scope, depth + 1)
         case ast.Call():
-            return _is_made(expr, scope, depth)
+            return _is_made(expr, scope)
         case ast.Await(value=ast.Call() as call):
             return _returns_set(call, scope)
         case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _OPERATORS):
@@ -100,7 +100,7 @@ def _unordered_call(call: ast.Call, scope: Scope) -> ast.expr | None:
     return next((one for one in call.args if is_set(one, scope)), None) if takes_order else None
 
 
-def _is_made(call: ast.Call, scope: Scope, depth: int) -> bool:
+def _is_made(call: ast.Call, scope: Scope) -> bool:
     if scope.path(call.func) in ("builtins.set", "builtins.frozenset"):
         made_of = call.args[0] if call.args else None
         is_of_starts = isinstance(made_of, (ast.GeneratorExp, ast.ListComp)) and _is_start(made_of.elt)
