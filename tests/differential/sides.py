@@ -221,6 +221,8 @@ class Side:
             "waits": await _each(_renumbered(store.read_waits), [(one,) for one in touched]),
             "values": await _each(store.read_value, [(one, name) for one in chains for name in VALUES]),
             "items": await _each(store.read_items, [(one, name) for one in chains for name in STREAMS]),
+            "names": await _each(store.list_values, [(one,) for one in chains]),
+            "streams": await _each(store.list_streams, [(one,) for one in chains]),
             "hooks": [_open(await store.find_hook(one)) for one in sorted(self.tokens)],
         }
 
