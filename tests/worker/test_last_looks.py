@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast import Worker, wait_for_signal, workflow
+from holdfast.model import Message
 from tests.worker.samples import nothing
-from tests.worker.stage import PATIENCE, SkippingStore, stage
+from tests.worker.stage import PATIENCE, SkippingStore, stage, until
 
 
 class Deaf(SkippingStore):
@@ -75,6 +76,40 @@ async def test_signals_keep_their_order_when_the_clock_is_set_back_between_them(
         on.clock.skipped += 20_000_000
         async with on.worker(hearing_two):
             assert await run.result(PATIENCE) == ["first", "second"]
+
+
+@workflow
+async def hearing_soon() -> list[str]:
+    return [str(await wait_for_signal("go", timeout="9s")), str(await wait_for_signal("go", timeout="9s"))]
+
+
+class Stale(SkippingStore):
+    """A store of which an answer comes late: it still has what a turn has taken meanwhile."""
+
+    late: tuple[Message, ...] = ()
+
+    async def read_inbox(self, worker_id: str) -> list[Message]:
+        found = await super().read_inbox(worker_id)
+        late, self.late = self.late, self.late or tuple(found)
+        return [*late, *found]
+
+
+async def test_a_message_that_a_late_answer_has_still_is_not_taken_twice(database_url):
+    async with stage(database_url) as on:
+        store = Stale(database_url, on.clock)
+        await store.open()
+        run = await on.client.start(hearing_soon)
+        async with Worker(store, workflows=[hearing_soon], clock=on.clock, lease="1000d"):
+            await on.until_waiting(run)
+            await run.signal("go", "first")
+
+            async def is_taken() -> bool:
+                return "signal" in await on.kinds(run)
+
+            await until(is_taken)
+            await run.signal("go", "second")
+            assert await run.result(PATIENCE) == ["first", "second"]
+        await store.close()
 
 
 async def test_without_a_signal_the_timeout_comes(database_url):

@@ -9,9 +9,11 @@ from types import MappingProxyType
 from holdfast.model import Cancel, Input, Message, RowChange, RunStatus
 
 from .attempts import Attempt, Outcome
+from .commits import Verdict
 from .held import MESSAGE, RESULT, Arrival, Held
 from .waits import Waits
 
+_REMEMBERED = 10_000
 _NOBODY: Mapping[str, Held] = MappingProxyType({})
 
 
@@ -39,6 +41,9 @@ class Arrivals(Waits):
     def _receive(self, message: Message) -> Held | None:
         """A fresh inbox row for a run that this worker holds; the run, if it is to be woken."""
         held = self.held.get(message.run_id)
+        if message.id in self._taken:
+            # Read before the turn that took it was committed, and only heard of now.
+            return None
         if held is None or message.id in held.taking or any(a.message_id == message.id for a in held.arrivals):
             return None
         if held.execution is not None and held.execution.has_mail(message.id):
@@ -54,6 +59,14 @@ class Arrivals(Waits):
             self.arrive(held, message)
             return held
         return None
+
+    def took(self, held: Held, verdict: Verdict) -> None:
+        """A turn was answered: what it has taken is gone, although an answer may be under way that has it still."""
+        if held.taking and verdict is True:
+            self._taken.update(dict.fromkeys(held.taking))
+            for message_id in list(self._taken)[: len(self._taken) - _REMEMBERED]:
+                del self._taken[message_id]
+        held.taking = ()
 
     def _pause_or_not(self, held: Held, is_paused: bool) -> None:
         if is_paused:

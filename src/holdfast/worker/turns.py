@@ -302,7 +302,7 @@ class Turns(Arrivals):
         assert done is not None
         change = turn.change
         held.is_committing = False
-        held.taking = ()
+        self.took(held, verdict)
         if held.is_lost:
             return
         if verdict is not True:

@@ -55,6 +55,8 @@ class Waits(Resting):
         """Has the inbox read before a run of which a timer is due goes on: see listening.py."""
         self._heard: set[str] = set()
         """Those in line that were looked after already."""
+        self._taken: dict[int, None] = {}
+        """Messages that turns have taken lately, oldest first."""
         self._held_up: dict[str, Held] = {}
         self._block_counts: dict[str, int] = {}
         self._taken_over: list[RunInfo] = []
