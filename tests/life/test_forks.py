@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, NotRetryable, Retry, RunFilter, RunStatus, Worker, step, workflow
+from holdfast import AsyncClient, DefinitionError, NotRetryable, Retry, RunFilter, RunStatus, Worker, step, workflow
 from holdfast.testing import Environment
 from tests.life.waiting import kinds
 
@@ -68,9 +68,6 @@ async def key_of(n: int) -> str:
 @pytest.fixture(autouse=True)
 def shut():
     is_open["door"] = False
-
-
-# -- retry -------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_retry_goes_on_from_the_failed_step():
@@ -169,9 +166,6 @@ async def test_a_run_that_failed_at_its_deadline_is_retried_with_as_much_time():
         await env.until_waiting(again)
         await again.signal("go", 1)
         assert await again.result() == 1
-
-
-# -- fork --------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_fork_asks_for_its_step_anew():
@@ -317,6 +311,21 @@ async def test_a_hook_that_is_open_at_the_cut_has_a_token_of_its_own_in_the_fork
         await env.client.resume_hook(tokens[-1], "to the fork")
         await env.client.resume_hook(tokens[0], "to the run")
         assert [await run.result(), await fork.result()] == ["to the run", "to the fork"]
+
+
+async def test_no_result_is_taken_for_a_step_that_was_asked_for_in_the_turn_of_the_end():
+    @workflow
+    async def hasty() -> int:
+        await prepare(1)
+        leave.start("nobody waits").cancel()
+        return 2
+
+    async with Environment(hasty) as env:
+        run = await env.client.start(hasty)
+        assert await run.result() == 2
+        with pytest.raises(DefinitionError, match="never began"):
+            await env.client.fork(run.id, at="leave", result="out")
+        assert await (await env.client.fork(run.id, at="leave")).result() == 2
 
 
 async def test_a_retried_fork_goes_on_drawing_as_it_did():

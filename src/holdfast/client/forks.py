@@ -92,6 +92,11 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
                 before, until = history[: cause + 1 + asks], None
     else:
         after = next((i for i in range(place, len(history)) if not isinstance(history[i], ASKS)), len(history))
+        if after == len(history) and _ends_with_asks(entries):
+            raise DefinitionError(
+                f"fork(at={at!r}, result=...): run {record.id} ended in the very turn that asked for this step, which "
+                "never began, so nobody waits for its result; fork it without one, or at an earlier step"
+            )
         before = history[:after]
         coming = [StepCompleted(now, at, 1, result)]
     asked = {entry.key for entry in before if isinstance(entry, (StepAsked, ChildAsked))}
@@ -108,3 +113,8 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
     # What was open at the cut is open in the new run, too: it has children, hooks and waits of its own.
     before.append(Reopened(now))
     return [*before, Blocked(now, len(carried)), *carried] if carried else before
+
+
+def _ends_with_asks(entries: Sequence[Entry]) -> bool:
+    """Whether the body ended in the turn that its last asks are of."""
+    return len(entries) > 1 and entries[-1].__class__ is Ended and isinstance(entries[-2], ASKS)

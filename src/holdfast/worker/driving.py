@@ -64,7 +64,8 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
                 found = await _claim(session, run_id)
                 await session.quiet()
                 # A timer may have rung during the last look: then the run does not wait, but is about to go on.
-                if not found and not await _heard(session, plan) and not session.is_busy and session.lease.holds():
+                is_over = not found and not await _heard(session, plan)
+                if is_over and not session.is_busy and not session.is_crowded and session.lease.holds():
                     break
             if run_id is None:
                 await sweep(plan.store, plan.clock, plan.event_retention, session.swept)

@@ -33,6 +33,7 @@ _log = logging.getLogger("holdfast.worker")
 _CLAIM = 200
 _STEPS = 1_000
 _QUIET = 0.02
+_BREATH = 0.001
 _LOST_RACE = 50_000
 
 
@@ -51,6 +52,8 @@ class Session:
         self.runs: Admission
         self.taken = 0
         """How many runs it has taken on."""
+        self.is_crowded = False
+        """There was no room for another one when it looked last."""
         self._plan = plan
         self._store = plan.store
         self._clock = plan.clock
@@ -211,8 +214,8 @@ class Session:
                     runs.hand_back_all()
                     await self._turns.idle()
                     await self._rows.idle()
-                    # A transactional step's turn is in neither: it may be on its way still.
-                    await asyncio.sleep(0)
+                    # A transactional step's turn is in neither: it may be on its way still, for as long as it takes.
+                    await asyncio.sleep(_BREATH if runs.held else 0)
                 if self._has_strays:
                     # What a claim took whose answer was lost has not begun: no crash.
                     await self._store.release_strays(self.worker_id, [], now=self._clock.store_time())
@@ -235,7 +238,8 @@ class Session:
         claimed_now = 0
         while not self.runs.is_stopping and self.lease.holds():
             limit = min(self._plan.concurrency - self.runs.busy - len(self.runs.line), _CLAIM)
-            if limit <= 0:
+            self.is_crowded = limit <= 0
+            if self.is_crowded:
                 break
             # While the last claim got all it asked for there is likely more: no need to ask first.
             if not self._has_backlog:
@@ -325,8 +329,9 @@ class Session:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is under way: a run that advances, a step in flight, a write, a look before a timer."""
-        return bool(self.runs.busy or self._listening.is_under_way or not (self._turns.is_idle and self._rows.is_idle))
+        """Whether anything is under way: a run that advances or stands in line, a step in flight, a write, a look."""
+        is_written = self._turns.is_idle and self._rows.is_idle
+        return bool(self.runs.busy or self.runs.line or self._listening.is_under_way or not is_written)
 
     async def _serve(self) -> None:
         pause = 0.05
