@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from .callers import Guest
 from .contract import Answer, Store
-from .loans import Lender, Loan, Undone
+from .loans import LOST, Lender, Loan, Undone
 from .sqlite import SqliteStore
 from .urls import migration_sql, open_store, parse_url, redact_url
 
 __all__ = [
+    "LOST",
     "Answer",
     "Guest",
     "Lender",

@@ -14,6 +14,10 @@ from typing import Any, NamedTuple, Protocol
 
 from holdfast.model import Instant, Turn
 
+LOST = "has lost its connection"
+"""What a loan says of a function that failed while its connection was cut. Whatever it wrote is gone, and executing it
+again is up to the worker: it is no fault of the function's."""
+
 
 class Undone(NamedTuple):
     """A commit that did not happen, though nobody else has taken the turn's place."""
@@ -34,7 +38,7 @@ class Loan(Protocol):
         """Begin the transaction. Raises StoreAway, and may be called again then."""
 
     async def check(self, *, is_failed: bool) -> str | None:
-        """What the user's function has done to the transaction that it must not, if anything.
+        """What the user's function has done to the transaction that it must not, if anything, or `LOST`.
 
         If it has not failed, what is deferred to the commit fails here.
         """

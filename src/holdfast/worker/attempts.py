@@ -279,15 +279,10 @@ class Attempts:
             if self.stand_in is not None and (double := self.stand_in(step, args, kwargs)) is not None:
                 return await double
             if step.is_transactional:
-                return await self._in_transaction(attempt, args, kwargs)
+                return await self.inside.execute(attempt, args, kwargs, self._in_thread, self._limit)
             if step.is_async:
                 return await step.fn(*args, **kwargs)
             return await self._in_thread(step.fn, args, kwargs)
-
-    async def _in_transaction(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        await self.inside.begin(attempt)
-        self._limit(attempt)
-        return await self.inside.execute(attempt, args, kwargs, self._in_thread)
 
     async def _in_thread(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         loop = asyncio.get_running_loop()

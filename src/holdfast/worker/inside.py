@@ -16,20 +16,27 @@ both are there.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from holdfast.engine import Command
 from holdfast.errors import DefinitionError, FatalError, StoreAway
 from holdfast.model import Instant, Turn
-from holdfast.store import Lender, Loan, Undone
+from holdfast.store import LOST, Lender, Loan, Undone
 
+from .clock import Alarm
 from .held import Held
 
 _PAUSE = 0.001
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
+_MOST_LOST = 5
+_log = logging.getLogger("holdfast.worker")
 Told = Callable[[Held, Turn, bool], None]
+InThread = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
+Limit = Callable[[Any], None]
+"""Lets the time of an attempt begin."""
 
 
 class Insider(Protocol):
@@ -42,6 +49,8 @@ class Insider(Protocol):
     loan: Loan | None
     is_settled: bool
     is_holding: bool
+    has_sent: bool
+    alarm: Alarm | None
     turn: tuple[Turn, Told] | None
 
 
@@ -89,13 +98,31 @@ class Inside:
             _refuse_settled(attempt)
 
     async def execute(
-        self,
-        attempt: Insider,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        in_thread: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Awaitable[Any]],
+        self, attempt: Insider, args: tuple[Any, ...], kwargs: dict[str, Any], in_thread: InThread, limit: Limit
     ) -> Any:
-        """Call the step's function with the connection first. On any error all is rolled back before it is heard of."""
+        """Call the step's function with the connection first. On any error all is rolled back before it is heard of.
+
+        A function whose connection was cut is called again with another one: the store was away, and that must not use
+        up its attempts or its time. Not for ever, for it may be the function that cuts it; and not if others have heard
+        of it already.
+        """
+        left = _MOST_LOST
+        while True:
+            await self.begin(attempt)
+            limit(attempt)
+            try:
+                return await self._call(attempt, args, kwargs, in_thread)
+            except _Lost as lost:
+                error = lost.error
+            left -= 1
+            if left < 0 or attempt.has_sent or attempt.is_settled:
+                raise error
+            _log.info("the step %r %s and executes again: %s", attempt.key, LOST, error)
+            if attempt.alarm is not None:
+                attempt.alarm.cancel()
+                attempt.alarm = None
+
+    async def _call(self, attempt: Insider, args: tuple[Any, ...], kwargs: dict[str, Any], in_thread: InThread) -> Any:
         loan = attempt.loan
         assert loan is not None
         try:
@@ -111,7 +138,9 @@ class Inside:
         except BaseException as error:
             why = None if attempt.is_settled else await loan.check(is_failed=True)
             await loan.end()
-            if why:
+            if why == LOST and isinstance(error, Exception):
+                raise _Lost(error) from None
+            if why and why != LOST:
                 raise FatalError(f"the step {attempt.key!r} {why}") from error
             raise
 
@@ -141,6 +170,13 @@ class Inside:
             self._undone(attempt.held, verdict)
         else:
             told(attempt.held, turn, verdict)
+
+
+class _Lost(Exception):
+    """A function failed with this error while its connection was cut."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
 
 
 def check_colour(step: Any, lender: Lender) -> None:

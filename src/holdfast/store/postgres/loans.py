@@ -8,6 +8,7 @@ when the lease would end; its locks are waited for no longer than a third of tha
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import asyncpg
 
 from holdfast.errors import StoreAway
 from holdfast.model import Instant, Turn, new_id
-from holdfast.store.loans import Undone
+from holdfast.store.loans import LOST, Undone
 
 from .connections import COMMAND_TIMEOUT, CONNECT_TIMEOUT, Target, explained, is_away, keep_alive
 from .outs import ending
@@ -111,6 +112,7 @@ class PostgresLoan:
         self._connection: asyncpg.Connection[Any] | None = None
         self._transaction: Any = None
         self._mark = new_id()
+        self._begun_at = 0.0
         self._is_committed = False
 
     @property
@@ -128,6 +130,7 @@ class PostgresLoan:
                 await self._transaction.start()
             timeouts = {"lock_timeout": lender.lock_timeout, "idle_timeout": lender.idle_timeout}
             await self._tx(Transaction).one("mark_transaction", {"mark": self._mark, **timeouts})
+            self._begun_at = time.monotonic()
         except BaseException as error:
             lender.room.release()
             self._drop()
@@ -139,7 +142,13 @@ class PostgresLoan:
     async def check(self, *, is_failed: bool) -> str | None:
         assert self._connection is not None
         if is_failed:
-            return None if self._connection.is_closed() or self._connection.is_in_transaction() else _ENDED
+            # A connection that ended between two statements is known to be closed a moment later.
+            await asyncio.sleep(0)
+            if self._connection.is_closed():
+                # Else the server may have ended it for doing nothing for so long: that is the function's own fault.
+                is_short = time.monotonic() - self._begun_at < int(self._lender.idle_timeout) / 1_000
+                return LOST if is_short else None
+            return None if self._connection.is_in_transaction() else _ENDED
         tx = self._tx(Transaction)
         # Without a transaction the mark is gone with the one that was begun; so it is in one that came after it.
         found = await tx.one("find_mark", {})

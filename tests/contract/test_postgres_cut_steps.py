@@ -1,0 +1,119 @@
+"""Connections of transactional steps that are cut under their function: the store's trouble, not the step's."""
+
+import asyncio
+import logging
+
+import asyncpg
+import pytest
+
+import holdfast
+from holdfast import Retry, RunFailed, step, workflow
+
+ONCE = Retry(attempts=1)
+
+
+@pytest.fixture
+def url(postgres):
+    url = postgres.create_database()
+    asyncio.run(execute(url, "CREATE TABLE effects (number integer)"))
+    return url
+
+
+async def execute(url, statement, *values):
+    connection = await asyncpg.connect(url)
+    try:
+        return [row[0] for row in await connection.fetch(statement, *values)]
+    finally:
+        await connection.close()
+
+
+async def cut(url, db):
+    """End the backend behind a connection, as a server does that is restarted."""
+    await execute(url, "SELECT pg_terminate_backend($1)", db.get_server_pid())
+
+
+async def test_a_function_whose_connection_is_cut_is_called_again_and_no_attempt_is_used_up(url, caplog):
+    called = []
+
+    @step(transaction=True, retry=ONCE, timeout="30s")
+    async def put(db: asyncpg.Connection, number: int) -> int:
+        called.append(holdfast.current_step().attempt)
+        await db.execute("INSERT INTO effects (number) VALUES ($1)", number)
+        if len(called) < 3:
+            await cut(url, db)
+            await db.execute("INSERT INTO effects (number) VALUES ($1)", -number)
+        return number
+
+    @workflow
+    async def putting() -> int:
+        return await put(7)
+
+    caplog.set_level(logging.INFO)
+    async with holdfast.AsyncClient(url) as client, holdfast.Worker(client, workflows=[putting]):
+        run = await client.start(putting)
+        assert await run.result(timeout=60) == 7
+        kinds = [entry.kind for entry in await client.journal(run.id)]
+    assert called == [1, 1, 1]
+    assert "step_retrying" not in kinds
+    assert await execute(url, "SELECT number FROM effects") == [7]
+    assert any("has lost its connection and executes again" in record.getMessage() for record in caplog.records)
+
+
+async def test_a_connection_that_is_cut_when_the_function_has_returned_is_no_fault_of_it_either(url):
+    called = []
+
+    @step(transaction=True, retry=ONCE)
+    async def put(db: asyncpg.Connection) -> int:
+        called.append(1)
+        await db.execute("INSERT INTO effects (number) VALUES (1)")
+        if len(called) == 1:
+            await cut(url, db)
+        return 1
+
+    @workflow
+    async def putting() -> int:
+        return await put()
+
+    async with holdfast.AsyncClient(url) as client, holdfast.Worker(client, workflows=[putting]):
+        run = await client.start(putting)
+        assert await run.result(timeout=60) == 1
+    assert await execute(url, "SELECT number FROM effects") == [1]
+
+
+async def test_a_function_that_closes_its_connection_itself_fails_in_the_end(url):
+    called = []
+
+    @step(transaction=True, retry=ONCE)
+    async def put(db: asyncpg.Connection) -> int:
+        called.append(1)
+        await db.close()
+        return await db.fetchval("SELECT 1")
+
+    @workflow
+    async def putting() -> int:
+        return await put()
+
+    async with holdfast.AsyncClient(url) as client, holdfast.Worker(client, workflows=[putting]):
+        run = await client.start(putting)
+        with pytest.raises(RunFailed, match="closed"):
+            await run.result(timeout=60)
+    assert len(called) == 6
+
+
+async def test_a_function_of_which_others_have_heard_fails_and_its_next_attempt_resets_what_they_heard(url):
+    @step(transaction=True, retry=Retry(attempts=2, initial="0.01s"))
+    async def put(db: asyncpg.Connection) -> int:
+        holdfast.emit("said", holdfast.current_step().attempt)
+        if holdfast.current_step().attempt == 1:
+            await cut(url, db)
+        return await db.fetchval("SELECT 1")
+
+    @workflow
+    async def putting() -> int:
+        return await put()
+
+    async with holdfast.AsyncClient(url) as client, holdfast.Worker(client, workflows=[putting]):
+        run = await client.start(putting)
+        assert await run.result(timeout=60) == 1
+        items = [(item.value, item.attempt, item.reset) async for item in run.stream("said")]
+    assert items == [(1, 1, False), (2, 2, True)]
