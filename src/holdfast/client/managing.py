@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from holdfast.define import Workflow, refuse_in_body
-from holdfast.errors import AlreadyCompensated, DefinitionError, KeyTaken, NotRetryable, RunEnded
+from holdfast.errors import AlreadyCompensated, BadArguments, DefinitionError, KeyTaken, NotRetryable, RunEnded
 from holdfast.model import (
     ENDED,
     LIVE,
@@ -33,7 +33,7 @@ from .listings import AsyncRuns, checked_filter
 from .retries import RETRYABLE
 from .runs import AsyncRun, Cancellation, cancel
 from .starting import Starter
-from .starts import next_version
+from .starts import next_version, place_of, sealed_input
 
 _BATCH = 200
 
@@ -149,17 +149,21 @@ class Managing:
             raise DefinitionError("fork(result=...) needs at=, the key of the step whose result it is")
         store, record = await self._connection.found(run_id)
         codec = self._connection.codec
+        versions = await store.list_versions(record.workflow)
+        version = next_version(versions, record.version)
         given = None
         if not isinstance(input, NotGiven):
-            shape = codec.arguments(workflow.fn if workflow is not None else _anything)
-            given = codec.seal(shape.check(tuple(input), {}))
+            if not isinstance(input, (list, tuple)):
+                raise BadArguments(f"fork(input={input!r}): expected a tuple of arguments, such as (1,)")
+            place = place_of([one for one in versions if one.version == version], None)
+            given = sealed_input(codec, workflow or record.workflow, (tuple(input), {}), place)
         new = fork_of(
             record,
             await store.read_journal(record.id),
             at=at,
             input=given,
             result=None if isinstance(result, NotGiven) else codec.message(result),
-            version=next_version(await store.list_versions(record.workflow), record.version),
+            version=version,
             now=self._connection.now(),
         )
         [started] = await store.start_runs([self._connection.traced_after(new, record)])
@@ -259,7 +263,3 @@ class Managing:
         async for run in AsyncRuns(self._connection, checked_filter(where)):
             if run.record is not None and (statuses is None or run.status in statuses):
                 yield run.record
-
-
-def _anything(*args: Any) -> None:
-    """The signature of a workflow of which only the name is known."""

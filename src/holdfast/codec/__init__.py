@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from holdfast.codec.arguments import ArgumentsCodec, plain_call
 from holdfast.codec.codec import Codec
-from holdfast.codec.exceptions import Relayed
+from holdfast.codec.exceptions import Relayed, traceback_text
 from holdfast.codec.loaded import find_all, find_class
 from holdfast.codec.schemas import misfit, parameter_schemas
 from holdfast.codec.seals import as_text, from_text
@@ -36,4 +36,5 @@ __all__ = [
     "misfit",
     "parameter_schemas",
     "plain_call",
+    "traceback_text",
 ]

@@ -107,7 +107,7 @@ def _lower(error: BaseException, notes: Sequence[str], depth: int, seen: frozens
         "message": _message(error),
         "args": _lower_args(error, lost),
         "state": _lower_state(error, lost),
-        "traceback": _traceback_text(error),
+        "traceback": traceback_text(error),
         "members": _lower_members(error, depth, seen),
         "cause": _lower_link(error.__cause__, depth, seen),
         "context": None,
@@ -265,7 +265,8 @@ def _repr(value: object) -> str:
         return f"<{type(value).__qualname__}>"
 
 
-def _traceback_text(error: BaseException) -> str:
+def traceback_text(error: BaseException) -> str:
+    """Where it was raised, as text that can be stored; empty if it never was."""
     if error.__traceback__ is None:
         return ""
     try:

@@ -64,6 +64,8 @@ class Step(Generic[P, R]):
         self.compensate: Step[..., Any] | None = None
         """The step that undoes this one, called with its result."""
         if compensate is not None:
+            if not callable(compensate):
+                raise DefinitionError(f"step {self.name!r}: compensate={compensate!r}: expected a step or a function")
             self.compensate = compensate if isinstance(compensate, Step) else make_step(compensate)
         self.is_transactional = transaction
         """Its first parameter is a connection to the store's own database, and its result is committed there."""
@@ -247,7 +249,7 @@ def step(
         if isinstance(fn, Step):
             raise DefinitionError(f"step {fn.name!r} is a step already; use .options(...) to vary it")
         if not callable(fn):
-            raise DefinitionError(f"@step expects a function, not {fn!r}")
+            raise DefinitionError(f"@step expects a function, not {fn!r}; decorate a `def` or an `async def`")
         if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
             raise DefinitionError(
                 f"step {name_of(fn)!r} is a generator; a step returns one value: return a list instead"
@@ -320,6 +322,8 @@ def call(  # type: ignore[misc]  # mypy can't match *args: Any with *Ts before k
     `fn`, and a call in flight when its process dies is made again.
     """
     body = body_for("holdfast.call()")
+    if not callable(fn):
+        raise DefinitionError(f"call({name!r}, {fn!r}): expected a function, and its arguments behind it")
     made = make_step(fn.fn if isinstance(fn, Step) else fn, name=name, retry=retry, timeout=timeout)
     if body.is_blocking:
         return body.block(body.ask_step(made, args, {}))

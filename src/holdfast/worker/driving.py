@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from holdfast.errors import LeaseLost
+from holdfast.errors import LeaseLost, RunNotFound
 from holdfast.model import RunStatus
 
 from .events import Matchmaker
@@ -77,7 +77,13 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
     if run_id is None:
         return Driven("budget" if is_late else "waiting", taken=session.taken)
     record = await store.get_run(run_id)
+    if record is None and not session.taken:
+        raise RunNotFound(
+            f"there is no run {run_id!r} in the namespace {store.namespace!r} to drive; it was never started here, or "
+            "was deleted after its retention"
+        )
     if record is None:
+        # It ended in this drive, and nobody was to keep it.
         return Driven("ended", run_id, None, taken=session.taken)
     if record.status.is_final:
         return Driven("ended", run_id, record.status, taken=session.taken)

@@ -172,6 +172,7 @@ class Worker:
         For serverless functions and cron jobs: there is no worker before or after it. The record's `reason` says why it
         stopped: "ended", "waiting" or "budget"; `due_at` says when to come again. A step in flight when the budget is
         spent gets a few seconds to end, else it executes again with the next drive. Safe when called twice at once.
+        Raises RunNotFound.
         """
         seconds = microseconds(budget, what="drive(budget=)") / SECOND
         async with self._open_store(), contextlib.AsyncExitStack() as stack:

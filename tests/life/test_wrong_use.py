@@ -1,0 +1,89 @@
+"""Wrong use is refused where it is written, and changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import (
+    AsyncClient,
+    BadArguments,
+    DefinitionError,
+    Retry,
+    RunFailed,
+    RunFilter,
+    RunNotFound,
+    StepFailed,
+    Worker,
+    step,
+    workflow,
+)
+from holdfast.testing import Environment
+
+
+@workflow
+async def double(x: int) -> int:
+    return 2 * x
+
+
+@step(retry=Retry(attempts=3))
+async def leave() -> None:
+    raise SystemExit(3)
+
+
+@workflow
+async def leaving() -> tuple[str, str]:
+    try:
+        await leave()
+    except StepFailed as error:
+        return error.type, error.traceback
+    return "", ""
+
+
+@workflow
+async def calling_a_number() -> Any:
+    return await holdfast.call("number", 5)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("input", [("many",), (1, 2), 5, "1"], ids=["type", "number", "no tuple", "text"])
+async def test_a_fork_is_checked_against_what_workers_have_declared(input):
+    async with Environment(double) as env:
+        run = await env.client.start(double, 2)
+        await run.result()
+        with pytest.raises(BadArguments):
+            await env.client.fork(run.id, input=input)
+        assert await env.client.count(RunFilter()) == 1
+
+
+async def test_a_fork_with_other_arguments_takes_those(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[double]):
+        run = await client.start(double, 2)
+        await run.result(timeout=30)
+        assert await (await client.fork(run.id, input=(4,))).result(timeout=30) == 8
+
+
+async def test_a_run_that_does_not_exist_is_not_driven(database_url):
+    with pytest.raises(RunNotFound, match="'nobody'"):
+        await Worker(database_url, workflows=[double]).drive("nobody")
+
+
+def test_what_undoes_a_step_is_a_step_or_a_function():
+    with pytest.raises(DefinitionError, match="compensate=5"):
+        step(compensate=5)(lambda: None)  # type: ignore[call-overload]
+
+
+async def test_what_is_called_inline_is_a_function():
+    async with Environment(calling_a_number) as env:
+        run = await env.client.start(calling_a_number)
+        with pytest.raises(RunFailed) as failed:
+            await run.result()
+        assert isinstance(failed.value.__cause__, DefinitionError)
+
+
+async def test_a_step_that_would_leave_the_process_fails_with_where_it_tried():
+    async with Environment(leaving) as env:
+        kind, traceback = await (await env.client.start(leaving)).result()
+        assert kind == "builtins.SystemExit"
+        assert "in leave" in traceback
