@@ -194,8 +194,6 @@ class BodyLoop(asyncio.AbstractEventLoop):
         self.tasks: dict[int, BodyTask[Any]] = {}
         self._prune_at = 16
 
-    # -- what asyncio's primitives use -----------------------------------------------------------------------------
-
     def get_debug(self) -> bool:
         return False
 
@@ -288,8 +286,6 @@ class BodyLoop(asyncio.AbstractEventLoop):
     def get_task_factory(self) -> None:
         return None
 
-    # -- what the execution uses -----------------------------------------------------------------------------------
-
     def next_timer(self) -> Timer | None:
         """The timer that is due first; the older one if two are due together."""
         while self._due:
@@ -358,48 +354,15 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-for _name in [
-    "add_reader",
-    "add_signal_handler",
-    "add_writer",
-    "call_soon_threadsafe",
-    "close",
-    "connect_accepted_socket",
-    "connect_read_pipe",
-    "connect_write_pipe",
-    "create_connection",
-    "create_datagram_endpoint",
-    "create_server",
-    "create_unix_connection",
-    "create_unix_server",
-    "getaddrinfo",
-    "getnameinfo",
-    "remove_reader",
-    "remove_signal_handler",
-    "remove_writer",
-    "run_forever",
-    "run_in_executor",
-    "run_until_complete",
-    "sendfile",
-    "set_debug",
-    "set_default_executor",
-    "set_exception_handler",
-    "set_task_factory",
-    "shutdown_asyncgens",
-    "shutdown_default_executor",
-    "sock_accept",
-    "sock_connect",
-    "sock_recv",
-    "sock_recv_into",
-    "sock_recvfrom",
-    "sock_recvfrom_into",
-    "sock_sendall",
-    "sock_sendfile",
-    "sock_sendto",
-    "start_tls",
-    "stop",
-    "subprocess_exec",
-    "subprocess_shell",
-]:
+for _name in (
+    *("add_reader", "add_signal_handler", "add_writer", "call_soon_threadsafe", "close", "connect_accepted_socket"),
+    *("connect_read_pipe", "connect_write_pipe", "create_connection", "create_datagram_endpoint", "create_server"),
+    *("create_unix_connection", "create_unix_server", "getaddrinfo", "getnameinfo", "remove_reader"),
+    *("remove_signal_handler", "remove_writer", "run_forever", "run_in_executor", "run_until_complete", "sendfile"),
+    *("set_debug", "set_default_executor", "set_exception_handler", "set_task_factory", "shutdown_asyncgens"),
+    *("shutdown_default_executor", "sock_accept", "sock_connect", "sock_recv", "sock_recv_into", "sock_recvfrom"),
+    *("sock_recvfrom_into", "sock_sendall", "sock_sendfile", "sock_sendto", "start_tls", "stop", "subprocess_exec"),
+    *("subprocess_shell",),
+):
     setattr(BodyLoop, _name, _refusal(_name))
 BodyLoop.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]  # every refusal above is an implementation
