@@ -8,9 +8,10 @@ from msgspec import structs
 
 from holdfast.client import starting
 from holdfast.define import StepInfo, chunks, machines, maps
-from holdfast.model import NewRun
 from holdfast.store.sqlite import events, outs, retention, values
+from holdfast.store.sqlite.events import mark_matched
 from holdfast.store.sqlite.loans import SqliteLoan
+from holdfast.store.sqlite.starts import start_runs
 from holdfast.store.sqlite.transactions import Transaction
 from holdfast.worker.arrivals import Arrivals
 from holdfast.worker.events import Matchmaker
@@ -95,21 +96,25 @@ def test_a_run_that_is_swept_before_its_time_is_noticed(monkeypatch):
 
 
 def test_an_event_that_begins_two_runs_is_noticed(monkeypatch):
-    monkeypatch.setattr(Matchmaker, "_begin", _begin_anew)
-    assert_noticed("events", first=10)
+    run_of = Matchmaker._run_of
+
+    def anew(self, trigger, event):
+        return structs.replace(run_of(self, trigger, event), id=f"{trigger.workflow}@event-{secrets.token_hex(8)}")
+
+    monkeypatch.setattr(Matchmaker, "_run_of", anew)
+    monkeypatch.setattr(events, "mark_matched", begin_whoever_was_first)
+    assert_noticed("events")
 
 
-async def _begin_anew(self, trigger, event):
-    """As the product does it, but with an id that nothing tells of the event."""
-    new = NewRun(
-        id=f"{trigger.workflow}@event-{secrets.token_hex(8)}",
-        workflow=trigger.workflow,
-        version=trigger.version,
-        queue=trigger.queue,
-        input=self._codec.call_with(event.payload),
-        seed=b"",
-    )
-    await self._store.start_runs([new], now=self._clock.store_time())
+def test_a_run_that_begins_again_after_it_was_removed_is_noticed(monkeypatch):
+    monkeypatch.setattr(events, "mark_matched", begin_whoever_was_first)
+    assert_noticed("events", first=370)
+
+
+def begin_whoever_was_first(tx, events, waits, runs, now):
+    """As the product does it, but also for events that somebody has marked before."""
+    mark_matched(tx, events, waits, (), now)
+    start_runs(tx, runs, now)
 
 
 def test_an_event_that_begins_no_run_is_noticed(monkeypatch):

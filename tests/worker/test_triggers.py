@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holdfast import AsyncClient, RunFilter, Worker, workflow
@@ -42,6 +44,27 @@ async def test_a_worker_that_dies_before_the_event_is_marked_leaves_one_run(data
         monkeypatch.setattr(client.store, "mark_matched", mark)
         await Matchmaker(client.store, Codec(), clock).look()
         assert await client.count(RunFilter(workflow=audit)) == 1
+
+
+async def test_a_run_that_was_removed_before_its_event_was_looked_at_again_does_not_begin_again(database_url):
+    async with AsyncClient(database_url) as client:
+        await published(client)
+        seen = await client.store.read_unmatched(10)
+        await Worker(client, workflows=[audit]).drive()
+        [run] = [run async for run in client.runs(RunFilter(workflow=audit))]
+        await client.delete(run.id)
+
+        class Late:
+            """A worker that has read of the event before the other one marked it, and goes on only now."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(client.store, name)
+
+            async def read_unmatched(self, limit: int, **options: Any) -> Any:
+                return seen
+
+        await Matchmaker(Late(), Codec(), SystemClock()).look()
+        assert await client.count(RunFilter(workflow=audit)) == 0
 
 
 async def test_what_the_workflow_declares_holds_for_runs_that_events_begin(database_url):

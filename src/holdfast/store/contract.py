@@ -273,9 +273,15 @@ class Store(Protocol):
         that was due later. Returns how many did."""
 
     async def mark_matched(
-        self, events: Sequence[int], waits: Sequence[EventWait], *, now: Instant | None = None
+        self,
+        events: Sequence[int],
+        waits: Sequence[EventWait],
+        *,
+        runs: Sequence[NewRun] = (),
+        now: Instant | None = None,
     ) -> None:
-        """These were looked at."""
+        """These were looked at. `runs` begin in the same commit, unless somebody has marked the events before: so an
+        event begins its runs once, however often it is looked at and whatever has become of them."""
 
     async def list_triggers(self, event: str) -> list[Trigger]:
         """Workflows that begin a run for an event of this name, as workers have registered them (newest version)."""

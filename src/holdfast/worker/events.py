@@ -82,15 +82,16 @@ class Matchmaker:
             after = waits[-1].run, waits[-1].number
         if is_sealed:
             return False
-        for trigger in await self._store.list_triggers(event.name):
-            if _fits(payload, trigger.match):
-                await self._begin(trigger, event)
-        await self._store.mark_matched([event.id], [], now=self._clock.store_time())
+        triggers = await self._store.list_triggers(event.name)
+        begun = [self._run_of(trigger, event) for trigger in triggers if _fits(payload, trigger.match)]
+        # In one commit: a run that was begun before the event is marked could have ended and gone when it is looked at
+        # once more, and would begin again.
+        await self._store.mark_matched([event.id], [], runs=begun, now=self._clock.store_time())
         return True
 
-    async def _begin(self, trigger: Trigger, event: Event) -> None:
-        """One run for one event: its id says so, and a second start with it finds the first."""
-        new = NewRun(
+    def _run_of(self, trigger: Trigger, event: Event) -> NewRun:
+        """The run that an event begins; its id says so."""
+        return NewRun(
             id=f"{trigger.workflow}@event-{event.id}",
             workflow=trigger.workflow,
             version=trigger.version,
@@ -101,7 +102,6 @@ class Matchmaker:
             retention=trigger.retention,
             trace=event.trace,
         )
-        await self._store.start_runs([new], now=self._clock.store_time())
 
     async def _match_wait(self, wait: EventWait) -> bool:
         """False: it is left to a worker that can read the first event that it may get."""

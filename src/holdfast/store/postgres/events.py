@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model import Event, EventWait, Instant, Looked, OutEvent, Sent, Trigger, Unmatched, WorkflowVersion
+from holdfast.model import (
+    Event,
+    EventWait,
+    Instant,
+    Looked,
+    NewRun,
+    OutEvent,
+    Sent,
+    Trigger,
+    Unmatched,
+    WorkflowVersion,
+)
 
 from .rows import workflow_version
+from .starts import start_runs
 from .transactions import Transaction
 
 _FIRST = -(2**63), -(2**31)
@@ -108,10 +120,12 @@ async def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait
     return delivered
 
 
-async def mark_matched(tx: Transaction, events: Sequence[int], waits: Sequence[EventWait], now: Instant | None) -> None:
-    """In one order, so that two who mark the same wait in line."""
-    if events:
-        await tx.all("mark_events", {"events": sorted(events), "now": now})
+async def mark_matched(
+    tx: Transaction, events: Sequence[int], waits: Sequence[EventWait], runs: Sequence[NewRun], now: Instant | None
+) -> None:
+    """In one order, so that two who mark the same wait in line. Whoever is first begins the runs."""
+    if events and await tx.all("mark_events", {"events": sorted(events), "now": now}) and runs:
+        await start_runs(tx, runs, now)
     if waits:
         asked = sorted({(wait.run, wait.number) for wait in waits})
         params = {"runs": [run for run, _ in asked], "numbers": [number for _, number in asked]}

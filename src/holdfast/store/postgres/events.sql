@@ -169,7 +169,8 @@ RETURNING inbox.run;
 UPDATE holdfast.events
 SET unmatched = false,
     matched_at = coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
-WHERE events.id = ANY (:events::bigint[]) AND events.unmatched;
+WHERE events.id = ANY (:events::bigint[]) AND events.unmatched
+RETURNING events.id;
 
 -- name: mark_waits
 -- These waits were looked at.

@@ -14,6 +14,7 @@ from holdfast.model import (
     EventWait,
     Instant,
     Looked,
+    NewRun,
     Sent,
     StepItems,
     StreamName,
@@ -26,6 +27,7 @@ from holdfast.model import (
 )
 
 from . import events, messages, retention, values, waits
+from .texts import refuse_unstorable
 from .transactions import Transaction
 
 T = TypeVar("T")
@@ -111,9 +113,16 @@ class LifeStore:
         return await self._write(partial(events.deliver_event, event=event, waits=list(waits)), is_one=True)
 
     async def mark_matched(
-        self, events: Sequence[int], waits: Sequence[EventWait], *, now: Instant | None = None
+        self,
+        events: Sequence[int],
+        waits: Sequence[EventWait],
+        *,
+        runs: Sequence[NewRun] = (),
+        now: Instant | None = None,
     ) -> None:
-        await self._write(partial(_events.mark_matched, events=list(events), waits=list(waits), now=now), is_one=True)
+        refuse_unstorable(runs)
+        deed = partial(_events.mark_matched, events=list(events), waits=list(waits), runs=list(runs), now=now)
+        await self._write(deed, is_one=not runs)
 
     async def list_triggers(self, event: str) -> list[Trigger]:
         return await self._read(partial(events.list_triggers, event=event))

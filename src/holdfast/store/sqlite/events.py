@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model import Event, EventWait, Instant, Looked, OutEvent, Sent, Trigger, Unmatched, WorkflowVersion
+from holdfast.model import (
+    Event,
+    EventWait,
+    Instant,
+    Looked,
+    NewRun,
+    OutEvent,
+    Sent,
+    Trigger,
+    Unmatched,
+    WorkflowVersion,
+)
 
 from .chains import chains_of
 from .messages import is_known, remember
 from .rows import workflow_version
+from .starts import start_runs
 from .transactions import Transaction, as_json
 
 
@@ -104,10 +116,12 @@ def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait]) -> 
     return len(found)
 
 
-def mark_matched(tx: Transaction, events: Sequence[int], waits: Sequence[EventWait], now: Instant | None) -> None:
-    """They were looked at."""
-    if events:
-        tx.run("mark_matched", {"ids": as_json(list(events)), "now": tx.now(now)})
+def mark_matched(
+    tx: Transaction, events: Sequence[int], waits: Sequence[EventWait], runs: Sequence[NewRun], now: Instant | None
+) -> None:
+    """They were looked at. Whoever is first begins the runs."""
+    if events and tx.run("mark_matched", {"ids": as_json(list(events)), "now": tx.now(now)}) and runs:
+        start_runs(tx, runs, now)
     if waits:
         tx.run("match_waits", {"waits": _places(waits)})
 

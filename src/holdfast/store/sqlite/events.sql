@@ -109,7 +109,7 @@ DELETE FROM waits WHERE id IN (SELECT value FROM json_each(:waits));
 
 -- name: mark_matched
 -- Events that were looked at.
-UPDATE events SET unmatched = 0, matched_at = :now WHERE id IN (SELECT value FROM json_each(:ids));
+UPDATE events SET unmatched = 0, matched_at = :now WHERE id IN (SELECT value FROM json_each(:ids)) AND unmatched = 1;
 
 -- name: match_waits
 -- Waits that were looked at.

@@ -11,6 +11,7 @@ from holdfast.model import (
     EventWait,
     Instant,
     Looked,
+    NewRun,
     Sent,
     StepItems,
     StreamName,
@@ -109,9 +110,14 @@ class LifeStore:
         return await self._write(partial(events.deliver_event, event=event, waits=waits))
 
     async def mark_matched(
-        self, events: Sequence[int], waits: Sequence[EventWait], *, now: Instant | None = None
+        self,
+        events: Sequence[int],
+        waits: Sequence[EventWait],
+        *,
+        runs: Sequence[NewRun] = (),
+        now: Instant | None = None,
     ) -> None:
-        await self._write(partial(_events.mark_matched, events=events, waits=waits, now=now))
+        await self._write(partial(_events.mark_matched, events=events, waits=waits, runs=runs, now=now))
 
     async def list_triggers(self, event: str) -> list[Trigger]:
         return await self._read(partial(events.list_triggers, event=event))

@@ -23,7 +23,7 @@ from holdfast.model import (
     Unmatched,
 )
 
-from .stage import LEASE, T0, Stage, after, on_stage, turn
+from .stage import LEASE, T0, Stage, after, new_run, on_stage, turn
 
 
 @on_stage
@@ -231,6 +231,16 @@ class TestEvents:
         event = await published(stage, "paid")
         assert await stage.store.deliver_event(event, [], now=T0) == 0
         await stage.store.mark_matched([], [])
+
+    async def test_an_event_begins_its_runs_once(self, stage: Stage) -> None:
+        await stage.store.publish_event("paid", b"1", now=T0)
+        [event] = (await stage.store.read_unmatched(10)).events
+        await stage.store.mark_matched([event.id], [], runs=[new_run(id="first")], now=T0)
+        await stage.store.cancel_run("first", force=True, now=T0)
+        assert await stage.store.delete_runs(["first"]) == ["first"]
+        for again in ("first", "second"):
+            await stage.store.mark_matched([event.id], [], runs=[new_run(id=again)], now=T0)
+            assert await stage.store.get_run(again) is None
 
     async def test_a_later_look_finds_what_is_newer_than_the_place_seen(self, stage: Stage) -> None:
         wait = await waiting(stage, "paid")

@@ -103,7 +103,7 @@ class Clients:
         asks += [self._manage for _ in range(dice.choice((0, 1, 2, 4)))]
         asks += [self._fork for _ in range(dice.choice((0, 0, 1, 2, 4)))]
         asks += [self._pause for _ in range(dice.choice((0, 0, 1, 3)))]
-        asks += [self._remove for _ in range(dice.choice((0, 0, 1, 3)))]
+        asks += [self._remove for _ in range(dice.choice((0, 1, 2, 4)))]
         asks += [self._talk for _ in range(dice.choice((0, 4, 10, 20)))]
         tasks = [world.loop.create_task(self._later(dice.random() ** 2 * world.chaos * 0.9, ask)) for ask in asks]
         await asyncio.wait(tasks)
@@ -195,10 +195,7 @@ class Clients:
             await self._until_answered(lambda: self._client.resume(run_id))
 
     async def _remove(self) -> None:
-        """Delete a run; a live one is left alone.
-
-        One whose start may still be on its way would begin again, and so would one that an event has begun.
-        """
+        """Delete a run; a live one is left alone. One whose start may still be on its way would begin again."""
         dice, oracle = self._dice, self._world.oracle
         before = self._world.loop.time() - 2 * self._world.lease - 3.0
         known = [one for one, run in oracle.runs.items() if self._is_settled(run, before)]
@@ -211,7 +208,7 @@ class Clients:
     def _is_settled(self, run: NewRun, before: float) -> bool:
         if run.parent_id is not None or run.id not in self._world.oracle.began_at:
             return True
-        return self._answered.get(run.id, before) < before and "@" not in run.id
+        return "@event-" in run.id or self._answered.get(run.id, before) < before
 
     async def _talk(self) -> None:
         """Send something, to whoever it may concern, and now and then the same again."""

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Protocol
 
 from holdfast.errors import LeaseLost, RunNotFound, StoreAway
-from holdfast.model import Instant, RunRecord, instant_of
+from holdfast.model import RunRecord
 from holdfast.worker import Driven, Session, drive
 
 from .oracle import Oracle
@@ -28,7 +28,7 @@ class Judge(Protocol):
     """The laws, as far as they know what drives are told."""
 
     has_clock_jumped: bool
-    looks: dict[str, Instant]
+    looks: dict[str, frozenset[str]]
     claims: dict[str, int]
 
     def record(self, run_id: str) -> RunRecord: ...
@@ -42,6 +42,7 @@ class Drive(Process):
         self._run_id = run_id
         self._budget = budget
         self._judge = judge
+        self.is_passing = True
 
     async def _run(self) -> None:
         what = "whatever is due" if self._run_id is None else self.oracle.label(self._run_id)
@@ -69,20 +70,17 @@ class Drive(Process):
         if driven.reason == "waiting" and not judge.has_clock_jumped:
             if worker_id not in judge.looks:
                 oracle.report("drives", f"{self.name} has never looked: {driven}")
-            self._check_waiting(judge.looks.get(worker_id, 0))
+            self._check_waiting(judge.looks.get(worker_id, frozenset()))
 
-    def _check_waiting(self, looked_at: Instant) -> None:
-        oracle = self.oracle
-        for run_id in oracle.runs if self._run_id is None else (self._run_id,):
-            if run_id in oracle.ended or run_id in oracle.gone or run_id in oracle.paused:
+    def _check_waiting(self, left: frozenset[str]) -> None:
+        for run_id in left if self._run_id is None else left & {self._run_id}:
+            if run_id in self.oracle.ended:
                 continue
             record = self._judge.record(run_id)
-            lane = (record.workflow, record.version)
-            if record.owner is None and record.due_at is not None and lane in self._plan.workflows:
-                due_at = instant_of(record.due_at)
-                if due_at < looked_at:
-                    late = (looked_at - due_at) / 1_000_000
-                    oracle.report("drives", f"{self.name} says waiting: {oracle.label(run_id)} is due since {late}s")
+            if record.owner is None and not record.paused and (record.workflow, record.version) in self._plan.workflows:
+                self.oracle.report(
+                    "drives", f"{self.name} says waiting: {self.oracle.label(run_id)} was due, and it left it"
+                )
 
 
 class _Pulseless(Session):

@@ -57,7 +57,7 @@ def check_after(world: Ended) -> None:
         booked |= _booked(world, run, journal)
         if run.workflow == "machine":
             _check_machine(world, run, record)
-        elif run_id not in world.oracle.astray:
+        if run_id not in world.oracle.astray:
             world.replays.check(record, journal)
             world.replays.check_change(record, journal)
     _check_books(world, booked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.model import (
     Checkpoint,
@@ -47,6 +47,24 @@ class Journals:
             self._oracle.report("retention", f"{self._oracle.label(run_id)} is gone, and nobody has removed it")
             raise LookupError(run_id)
         return found
+
+    def _is_there(self, run_id: str) -> bool:
+        return self._do(lambda: self._store.get_run(run_id)) is not None
+
+    def _is_news(self, run_id: str) -> bool:
+        """Whether a run that is there should not be, by all that is known."""
+        return run_id not in self._oracle.runs or run_id in self._oracle.gone
+
+    def free(self, now: Instant) -> frozenset[str]:
+        """Runs that are due, and nobody's."""
+        return frozenset(
+            run_id for run_id in self._oracle.runs if run_id not in self._oracle.ended and self._is_free(run_id, now)
+        )
+
+    def _is_free(self, run_id: str, now: Instant) -> bool:
+        record = self.record(run_id)
+        is_due = record.due_at is not None and instant_of(record.due_at) < now
+        return is_due and record.owner is None and not record.paused
 
     def waits(self, run_id: str) -> list[WaitRecord]:
         """What the run has registered."""
@@ -125,3 +143,24 @@ class Journals:
             return
         if record.blocked is not None or record.owner is not None or record.due_at is not None:
             oracle.report("P7", f"{name} has ended and still has an owner, a due time or a reason to be blocked")
+
+
+class Holding(Protocol):
+    """A run as the worker that holds it sees it."""
+
+    seq: int
+    epoch: int
+    is_committing: bool
+
+
+def is_letting_go(held: Holding, journal: Journal) -> bool:
+    """Whether the holder's own turn has ended the run, or given it back, and the holder has yet to hear so.
+
+    P2 is about workers that were overtaken. This one was not: nobody but itself has written, and its lease holds. A
+    step that was in line when the turn was sent, for a slot or for a transaction, may begin until the turn is known to
+    be accepted: it was asked for by a durable turn (P1), and nothing comes of it. Its attempt is withdrawn with the
+    answer, and what a transactional one writes is refused, for its place in the journal is taken.
+    """
+    if not held.is_committing or not journal.rows:
+        return False
+    return (journal.rows[-1].seq, journal.rows[-1].epoch) == (held.seq, held.epoch)

@@ -21,6 +21,7 @@ from holdfast.model import (
     Out,
     RowWrite,
     RunRecord,
+    RunStatus,
     Sent,
     StartedRun,
     StepCompleted,
@@ -30,7 +31,7 @@ from holdfast.model import (
 from holdfast.store import Store
 
 from .forks import Forks
-from .journals import Journals
+from .journals import Journals, is_letting_go
 from .managing import Managing
 from .network import Sender
 from .oracle import Journal, Oracle
@@ -59,8 +60,8 @@ class Laws(Journals):
         """Some clock was set: what was written by it may be due at another time than it should."""
         self.frozen: frozenset[str] = frozenset()
         """Runs that the changed code does not match."""
-        self.looks: dict[str, int] = {}
-        """When workers last looked for runs that are due."""
+        self.looks: dict[str, frozenset[str]] = {}
+        """What was due, and nobody's, when a drive has looked for the last time: what it left."""
         self.claims: dict[str, int] = {}
         """How many runs they were given."""
         self.workflows: dict[str, Workflow[Any, Any]] = {}
@@ -93,7 +94,8 @@ class Laws(Journals):
         if held is not None and held.epoch <= hand.process.refused.get(step.run_id, -1):
             oracle.report("P2", f"{what} although its turn had been refused")
         if held is None or record.owner != hand.worker_id or record.epoch != held.epoch:
-            self._begins_without_holding(hand, step, record, what)
+            if held is None or not is_letting_go(held, journal):
+                self._begins_without_holding(hand, step, record, what)
             return
         self._begins_holding(hand, step, journal, record.epoch, what)
 
@@ -171,13 +173,16 @@ class Laws(Journals):
             for turn, verdict in zip(asked, answer, strict=True):
                 self._turn(sender, turn, verdict)
         elif method == "claim_runs":
-            self.looks[asked] = self._now()
             for run in answer:
                 self._claim(sender, asked, run)
-        elif method == "next_due" and isinstance(sender, Process):
-            self.looks[sender.hands[-1].worker_id] = self._now()
+            self._left(sender)
+        elif method == "next_due":
+            self._left(sender)
         elif method == "start_runs":
             self._starts(asked, answer)
+        elif method == "mark_matched":
+            there = [run for run in asked if self._is_there(run.id) and self._is_news(run.id)]
+            self._starts(there, [StartedRun(run.id, RunStatus.PENDING, created=True) for run in there])
         elif method == "cancel_run":
             run_id, is_forced = asked
             if answer is not None:
@@ -204,6 +209,10 @@ class Laws(Journals):
             self._managed(sender, method, asked, answer)
         elif method == "reap_workers" and answer:
             oracle.note(f"{sender.name} reaps {', '.join(answer)}")
+
+    def _left(self, sender: Sender) -> None:
+        if isinstance(sender, Process) and sender.is_passing:
+            self.looks[sender.hands[-1].worker_id] = self.free(self._now())
 
     def _managed(self, sender: Sender, method: str, asked: Any, answer: Any) -> None:
         if method == "append_items":
@@ -354,7 +363,8 @@ class Laws(Journals):
                     self._oracle.report("events", f"{self._oracle.label(run.id)} was begun again under its own name")
                 self._oracle.began_at[run.id] = self._now()
                 self._oracle.runs[run.id] = run
-                self._oracle.note(f"{self._oracle.label(run.id)} of {run.workflow} is started, key {run.key}")
+                by = " by an event" if "@event-" in run.id else ""
+                self._oracle.note(f"{self._oracle.label(run.id)} of {run.workflow} is started{by}, key {run.key}")
                 self.look(run.id)
                 self.mail.began(run.id)
                 self.forks.began(run)

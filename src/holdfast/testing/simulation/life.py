@@ -10,6 +10,7 @@ from holdfast.model import (
     EventWait,
     Instant,
     Looked,
+    NewRun,
     Sent,
     StepItems,
     StreamName,
@@ -29,6 +30,7 @@ class FaultyLife:
     """A part of the store that has the network in between."""
 
     _inner: SqliteStore
+    _watch: Any
 
     async def _ask(self, method: str, call: Callable[[], Awaitable[T]], asked: Any = None) -> T:
         raise NotImplementedError
@@ -109,9 +111,17 @@ class FaultyLife:
         return await self._ask("deliver_event", lambda: self._inner.deliver_event(event, waits, now=now), event)
 
     async def mark_matched(
-        self, events: Sequence[int], waits: Sequence[EventWait], *, now: Instant | None = None
+        self,
+        events: Sequence[int],
+        waits: Sequence[EventWait],
+        *,
+        runs: Sequence[NewRun] = (),
+        now: Instant | None = None,
     ) -> None:
-        return await self._ask("mark_matched", lambda: self._inner.mark_matched(events, waits, now=now))
+        seeded = [self._watch.seeded(run) for run in runs]
+        return await self._ask(
+            "mark_matched", lambda: self._inner.mark_matched(events, waits, runs=seeded, now=now), seeded
+        )
 
     async def list_triggers(self, event: str) -> list[Trigger]:
         return await self._ask("list_triggers", lambda: self._inner.list_triggers(event))

@@ -38,6 +38,8 @@ class Domain:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_dead = False
+        self.is_killed = False
+        """It died before it could hear of anything."""
         self.is_stalled = False
         self.waiting: list[asyncio.Handle] = []
         """Callbacks that came due while it was stalled."""
@@ -60,6 +62,7 @@ class SimTask(asyncio.Task[T]):
     def __init__(self, coro: Coroutine[Any, Any, T], *, number: int, **options: Any) -> None:
         # The C task hashes itself while it is being made, so the number comes first.
         self._number = number
+        self.domain = (options.get("context") or contextvars.copy_context()).get(domain_of)
         super().__init__(coro, **options)
         self._log_destroy_pending = False
         self._log_traceback: bool
@@ -216,7 +219,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """What left a task of a living process, or a callback, and nobody looked at."""
         found = [context["exception"] for context in self.failures if "exception" in context]
         for task in self._tasks:
-            if task.done() and not task.cancelled() and task._log_traceback:
+            is_unheard = task.domain is not None and task.domain.is_killed
+            if task.done() and not task.cancelled() and task._log_traceback and not is_unheard:
                 error = task.exception()
                 if error is not None:
                     found.append(error)

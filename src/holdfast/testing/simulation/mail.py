@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.model import (
+    MESSAGES,
     Cancel,
     ChildEnded,
     ClaimedRun,
@@ -25,6 +26,7 @@ from holdfast.model import (
     Sent,
     Signal,
     Turn,
+    decode_entries,
 )
 
 from .oracle import Journal, Oracle
@@ -48,6 +50,8 @@ class Mail:
         """Every message that a worker was ever told of."""
         self._ends: dict[str, dict[str, str]] = {}
         """Ends of children that their live parents have yet to take in: key and the child's id, by parent."""
+        self._begun_with: dict[str, set[tuple[str, bytes]]] = {}
+        """Messages in the journals that runs were begun with."""
         self._shared: set[str] = set()
         """Chains with more than one live run."""
         self._orphans: set[str] = set()
@@ -104,6 +108,12 @@ class Mail:
 
     def _took(self, run: NewRun, journal: Journal, entry: Signal | EventTaken | HookResumed) -> None:
         oracle, chain = self._oracle, self.chain(run.id)
+        if run.id not in self._begun_with:
+            begun_with = (one for row in run.rows for one in decode_entries(row))
+            self._begun_with[run.id] = {(one.kind, one.payload) for one in begun_with if isinstance(one, MESSAGES)}
+        if chain == run.id and (entry.kind, entry.payload) in self._begun_with[run.id]:
+            # Of a fork that is cut at what this message has caused: the run that it stems from has taken it.
+            return
         what = f"{oracle.label(run.id)} has taken {entry.kind} {entry.name!r} {entry.payload!r}"
         taken = self._taken.setdefault(chain, set())
         if (entry.kind, entry.payload) in taken:

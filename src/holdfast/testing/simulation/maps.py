@@ -35,6 +35,7 @@ class Mapping(Protocol):
 def check_map(world: Mapping, node: Mapped, items: list[int], results: list[Any]) -> None:
     """What a body got for its items."""
     name = f"a map of {world.oracle.label(holdfast.current_run().id)}"
+    world.oracle.note(f"{name} has {len(results)} results{'' if node.program is None else ', of children'}")
     if len(items) != len(results):
         world.oracle.report("maps", f"{name} has {len(results)} results for {len(items)} items")
         return

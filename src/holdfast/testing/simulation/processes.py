@@ -191,6 +191,8 @@ class Process:
     ) -> None:
         self.name = name
         self.is_mortal = True
+        self.is_passing = False
+        """It goes by itself: a drive."""
         self.is_cut_off = False
         """It can't reach the store."""
         self.loop = loop
@@ -274,6 +276,7 @@ class Process:
         if self.is_alive:
             self.oracle.note(f"{self.name} dies {why}")
             self._main.is_dead = self._pulse.is_dead = True
+            self._main.is_killed = self._pulse.is_killed = True
             self._leave()
             self._buried(self)
 

@@ -81,7 +81,7 @@ class Author:
         self._children = children
         is_async = dice.random() < 0.7
         size = dice.choice((3, 5, 7, 9, 12, 16))
-        self._has_life = not is_killer and dice.random() < 0.7
+        self._has_life = not is_killer and dice.random() < 0.8
         again = dice.choice((0, 0, 1, 2)) if self._has_life else 0
         if is_killer:
             kill = Do(self._errand(is_killer=True))
@@ -97,7 +97,7 @@ class Author:
             is_killer=is_killer,
             again=again,
             on_event=TRIGGER if not is_killer and dice.random() < 0.2 else None,
-            retention=dice.choice((0.0, 5.0, 30.0)) if not is_killer and dice.random() < 0.3 else None,
+            retention=dice.choice((0.0, 5.0, 30.0)) if not is_killer and dice.random() < 0.4 else None,
             errands=self._errands,
             seconds=self._seconds * (again + 1),
         )
@@ -108,7 +108,7 @@ class Author:
         self._errands = {}
         self._seconds = 0.0
         root = Do(self._errand(may_fail=False))
-        states = dice.choice((1, 3, 3, 5, 5, 8, 8, 110))
+        states = dice.choice((1, 3, 5, 5, 8, 8, 110, 110))
         if states > 8:
             quick = Errand(root.errand.number, root.errand.name, (0.0,))
             root = Do(quick)
@@ -148,7 +148,7 @@ class Author:
         dice = self._dice
         if self._has_patches and dice.random() < 0.25:
             return self._patch()
-        if self._has_life and dice.random() < 0.45:
+        if self._has_life and dice.random() < 0.6:
             return self._life()
         roll = dice.random()
         if roll < 0.66:
@@ -161,24 +161,24 @@ class Author:
         """Something that has to do with others, or with what a run leaves behind."""
         dice = self._dice
         roll = dice.random()
-        if roll < 0.32:
+        if roll < 0.24:
             what: Literal["signal", "event"] = dice.choice(("signal", "signal", "event"))
             name = dice.choice(("a", "b") if what == "signal" else ("e", "f"))
             return Hear(what, name, self._patience())
-        if roll < 0.40:
+        if roll < 0.33:
             return Hooked(self._patience())
-        if roll < 0.48:
+        if roll < 0.43:
             return Undoable(self._errand(name="undo"))
-        if roll < 0.56:
+        if roll < 0.52:
             kind: Literal["event", "value", "item"] = dice.choice(("event", "value", "item", "item"))
             return Post(kind, dice.choice(("e", "f")))
-        if roll < 0.63:
+        if roll < 0.61:
             return Booked(self._errand(name="book"))
-        if roll < 0.70:
-            return self._mapped()
         if roll < 0.75:
+            return self._mapped()
+        if roll < 0.77:
             return self._patch()
-        if roll < 0.82 or not self._children:
+        if roll < 0.80 or not self._children:
             return Shielded(Do(self._errand()))
         how: Literal["await", "start", "cancel", "abandon"] = dice.choice(
             ("await", "await", "start", "cancel", "abandon")
@@ -194,8 +194,8 @@ class Author:
 
     def _mapped(self) -> Node:
         dice = self._dice
-        program = dice.choice(self._children) if self._children and dice.random() < 0.4 else None
-        count = dice.choice((0, 1, 2, 3) if program is not None else (0, 1, 4, 7))
+        program = dice.choice(self._children) if self._children and dice.random() < 0.55 else None
+        count = dice.choice((0, 1, 2, 2, 3) if program is not None else (0, 1, 2, 4, 4, 7))
         self._seconds += 60.0 * count if program is not None else 0.0
         before = self._seconds
         errand = self._errand(name="item")

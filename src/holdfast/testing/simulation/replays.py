@@ -14,6 +14,7 @@ from holdfast.engine import Advance, Execution, Runners, describe
 from holdfast.errors import RunCrashed
 from holdfast.model import (
     ASKS,
+    Checkpoint,
     ChildAsked,
     Claimed,
     Ended,
@@ -129,6 +130,10 @@ class Replays:
     def _check_try(self, record: RunRecord, history: History, closing: Entry | None, number: int) -> None:
         """Live from where this try began, and rebuilt from some prefix and then live: the same either way."""
         first = history.lives[-1][0] if history.lives else 0
+        if any(isinstance(entry, Checkpoint) for entry in history.entries[1:2]):
+            # A machine is never begun anew from there, but restored, with what it had asked for.
+            after = (at for at, entry in enumerate(history.entries) if at > first and not isinstance(entry, ASKS))
+            first = next(after, len(history.entries))
         cuts = [at for at, entry in enumerate(history.entries) if at >= first and not isinstance(entry, ASKS)]
         chosen = {first} | {self._dice.choice(cuts) for _ in range(2) if cuts}
         for cut in sorted(chosen):

@@ -69,10 +69,10 @@ class World:
         """What processes that begin now are of."""
         author = Author(dice, has_patches=bool(self.deploys))
         self.programs: list[Program] = []
-        for number in range(dice.choice((1, 2, 3))):
+        for number in range(dice.choice((1, 2, 2, 3))):
             called = tuple(program.name for program in self.programs)
             self.programs.append(author.program(f"w{number}", children=called))
-        if dice.random() < 0.25:
+        if dice.random() < 0.35:
             self.programs.append(author.machine("machine"))
         if has_killer:
             self.programs.append(author.program("killer", is_killer=True))
