@@ -10,7 +10,7 @@ ROW = b"x" * 200_000
 
 
 def test_the_log_that_a_long_reader_made_grow_is_short_again_when_it_has_gone(tmp_path, monkeypatch):
-    monkeypatch.setattr("holdfast.store.sqlite.connections.LONGEST_LOG", 1_000_000)
+    monkeypatch.setattr("holdfast.store.sqlite.connections.LIMIT_LOG", "PRAGMA journal_size_limit = 1000000")
     path, log = tmp_path / "holdfast.db", tmp_path / "holdfast.db-wal"
 
     async def act():

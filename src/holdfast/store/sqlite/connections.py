@@ -20,8 +20,9 @@ from holdfast.store.locks import WaitingRoom
 
 MEMORY = ":memory:"
 PATIENCE = 30.0
-LONGEST_LOG = 64 * 1024 * 1024
-"""What the log beside the file is cut to when it begins anew: a reader that stays long makes it grow without end."""
+LIMIT_LOG = "PRAGMA journal_size_limit = 67108864"
+"""What the log beside the file is cut to when it begins anew: a reader that stays long makes it grow without end. It
+stands here with its 64 MiB, for a pragma takes no parameter."""
 _PAUSE = 0.001
 _GIVES_WAY = 0.002
 """Seconds for which whoever had the write lock leaves it to those who wait: longer than they pause."""
@@ -146,7 +147,7 @@ def _prepare(connection: sqlite3.Connection, read_only: bool) -> None:
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA cache_size = -32000")
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
-    connection.execute(f"PRAGMA journal_size_limit = {LONGEST_LOG}")
+    connection.execute(LIMIT_LOG)
     if read_only:
         connection.execute("PRAGMA query_only = ON")
 
