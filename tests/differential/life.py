@@ -242,9 +242,10 @@ class LifeDice:
         )
 
     def _matched(self) -> Operation:
-        return Operation(
-            "mark_matched", {"events": self._some(self.events), "waits": self._some(self.waits)}, self._via()
-        )
+        fresh = {"key": None, "forked_from": None, "keeps_seed": False, "rows": (), "takes_key_of": None}
+        runs = [self._new_run(chain_id=None, origin_id=None, **fresh)] if self._is(0.5) else []
+        marked = {"events": self._some(self.events), "waits": self._some(self.waits)}
+        return Operation("mark_matched", {**marked, "runs": runs, "now": self.now}, self._via())
 
     # -- values and streams ------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from holdfast.model import (
     EventWait,
     Instant,
     Message,
+    NewRun,
     Page,
     RunFilter,
     RunRecord,
@@ -170,10 +171,14 @@ class Side:
         ]
         return await store.deliver_event(self.events[event], fitting, now=now)
 
-    async def _mark_matched(self, store: Store, events: list[bytes], waits: list[int]) -> None:
+    async def _mark_matched(
+        self, store: Store, events: list[bytes], waits: list[int], runs: list[NewRun], now: Instant
+    ) -> None:
         await store.mark_matched(
             [self.events[event].id for event in events if event in self.events],
             [self.waits[wait] for wait in waits if wait in self.waits],
+            runs=runs,
+            now=now,
         )
 
     async def _pages(
