@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 import holdfast
 from holdfast import AsyncClient, Retry, RunCancelled, RunStatus, Worker, step, workflow
 from holdfast.testing import Environment, assert_durable
+from tests.life.waiting import until_waiting
 
 cleaned: list[str] = []
 
@@ -104,6 +107,25 @@ async def failing_meanwhile() -> str:
     return type((await asyncio.gather(child, return_exceptions=True))[0]).__name__
 
 
+@workflow
+async def answered() -> Any:
+    return await holdfast.wait_for_signal("answer")
+
+
+@workflow
+async def joining(how: str, options: dict[str, str]) -> Any:
+    other = answered.options(**options).start()
+    await holdfast.sleep(0.01)
+    if how == "cancels":
+        other.cancel()
+        return await other
+    try:
+        async with asyncio.timeout(0.01):
+            return await other
+    except TimeoutError:
+        return "gave up"
+
+
 async def test_waiting_for_a_child_that_was_cancelled_raises_run_cancelled_when_it_has_ended():
     async with Environment([cancelling, tidy]) as env:
         run = await env.client.start(cancelling)
@@ -136,6 +158,17 @@ async def test_a_child_that_would_live_on_is_cancelled_too():
 async def test_a_child_that_goes_on_all_the_same_gives_its_result():
     async with Environment([refused, stubborn]) as env:
         assert await (await env.client.start(refused)).result() == "as I like it"
+
+
+@pytest.mark.parametrize("options", [{"id": "there"}, {"key": "there"}], ids=["id", "key"])
+async def test_a_run_that_was_only_joined_goes_on_on_every_store(url, options):
+    async with AsyncClient(url) as client, Worker(client, workflows=[joining, answered]):
+        there = await client.start(answered, id="there", key="there")
+        assert await (await client.start(joining, "gives up", options)).result(timeout=30) == "gave up"
+        other = await client.start(joining, "cancels", options)
+        await until_waiting(other)
+        await there.signal("answer", "all is well")
+        assert await other.result(timeout=30) == "all is well"
 
 
 async def test_a_timeout_around_the_wait_calls_the_child_off():

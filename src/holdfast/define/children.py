@@ -33,7 +33,8 @@ class ChildRun(Pending[T]):
 
     def cancel(self, msg: Any | None = NOT_GIVEN) -> bool:
         """Ask the child to end, with this turn; False if it has ended. What it comes to is told as ever: to wait for it
-        raises RunCancelled once it has ended cancelled, and it may clean up until then."""
+        raises RunCancelled once it has ended cancelled, and it may clean up until then. A run that was there before
+        and was only joined goes on."""
         if msg is not NOT_GIVEN:
             # asyncio's own, which always says why: whoever waits here is cancelled or out of time, and calls it off.
             return super().cancel(msg)

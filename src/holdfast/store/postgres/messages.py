@@ -72,10 +72,10 @@ async def send_signals(tx: Transaction, signals: Sequence[tuple[OutSignal, Insta
         seen |= met
 
 
-async def send_cancels(tx: Transaction, cancels: Sequence[tuple[str, Instant]]) -> None:
-    """Those of turns."""
-    asked = dict(reversed(cancels))
-    params = {"namespace_id": tx.namespace_id, "ids": list(asked), "ats": list(asked.values())}
+async def send_cancels(tx: Transaction, cancels: Sequence[tuple[int, str, Instant]]) -> None:
+    """Those of turns, each from a run to its child."""
+    parents, ids, ats = zip(*cancels, strict=True)
+    params = {"namespace_id": tx.namespace_id, "parents": list(parents), "ids": list(ids), "ats": list(ats)}
     await tx.all("send_cancels", params)
 
 

@@ -86,13 +86,15 @@ sent AS (
 SELECT met.place, met.number FROM met WHERE met.status = 'continued' ORDER BY met.place;
 
 -- name: send_cancels
--- Cancels that turns give out, for live runs, once in a run's life.
+-- Cancels that turns give out, for live children, once in a run's life. Whoever has only joined a run has no say in that.
 INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
 SELECT runs.number, runs.lane_id, 'cancel', ''::bytea, asked.at
-FROM unnest(:ids::text[], :ats::bigint[]) AS asked (id, at)
+FROM unnest(:parents::bigint[], :ids::text[], :ats::bigint[]) AS asked (parent, id, at)
 CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, asked.id) AS last
 JOIN holdfast.runs ON runs.number = last.number
-WHERE runs.ended_at IS NULL
+JOIN holdfast.starts ON starts.number = runs.number
+JOIN holdfast.runs AS parent ON parent.number = asked.parent
+WHERE runs.ended_at IS NULL AND starts.parent_id = parent.id
 ON CONFLICT DO NOTHING;
 
 -- name: send_hook

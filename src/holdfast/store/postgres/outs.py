@@ -86,7 +86,7 @@ async def give_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, in
         await children.cancel_orphans(tx, orphans)
     if sent := [(signal, one.at) for one in given for signal in one.out.signals]:
         await messages.send_signals(tx, sent)
-    if cancelled := [(run_id, one.at) for one in given for run_id in one.out.cancels]:
+    if cancelled := [(one.run, run_id, one.at) for one in given for run_id in one.out.cancels]:
         await messages.send_cancels(tx, cancelled)
     if published := [(event, one.at) for one in given for event in one.out.events]:
         await events.publish_events(tx, published)

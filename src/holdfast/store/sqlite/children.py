@@ -36,11 +36,13 @@ def start_children(tx: Transaction, children: Sequence[tuple[int, NewRun]], at: 
         insert_messages(tx, [told(run, key, ends[chain.run], at) for run, key, chain in followed if chain.run in ends])
 
 
-def cancel_all(tx: Transaction, run_ids: Sequence[str], at: Instant) -> None:
-    """Ask the live runs of these chains to end. One that never began is claimed for it, and its worker ends it."""
-    runs = [chain.run for chain in find_chains(tx, run_ids).values() if chain.is_live]
-    if runs:
-        tx.run("cancel_runs", {"runs": as_json(runs), "payload": b"", "now": at})
+def cancel_all(tx: Transaction, cancels: Sequence[tuple[int, str]], at: Instant) -> None:
+    """Ask children to end, each for its parent: the live runs of their chains. One that never began is claimed for it,
+    and its worker ends it."""
+    chains = find_chains(tx, [run_id for _, run_id in cancels])
+    asked = [(chains[run_id].run, run) for run, run_id in cancels if run_id in chains and chains[run_id].is_live]
+    if asked:
+        tx.run("cancel_runs", {"asked": as_json(asked), "payload": b"", "now": at})
         tx.has_news = True
 
 

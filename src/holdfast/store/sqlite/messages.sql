@@ -47,12 +47,14 @@ CROSS JOIN runs ON runs.number = column1
 WHERE runs.ended_at IS NULL;
 
 -- name: cancel_runs
--- Ask live runs to end, each once in its life.
+-- Ask live children to end, each once in its life. Whoever has only joined a run has no say in that.
 INSERT OR IGNORE INTO inbox (run, lane_id, kind, payload, sent_at)
 SELECT runs.number, runs.lane_id, 'cancel', :payload, :now
-FROM json_each(:runs) AS asked
-CROSS JOIN runs ON runs.number = asked.value
-WHERE runs.ended_at IS NULL;
+FROM json_each(:asked) AS asked
+CROSS JOIN runs ON runs.number = json_extract(asked.value, '$[0]')
+CROSS JOIN starts ON starts.number = runs.number
+CROSS JOIN runs AS parent ON parent.number = json_extract(asked.value, '$[1]')
+WHERE runs.ended_at IS NULL AND starts.parent_id = parent.id;
 
 -- name: find_message_id
 -- Whether a message was delivered before.

@@ -33,7 +33,7 @@ def give_out(tx: Transaction, turns: Sequence[tuple[int, Turn]], at: Instant) ->
         start_children(tx, children, at)
     if signals := [signal for _, out in outs for signal in out.signals]:
         send_signals(tx, signals, at)
-    if cancels := [run_id for _, out in outs for run_id in out.cancels]:
+    if cancels := [(run, run_id) for run, out in outs for run_id in out.cancels]:
         cancel_all(tx, cancels, at)
     if events := [event for _, out in outs for event in out.events]:
         insert_events(tx, events, at)
