@@ -21,7 +21,7 @@ class Clock(Protocol):
     """What a worker needs to know of time. Tests pass their own."""
 
     def now(self) -> Instant:
-        """The database's time, as far as is known. Never goes back by itself."""
+        """The database's time, as far as is known. Goes back only if that was set back."""
 
     def monotonic(self) -> int:
         """Microseconds of this machine's own, unaffected by anybody setting a clock: for leases."""
@@ -34,6 +34,11 @@ class Clock(Protocol):
 
     def store_time(self) -> Instant | None:
         """What to tell the store about now; None: it has a clock of its own."""
+
+
+SET_BACK = 1_000_000
+"""From here on a store's clock that is behind was set back, or is another server's. Below it is a matter of how long an
+answer took, and waited for."""
 
 
 class SystemClock:
@@ -59,6 +64,9 @@ class SystemClock:
     def observe(self, store_now: Instant, asked_at: int) -> None:
         # The answer may have been long on its way: only what it rules out is corrected.
         self._offset = min(max(self._offset, store_now - self.monotonic()), store_now - asked_at)
+        if self._latest - self._offset - self.monotonic() > SET_BACK:
+            # Else time would stand still here for as long as it was set back, and nothing that begins now would be due.
+            self._latest = 0
 
     def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
         delay = max(when - self.now(), 0) / 1_000_000
