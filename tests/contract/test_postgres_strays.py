@@ -54,16 +54,16 @@ def test_a_message_for_a_run_that_had_just_gone_on_reaches_its_successor(url, pl
     async def act(stage: Stage) -> None:
         first = await stage.held()
         second = await continued(stage, first)
-        insert = "INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)"
+        insert = "INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, trace)"
+        where = f"FROM holdfast.runs WHERE id = '{first.id}'"
         for kind in ("signal", "child", "cancel"):
-            await execute(
-                url, f"{insert} SELECT number, lane_id, '{kind}', 'n', '', 7 FROM holdfast.runs WHERE id = '{first.id}'"
-            )
+            await execute(url, f"{insert} SELECT number, lane_id, '{kind}', 'n', '', 7, 'its sender''s' {where}")
         assert await stage.store.read_inbox("one") == []
         await look_for_the_dead(stage.store)
         messages = await stage.store.read_inbox("one")
         # The end of a child that the successor did not ask for is not for it.
         assert [(one.run_id, one.kind) for one in messages] == [(second.id, "signal"), (second.id, "cancel")]
+        assert messages[0].trace == "its sender's"
         await stage.store.cancel_run(second.id, now=T0)
         assert len(await stage.store.read_inbox("one")) == 2
 
