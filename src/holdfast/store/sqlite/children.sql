@@ -64,7 +64,7 @@ UPDATE followers SET run = :successor WHERE run = :run;
 -- name: move_waiting
 -- Who waited for a run to end waits for the one that it goes on in.
 UPDATE runs SET after_run_id = :successor_id
-WHERE namespace_id = :namespace_id AND after_run_id = :id;
+WHERE namespace_id = :namespace_id AND after_run_id = :id AND started_at IS NULL AND ended_at IS NULL;
 
 -- name: find_inherited
 -- What a run leaves to the one that it goes on in.

@@ -189,6 +189,14 @@ class TestContinuedRuns:
         assert await stage.store.send_signal(failed.id, "go", b"", now=T0) is Sent.SENT
         assert [message.run_id for message in await stage.store.read_inbox("one")] == [retried.id]
 
+    async def test_a_run_that_waited_and_has_ended_stays_as_it_was(self, stage: Stage) -> None:
+        run = await stage.held(key="k")
+        await stage.store.start_runs([new_run(id="next", key="k", on_conflict="replace")], now=T0)
+        await stage.store.cancel_run("next", now=T0)
+        ended = await stage.store.get_run("next")
+        await continued(stage, run)
+        assert await stage.store.get_run("next") == ended
+
     async def test_a_cancel_that_was_not_taken_goes_over(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.cancel_run(run.id, reason="enough", now=T0)
