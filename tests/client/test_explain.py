@@ -278,3 +278,15 @@ async def test_the_client_brings_what_the_answer_needs(client, hands):
     assert answer.details["worker"].id == "hands"
     await run.cancel(force=True)
     assert (await client.explain(run.id)).reason is Reason.ENDED
+
+
+def test_a_parked_run_that_no_live_worker_knows_says_so():
+    parked = record(**PARKED, due_at=None)
+    reason, text, _ = why(parked, Started(T, b""), workers=(worker("w2", Lane("total", "2")),))
+    assert reason is Reason.WAITING
+    assert "no live worker knows 'total' version '1'" in text
+    assert "knowing: total version 2" in text
+
+
+def test_a_parked_run_that_a_live_worker_knows_does_not_name_it():
+    assert "Nobody" not in why(record(**PARKED, due_at=None), Started(T, b""))[1]

@@ -268,6 +268,9 @@ def _parked(scene: _Scene) -> _Answer:
 
 def _asides(scene: _Scene) -> Iterable[str]:
     run = scene.run
+    if _is_parked(scene) and not scene.knowing:
+        otherwise = "whatever comes for it waits until one that knows it is started"
+        yield f"Nobody would take it on: {_next_worker(scene, '', otherwise)}"
     if scene.cancel is not None:
         why = f" ({scene.cancel.reason})" if scene.cancel.reason else ""
         kind = "Its deadline passed" if scene.cancel.deadline else f"It was cancelled{why}"
@@ -279,7 +282,14 @@ def _asides(scene: _Scene) -> Iterable[str]:
     if scene.set_aside:
         last = scene.set_aside[-1]
         many = counted(len(scene.set_aside), "message")
-        yield f"{many} did not fit and stand set aside in its journal; the last was {last.name!r}: {last.reason}"
+        yield f"{many} that did not fit: set aside in its journal, the last one {last.name!r}: {last.reason}"
+
+
+def _is_parked(scene: _Scene) -> bool:
+    """Whether it waits in the store for its time, or for a message."""
+    run = scene.run
+    is_idle = run.owner is None and not run.paused and run.blocked is None and run.after_run_id is None
+    return is_idle and (run.due_at is None or run.due_at > scene.now)
 
 
 def _open_steps(entries: Iterable[Entry], describe: Callable[[bytes], str]) -> Iterable[OpenStep]:
