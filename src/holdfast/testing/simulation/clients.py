@@ -175,7 +175,7 @@ class Clients:
             # What the body asks for first follows from its input; what comes later would not match another one.
             edits["input"] = (dice.randrange(1000),)
             asked.input = world.codec.seal(world.codec.arguments(workflow.fn).check(edits["input"], {}))
-        elif at is not None and at.partition(":")[0] in EDITABLE and dice.random() < 0.5:
+        elif at is not None and at.partition(":")[0] in EDITABLE and dice.random() < 0.7:
             edits["result"] = dice.randrange(1000)
             asked.result = world.codec.message(edits["result"])
         asking.set(asked)

@@ -108,7 +108,7 @@ async def keep_driving(world: Driving, dice: Random) -> None:
     """Drive this and that, now and then two at once the same; where there are no workers, until all is over."""
     number = 0
     while not world.is_over and not (world.is_quiet and world.has_workers):
-        await asyncio.sleep(1.0 if world.is_quiet else dice.choice((0.1, 0.5, 1.0, 1.0, 3.0)))
+        await asyncio.sleep(2.5 if world.is_quiet else dice.choice((0.1, 0.5, 1.0, 1.0, 3.0)))
         await world.may_start.wait()
         known = list(world.oracle.runs)
         run_id = dice.choice(known) if known and dice.random() < 0.6 and not world.is_quiet else None

@@ -108,7 +108,7 @@ class Author:
         self._errands = {}
         self._seconds = 0.0
         root = Do(self._errand(may_fail=False))
-        states = dice.choice((1, 3, 5, 5, 8, 8, 110, 110))
+        states = dice.choice((1, 3, 5, 8, 110, 110))
         if states > 8:
             quick = Errand(root.errand.number, root.errand.name, (0.0,))
             root = Do(quick)
@@ -194,8 +194,8 @@ class Author:
 
     def _mapped(self) -> Node:
         dice = self._dice
-        program = dice.choice(self._children) if self._children and dice.random() < 0.55 else None
-        count = dice.choice((0, 1, 2, 2, 3) if program is not None else (0, 1, 2, 4, 4, 7))
+        program = dice.choice(self._children) if self._children and dice.random() < 0.7 else None
+        count = dice.choice((0, 1, 2, 2, 2, 3) if program is not None else (0, 1, 2, 4, 4, 7))
         self._seconds += 60.0 * count if program is not None else 0.0
         before = self._seconds
         errand = self._errand(name="item")
