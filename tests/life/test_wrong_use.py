@@ -69,6 +69,11 @@ async def test_a_run_that_does_not_exist_is_not_driven(database_url):
         await Worker(database_url, workflows=[double]).drive("nobody")
 
 
+def test_a_lease_lasts_a_second_at_least(database_url):
+    with pytest.raises(DefinitionError, match="expected a second or more"):
+        Worker(database_url, workflows=[double], lease=0)
+
+
 def test_what_undoes_a_step_is_a_step_or_a_function():
     with pytest.raises(DefinitionError, match="compensate=5"):
         step(compensate=5)(lambda: None)  # type: ignore[call-overload]

@@ -120,7 +120,7 @@ class Worker:
             lanes=lanes_of(known.values(), settings.queues),
             concurrency=settings.concurrency or 100,
             threads=settings.threads or 32,
-            lease=settings.lease or 30 * SECOND,
+            lease=30 * SECOND if settings.lease is None else settings.lease,
             grace=20 * SECOND if settings.grace is None else settings.grace,
             stall=microseconds(stall, what="Worker(stall=)"),
             blocked_after=microseconds(blocked_after, what="Worker(blocked_after=)"),
