@@ -36,7 +36,7 @@ def test_a_refused_turn_taken_for_an_accepted_one_is_noticed(monkeypatch):
         "_committed",
         lambda self, held, turn, verdict: committed(self, held, turn, verdict is False or verdict),
     )
-    assert_noticed("P1", "P2")
+    assert_noticed("P1", "P2", first=190)
 
 
 def test_a_takeover_without_a_fence_is_noticed(monkeypatch):
@@ -50,7 +50,7 @@ def test_a_lease_that_never_lapses_by_its_worker_s_clock_is_noticed(monkeypatch)
     from holdfast.worker.lease import Lease
 
     monkeypatch.setattr(Lease, "holds", lambda self: not self.is_lost)
-    assert_noticed("P2")
+    assert_noticed("P2", first=80)
 
 
 def test_a_step_executed_twice_is_noticed(monkeypatch):
@@ -319,7 +319,7 @@ def test_a_child_that_goes_on_after_its_parent_s_end_is_noticed(monkeypatch):
     monkeypatch.setattr(
         Transaction, "run", lambda self, name, *args: name == "cancel_children" or run(self, name, *args)
     )
-    assert_noticed("children", within=400, first=325)
+    assert_noticed("children", within=400, first=550)
 
 
 def test_the_command_ends_with_1_when_a_promise_is_broken(monkeypatch, capsys):
