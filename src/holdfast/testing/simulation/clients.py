@@ -54,11 +54,13 @@ class Served(Protocol):
     codes: dict[Code, dict[str, Workflow[Any, Any]]]
     code: Code
     deploys: Literal["", "patched", "second"]
-    tokens: list[str]
 
     def program(self, run: NewRun) -> Program: ...
 
     def faulty(self, sender: Sender) -> FaultyStore: ...
+
+    @property
+    def tokens(self) -> list[str]: ...
 
     def note(self, said: str) -> None: ...
 

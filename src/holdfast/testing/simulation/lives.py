@@ -20,7 +20,8 @@ class Witness(Protocol):
 
     def child(self, name: str, code: Code) -> Workflow[Any, Any]: ...
 
-    def has_token(self, token: str) -> None: ...
+    def has_hook(self, hook: Any) -> None:
+        """Whose token may change: a fork's does, behind its cut."""
 
     def label(self, run_id: str) -> str: ...
 
@@ -101,7 +102,7 @@ async def _hear(body: Living, node: Hear) -> None:
 
 async def _hooked(body: Living, node: Hooked) -> None:
     hook = holdfast.hook(expires=node.seconds)
-    body.witness.has_token(hook.token)
+    body.witness.has_hook(hook)
     try:
         body.mix("resumed", await hook.wait())
     except holdfast.WaitTimeout as error:

@@ -151,8 +151,8 @@ class Oracle:
         """What the body of a run saw in one try of it, as far as that is durable."""
         self.results: dict[str, set[tuple[int, int]]] = {}
         """What steps returned outside, by idempotency key: (attempt, value)."""
-        self.items: dict[str, int] = {}
-        """Items of maps, by idempotency key."""
+        self.items: dict[tuple[str, int, str, str], int] = {}
+        """Items of maps, by run, try, code and idempotency key."""
         self.begun: set[tuple[str, str, int, int]] = set()
         """Steps begun: run, key, attempt, epoch."""
         self.kills: dict[str, int] = {}
@@ -239,10 +239,12 @@ class Oracle:
     def returned(self, idempotency_key: str, attempt: int, value: int) -> None:
         self.results.setdefault(idempotency_key, set()).add((attempt, value))
 
-    def charged(self, idempotency_key: str, value: int) -> None:
-        """An item of a map executes: each one goes by a key of its own, however often it does."""
-        if self.items.setdefault(idempotency_key, value) != value:
-            self.report("keys", f"two items, {self.items[idempotency_key]} and {value}, go by {idempotency_key!r}")
+    def charged(self, run_id: str, number: int, code: Code, idempotency_key: str, value: int) -> None:
+        """An item of a map executes: each goes by a key of its own, however often it does. What a later try of the run,
+        or changed code whose asks nothing had recorded yet, asks for in its place goes by the same."""
+        known = self.items.setdefault((run_id, number, code, idempotency_key), value)
+        if known != value:
+            self.report("keys", f"two items, {known} and {value}, go by {idempotency_key!r}")
 
     def origin(self, run_id: str) -> str:
         """The run with which its life began: of a retry that of the run it retries, of any other itself."""

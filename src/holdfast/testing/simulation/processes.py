@@ -131,7 +131,9 @@ class Hand:
             oracle.note(f"{self.worker_id} {oracle.label(step.run_id)}/{step.key} begins a chunk")
             self._laws.begins(self, step.whole)
             known = self._chunks[place] = step.whole, oracle.new_execution()
-        oracle.charged(step.idempotency_key, value)
+        journal = oracle.journals[step.run_id]
+        tries = journal.tries(len(journal.rows))
+        oracle.charged(step.run_id, tries, self.process.code, step.idempotency_key, value)
         attempt = self._tries[known[1], value] = self._tries.get((known[1], value), 0) + 1
         await asyncio.sleep(errand.duration(attempt))
         if attempt <= errand.fails and value % 3 == 0:

@@ -49,7 +49,7 @@ def _hear(body: Living, node: Hear) -> None:
 
 def _hooked(body: Living, node: Hooked) -> None:
     hook = blocking.hook(expires=node.seconds)
-    body.witness.has_token(hook.token)
+    body.witness.has_hook(hook)
     try:
         body.mix("resumed", hook.wait())
     except holdfast.WaitTimeout as error:

@@ -76,8 +76,8 @@ class World:
             self.programs.append(author.machine("machine"))
         if has_killer:
             self.programs.append(author.program("killer", is_killer=True))
-        self.tokens: list[str] = []
-        """Of hooks, as bodies have told them."""
+        self._hooks: list[Any] = []
+        """As bodies have made them."""
         self.errands: dict[int, Errand] = {}
         for program in self.programs:
             self.errands |= program.errands
@@ -178,9 +178,14 @@ class World:
     def child(self, name: str, code: Code) -> Workflow[Any, Any]:
         return self.codes[code][name]
 
-    def has_token(self, token: str) -> None:
-        if token not in self.tokens:
-            self.tokens.append(token)
+    def has_hook(self, hook: Any) -> None:
+        if not self.is_over:
+            self._hooks.append(hook)
+
+    @property
+    def tokens(self) -> list[str]:
+        """Of all hooks."""
+        return list(dict.fromkeys(hook.token for hook in self._hooks))
 
     def label(self, run_id: str) -> str:
         return self.oracle.label(run_id)
