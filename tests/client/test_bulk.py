@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast import RunFilter, sleep, workflow
+import pytest
+
+from holdfast import BadArguments, Client, RunFilter, sleep, step, workflow
 from holdfast.testing import Environment
 
 
@@ -10,6 +12,16 @@ from holdfast.testing import Environment
 async def sleepy(n: int) -> int:
     await sleep("1h")
     return n
+
+
+@step
+async def weigh(grams: int) -> int:
+    return grams
+
+
+@workflow
+async def shipping(grams: int) -> int:
+    return await weigh(grams) if grams else 0
 
 
 @workflow
@@ -33,3 +45,28 @@ async def test_all_failed_runs_of_a_filter_are_retried_and_counted():
             await run.wait()
         assert await env.client.retry(RunFilter(workflow=broken, status="failed")) == 2
         assert await env.client.count(RunFilter(workflow=broken)) == 4
+
+
+async def test_all_runs_of_a_filter_that_have_the_step_are_forked_and_counted():
+    async with Environment(workflows=[shipping]) as env:
+        for run in await env.client.start_many(shipping, [(0,), (1,), (2,)]):
+            await run.wait()
+        assert await env.client.fork(RunFilter(workflow=shipping), at="weigh", result=7) == 2
+        results = [await run.result() async for run in env.client.runs(RunFilter(workflow=shipping))]
+        assert sorted(results) == [0, 1, 2, 7, 7]
+
+
+async def test_arguments_that_fit_one_workflow_but_not_another_fork_nothing():
+    async with Environment(workflows=[shipping, broken]) as env:
+        for run in (await env.client.start(broken), await env.client.start(shipping, 1)):
+            await run.wait()
+        with pytest.raises(BadArguments):
+            await env.client.fork(RunFilter(), input=(3,))
+        assert await env.client.count(RunFilter()) == 2
+
+
+def test_a_blocking_client_forks_by_a_filter_too(database_url):
+    with Client(database_url) as client:
+        client.start(shipping, 1)
+        assert client.fork(RunFilter(workflow=shipping), input=(2,)) == 1
+        assert client.count(RunFilter(workflow=shipping)) == 2

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, Self, TypeVar, cast, overload
+from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from holdfast.codec import Codec
 from holdfast.define import StartOptions, Workflow
@@ -31,6 +31,7 @@ from holdfast.store import Store
 from .archives import Imported
 from .clients import AsyncClient
 from .explain import Explanation
+from .forking import Edits
 from .handles import Run, Runs
 from .journals import Journal
 from .managing import Pruned
@@ -286,16 +287,22 @@ class Client:
         """As AsyncClient.resume."""
         return self._portal.call(self._client.resume(which))
 
+    @overload
+    def fork(self, run_id: str, **edits: Unpack[Edits]) -> Run[Any]: ...
+    @overload
+    def fork(self, run_id: RunFilter, **edits: Unpack[Edits]) -> int: ...
     def fork(
         self,
-        run_id: str,
+        run_id: str | RunFilter,
         *,
         at: str | None = None,
         input: Sequence[Any] | NotGiven = NOT_GIVEN,
         result: Any = NOT_GIVEN,
         workflow: Workflow[..., Any] | None = None,
-    ) -> Run[Any]:
+    ) -> Run[Any] | int:
         """As AsyncClient.fork."""
+        if isinstance(run_id, RunFilter):
+            return self._portal.call(self._client.fork(run_id, at=at, input=input, result=result, workflow=workflow))
         forked = self._client.fork(run_id, at=at, input=input, result=result, workflow=workflow)
         return Run(self, self._portal.call(forked))
 

@@ -39,6 +39,10 @@ from holdfast.model import (
 )
 
 
+class NoSuchStep(DefinitionError):
+    """The run has not asked for the step at which it is to be forked."""
+
+
 def fork_of(
     record: RunRecord,
     rows: Sequence[JournalRow],
@@ -75,7 +79,7 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
     if place is None:
         keys = [entry.key for entry in history if isinstance(entry, StepAsked)]
         known = ", ".join(keys[:20]) or "none"
-        raise DefinitionError(f"fork(at={at!r}): run {record.id} has asked for no step of that key, but for: {known}")
+        raise NoSuchStep(f"fork(at={at!r}): run {record.id} has asked for no step of that key, but for: {known}")
     cause = max(i for i in range(place) if not isinstance(history[i], (*ASKS, Inherited, Reseeded)))
     until: tuple[str, ...] | None = None
     before: list[Entry]

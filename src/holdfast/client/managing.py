@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 from holdfast.define import Workflow, refuse_in_body
 from holdfast.errors import AlreadyCompensated, BadArguments, DefinitionError, KeyTaken, NotRetryable, RunEnded
@@ -27,13 +27,12 @@ from holdfast.store import Store
 from . import archives
 from .archives import Imported
 from .connections import Connection
-from .forks import fork_of
+from .forking import Edits, Forks
 from .ids import check_id
 from .listings import AsyncRuns, checked_filter
 from .retries import RETRYABLE
 from .runs import AsyncRun, Cancellation, cancel
 from .starting import Starter
-from .starts import next_version, place_of, sealed_input
 
 _BATCH = 200
 
@@ -126,15 +125,19 @@ class Managing:
         refuse_in_body("client.resume()", "do it in a step")
         return await self._set_paused(which, False)
 
+    @overload
+    async def fork(self, run_id: str, **edits: Unpack[Edits]) -> AsyncRun[Any]: ...
+    @overload
+    async def fork(self, run_id: RunFilter, **edits: Unpack[Edits]) -> int: ...
     async def fork(
         self,
-        run_id: str,
+        run_id: str | RunFilter,
         *,
         at: str | None = None,
         input: Sequence[Any] | NotGiven = NOT_GIVEN,
         result: Any = NOT_GIVEN,
         workflow: Workflow[..., Any] | None = None,
-    ) -> AsyncRun[Any]:
+    ) -> AsyncRun[Any] | int:
         """A new run that shares this one's history up to a step, and goes on from there by itself.
 
             again = await client.fork(run.id, at="charge")                      # ask for the step anew
@@ -142,34 +145,20 @@ class Managing:
             fresh = await client.fork(run.id, input=(other_order,))             # from the start, with other arguments
 
         The old run stays as it was, whatever state it is in. `at` is the step's key as the journal shows it; `input` is
-        a sequence of arguments. Give the `workflow` to have them, and the result, typed.
+        a sequence of arguments. Give the `workflow` to have them, and the result, typed. With a filter all runs that it
+        lets through are forked, those that have asked for that step, and the answer is how many.
         """
         refuse_in_body("client.fork()", "do it in a step")
         if at is None and not isinstance(result, NotGiven):
             raise DefinitionError("fork(result=...) needs at=, the key of the step whose result it is")
-        store, record = await self._connection.found(run_id)
-        codec = self._connection.codec
-        versions = await store.list_versions(record.workflow)
-        version = next_version(versions, record.version)
-        given = None
-        if not isinstance(input, NotGiven):
-            if not isinstance(input, (list, tuple)):
-                raise BadArguments(f"fork(input={input!r}): expected a tuple of arguments, such as (1,)")
-            place = place_of([one for one in versions if one.version == version], None)
-            given = sealed_input(codec, workflow or record.workflow, (tuple(input), {}), place)
-        new = fork_of(
-            record,
-            await store.read_journal(record.id),
-            at=at,
-            input=given,
-            result=None if isinstance(result, NotGiven) else codec.message(result),
-            version=version,
-            now=self._connection.now(),
-        )
-        [started] = await store.start_runs([self._connection.traced_after(new, record)])
-        return AsyncRun(
-            self._connection, started.id, workflow=workflow or record.workflow, status=started.status, created=True
-        )
+        if not isinstance(input, (NotGiven, list, tuple)):
+            raise BadArguments(f"fork(input={input!r}): expected a tuple of arguments, such as (1,)")
+        came_to = None if isinstance(result, NotGiven) else self._connection.codec.message(result)
+        forks = Forks(self._connection, at, input, came_to, workflow)
+        if isinstance(run_id, RunFilter):
+            return await forks.make_all([record async for record in self._matching(run_id)])
+        _, record = await self._connection.found(run_id)
+        return await forks.make(record)
 
     async def delete(self, which: str | RunFilter) -> int:
         """Remove an ended run, or all ended ones that a filter lets through, with all they own; returns how many.

@@ -1,0 +1,100 @@
+"""Making forks: of one run, or of all that a filter lets through. What a fork is stands in forks.py.
+
+Arguments are checked against every workflow that is to get them before the first fork is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, TypedDict
+
+from holdfast.define import Workflow
+from holdfast.model import NewRun, NotGiven, RunRecord
+
+from .connections import Connection
+from .forks import NoSuchStep, fork_of
+from .runs import AsyncRun
+from .starts import next_version, place_of, sealed_input
+
+_BATCH = 100
+"""Forks that begin in one transaction; each brings its part of a journal along."""
+
+
+class Edits(TypedDict, total=False):
+    """What may be said about a fork; see AsyncClient.fork."""
+
+    at: str | None
+    input: Sequence[Any] | NotGiven
+    result: Any
+    workflow: Workflow[..., Any] | None
+
+
+class Forks:
+    """One request for forks: where they are cut, and what is otherwise in them."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        at: str | None,
+        input: Sequence[Any] | NotGiven,
+        result: bytes | None,
+        workflow: Workflow[..., Any] | None,
+    ) -> None:
+        self._connection = connection
+        self._at = at
+        self._input = input
+        self._result = result
+        self._workflow = workflow
+        self._codes: dict[tuple[str, str], tuple[str, bytes | None]] = {}
+        """By a run's workflow and version: the version that its fork runs on, and the arguments if others are given."""
+
+    async def make(self, record: RunRecord) -> AsyncRun[Any]:
+        """Fork one run."""
+        await self._learn(record)
+        store = await self._connection.opened()
+        [started] = await store.start_runs([await self._fork(record)])
+        workflow = self._workflow or record.workflow
+        return AsyncRun(self._connection, started.id, workflow=workflow, status=started.status, created=True)
+
+    async def make_all(self, records: Sequence[RunRecord]) -> int:
+        """Fork those that have asked for the step, and say how many that were."""
+        for record in records:
+            await self._learn(record)
+        store = await self._connection.opened()
+        count = 0
+        for start in range(0, len(records), _BATCH):
+            news: list[NewRun] = []
+            for record in records[start : start + _BATCH]:
+                with suppress(NoSuchStep):
+                    news.append(await self._fork(record))
+            count += len(await store.start_runs(news)) if news else 0
+        return count
+
+    async def _learn(self, record: RunRecord) -> None:
+        code = record.workflow, record.version
+        if code in self._codes:
+            return
+        store = await self._connection.opened()
+        versions = await store.list_versions(record.workflow)
+        version = next_version(versions, record.version)
+        given = None
+        if not isinstance(self._input, NotGiven):
+            place = place_of([one for one in versions if one.version == version], None)
+            call = tuple(self._input), dict[str, Any]()
+            given = sealed_input(self._connection.codec, self._workflow or record.workflow, call, place)
+        self._codes[code] = version, given
+
+    async def _fork(self, record: RunRecord) -> NewRun:
+        store = await self._connection.opened()
+        version, given = self._codes[record.workflow, record.version]
+        new = fork_of(
+            record,
+            await store.read_journal(record.id),
+            at=self._at,
+            input=given,
+            result=self._result,
+            version=version,
+            now=self._connection.now(),
+        )
+        return self._connection.traced_after(new, record)
