@@ -271,7 +271,8 @@ class Deliveries(Requests):
         done.taken, life.taken = tuple(life.taken), []
         done.traces, life.traces = life.traces, ()
         if done.retrying is not None:
-            # Its next try asks for what is open anew.
+            # Its next try asks for what is open anew, by other ids: what runs by these is called off.
+            life.cancels += [child.new.id for child in life.children.values() if child.is_ours]
             # A hook's token is out: whoever resumes it meanwhile is heard.
             life.closed += [wait.number for wait in life.waits.values() if wait.is_registered and wait.kind != "hook"]
             life.waits.clear()

@@ -6,6 +6,7 @@ Made when it is first needed, so that a run that only calls steps and sleeps car
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
@@ -56,6 +57,12 @@ class Child:
         """Whether a run, or the one that it goes on from, is one that was called off."""
         return any(is_of(run_id, one) for one in self.former)
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether it ends with this run and nobody else can mean it: it was given neither a key nor an id."""
+        new = self.new
+        return new.on_parent_end == "cancel" and new.key is None and self.workflow.start_options.id is None
+
     def rename(self, attempt: int) -> None:
         """The run is tried again: from here on another run is meant."""
         old = self.new.id
@@ -63,7 +70,9 @@ class Child:
         self.former += (old,)
         # Whoever holds its key by then is joined while it lives.
         conflict = self.new.on_conflict if self.new.key is None else "restart"
-        self.new = msgspec.structs.replace(self.new, id=f"{first}~{attempt}", on_conflict=conflict)
+        new_id = f"{first}~{attempt}"
+        seed = seed_of_child(new_id, self.new.seed)
+        self.new = msgspec.structs.replace(self.new, id=new_id, seed=seed, on_conflict=conflict)
         if isinstance(self.reply, ChildRun):
             self.reply.id = self.new.id
 
@@ -191,6 +200,11 @@ class Life:
             if child.is_cancelled:
                 self.cancels.append(child.new.id)
             self.is_reopened = True
+
+
+def seed_of_child(run_id: str, seed: bytes) -> bytes:
+    """By its id: one that takes another's place, when its parent is tried again, has hooks with tokens of their own."""
+    return blake2b(run_id.encode(), key=seed, person=b"holdfast child", digest_size=16).digest()
 
 
 def is_of(run_id: str, first_id: str) -> bool:

@@ -36,7 +36,7 @@ from holdfast.model import (
 from .commands import Command
 from .divergence import calling_line
 from .inheritance import inherited
-from .life import Child, Compensation, Wait
+from .life import Child, Compensation, Wait, seed_of_child
 from .sends import Sends
 
 _json = msgspec.json.Decoder()
@@ -245,12 +245,13 @@ class Requests(Sends):
             retention = None
         elif options.retention is not NOT_GIVEN:
             retention = microseconds(options.retention, what="retention")
+        run_id = options.id or self._child_id(key)
         return NewRun(
-            id=options.id or f"{run.id}.{key}",
+            id=run_id,
             workflow=workflow.name,
             version=workflow.version,
             input=self._codec.seal(plain),
-            seed=blake2b(key.encode(), key=self._seed, person=b"holdfast child", digest_size=16).digest(),
+            seed=seed_of_child(run_id, self._seed),
             queue=options.queue or workflow.queue,
             key=options.key,
             due_at=None if options.delay is None else _instant(options.delay, self.time, "delay"),
@@ -264,6 +265,11 @@ class Requests(Sends):
             on_parent_end=options.on_parent_end or "cancel",
             trace=run.trace,
         )
+
+    def _child_id(self, key: str) -> str:
+        """Of a run that is tried again: what an earlier life began behind the cut is not what this one asks for."""
+        first = f"{self.run.id}.{key}"
+        return first if self.run.attempt == 1 else f"{first}~{self.run.attempt}"
 
     def _match_child(self, key: str, digest: bytes) -> None:
         held = self._next_held()

@@ -1,0 +1,107 @@
+"""Children of a run that is tried again: what a later try asks for is executed anew, whatever was there before."""
+
+from __future__ import annotations
+
+import holdfast
+from holdfast import ChildRun, Retry, RunFilter, current_run, step, workflow
+from holdfast.testing import Environment
+
+
+@step(retry=Retry(attempts=1))
+async def refuse() -> None:
+    raise ConnectionError("not now")
+
+
+@step(retry=Retry(attempts=1))
+async def refuse_at_first() -> None:
+    if current_run().attempt == 1:
+        raise ConnectionError("not now")
+
+
+@workflow
+async def echo(n: int) -> int:
+    return n
+
+
+@workflow(retry=Retry(attempts=2, initial="1s"))
+async def asking() -> int:
+    try:
+        await refuse()
+    except ConnectionError:
+        answer = await echo(current_run().attempt)
+    if current_run().attempt == 1:
+        raise ValueError("once more")
+    return answer
+
+
+@workflow(retry=Retry(attempts=2, initial="1s"))
+async def mapping() -> list[int]:
+    try:
+        await refuse()
+    except ConnectionError:
+        answers = await holdfast.map(echo, [current_run().attempt])
+    if current_run().attempt == 1:
+        raise ValueError("once more")
+    return answers
+
+
+@workflow
+async def approval() -> str:
+    link = holdfast.hook(type=str)
+    holdfast.set_value("token", link.token)
+    return await link.wait()
+
+
+@workflow(retry=Retry(attempts=2, initial="1s"))
+async def approved() -> str:
+    waiting: ChildRun[str] = approval.start()
+    await refuse_at_first()
+    return await waiting
+
+
+@workflow(retry=Retry(attempts=2, initial="1s"))
+async def leaving() -> int:
+    try:
+        await refuse()
+    except ConnectionError:
+        child = approval.start() if current_run().attempt == 1 else None
+    if child is not None:
+        await holdfast.sleep("1s")
+        raise ValueError("once more")
+    await holdfast.sleep("1h")
+    return 3
+
+
+async def test_a_later_try_gets_what_its_own_child_has_come_to():
+    async with Environment(workflows=[asking, echo]) as env:
+        run = await env.client.start(asking)
+        assert await run.result() == 2
+        assert await env.client.count(RunFilter(workflow=echo)) == 2
+
+
+async def test_a_later_try_maps_its_own_items():
+    async with Environment(workflows=[mapping, echo]) as env:
+        run = await env.client.start(mapping)
+        assert await run.result() == [2]
+
+
+async def test_a_child_that_is_asked_anew_has_hooks_that_can_be_resumed():
+    async with Environment(workflows=[approved, approval]) as env:
+        run = await env.client.start(approved)
+        await env.until_waiting(run)
+        await env.skip("1m")
+        children = [child async for child in env.client.runs(RunFilter(workflow=approval))]
+        tokens = {child.id: await child.value("token") for child in children}
+        [live] = [child for child in children if child.status == "waiting"]
+        assert len(set(tokens.values())) == 2
+        await env.client.resume_hook(tokens[live.id], "yes")
+        assert await run.result() == "yes"
+
+
+async def test_a_child_that_no_later_try_asks_for_is_called_off():
+    async with Environment(workflows=[leaving, approval]) as env:
+        run = await env.client.start(leaving)
+        await env.until_waiting(run)
+        await env.skip("1m")
+        [child] = [child async for child in env.client.runs(RunFilter(workflow=approval))]
+        assert (await child.wait(), (await run.refresh()).status) == ("cancelled", "waiting")
