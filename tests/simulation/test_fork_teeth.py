@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from msgspec import structs
 
-from holdfast.client import managing
+from holdfast.client import forking
 from holdfast.model import Blocked, Entry, Reseeded, StepAsked, StepCompleted, decode_entries, encode_entries
 from holdfast.store.sqlite import starts
 from tests.simulation.noticing import assert_noticed
@@ -17,14 +17,14 @@ Break = Callable[[list[Entry], list[Entry]], list[Entry]]
 
 def begin_with(monkeypatch: pytest.MonkeyPatch, change: Break) -> None:
     """Let forks begin with what comes of their own entries and of those of the run they stem from."""
-    fork_of = managing.fork_of
+    fork_of = forking.fork_of
 
     def broken(record, rows, **given):
         new = fork_of(record, rows, **given)
         source = [entry for row in rows for entry in decode_entries(row.data)]
         return structs.replace(new, rows=tuple(encode_entries(change(decode_entries(row), source)) for row in new.rows))
 
-    monkeypatch.setattr(managing, "fork_of", broken)
+    monkeypatch.setattr(forking, "fork_of", broken)
 
 
 def test_a_fork_that_executes_again_what_was_done_before_its_cut_is_noticed(monkeypatch):
@@ -61,21 +61,21 @@ def test_a_fork_that_is_cut_too_early_is_noticed(monkeypatch):
 
 
 def test_a_fork_that_forgets_its_edited_result_is_noticed(monkeypatch):
-    fork_of = managing.fork_of
-    monkeypatch.setattr(managing, "fork_of", lambda *args, **given: fork_of(*args, **{**given, "result": None}))
+    fork_of = forking.fork_of
+    monkeypatch.setattr(forking, "fork_of", lambda *args, **given: fork_of(*args, **{**given, "result": None}))
     assert_noticed("forks")
 
 
 def test_a_fork_that_forgets_its_other_input_is_noticed(monkeypatch):
-    fork_of = managing.fork_of
-    monkeypatch.setattr(managing, "fork_of", lambda *args, **given: fork_of(*args, **{**given, "input": None}))
+    fork_of = forking.fork_of
+    monkeypatch.setattr(forking, "fork_of", lambda *args, **given: fork_of(*args, **{**given, "input": None}))
     assert_noticed("forks")
 
 
 def test_a_fork_that_goes_by_the_keys_of_the_run_it_stems_from_is_noticed(monkeypatch):
-    fork_of = managing.fork_of
+    fork_of = forking.fork_of
     monkeypatch.setattr(
-        managing,
+        forking,
         "fork_of",
         lambda record, *args, **given: structs.replace(fork_of(record, *args, **given), origin_id=record.origin_id),
     )
