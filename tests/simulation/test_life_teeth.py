@@ -56,12 +56,12 @@ async def _never(outbox):
 
 def test_a_value_that_is_not_kept_is_noticed(monkeypatch):
     monkeypatch.setattr(outs, "set_values", lambda tx, values, at: None)
-    assert_noticed("streams", first=52)
+    assert_noticed("streams", first=67)
 
 
 def test_a_worker_that_goes_on_with_a_paused_run_is_noticed(monkeypatch):
     monkeypatch.setattr(Arrivals, "_pause_or_not", lambda self, held, is_paused: None)
-    assert_noticed("pause", "P6")
+    assert_noticed("pause", "P6", first=20)
 
 
 def test_a_run_that_can_t_be_resumed_is_noticed(monkeypatch):
@@ -124,7 +124,7 @@ def test_an_event_that_begins_no_run_is_noticed(monkeypatch):
 
 def test_a_machine_whose_journal_only_grows_is_noticed(monkeypatch):
     leave_out(monkeypatch, "truncate_journal")
-    assert_noticed("machines", first=5)
+    assert_noticed("machines", first=26)
 
 
 def test_what_a_failed_state_has_written_is_noticed(monkeypatch):
@@ -153,7 +153,7 @@ def test_a_retry_that_does_not_go_by_the_keys_of_the_run_that_failed_is_noticed(
 
 def test_items_that_go_by_the_key_of_their_chunk_are_noticed(monkeypatch):
     monkeypatch.setattr(chunks._Item, "idempotency_key", property(lambda self: self.whole.idempotency_key))
-    assert_noticed("keys", first=163)
+    assert_noticed("keys", first=185)
 
 
 def test_results_of_a_map_in_another_order_are_noticed(monkeypatch):
@@ -163,7 +163,7 @@ def test_results_of_a_map_in_another_order_are_noticed(monkeypatch):
         return list(reversed(await told(*args)))
 
     monkeypatch.setattr(maps, "_map", backwards)
-    assert_noticed("maps", first=163)
+    assert_noticed("maps", first=184)
 
 
 def test_a_result_without_its_transaction_is_noticed(monkeypatch):
