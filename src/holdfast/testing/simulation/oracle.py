@@ -265,8 +265,3 @@ class Oracle:
         """A number for one execution of a step: two executions return different values."""
         self.executions += 1
         return self.executions
-
-
-def due_in(now: Instant, due_at: Instant) -> str:
-    """A due time as the log shows it: relative, since virtual worlds begin at no particular date."""
-    return f"{(due_at - now) / 1_000_000:+.3f}s"
