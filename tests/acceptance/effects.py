@@ -2,8 +2,9 @@
 
 One file a process, opened for appending; a line is written whole and synced before the step goes on, so that it stays
 whatever happens to the process. When a step begins it also looks into the journal, through a connection of its own: it
-must have been asked for by a turn that is durable, and its result must not be there yet. While a server is away nobody
-can look, and nothing is said about that.
+must have been asked for by a turn that is durable, and its result must not be there yet, or be younger than the step's
+first line: the process may be stopped between that and the look. While a server is away nobody can look, and nothing is
+said about that.
 """
 
 from __future__ import annotations
@@ -56,15 +57,20 @@ def url() -> str:
 
 def begin(*, is_first: bool = False) -> None:
     """The first line of a step. What a first turn asks for follows from the start and need not be in the journal."""
+    began = time.time()
     entries = journal()
     key = current_step().key
     if entries is None:
         pass
-    elif any(isinstance(entry, (StepCompleted, StepFailed)) and entry.key == key for entry in entries):
-        write("begun twice")
+    elif any(_is_result(entry, key) and entry.at < began * 1_000_000 for entry in entries):
+        write("begun twice", began)
     elif not is_first and not any(isinstance(entry, StepAsked) and entry.key == key for entry in entries):
-        write("begun early")
-    write("begin")
+        write("begun early", began)
+    write("begin", began)
+
+
+def _is_result(entry: Entry, key: str) -> bool:
+    return isinstance(entry, (StepCompleted, StepFailed)) and entry.key == key
 
 
 def end() -> None:
@@ -76,9 +82,11 @@ def fail() -> None:
     write("fail")
 
 
-def write(what: str) -> None:
+def write(what: str, at: float | None = None) -> None:
+    """Say it, of now unless it says of when."""
     info = current_step()
-    line = "\t".join([what, info.run_id, info.key, str(info.attempt), str(os.getpid()), repr(time.time())])
+    moment = repr(time.time() if at is None else at)
+    line = "\t".join([what, info.run_id, info.key, str(info.attempt), str(os.getpid()), moment])
     descriptor = os.open(folder() / f"effects-{os.getpid()}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, (line + "\n").encode())

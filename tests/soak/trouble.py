@@ -59,7 +59,7 @@ class Trouble:
     found: list[str] = field(default_factory=list)
     """What should not be."""
     went_on: list[tuple[int, float]] = field(default_factory=list)
-    """Processes that had been stopped, and when they went on."""
+    """Processes that had been stopped, and when they were sent on."""
 
     def make(self, seconds: float) -> None:
         """Make trouble for so long, then wait until every run has ended."""
@@ -117,8 +117,9 @@ class Trouble:
     def _send_on(self, *, everybody: bool = False) -> None:
         for pid, (worker, until) in list(self._stopped.items()):
             if everybody or time.monotonic() > until:
-                worker.send(signal.SIGCONT)
+                # Taken before: whoever sends a signal may be kept waiting by the one who gets it.
                 self.went_on.append((pid, time.time()))
+                worker.send(signal.SIGCONT)
                 del self._stopped[pid]
 
     def _terminate(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 from holdfast import StoreAway, Worker, sleep, step, wait_for_signal, workflow
 from holdfast.store import SqliteStore
 from holdfast.worker import Alarm
+from holdfast.worker.threads import Threads
 from tests.worker.stage import PATIENCE, SkippingClock, stage, until
 
 
@@ -183,4 +184,42 @@ async def test_of_steps_launched_together_none_begins_after_the_lease_has_lapsed
         store.is_away = False
         await run.result(PATIENCE)
         assert begun == ["step 1", "step 2", "step 3"]
+    await store.close()
+
+
+async def test_a_step_whose_thread_came_after_the_lease_had_lapsed_begins_when_it_is_renewed(
+    database_url, begun, monkeypatch
+):
+    """As when the process is stopped between asking for a thread and that thread's first line."""
+    store, clock = Slow(database_url), JumpingClock()
+    store.rows.set()
+    store.turns.set()
+    await store.open()
+    submit = Threads._submit
+
+    def stopped_meanwhile(threads: Threads, call) -> None:
+        if not store.failed:
+            store.is_away = True
+            clock.jumped = 2 * 3_600_000_000
+        submit(threads, call)
+
+    monkeypatch.setattr(Threads, "_submit", stopped_meanwhile)
+
+    @step
+    def one() -> None:
+        begun.append("one")
+
+    @workflow
+    def body() -> None:
+        one()
+
+    async with stage(database_url) as on, Worker(store, workflows=[body], clock=clock, lease="1h", stall="10d"):
+        run = await on.client.start(body)
+        await until(lambda: store.failed)
+        failed = store.failed
+        await until(lambda: store.failed > failed)
+        assert begun == []
+        store.is_away = False
+        await run.result(PATIENCE)
+        assert begun == ["one"]
     await store.close()

@@ -30,10 +30,11 @@ from .failures import as_step_failed, notes_of, timed_out
 from .held import Held
 from .inside import Inside, Told
 from .outbox import NO_ITEMS, Item, Outbox
-from .threads import Threads, caught, tell
+from .threads import Threads
 
 _log = logging.getLogger("holdfast.worker")
 _LINGER = 5_000_000
+_PAUSE = 0.05
 Outcome = StepCompleted | StepFailedEntry | StepRetrying
 
 
@@ -235,7 +236,7 @@ class Attempts:
             elif step.is_async:
                 value = await step.fn(*args, **kwargs)
             else:
-                value = await self._in_thread(step.fn, args, kwargs)
+                value = await self._in_thread(attempt, args, kwargs)
             if attempt.has_sent:
                 await self.outbox.flush()
         except asyncio.CancelledError as error:
@@ -279,27 +280,27 @@ class Attempts:
             if self.stand_in is not None and (double := self.stand_in(step, args, kwargs)) is not None:
                 return await double
             if step.is_transactional:
-                return await self.inside.execute(attempt, args, kwargs, self._in_thread, self._limit)
+                return await self.inside.execute(attempt, args, kwargs, self._threads.call, self._limit)
             if step.is_async:
                 return await step.fn(*args, **kwargs)
-            return await self._in_thread(step.fn, args, kwargs)
+            return await self._in_thread(attempt, args, kwargs)
 
-    async def _in_thread(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-        context = contextvars.copy_context()
+    async def _in_thread(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A thread takes its time to come: there the lease is looked at once more, just before the step begins."""
 
-        def work() -> None:
-            outcome = context.run(caught, fn, args, kwargs)
-            # The loop may be gone when a step ends that outlasted its worker.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(tell, ended, outcome)
+        def begun(*args: Any, **kwargs: Any) -> Any:
+            if attempt.is_settled or not self._holds():
+                raise _NotBegun
+            return attempt.command.step.fn(*args, **kwargs)
 
-        self._threads.submit(work)
-        result, error = await ended
-        if error is not None:
-            raise error
-        return result
+        while True:
+            try:
+                return await self._threads.call(begun, args, kwargs)
+            except _NotBegun:
+                if attempt.is_settled:
+                    raise asyncio.CancelledError from None
+            # If the lease is lost, so is this.
+            await asyncio.sleep(_PAUSE)
 
     def _succeed(self, attempt: Attempt, value: Any) -> None:
         if attempt.is_settled:
@@ -390,3 +391,7 @@ class Attempts:
             if attempt.loan is not None:
                 attempt.loan.abort()
         self._fail(attempt, timed_out(attempt))
+
+
+class _NotBegun(BaseException):
+    """The lease had lapsed, or nobody wanted the step any more, when its thread came."""

@@ -7,6 +7,8 @@ keep a worker from stopping when its grace period is over. What such a step retu
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import queue
 import threading
 from collections.abc import Callable
@@ -22,8 +24,25 @@ class Threads:
         self._count = 0
         self._taken = 0
 
-    def submit(self, call: Callable[[], None]) -> None:
-        """Have it called in a thread. It must not raise."""
+    async def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call it in a thread, in this context, and return or raise what it does."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def work() -> None:
+            outcome = context.run(_caught, fn, args, kwargs)
+            # The loop may be gone when a step ends that outlasted its worker.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(_tell, ended, outcome)
+
+        self._submit(work)
+        result, error = await ended
+        if error is not None:
+            raise error
+        return result
+
+    def _submit(self, call: Callable[[], None]) -> None:
         with self._lock:
             self._taken += 1
             is_short = self._taken > self._count
@@ -49,7 +68,7 @@ class Threads:
                 self._taken -= 1
 
 
-def caught(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, BaseException | None]:
+def _caught(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, BaseException | None]:
     # A future can't carry StopIteration, so errors travel as values.
     try:
         return fn(*args, **kwargs), None
@@ -57,6 +76,6 @@ def caught(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         return None, error
 
 
-def tell(ended: asyncio.Future[tuple[Any, BaseException | None]], outcome: tuple[Any, BaseException | None]) -> None:
+def _tell(ended: asyncio.Future[tuple[Any, BaseException | None]], outcome: tuple[Any, BaseException | None]) -> None:
     if not ended.done():
         ended.set_result(outcome)

@@ -347,7 +347,7 @@ class Process:
         self.hands.append(hand)
         await session.register()
         # A `def` step is called where it is asked for: there are no threads here.
-        session.runs.attempts._in_thread = _at_once  # type: ignore[method-assign]
+        session.runs.attempts._threads.call = _at_once  # type: ignore[method-assign]
         self.oracle.note(f"{session.worker_id} has registered")
         return session
 
