@@ -27,3 +27,10 @@ def test_every_promise_is_kept_in_every_world_and_each_thing_happens_in_some(fir
     assert not broken, "\n\n".join(broken)
     rare = {what: f"{worlds[what]} of {CHUNK} worlds" for what, (_, least) in FEATURES.items() if worlds[what] < least}
     assert not rare
+
+
+@pytest.mark.parametrize("seed", [1269, 1499])
+def test_a_cancel_that_comes_unseen_with_a_failure_is_known(seed):
+    """A child's, from its parent; and one behind which what the run did is undone."""
+    report = run_seed(seed)
+    assert report.law is None, str(report)

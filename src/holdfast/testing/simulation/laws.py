@@ -316,6 +316,7 @@ class Laws(Journals):
                 self.look(child.id)
                 if turn.run_id in oracle.ended:
                     self.mail.ended(old, oracle.ended[turn.run_id])
+        oracle.called_off.update(out.cancels)
         for signal in out.signals:
             self.mail.signalled(signal.run_id, signal.name, signal.payload)
         for event in out.events:

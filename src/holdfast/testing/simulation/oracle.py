@@ -146,7 +146,9 @@ class Oracle:
         self.ended: dict[str, RunRecord] = {}
         """Runs as they were when their end was first seen."""
         self.cancelled: set[str] = set()
-        """Live runs that somebody asked to end."""
+        """Live runs that a client asked to end."""
+        self.called_off: set[str] = set()
+        """Children whose parents asked them to end, while these went on."""
         self.seen: dict[tuple[str, int], list[tuple[object, ...]]] = {}
         """What the body of a run saw in one try of it, as far as that is durable."""
         self.results: dict[str, set[tuple[int, int]]] = {}
@@ -210,6 +212,12 @@ class Oracle:
     def label(self, run_id: str) -> str:
         """A run as the log names it: ids made by a client are random."""
         return self._labels.setdefault(run_id, f"run{len(self._labels) + 1}")
+
+    def is_called_off(self, record: RunRecord) -> bool:
+        """Whether somebody asked a run to end: a client, its parent, or its parent's end."""
+        if record.id in self.cancelled or record.id in self.called_off or record.chain_id in self.called_off:
+            return True
+        return record.parent_id in self.ended and self.runs[record.id].on_parent_end == "cancel"
 
     # -- what bodies saw ---------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -14,6 +14,7 @@ from holdfast.engine import Advance, Execution, Runners, describe
 from holdfast.errors import RunCrashed
 from holdfast.model import (
     ASKS,
+    Cancel,
     Checkpoint,
     ChildAsked,
     Claimed,
@@ -91,7 +92,7 @@ class Replays:
         if not tries or tries[-1] != len(journal.entries) - 1:
             tries.append(len(journal.entries))
         before = journal.entries[-2] if len(journal.entries) > 1 else None
-        self.is_unwanted = record.id in self._oracle.cancelled or record.deadline_at is not None
+        self.is_unwanted = self._oracle.is_called_off(record) or record.deadline_at is not None
         self.is_forked = record.forked_from is not None
         self.is_forced = isinstance(before, Claimed) and before.worker_id == FORCED
         for number, end in enumerate(tries, 1):
@@ -211,7 +212,7 @@ class Replays:
         """Deliver the inputs one by one, and compare what comes of them with what the journal holds."""
         done = Advance([], [], [])
         found: list[Entry] = []
-        for entry in inputs:
+        for entry, *unseen in _with_cancels(inputs):
             if isinstance(entry, TimerFired) and entry.timer in execution.loop.timers:
                 due_at = execution.loop.timers[entry.timer].due_at
                 if due_at > entry.at:
@@ -223,7 +224,7 @@ class Replays:
                 ):
                     late = (entry.at - due_at) / 1_000_000
                     self._oracle.report("P6", f"timer {entry.timer} of {name} fired {late:.1f}s late")
-            done = execution.advance([entry])
+            done = execution.advance([entry, *unseen])
             found += done.entries
         end = done.ended or done.retrying
         if end is not None:
@@ -290,6 +291,18 @@ class Replays:
 def _nameless(entries: Sequence[Entry]) -> list[Entry]:
     """Entries without the ids of children."""
     return [msgspec.structs.replace(entry, run_id="") if isinstance(entry, ChildAsked) else entry for entry in entries]
+
+
+def _with_cancels(inputs: Sequence[Any]) -> Iterator[list[Any]]:
+    """One by one, but a cancel with what it stands behind: a body that fails by that is undone, and not tried again."""
+    together: list[Any] = []
+    for entry in inputs:
+        if together and not isinstance(entry, Cancel):
+            yield together
+            together = []
+        together.append(entry)
+    if together:
+        yield together
 
 
 def _marks(entries: Sequence[Entry]) -> frozenset[str]:
