@@ -15,6 +15,7 @@ The house, from the street to the cellar; imports point down only:
     model               frozen records and pure rules
     extras              optional packages, loaded when something needs them
     errors              every error a user can meet
+    durations           what a user may write for a duration
 """
 
 from holdfast import blocking

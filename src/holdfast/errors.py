@@ -37,8 +37,9 @@ BaseException
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
+
+from holdfast.durations import EXPECTED, Duration, read_duration
 
 
 class HoldfastError(Exception):
@@ -342,10 +343,14 @@ class FatalError(HoldfastError):
 class RetryAfter(HoldfastError):
     """Raise it in a step to be tried again after `delay` instead of the policy's own delay.
 
-    It counts as an attempt like any other error.
+    It counts as an attempt like any other error. A delay that is none raises BadDuration where it is made.
     """
 
-    def __init__(self, delay: str | float | timedelta, message: str = "") -> None:
+    def __init__(self, delay: Duration, message: str = "") -> None:
+        try:
+            read_duration(delay)
+        except ValueError as refused:
+            raise BadDuration(f"RetryAfter: {delay!r} {refused}; {EXPECTED}") from None
         super().__init__(message or f"retry after {delay}")
         self.delay = delay
 

@@ -51,7 +51,7 @@ def test_every_form_means_what_it_says(written, seconds):
     [
         "", " ", "5", "s", "5 parsecs", "1h1h", "-5s", "5s-", "1,5s", "1e3s", "five", "P1D", "5S", "5s nonsense",
         -1, -0.5, math.inf, -math.inf, math.nan, True, False, None, [], b"5s", Decimal(5), timedelta(seconds=-1),
-        10**12, "999999w", timedelta.max,
+        10**12, "999999w", timedelta.max, 1e308, "9" * 400 + "s", pytest.param(10**400, id="10**400"),
     ],
     ids=repr,
 )  # fmt: skip

@@ -127,8 +127,15 @@ def test_retry_after_ends_with_within():
 
 
 def test_retry_after_nonsense_is_refused():
+    with pytest.raises(BadDuration, match="RetryAfter: 'soon' is not a duration"):
+        RetryAfter("soon")
+
+
+def test_a_delay_that_became_nonsense_later_is_refused_when_it_is_read():
+    error = RetryAfter("5m")
+    error.delay = "soon"
     with pytest.raises(BadDuration, match="RetryAfter"):
-        Retry().delay(RetryAfter("soon"), 1, 0, MIDDLE)
+        Retry().delay(error, 1, 0, MIDDLE)
 
 
 @pytest.mark.parametrize(

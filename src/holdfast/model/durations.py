@@ -5,68 +5,25 @@ An instant is an `int`: microseconds since 1970 in UTC. Public records show awar
 
 from __future__ import annotations
 
-import math
-import re
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
+from holdfast.durations import EXPECTED, SECOND, Duration, read_duration
 from holdfast.errors import BadDuration
 
-Duration: TypeAlias = str | int | float | timedelta
+__all__ = ["SECOND", "Duration", "Instant", "instant_of", "microseconds", "moment_of", "spoken"]
+
 Instant: TypeAlias = int
 
-SECOND = 1_000_000
-_UNITS = {
-    "us": 1,
-    "ms": 1_000,
-    "s": SECOND,
-    "m": 60 * SECOND,
-    "h": 3_600 * SECOND,
-    "d": 86_400 * SECOND,
-    "w": 604_800 * SECOND,
-}
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d|w)\s*")
-_LONGEST = 1_000 * 366 * 86_400 * SECOND
-_EXPECTED = 'write "1h30m", "500ms", seconds as a number, or a timedelta'
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def microseconds(duration: Duration, *, what: str = "duration") -> int:
     """The duration in microseconds. Raises BadDuration for nonsense, negative or endless values."""
-    if isinstance(duration, bool):
-        raise BadDuration(f"{what}: {duration!r} is not a duration; {_EXPECTED}")
-    if isinstance(duration, timedelta):
-        found = duration // timedelta(microseconds=1)
-    elif isinstance(duration, (int, float)):
-        if not math.isfinite(duration):
-            raise BadDuration(f"{what}: {duration!r} is not a finite duration; {_EXPECTED}")
-        found = round(duration * SECOND)
-    elif isinstance(duration, str):
-        found = _parse(duration, what)
-    else:
-        raise BadDuration(f"{what}: {duration!r} is not a duration; {_EXPECTED}")
-    if found < 0:
-        raise BadDuration(f"{what}: {duration!r} is negative; {_EXPECTED}")
-    if found > _LONGEST:
-        raise BadDuration(f"{what}: {duration!r} is longer than a thousand years; {_EXPECTED}")
-    return found
-
-
-def _parse(text: str, what: str) -> int:
-    stripped = text.strip()
-    total = 0.0
-    end = 0
-    seen: set[str] = set()
-    while end < len(stripped):
-        part = _PART.match(stripped, end)
-        if part is None or part[2] in seen:
-            raise BadDuration(f"{what}: {text!r} is not a duration; {_EXPECTED}")
-        seen.add(part[2])
-        total += float(part[1]) * _UNITS[part[2]]
-        end = part.end()
-    if not seen:
-        raise BadDuration(f"{what}: {text!r} is not a duration; {_EXPECTED}")
-    return round(total)
+    try:
+        return read_duration(duration)
+    except ValueError as refused:
+        raise BadDuration(f"{what}: {duration!r} {refused}; {EXPECTED}") from None
 
 
 def instant_of(moment: datetime, *, what: str = "time") -> Instant:
