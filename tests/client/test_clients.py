@@ -48,7 +48,23 @@ def test_wrong_arguments_of_a_client_are_refused_where_it_is_made():
 
 def test_a_schema_is_refused_where_there_is_no_such_thing():
     with pytest.raises(DefinitionError, match="schema"):
-        _ = AsyncClient("sqlite:///x.db", schema="app").store
+        AsyncClient("sqlite:///x.db", schema="app")
+
+
+def test_an_address_that_no_store_has_is_refused_where_the_client_is_made():
+    with pytest.raises(DefinitionError, match="there is no store for mysql://"):
+        AsyncClient("mysql://shop@db/shop")
+
+
+def test_a_client_prints_whatever_its_settings_are_and_fixes_none_by_that(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    client = AsyncClient()
+    monkeypatch.setenv("HOLDFAST_URL", "nowhere")
+    assert repr(client).startswith("<AsyncClient without a database: the environment variable HOLDFAST_URL")
+    monkeypatch.setenv("HOLDFAST_URL", "sqlite:///later.db")
+    assert repr(client) == "<AsyncClient sqlite:///later.db>"
+    monkeypatch.setenv("HOLDFAST_SCHEMA", "app")
+    assert repr(client) == "<AsyncClient sqlite:///later.db>"
 
 
 async def test_without_migrations_a_database_that_needs_them_is_refused_and_left_alone(tmp_path):

@@ -379,7 +379,7 @@ class Client:
         return inline(work)
 
     def __repr__(self) -> str:
-        return f"<Client {self.url}>"
+        return repr(self._client).replace("Async", "", 1)
 
 
 def _close(client: weakref.ref[Client]) -> None:

@@ -396,4 +396,4 @@ class AsyncClient(Messaging, Managing):
         return AsyncRun(self._connection, record.id, workflow=workflow, status=record.status, record=record)
 
     def __repr__(self) -> str:
-        return f"<AsyncClient {self.url}>"
+        return f"<AsyncClient {self._connection.shown()}>"

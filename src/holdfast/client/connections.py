@@ -19,11 +19,11 @@ from msgspec import structs
 
 from holdfast.codec import Codec
 from holdfast.define import refuse_in_body
-from holdfast.errors import ClientClosed, DefinitionError, StoreError
+from holdfast.errors import ClientClosed, DefinitionError, HoldfastError, StoreError
 from holdfast.model import SECOND, Duration, Instant, NewRun, RunRecord
 from holdfast.observe import Observer, Observers, checked_observers, observers_of
 from holdfast.settings import Settings, checked, resolve
-from holdfast.store import Guest, Store, open_store
+from holdfast.store import Guest, Store, check_address, open_store, redact_url
 
 from .ids import check_id, not_found
 from .watch import Watcher
@@ -64,6 +64,8 @@ class Connection:
         else:
             self._given_store = _checked_store(url, given)
         self._given = checked(given, lambda key: f"{key}=")
+        if isinstance(url, str):
+            check_address(url, schema)
         self._given_codec = codec
         self.given_observers = None if observers is None else checked_observers(observers, giver="Client")
         self._store: Store | None = None
@@ -117,6 +119,16 @@ class Connection:
             if self._store is None:
                 self._store = _chosen(self.settings)
             return self._store
+
+    def shown(self) -> str:
+        """The address of the database, fit for a repr: it fixes nothing and raises nothing."""
+        if self._given_store is not None:
+            return self._given_store.url
+        try:
+            settings = self.__dict__.get("settings") or resolve(**self._given)
+        except HoldfastError as refused:
+            return f"without a database: {refused}"
+        return redact_url(settings.url)
 
     def now(self) -> Instant:
         """For words and for the stamp of a retry; leases and due times are the store's own affair."""

@@ -6,7 +6,7 @@ from .callers import Guest
 from .contract import Answer, Store
 from .loans import LOST, Lender, Loan, Undone
 from .sqlite import SqliteStore
-from .urls import migration_sql, open_store, parse_url, redact_url
+from .urls import check_address, migration_sql, open_store, parse_url, redact_url
 
 __all__ = [
     "LOST",
@@ -17,6 +17,7 @@ __all__ = [
     "SqliteStore",
     "Store",
     "Undone",
+    "check_address",
     "migration_sql",
     "open_store",
     "parse_url",

@@ -52,6 +52,14 @@ def parse_url(url: str) -> StoreUrl:
     return StoreUrl("sqlite", unquote(rest[1:]))
 
 
+def check_address(url: str, schema: str | None = None) -> StoreUrl:
+    """What the url says, if that and the schema can be one store's. Reads nothing."""
+    found = parse_url(url)
+    if schema is not None and found.scheme == "sqlite":
+        raise DefinitionError(f"schema {schema!r}: a SQLite file has no schemas; name another file or use namespace=")
+    return found
+
+
 def open_store(
     url: str,
     *,
@@ -66,7 +74,7 @@ def open_store(
     database whose schema is not this version's raises StoreError instead of changing it. A run that ends through this
     store is kept for `max_retention` microseconds at most, whatever it asks for.
     """
-    found = parse_url(url)
+    found = check_address(url, schema)
     if not namespace:
         raise DefinitionError("namespace: '' is none; leave it out or give it a name")
     if found.scheme == "postgresql":
@@ -80,8 +88,6 @@ def open_store(
             max_retention=max_retention,
         )
         return store
-    if schema is not None:
-        raise DefinitionError(f"schema {schema!r}: a SQLite file has no schemas; name another file or use namespace=")
     return SqliteStore(found.path, redact_url(url), namespace, migrate=migrate, max_retention=max_retention)
 
 
