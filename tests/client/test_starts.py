@@ -246,6 +246,12 @@ async def test_one_wrong_item_of_many_is_named_and_none_is_started(client):
     assert await count(client) == 0
 
 
+@pytest.mark.parametrize("items", [5, "ab", {"a": 1}, None])
+async def test_many_calls_that_are_no_list_are_refused_by_name(client, items):
+    with pytest.raises(BadArguments, match=f"start_many: the calls are {type(items).__name__}; expected a list"):
+        await client.start_many(total, items)
+
+
 async def test_many_runs_can_not_share_a_key(client):
     with pytest.raises(DefinitionError, match=r"key= is about one run"):
         await client.start_many(total.options(key="k"), [(1,), (2,)])

@@ -44,3 +44,21 @@ async def test_a_page_that_can_not_be_is_refused(database_url, wrong):
         for ask in (run.values, run.streams):
             with pytest.raises(DefinitionError, match=next(iter(wrong))):
                 await ask(**wrong)
+
+
+@pytest.mark.parametrize("name", [5, None, "", "a\0b", "x" * 201], ids=["number", "none", "empty", "nul", "long"])
+async def test_a_name_that_nothing_can_have_is_refused_and_not_waited_for(database_url, name):
+    async with AsyncClient(database_url) as client:
+        run = await client.start(shows, 1)
+        with pytest.raises(DefinitionError, match=r"value .*expected a name"):
+            await run.value(name)
+        with pytest.raises(DefinitionError, match=r"stream .*expected a name"):
+            run.stream(name)
+
+
+@pytest.mark.parametrize("after", [-1, "x", True, None])
+async def test_an_offset_that_no_item_has_is_refused(database_url, after):
+    async with AsyncClient(database_url) as client:
+        run = await client.start(shows, 1)
+        with pytest.raises(DefinitionError, match=r"stream\(after="):
+            run.stream("0000", after=after)

@@ -39,6 +39,11 @@ def test_a_state_that_returns_something_else_fails_with_advice(begin):
     assert "expected Next('state') or Done(result)" in str(drive.check().error)
 
 
+def test_a_next_state_that_is_no_name_is_refused_where_it_is_made():
+    with pytest.raises(DefinitionError, match=r"Next\(5\): expected the name of a state"):
+        Next(5)
+
+
 @pytest.mark.parametrize("states", [{}, {"begin": start}, {"start": 5}, {"start": lambda: None}])
 def test_a_machine_that_can_not_work_is_refused_where_it_is_made(states):
     with pytest.raises(DefinitionError, match="machine 'm'"):

@@ -12,6 +12,7 @@ from holdfast.errors import (
     DefinitionError,
     HoldfastError,
     NotDecodable,
+    PayloadTooLarge,
     RunCancelled,
     RunFailed,
     StepFailed,
@@ -33,7 +34,17 @@ from holdfast.model import (
 from .connections import Connection
 from .ids import check_id, not_found
 from .messaging import send_signal
-from .streams import StreamInfo, StreamItem, ValueInfo, changes, follow, list_streams, list_values, read_value
+from .streams import (
+    StreamInfo,
+    StreamItem,
+    ValueInfo,
+    changes,
+    check_name,
+    follow,
+    list_streams,
+    list_values,
+    read_value,
+)
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -166,6 +177,7 @@ class AsyncRun(Generic[R_co]):
     async def value(self, name: str, *, default: Any = None) -> Any:
         """The live state that the run has set last under this name; `default` if it has set none."""
         refuse_in_body("run.value()", "do it in a step")
+        check_name("value", name)
         return await read_value(self._connection, self.id, name, default)
 
     async def values(self, *, after: str = "", limit: int | None = None) -> list[ValueInfo]:
@@ -188,6 +200,9 @@ class AsyncRun(Generic[R_co]):
         as new, its stream goes on with the run that goes on.
         """
         refuse_in_body("run.stream()", "do it in a step")
+        check_name("stream", name)
+        if isinstance(after, bool) or not isinstance(after, int) or after < 0:
+            raise DefinitionError(f"stream(after={after!r}): expected the offset of an item, a whole number from 0")
         return follow(self._connection, self.id, name, after, type)
 
     async def changes(self) -> AsyncIterator[RunStatus]:
@@ -260,6 +275,8 @@ async def cancel(connection: Connection, run_id: str, *, reason: str | None, for
     check_id(run_id)
     if reason is not None and not is_text(reason):
         raise DefinitionError(f"cancel(reason={reason!r}): expected text that says why, or nothing")
+    if reason is not None and len(reason) > connection.codec.max_payload:
+        raise PayloadTooLarge(f"cancel(reason=): {len(reason):,} characters; expected a few words that say why")
     if not isinstance(force, bool):
         raise DefinitionError(f"cancel(force={force!r}): expected True or False")
     store = await connection.opened()

@@ -178,6 +178,10 @@ def refuse_others(options: StartOptions, others: Mapping[str, object]) -> None:
 def calls_of(items: Iterable[Sequence[Any]]) -> list[Call]:
     """The calls of `start_many`, one for each tuple of arguments."""
     calls: list[Call] = []
+    if isinstance(items, (str, bytes, Mapping)) or not isinstance(items, Iterable):
+        raise BadArguments(
+            f"start_many: the calls are {type(items).__name__}; expected a list of tuples of arguments, such as [(1,)]"
+        )
     for index, item in enumerate(items):
         if not isinstance(item, (tuple, list)):
             raise BadArguments(

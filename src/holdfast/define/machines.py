@@ -29,6 +29,8 @@ class Next:
     __slots__ = ("after", "state")
 
     def __init__(self, state: str, *, after: Duration | None = None) -> None:
+        if not isinstance(state, str):
+            raise DefinitionError(f"Next({state!r}): expected the name of a state, as text")
         self.state = state
         self.after = 0 if after is None else microseconds(after, what=f"Next({state!r}): after")
 
