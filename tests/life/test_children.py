@@ -331,3 +331,14 @@ async def test_a_parent_is_woken_by_a_child_that_ends_under_another_worker(url):
 async def test_a_parent_and_its_children_share_one_place_without_a_deadlock(url):
     async with AsyncClient(url) as client, Worker(client, workflows=[three_of_them, quick], concurrency=1):
         assert await (await client.start(three_of_them)).result(timeout=30) == [2, 4, 6]
+
+
+@workflow(name="deep" * 40)
+async def deep(levels: int) -> int:
+    return 1 + await deep(levels - 1) if levels else len(holdfast.current_run().id)
+
+
+async def test_an_id_has_an_end_however_deep_children_are(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[deep]):
+        run = await client.start(deep, 20)
+        assert await run.result(timeout="60s") == 20 + 500

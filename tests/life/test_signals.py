@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, RunEnded, RunNotFound, RunStatus, WaitTimeout, Worker, blocking, step, workflow
+from holdfast import (
+    AsyncClient,
+    RunEnded,
+    RunFailed,
+    RunNotFound,
+    RunStatus,
+    WaitTimeout,
+    Worker,
+    blocking,
+    step,
+    workflow,
+)
 from holdfast.testing import Environment, assert_durable
 from tests.life.waiting import until_waiting
 
@@ -318,3 +329,22 @@ async def test_a_wait_that_times_out_does_so_on_every_store(url):
         run = await client.start(short)
         assert await run.result(timeout=30) == "nobody"
         assert run.status is RunStatus.COMPLETED
+
+
+@workflow
+async def tells(run_id: str) -> None:
+    holdfast.signal(run_id, "go", "on")
+
+
+async def test_a_body_can_signal_a_run_whatever_its_id_is():
+    async with Environment(workflows=[told, tells]) as env:
+        run = await env.client.start(told, id="x" * 500)
+        await (await env.client.start(tells, run.id)).result()
+        assert await run.result() == "on"
+
+
+async def test_a_signal_of_a_body_to_what_is_no_id_is_refused_where_it_is_sent():
+    async with Environment(workflows=[told, tells]) as env:
+        run = await env.client.start(tells, "a\0b")
+        with pytest.raises(RunFailed, match="expected the id of a run"):
+            await run.result()

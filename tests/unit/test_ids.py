@@ -6,7 +6,7 @@ import threading
 import time
 from uuid import RFC_4122, UUID
 
-from holdfast.model import new_id
+from holdfast.model import bounded_id, new_id
 
 
 def test_an_id_is_a_uuid_of_version_7():
@@ -45,3 +45,13 @@ def test_ids_made_at_once_by_many_threads_are_unique():
     for one in threads:
         one.join()
     assert len(set(ids)) == 8_000
+
+
+def test_an_id_that_a_store_can_keep_stays_as_it_is():
+    assert bounded_id("x" * 500) == "x" * 500
+
+
+def test_a_longer_one_is_cut_and_still_tells_itself_from_others():
+    ids = {bounded_id("x" * 500 + end) for end in ("a", "b", "ab")}
+    assert len(ids) == 3
+    assert {len(one) for one in ids} == {500}

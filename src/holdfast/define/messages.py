@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.errors import NotInRun
+from holdfast.errors import DefinitionError, NotInRun
+from holdfast.model import is_text
 
 from .scope import StepInfo, body_for, current_scope
 from .steps import checked_name
@@ -22,7 +23,9 @@ def signal(run_id: str, name: str, payload: Any = None) -> None:
     has ended, or that there is not, is nobody's. `client.signal` is the same from outside, and says so.
     """
     body = body_for("holdfast.signal()")
-    body.send_signal(checked_name(run_id), checked_name(name), payload)
+    if not is_text(run_id):
+        raise DefinitionError(f"signal to {run_id!r}: expected the id of a run, as text")
+    body.send_signal(run_id, checked_name(name), payload)
 
 
 def publish(event: str, payload: Any = None) -> None:

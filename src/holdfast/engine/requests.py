@@ -26,6 +26,7 @@ from holdfast.model import (
     NewRun,
     NewWait,
     Undo,
+    bounded_id,
     holds,
     instant_of,
     microseconds,
@@ -269,7 +270,7 @@ class Requests(Sends):
     def _child_id(self, key: str) -> str:
         """Of a run that is tried again: what an earlier life began behind the cut is not what this one asks for."""
         first = f"{self.run.id}.{key}"
-        return first if self.run.attempt == 1 else f"{first}~{self.run.attempt}"
+        return bounded_id(first if self.run.attempt == 1 else f"{first}~{self.run.attempt}")
 
     def _match_child(self, key: str, digest: bytes) -> None:
         held = self._next_held()

@@ -39,7 +39,7 @@ from .entries import (
     encode_entries,
 )
 from .histories import History, history_of
-from .ids import new_id
+from .ids import bounded_id, new_id
 from .matches import holds, probe_of, probes_of
 from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent
 from .retention import Swept
@@ -153,6 +153,7 @@ __all__ = [
     "WorkerRecord",
     "WorkflowCount",
     "WorkflowVersion",
+    "bounded_id",
     "counted",
     "decode_entries",
     "encode_entries",

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
+from hashlib import blake2b
+
+LONGEST_ID = 500
+"""Characters: an index has to hold them."""
 
 
 def new_id() -> str:
@@ -13,3 +17,13 @@ def new_id() -> str:
     value = value & ~(0x3 << 62) | 0x2 << 62
     text = f"{value:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def bounded_id(id: str) -> str:
+    """An id that was put together of others, as it is, or cut to what a store can keep with a digest of the whole.
+
+    Children of children have the names of all that are above them in theirs, however deep that goes.
+    """
+    if len(id) <= LONGEST_ID:
+        return id
+    return f"{id[: LONGEST_ID - 33]}~{blake2b(id.encode(), digest_size=16).hexdigest()}"
