@@ -16,7 +16,7 @@ from holdfast import AsyncClient, RunNotFound, Worker, step, workflow
 from holdfast.model import ClaimedRun, Message
 from holdfast.store.sqlite import SqliteStore
 from tests.worker.samples import add
-from tests.worker.stage import SkippingClock, SkippingStore
+from tests.worker.stage import SkippingClock, SkippingStore, until
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
@@ -248,19 +248,21 @@ async def test_a_message_that_nobody_waits_for_does_not_keep_a_drive_busy(databa
             await holdfast.sleep("9s")
 
         run = await client.start(deaf)
-        assert (await Worker(client, workflows=[deaf]).drive(run.id, budget=1)).reason == "waiting"
+        assert (await Worker(client, workflows=[deaf]).drive(run.id)).reason == "waiting"
+
+
+BUDGET = 0.05
 
 
 class Slow(SqliteStore):
-    """A store whose claims are answered when the budget is spent."""
+    """A store whose claims take as long as the budget, which began before them: they are answered when it is spent."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url.removeprefix("sqlite:///"), url, "default")
-        self.answers = asyncio.Event()
 
     async def claim_runs(self, *args: Any, **given: Any) -> list[ClaimedRun]:
         found = await super().claim_runs(*args, **given)
-        await self.answers.wait()
+        await asyncio.sleep(BUDGET)
         return found
 
 
@@ -268,8 +270,7 @@ async def test_a_budget_that_is_spent_during_a_claim_costs_no_crash(database_url
     store = Slow(database_url)
     async with AsyncClient(store) as client:
         run = await client.start(once)
-        asyncio.get_running_loop().call_later(0.3, store.answers.set)
-        assert (await worker(client).drive(run.id, budget=0.05)).reason == "budget"
+        assert (await worker(client).drive(run.id, budget=BUDGET)).reason == "budget"
         await worker(client).drive(run.id)
         assert [entry.kind for entry in await client.journal(run.id)].count("claimed") == 0
     await store.close()
@@ -283,4 +284,50 @@ async def test_a_message_that_came_during_the_last_claim_is_taken(database_url):
         record = await Worker(client, workflows=[told_soon]).drive(run.id)
         assert (record.reason, record.status) == ("ended", "completed")
         assert await run.result(timeout=0) == "in time"
+    await store.close()
+
+
+class Stalling(SkippingClock):
+    """A clock of a process that stands still for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stalled = 0
+
+    def monotonic(self) -> int:
+        return super().monotonic() + self.stalled
+
+
+class Lapsing(SkippingStore):
+    """A store before whose first claim the lease lapses. It is renewed when nothing was claimed because of that."""
+
+    def __init__(self, url: str, clock: Stalling) -> None:
+        super().__init__(url, clock)
+        self.looks = 0
+        self._clock = clock
+        self._renewals = 0
+
+    def renew_lease(self, *args: Any, **given: Any) -> Any:
+        answer = super().renew_lease(*args, **given)
+        self._renewals += 1
+        return answer
+
+    async def read_unmatched(self, *args: Any, **given: Any) -> Any:
+        self.looks += 1
+        if self.looks == 1:
+            self._clock.stalled += 31_000_000
+        elif self.looks == 2:
+            before = self._renewals
+            await until(lambda: self._renewals > before)
+        return await super().read_unmatched(*args, **given)
+
+
+async def test_a_drive_that_could_not_look_because_its_lease_had_lapsed_looks_again(database_url):
+    clock = Stalling()
+    store = Lapsing(database_url, clock)
+    async with AsyncClient(store) as client:
+        run = await client.start(once)
+        record = await Worker(client, workflows=[once], clock=clock).drive()
+        assert record.taken == 1
+        assert await run.result(timeout=0) == 3
     await store.close()

@@ -59,13 +59,16 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
             await plan.store.reap_workers(session.worker_id, now=plan.clock.store_time())
             while True:
                 await _hold(session)
+                held_until = session.lease.until
                 while await matchmaker.look():
                     pass
                 found = await _claim(session, run_id)
                 await session.quiet()
                 # A timer may have rung during the last look: then the run does not wait, but is about to go on.
                 is_over = not found and not await _heard(session, plan)
-                if is_over and not session.is_busy and not session.is_crowded and session.lease.holds():
+                # While the lease had lapsed nothing was looked for, also if it has been renewed by now.
+                has_looked = not session.is_crowded and session.lease.has_held(held_until)
+                if is_over and has_looked and not session.is_busy:
                     break
             if run_id is None:
                 await sweep(plan.store, plan.clock, plan.event_retention, session.swept)

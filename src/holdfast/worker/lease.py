@@ -30,15 +30,19 @@ class Lease:
     def __init__(self, clock: Clock, length: int) -> None:
         self.length = length
         self._clock = clock
-        self._until = 0
+        self.until = 0
         self.is_lost = False
 
     def holds(self) -> bool:
-        return not self.is_lost and self._clock.monotonic() < self._until
+        return not self.is_lost and self._clock.monotonic() < self.until
+
+    def has_held(self, until: int) -> bool:
+        """Whether it has held all the time since it was to last until then."""
+        return self.holds() and self._clock.monotonic() < until
 
     def renewed(self, asked_at: int) -> None:
         """It was renewed by a request sent at `asked_at`: counting from there errs on the safe side."""
-        self._until = max(self._until, asked_at + self.length)
+        self.until = max(self.until, asked_at + self.length)
 
 
 class Pulse:
