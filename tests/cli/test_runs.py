@@ -116,6 +116,13 @@ def test_the_journal_is_printed_entry_by_entry(client, say):
     assert [entry["kind"] for entry in told] == [entry.kind for entry in client.journal(first.id)]
 
 
+def test_an_entry_is_the_same_json_wherever_it_is_printed(client, say):
+    for run_id in (client.get_run(halve, key="first").id, failed(client)):
+        told = json.loads(say("journal", run_id, "--json"))
+        assert json.loads(say("show", run_id, "--json"))["journal"] == told
+        assert {tuple(entry) for entry in told} == {tuple(told[0])}
+
+
 @pytest.mark.parametrize("given", ["7", "[7]", '{"number": 7}'])
 def test_a_run_is_started_with_arguments_as_json(client, say, given):
     run_id = say("start", "halve", "--input", given).strip()

@@ -32,7 +32,7 @@ def journal(
             return
         entries = client.journal(run_id)
     if as_json:
-        print_json([_told(entry) for entry in entries])
+        print_json([told_entry(entry) for entry in entries])
         return
     for entry in entries:
         print_line(str(entry))
@@ -55,14 +55,15 @@ def _follow(client: Client, run_id: str, pause: float, as_json: bool) -> None:
         for entry in entries:
             # By turn: those are written whole, and a machine's older ones go when it writes a checkpoint.
             if entry.seq > last:
-                print_json_line(_told(entry)) if as_json else print_line(str(entry))
+                print_json_line(told_entry(entry)) if as_json else print_line(str(entry))
         last = entries[-1].seq if entries else last
         if is_over:
             return
         time.sleep(pause)
 
 
-def _told(entry: JournalEntry) -> dict[str, Any]:
+def told_entry(entry: JournalEntry) -> dict[str, Any]:
+    """An entry as JSON, wherever one is printed: always the same fields."""
     said = {name: getattr(entry, name) for name in ("number", "seq", "epoch", "at", "kind", "key", "attempt", "value")}
     error = None if entry.error is None else f"{type(entry.error).__name__}: {entry.error}"
     return {**said, "error": error, "note": entry.note}

@@ -17,6 +17,7 @@ from holdfast.client import Client, Run
 from holdfast.errors import CodecError, HoldfastError
 from holdfast.model import Page, RunFilter, RunRecord, spoken
 
+from .journals import told_entry
 from .options import Chosen, Json, Place, RunId, Tags, duration_given, json_given, tags_of
 from .output import moment, print_json, print_json_line, print_line, print_table, table_of
 from .timelines import timeline
@@ -70,7 +71,7 @@ def show(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
         told = {**_fields(record), **_values(client, record), "why": str(client.explain(run_id))}
         entries = client.journal(run_id)
     if as_json:
-        print_json({**told, "journal": [entry.as_dict() for entry in entries]})
+        print_json({**told, "journal": [told_entry(entry) for entry in entries]})
         return
     for name, value in told.items():
         # Most runs are the first of their chain and of their life: that needs no saying.
