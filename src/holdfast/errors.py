@@ -263,8 +263,8 @@ class DeadlineExceeded(HoldfastError, TimeoutError):
 class RunCrashed(HoldfastError):
     """The run took its worker down again and again without progress, and was stopped.
 
-    After `@workflow(max_crashes=)` claims, five by default. Look for what kills the process (memory, a native crash);
-    then `client.retry` goes on where it was.
+    It may crash `@workflow(max_crashes=)` times without getting on, five by default, and is stopped by the next crash.
+    Look for what kills the process (memory, a native crash); then `client.retry` goes on where it was.
     """
 
 
