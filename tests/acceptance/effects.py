@@ -9,6 +9,7 @@ said about that.
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import threading
@@ -22,6 +23,7 @@ import psycopg
 
 from holdfast import current_step
 from holdfast.model import Entry, StepAsked, StepCompleted, StepFailed, decode_entries
+from holdfast.worker.lease import Lease
 
 FOLDER = "HOLDFAST_TEST_FOLDER"
 URL = "HOLDFAST_TEST_URL"
@@ -38,6 +40,8 @@ class Effect:
     attempt: int
     pid: int
     at: float
+    looked: float
+    """When its worker had last looked at its lease on that thread: whatever began without a look did so never."""
 
 
 def folder() -> Path:
@@ -69,6 +73,18 @@ def begin(*, is_first: bool = False) -> None:
     write("begin", began)
 
 
+def note_looks() -> None:
+    """From here on, in this process, it is noted when a lease is looked at."""
+    holds = Lease.holds
+
+    def noting(lease: Lease) -> bool:
+        # Taken before: if the process is stopped behind this line, the answer is not older than that.
+        _local.looked = time.time()
+        return holds(lease)
+
+    Lease.holds = noting  # type: ignore[method-assign]
+
+
 def _is_result(entry: Entry, key: str) -> bool:
     return isinstance(entry, (StepCompleted, StepFailed)) and entry.key == key
 
@@ -86,7 +102,8 @@ def write(what: str, at: float | None = None) -> None:
     """Say it, of now unless it says of when."""
     info = current_step()
     moment = repr(time.time() if at is None else at)
-    line = "\t".join([what, info.run_id, info.key, str(info.attempt), str(os.getpid()), moment])
+    looked = repr(getattr(_local, "looked", math.inf))
+    line = "\t".join([what, info.run_id, info.key, str(info.attempt), str(os.getpid()), moment, looked])
     descriptor = os.open(folder() / f"effects-{os.getpid()}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, (line + "\n").encode())
@@ -103,8 +120,8 @@ def read(where: Path) -> list[Effect]:
 def _lines(where: Path) -> Iterator[Effect]:
     for path in where.glob("effects-*.log"):
         for line in path.read_text().splitlines():
-            what, run_id, key, attempt, pid, at = line.split("\t")
-            yield Effect(what, run_id, key, int(attempt), int(pid), float(at))
+            what, run_id, key, attempt, pid, at, looked = line.split("\t")
+            yield Effect(what, run_id, key, int(attempt), int(pid), float(at), float(looked))
 
 
 def journal() -> list[Entry] | None:

@@ -18,7 +18,7 @@ from typing import Any
 from holdfast import Worker
 from holdfast.store import open_store
 from tests.acceptance import workflows
-from tests.acceptance.effects import url
+from tests.acceptance.effects import note_looks, url
 from tests.acceptance.points import Pointed
 
 
@@ -34,6 +34,7 @@ def stopping(at: int) -> Any:
 
 
 async def main() -> None:
+    note_looks()
     options = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     stop_at = options.pop("stop_before_commit", None)

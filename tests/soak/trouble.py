@@ -23,12 +23,11 @@ from tests.acceptance.effects import Effect
 from tests.acceptance.stage import Stage
 from tests.acceptance.start_runs import started_log
 from tests.acceptance.workflows import MIXED, STEPS, expected, patient
-from tests.processes import Process
+from tests.processes import PATIENCE, Process
 from tests.servers import PgBouncer, Postgres
 
 LEASE = 3.0
 ENDS_WITHIN = 120.0
-JUST_AFTER = 0.5
 MOST_ACROSS = 3
 """A step that looked at its lease and was stopped before its first line begins when its process goes on: semantics,
 not an error, as long as there are no more of them than can be at that point at once."""
@@ -226,11 +225,11 @@ class Trouble:
         self.done["log lines by the one that wrote most"] = max(lines, default=0)
 
     def _across_stops(self, effects: list[Effect]) -> set[Effect]:
-        """Those "begun twice" that are excused."""
+        """Those "begun twice" that are excused: no look at the lease came between going on and their first line."""
         excused: set[Effect] = set()
         twice = [effect for effect in effects if effect.what == "begun twice"]
         for pid, at in self.went_on:
-            found = [one for one in twice if one.pid == pid and 0 <= one.at - at < JUST_AFTER]
+            found = [one for one in twice if one.pid == pid and one.looked <= at <= one.at]
             if len(found) <= MOST_ACROSS:
                 excused.update(found)
         return excused
@@ -255,7 +254,7 @@ class Trouble:
         elif run.status is not RunStatus.COMPLETED:
             yield f"is {run.status}: {str(self.stage.client.explain(run.id))[:300]}"
         else:
-            result = run.result(timeout=10)
+            result = run.result(timeout=PATIENCE)
             if result != expected(run.workflow, int(str(run.key).removeprefix("run-"))):
                 yield f"returned {result!r}"
             if len(recorded) != STEPS[run.workflow]:
