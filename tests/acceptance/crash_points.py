@@ -44,7 +44,7 @@ async def take_part(last: int | None) -> None:
     await store.open()
     async with AsyncClient(store) as client, Worker(client, workflows=[journey]):
         run = await client.start(journey, 1, key="journey")
-        result = await run.result(timeout=30)
+        result = await run.result(timeout=60)
         (effects.folder() / "result").write_text(json.dumps(result))
     await store.close()
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
-import subprocess
 
 import pytest
 
@@ -14,6 +12,15 @@ from tests.processes import Process
 
 def script(stage: Stage, *arguments: str) -> Process:
     return stage.start("-m", "tests.acceptance.script", *arguments)
+
+
+def interrupt_twice(stage: Stage, process: Process) -> None:
+    """The second time when the first one has arrived: two that come together are one. It ends."""
+    process.send(signal.SIGINT)
+    stage.until(lambda: "stopping: " in process.output, "the first Ctrl-C has arrived")
+    assert process.is_alive
+    process.send(signal.SIGINT)
+    assert process.wait() == -signal.SIGINT, process.output
 
 
 def test_a_killed_script_that_is_started_again_goes_on_without_waiting_for_the_lease(stage: Stage):
@@ -59,16 +66,10 @@ def test_ctrl_c_lets_the_step_end_leaves_the_run_intact_and_says_how_to_go_on(st
 
 
 def test_a_second_ctrl_c_exits_at_once_and_the_run_is_intact_all_the_same(stage: Stage):
-    first = script(stage, "gated", "one")
+    first = script(stage, "--log", "gated", "one")
     stage.until(lambda: stage.effects("begin", key="until_allowed"), "the gate is reached")
-    signals = 0
-    while first.is_alive:
-        first.send(signal.SIGINT)
-        signals += 1
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            first.wait(timeout=0.5)
+    interrupt_twice(stage, first)
     # The step never ended, and was not waited for.
-    assert signals == 2
     assert "KeyboardInterrupt" in first.output
     assert stage.effects("end", key="until_allowed") == []
     stage.allow("gate")
@@ -91,12 +92,7 @@ def test_a_step_that_raises_keyboard_interrupt_stops_the_script_and_leaves_the_r
 
 
 def test_ctrl_c_twice_exits_although_a_step_sits_in_a_thread(stage: Stage):
-    first = script(stage, "thread_gated", "one")
+    first = script(stage, "--log", "thread_gated", "one")
     stage.until(lambda: stage.effects("begin", key="until_allowed_in_thread"), "the gate is reached")
-    signals = 0
-    while first.is_alive and signals < 5:
-        first.send(signal.SIGINT)
-        signals += 1
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            first.wait(timeout=1)
-    assert signals == 2, first.output
+    interrupt_twice(stage, first)
+    assert stage.effects("end", key="until_allowed_in_thread") == []

@@ -7,33 +7,37 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.acceptance.stage import Stage, on_every_store
-from tests.acceptance.workflows import errand, gated, gated_here, nap, side_by_side, thread_gated
+from tests.acceptance.stage import PATIENCE, Stage, on_every_store
+from tests.acceptance.workflows import addressed, errand, gated, gated_here, nap, side_by_side, thread_gated
 
 pytestmark = on_every_store
 
 
 def test_sigterm_lets_the_step_in_flight_end_and_hands_the_rest_back_at_once(stage: Stage):
-    first = stage.worker()
-    stage.ready(first)
-    busy = stage.client.start(gated)
-    asleep = stage.client.start(nap, 4)
+    first, second = (stage.worker(lease="1h", grace="1h") for _ in range(2))
+    stage.ready(first, second)
+    # While the second one is stopped, the first one takes everything.
+    second.send(signal.SIGSTOP)
+    busy, waiting = stage.client.start(gated), stage.client.start(addressed)
     stage.begun(busy.id, "until_allowed")
-    stage.until(lambda: stage.keys(asleep.id), "the other one is asleep")
-    second = stage.worker()
-    stage.ready(second)
+    stage.until(lambda: waiting.refresh().status == "waiting", "the other one waits")
+    owner = waiting.record.owner
+    assert owner is not None
     first.send(signal.SIGTERM)
+    second.send(signal.SIGCONT)
     # What only waits has another worker before the one that was told to stop is gone.
-    asleep.wait(timeout=30)
-    assert stage.effects("begin", run_id=asleep.id, key="work:1")[0].pid == second.pid
+    stage.until(lambda: waiting.refresh().record.owner != owner, "it was handed back")
+    waiting.signal("go")
+    assert waiting.result(timeout=PATIENCE) == [10, 20]
+    assert [effect.pid for effect in stage.effects("end", run_id=waiting.id)] == [first.pid, second.pid]
     assert first.is_alive
     stage.allow("gate")
     assert first.wait() == 0, first.output
-    assert busy.result(timeout=30) == [10, "gate", 30]
+    assert busy.result(timeout=PATIENCE) == [10, "gate", 30]
     assert [effect.pid for effect in stage.effects("end", run_id=busy.id)] == [first.pid, first.pid, second.pid]
     assert len(stage.effects("begin")) == 5
     # Handed back is not taken over: there was no lease to wait for.
-    assert stage.journal(busy.id, "claimed") == stage.journal(asleep.id, "claimed") == []
+    assert stage.journal(busy.id, "claimed") == stage.journal(waiting.id, "claimed") == []
 
 
 @pytest.mark.parametrize(
@@ -52,9 +56,9 @@ def test_a_step_that_outlasts_the_grace_period_is_handed_back_and_executed_again
     stage.ready(second)
     first.send(signal.SIGTERM)
     stage.begun(run.id, key, 2)
-    assert first.wait(timeout=10) == 0, first.output
+    assert first.wait() == 0, first.output
     stage.allow("gate")
-    assert run.result(timeout=30) == [10, "gate", 30]
+    assert run.result(timeout=PATIENCE) == [10, "gate", 30]
     assert [effect.pid for effect in stage.effects("end", run_id=run.id, key=key)] == [second.pid]
     assert stage.journal(run.id, "claimed") == []
     assert stage.keys(run.id) == ["work", key, "work:1"]
@@ -73,7 +77,7 @@ def test_a_second_sigterm_leaves_without_grace_and_nothing_is_lost(stage: Stage)
     stage.ready(second)
     stage.begun(run.id, "until_allowed", 2)
     stage.allow("gate")
-    assert run.result(timeout=30) == [10, "gate", 30]
+    assert run.result(timeout=PATIENCE) == [10, "gate", 30]
 
 
 def test_a_run_parked_by_a_worker_that_is_gone_is_woken_by_the_next_one(stage: Stage):
@@ -85,7 +89,7 @@ def test_a_run_parked_by_a_worker_that_is_gone_is_woken_by_the_next_one(stage: S
     assert first.wait() == 0, first.output
     stage.ready(stage.worker())
     run.cancel()
-    assert run.wait(timeout=30) == "cancelled"
+    assert run.wait(timeout=PATIENCE) == "cancelled"
     assert stage.keys(run.id) == ["work"]
     assert stage.journal(run.id, "claimed") == []
 
@@ -106,7 +110,7 @@ def test_a_step_left_open_is_begun_again_although_a_timer_beside_it_has_become_d
     stage.allow("gate")
     stage.until(lambda: stage.keys(run.id) == ["work", "until_allowed"], "the one is recorded")
     stage.allow("second gate")
-    assert run.result(timeout=30) == [10, "gate", "second gate"]
+    assert run.result(timeout=PATIENCE) == [10, "gate", "second gate"]
 
 
 def test_a_worker_stopped_past_its_lease_loses_its_run_and_its_late_result_is_refused(stage: Stage):
@@ -118,7 +122,7 @@ def test_a_worker_stopped_past_its_lease_loses_its_run_and_its_late_result_is_re
     second = stage.worker(lease="2s")
     stage.begun(run.id, "until_allowed", 2)
     stage.allow("gate")
-    assert run.result(timeout=30) == [10, "gate", 30]
+    assert run.result(timeout=PATIENCE) == [10, "gate", 30]
     first.send(signal.SIGCONT)
     stage.until(lambda: "lost its lease" in first.output, "the first worker knows")
     # The step of the one that slept may still end; its result goes nowhere.
@@ -128,7 +132,7 @@ def test_a_worker_stopped_past_its_lease_loses_its_run_and_its_late_result_is_re
     # It has begun anew, and is as good as any.
     stage.ready(first)
     second.kill()
-    assert stage.client.start(errand, 0).result(timeout=30) == [10, 20, 30]
+    assert stage.client.start(errand, 0).result(timeout=PATIENCE) == [10, 20, 30]
     assert stage.effects("end")[-1].pid == first.pid
 
 
@@ -146,22 +150,22 @@ def test_a_write_that_was_under_way_when_the_run_was_taken_over_is_refused(stage
     stage.until(lambda: "taken over" in first.output or "lost its lease" in first.output, "the first one drops the run")
     assert stage.keys(run.id) == ["work"]
     stage.allow(f"gate-{second.pid}")
-    assert run.result(timeout=30) == second.pid
+    assert run.result(timeout=PATIENCE) == second.pid
     assert [entry.value for entry in stage.journal(run.id, "step_completed")] == [10, second.pid]
 
 
 def test_a_worker_that_is_stopped_within_its_lease_goes_on_as_if_nothing_had_been(stage: Stage):
-    first, second = stage.worker(lease="30s"), stage.worker(lease="30s")
+    first, second = stage.worker(lease="1h"), stage.worker(lease="1h")
     stage.ready(first, second)
     run = stage.client.start(gated)
     (begun,) = stage.begun(run.id, "until_allowed")
     holder = first if begun.pid == first.pid else second
     holder.send(signal.SIGSTOP)
     # The other one looks for the dead every second: a stopped process is not dead.
-    stage.client.start(nap, 2).result(timeout=30)
+    stage.client.start(nap, 2).result(timeout=PATIENCE)
     holder.send(signal.SIGCONT)
     stage.allow("gate")
-    assert run.result(timeout=30) == [10, "gate", 30]
+    assert run.result(timeout=PATIENCE) == [10, "gate", 30]
     assert {effect.pid for effect in stage.effects("begin", run_id=run.id)} == {holder.pid}
     assert stage.journal(run.id, "claimed") == []
 
@@ -176,6 +180,6 @@ def test_a_killed_workers_run_goes_on_at_once_on_the_same_host_however_long_its_
     first.kill()
     assert stage.begun(run.id, "until_allowed", 2)[-1].pid == second.pid
     stage.allow("gate")
-    assert run.result(timeout=30) == [10, "gate", 30]
+    assert run.result(timeout=PATIENCE) == [10, "gate", 30]
     assert len(stage.journal(run.id, "claimed")) == 1
     assert stage.keys(run.id) == ["work", "until_allowed", "work:1"]

@@ -205,6 +205,14 @@ async def nap(seconds: float) -> list[int]:
     return [first, await work(2, 0)]
 
 
+@workflow
+async def addressed() -> list[int]:
+    """Waits between two steps, for so short a time that its worker keeps it, or until it is told."""
+    first = await work(1, 0)
+    await holdfast.wait_for_signal("go", timeout="9s", default=None)
+    return [first, await work(2, 0)]
+
+
 def interrupt() -> str:
     """Somebody presses Ctrl-C while this code runs, until the test says that it is enough."""
     effects.begin(is_first=True)
@@ -247,13 +255,13 @@ async def deadly() -> None:
 
 
 @workflow
-async def rude(seconds: float) -> int:
-    """A body that blocks."""
-    time.sleep(seconds)
+async def rude() -> int:
+    """A body that blocks until the test says so."""
+    until_told("rude")
     return await work(1, 0)
 
 
-@step(timeout="0.3s", retry=Retry(attempts=2, initial="0.05s", jitter=0))
+@step(timeout="2s", retry=Retry(attempts=2, initial="0.05s", jitter=0))
 def deaf() -> str:
     """Ignores its timeout in a thread, the first time."""
     effects.begin(is_first=True)
@@ -280,4 +288,7 @@ async def journey(seed: int) -> list[int]:
     return [first, *pair, thread_work(seed + 3, 0)]
 
 
-ALL = [*MIXED, patient, errand, gated, gated_here, side_by_side, thread_gated, nap, deadly, rude, overdue, journey]
+ALL = [
+    *MIXED, patient, errand, gated, gated_here, side_by_side, thread_gated, nap, addressed,
+    deadly, rude, overdue, journey,
+]  # fmt: skip

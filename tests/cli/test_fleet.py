@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 
 import psutil
 import pytest
 
 from tests.cli.stage import Stage, on_every_store
 
-# So long that nothing here is ever due to a lease that ended.
-LONG_LEASE = ("--lease", "10m")
+# So long that nothing here is ever due to a lease that ended, or to the end of patience with a step.
+LONG = ("--lease", "1h", "--grace", "1h")
 
 
 @on_every_store
 def test_three_processes_share_the_work(stage: Stage):
     fleet = stage.worker("--processes", "3", "--concurrency", "5")
     children = stage.ready(fleet)
-    runs = stage.client.start_many("errand", [(number,) for number in range(60)])
-    did = {pid for run in runs for pid in run.result(timeout=60)}
-    assert did == set(children)
+    runs = stage.client.start_many("gated", [()] * 15)
+    # However slow one of them is: nothing ends before all of it is in somebody's hands.
+    for run in runs:
+        stage.begun(run.id, "until_allowed")
+    stage.allow()
+    did = Counter(pid for run in runs for pid in run.result(timeout=60))
+    assert did == dict.fromkeys(children, 5 * 3)
     assert len(children) == 3
 
 
@@ -34,15 +39,17 @@ def test_the_ready_line_comes_when_every_process_has_registered(stage: Stage):
 @on_every_store
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_the_parent_lets_steps_end_and_hands_the_rest_over_at_once(stage: Stage, number):
-    fleet = stage.worker("--processes", "2", *LONG_LEASE)
+    fleet = stage.worker("--processes", "2", *LONG)
     children = stage.ready(fleet)
     busy, asleep = stage.client.start("gated"), stage.client.start("nap")
     stage.begun(busy.id, "until_allowed")
     stage.until(lambda: asleep.refresh().status == "waiting", "the other one is asleep")
     fleet.send(number)
-    other = stage.worker(*LONG_LEASE)
+    stage.until(lambda: asleep.refresh().record.owner is None, "it was handed back")
+    other = stage.worker(*LONG)
     stage.ready(other)
     # What only waits is done by the other one while the step in flight goes on.
+    asleep.signal("wake")
     assert asleep.result(timeout=60) == other.pid
     assert fleet.is_alive
     stage.allow()
@@ -54,7 +61,7 @@ def test_a_signal_to_the_parent_lets_steps_end_and_hands_the_rest_over_at_once(s
 
 @on_every_store
 def test_a_child_that_is_killed_is_replaced_and_its_runs_go_on_at_once(stage: Stage):
-    fleet = stage.worker("--processes", "3", *LONG_LEASE)
+    fleet = stage.worker("--processes", "3", *LONG)
     children = stage.ready(fleet)
     run = stage.client.start("gated")
     (begun,) = stage.begun(run.id, "until_allowed")
@@ -72,7 +79,7 @@ def test_a_child_that_is_killed_is_replaced_and_its_runs_go_on_at_once(stage: St
 
 @on_every_store
 def test_when_the_parent_is_killed_its_children_stop_in_good_order(stage: Stage):
-    fleet = stage.worker("--processes", "3", *LONG_LEASE)
+    fleet = stage.worker("--processes", "3", *LONG)
     children = stage.ready(fleet)
     run = stage.client.start("gated")
     (begun,) = stage.begun(run.id, "until_allowed")

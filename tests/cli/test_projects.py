@@ -19,14 +19,14 @@ from holdfast.cli import main
 from holdfast.cli.lint import Project, check
 from holdfast.cli.scaffold import FILES
 from tests.cli.stage import Stage
-from tests.processes import ROOT, Process
+from tests.processes import PATIENCE, ROOT, Process
+from tests.servers.account import free_port
 
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    """One that nobody is given by chance before it is listened on."""
+    return free_port()
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def ask(port: int, path: str, body: object = None, **headers: str) -> tuple[int,
         headers={"content-type": "application/json", **headers},
     )
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return answer.status, json.loads(answer.read() or b"null")
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())
@@ -116,7 +116,7 @@ def test_a_run_outlives_the_process_that_dev_started(stage: Stage, project: Path
     stage.gone(children)
     second = dev(stage, project, port)
     assert ask(port, f"/v1/runs/{run_id}/signals/approved", "fine")[0] < 300
-    assert stage.client.get_run(run_id).result(timeout=30) == "sent, with receipt for 1200 cents"
+    assert stage.client.get_run(run_id).result(timeout=PATIENCE) == "sent, with receipt for 1200 cents"
     assert (first.output + second.output).count("charging 1200 cents") == 1
     second.send(signal.SIGINT)
     assert second.wait() == 0
@@ -127,8 +127,8 @@ def test_dev_serves_rest_and_metrics_beside_the_worker(stage: Stage, project: Pa
     status, told = ask(port, "/v1/workflows/order/runs", {"input": ["77"]})
     assert status == 201
     stage.client.signal(told["id"], "approved", "yes")
-    assert stage.client.get_run(told["id"]).result(timeout=30) == "sent, with receipt for 1200 cents"
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    assert stage.client.get_run(told["id"]).result(timeout=PATIENCE) == "sent, with receipt for 1200 cents"
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
         assert b"holdfast_runs_completed" in answer.read()
 
 
@@ -149,7 +149,7 @@ def test_changed_code_is_served_and_the_run_goes_on_in_it(stage: Stage, project:
     stage.until(lambda: process.output.count("ready for") == 2, "it was started again")
     assert "workflows/orders.py changed" in process.output
     run.signal("approved", "yes")
-    run.result(timeout=30)
+    run.result(timeout=PATIENCE)
     assert "posting the parcel: yes" in process.output
     assert process.output.count("charging") == 1
 
@@ -198,7 +198,7 @@ def test_serve_answers_until_it_is_told_to_stop(stage: Stage, port: int):
     process = stage.command("serve", "--listen", str(port))
     stage.until(lambda: "ready on" in process.output, "it is ready")
     assert ask(port, "/healthz")[0] == 200
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
         assert b"holdfast_client_starts" in answer.read()
     process.send(signal.SIGTERM)
     assert process.wait() == 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -21,6 +20,7 @@ import yaml
 
 from holdfast.web import new_key
 from tests.docs.pages import ROOT
+from tests.servers.account import free_port
 
 DOCKER = ROOT / "deploy" / "docker"
 SERVICES = yaml.safe_load((DOCKER / "compose.yaml").read_text("utf-8"))["services"]
@@ -57,11 +57,6 @@ class Project:
             process.terminate()
             process.communicate(timeout=90)
         assert process.returncode == 0
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 def ask(url: str, *, key: str | None = None, body: Any = None) -> tuple[int, Any]:

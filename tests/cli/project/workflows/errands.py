@@ -55,5 +55,6 @@ async def gated() -> list[int]:
 
 @workflow
 async def nap() -> int:
-    await holdfast.sleep("3s")
+    """Asleep for so short a time that its worker keeps it, or until somebody wakes it."""
+    await holdfast.wait_for_signal("wake", timeout="9s", default=None)
     return await work(0)
