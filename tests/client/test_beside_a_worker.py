@@ -60,11 +60,11 @@ async def test_a_retried_run_goes_on_from_the_failed_step_with_its_idempotency_k
     async with Worker(client, workflows=[checkout]):
         failed = await client.start(checkout, Order("4711", 5), key="k")
         with pytest.raises(RunFailed, match="ConnectionError: the bank is closed") as refused:
-            await failed.result(timeout="20s")
+            await failed.result(timeout="60s")
         assert isinstance(refused.value.__cause__, ConnectionError)
         IS_BROKEN[0] = False
         again = await client.start(checkout, Order("4711", 5), key="k", on_conflict="retry")
-        assert await again.result(timeout="20s") == "4711: 5"
+        assert await again.result(timeout="60s") == "4711: 5"
     assert CALLS == ["reserve", "charge", "charge"]
     assert len(IDEMPOTENCY_KEYS) == 1
 
@@ -73,19 +73,19 @@ async def test_a_run_started_by_name_gets_its_arguments_by_its_annotations(clien
     IS_BROKEN[0] = False
     async with Worker(client, workflows=[checkout]):
         run = await client.start("checkout", order={"card": "4711", "cents": 7})
-        assert await run.result(timeout="20s") == "4711: 7"
+        assert await run.result(timeout="60s") == "4711: 7"
 
 
 async def test_a_sleeping_run_is_explained_and_can_be_cancelled(client):
     async with Worker(client, workflows=[nap]):
         run = await client.start(nap)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (answer := await client.explain(run.id)).reason is not Reason.SLEEPING:
                 await asyncio.sleep(0.01)
         assert "sleeps until" in str(answer)
         assert await run.cancel(reason="time to get up")
         with pytest.raises(RunCancelled, match="time to get up"):
-            await run.result(timeout="20s")
+            await run.result(timeout="60s")
 
 
 async def test_many_results_are_waited_for_at_once(client):

@@ -73,7 +73,7 @@ def test_a_run_is_started_watched_and_found_without_a_loop(blocking):
     run = blocking.start(total.options(key="k"), 1)
     assert (run.created, run.key, run.status, run.workflow) == (True, "k", RunStatus.PENDING, "total")
     hand(blocking, "complete", run.id, 42)
-    assert run.result(timeout="10s") == 42
+    assert run.result(timeout="60s") == 42
     assert run.wait() is RunStatus.COMPLETED
     assert blocking.get_run(total, key="k").refresh().record.id == run.id
     assert [entry.kind for entry in blocking.journal(run.id)][-1] == "ended"
@@ -176,7 +176,7 @@ def test_a_call_under_way_when_the_client_is_closed_is_told_so(database_url):
     time.sleep(0.2)
     client.close()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert [type(error) for error in errors] == [ClientClosed, ClientClosed]
 
 
@@ -194,7 +194,7 @@ def test_a_client_that_is_collected_ends_its_thread(database_url):
     thread = client._portal._thread
     del client
     gc.collect()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 
@@ -224,23 +224,22 @@ def test_a_script_that_never_closes_its_client_still_ends_quietly(database_url):
 
 
 INTERRUPTED = """
-import os, signal, sys, threading, time
+import os, signal, sys, threading
 from holdfast.client import Client
 from tests.client.hands import total
 client = Client(sys.argv[1])
 run = client.start(total, 1)
-threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-began = time.monotonic()
 try:
-    run.result(timeout="30s")
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    run.result(timeout="1h")
 except KeyboardInterrupt:
-    print("interrupted", run.refresh().status, time.monotonic() - began < 20)
+    print("interrupted", run.refresh().status)
 """
 
 
 def test_ctrl_c_interrupts_a_blocking_result_and_leaves_the_run_alone(database_url):
     ran = script(INTERRUPTED, database_url)
-    assert (ran.stdout, ran.stderr) == ("interrupted pending True\n", "")
+    assert (ran.stdout, ran.stderr) == ("interrupted pending\n", "")
 
 
 FORK = """

@@ -45,7 +45,7 @@ async def test_a_result_that_is_there_is_returned(client, hands):
 
 async def test_a_result_is_waited_for(client, hands):
     run = await client.start(total, 1)
-    waiting = asyncio.create_task(run.result(timeout="10s"))
+    waiting = asyncio.create_task(run.result(timeout="60s"))
     await asyncio.sleep(0)
     await hands.complete(run.id, 42)
     assert await waiting == 42
@@ -63,7 +63,7 @@ async def test_a_result_comes_back_by_the_workflows_annotation_or_as_plain_data(
 
 async def test_an_end_in_another_process_is_heard_of(client, database_url):
     run = await client.start(total, 1)
-    waiting = asyncio.create_task(run.result(timeout="10s"))
+    waiting = asyncio.create_task(run.result(timeout="60s"))
     async with AsyncClient(database_url) as other:
         await Hands(other).complete(run.id, 42)
         assert await waiting == 42

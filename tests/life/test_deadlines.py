@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast import AsyncClient, DeadlineExceeded, Retry, RunFailed, RunStatus, Worker, step, workflow
 from holdfast.testing import Environment, assert_durable
-from tests.life.waiting import until_waiting
+from tests.life.waiting import waiting_for_its_deadline
 
 cleaned: dict[str, str] = {}
 
@@ -202,8 +202,7 @@ def test_a_deadline_survives_a_crash_at_every_commit():
 async def test_a_deadline_passes_while_no_worker_lives(url):
     async with AsyncClient(url) as client:
         async with Worker(client, workflows=[for_ever]):
-            run = await client.start(for_ever, deadline=datetime.now(UTC) + timedelta(seconds=2))
-            await until_waiting(run)
+            run = await waiting_for_its_deadline(client, for_ever)
         async with Worker(client, workflows=[for_ever]):
             assert await run.wait(timeout=30) is RunStatus.FAILED
 

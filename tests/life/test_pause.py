@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast import AsyncClient, RunEnded, RunFilter, RunNotFound, RunStatus, Worker, step, workflow
 from holdfast.testing import Environment
-from tests.life.waiting import until, until_waiting
+from tests.life.waiting import until, until_waiting, waiting_for_its_deadline
 
 
 @step
@@ -191,9 +191,7 @@ async def test_a_step_in_flight_ends_and_the_run_goes_on_when_it_is_resumed(url)
 
 async def test_a_paused_run_meets_its_deadline_on_every_store(url):
     async with AsyncClient(url) as client, Worker(client, workflows=[told]):
-        run = await client.start(told, deadline=1)
-        await until_waiting(run)
-        await client.pause(run.id)
+        run = await waiting_for_its_deadline(client, told, is_paused=True)
         assert await run.wait(timeout=30) is RunStatus.FAILED
 
 

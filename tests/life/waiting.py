@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
-from holdfast import AsyncClient, AsyncRun, RunStatus
+from holdfast import AsyncClient, AsyncRun, RunEnded, RunStatus
 
-PATIENCE = 30
+PATIENCE = 60
 
 
 async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
@@ -28,6 +29,19 @@ async def until_status(run: AsyncRun[Any], *status: RunStatus) -> None:
 async def until_waiting(run: AsyncRun[Any]) -> None:
     """Until the run waits, parked or in its worker's memory."""
     await until_status(run, RunStatus.WAITING)
+
+
+async def waiting_for_its_deadline(client: AsyncClient, workflow: Any, *, is_paused: bool = False) -> AsyncRun[Any]:
+    """A run that waits, with a deadline as soon as this machine can have it wait, or paused, before that."""
+    for seconds in (1, 2, 4, 8, 16):
+        run = await client.start(workflow, deadline=seconds)
+        await until_status(run, RunStatus.WAITING, RunStatus.FAILED)
+        with suppress(RunEnded):
+            if is_paused:
+                await client.pause(run.id)
+            if run.status is RunStatus.WAITING:
+                return run
+    raise AssertionError("not even a run with 16 seconds to live gets as far as its wait")
 
 
 async def kinds(client: AsyncClient, run_id: str) -> list[str]:

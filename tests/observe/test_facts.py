@@ -214,7 +214,7 @@ async def test_a_worker_says_what_it_has_in_its_hands(database_url):
 
 async def test_a_lost_lease_is_told_and_the_worker_begins_anew(database_url):
     seen = Notebook()
-    async with stage(database_url, both, observers=[seen], lease="1m") as on:
+    async with stage(database_url, both, observers=[seen], lease="3s") as on:
         await on.store.reap_workers("somebody", now=on.clock.now() + 3_600_000_000)
         on.skip("1h")
         await on.client.start(both, 1)

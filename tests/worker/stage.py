@@ -21,7 +21,7 @@ from holdfast.model import Duration, Entry, Instant, RunRecord, RunStatus, decod
 from holdfast.store import SqliteStore
 from holdfast.worker import Alarm
 
-PATIENCE = 20
+PATIENCE = 60
 """Seconds. Nothing here takes long; it is how long a test waits before it says that something never came."""
 ONCE = Retry(attempts=1)
 QUICK = Retry(attempts=3, initial=0.01, max=0.01, jitter=0)

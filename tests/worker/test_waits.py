@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from holdfast import current_run, now, sleep, step, workflow
-from tests.worker.samples import nothing
+from tests.worker.samples import nothing, ready
 from tests.worker.stage import PATIENCE, stage, until
 
 
@@ -178,14 +178,18 @@ async def test_a_gather_of_a_sleep_and_a_step_parks_again_after_the_step(databas
         await asyncio.gather(sleep("1h"), nothing())
         return current_run().journal_length
 
-    async with stage(database_url, body) as on:
+    async with stage(database_url, body, ready) as on:
         run = await on.client.start(body)
-        await on.until_waiting(run)
-        await asyncio.sleep(0.1)
+
+        async def is_recorded() -> bool:
+            return "step_completed" in await on.kinds(run)
+
+        await until(is_recorded)
         rows = len(await on.store.read_journal(run.id))
-        await asyncio.sleep(0.1)
+        on.skip("30m")
+        await (await on.client.start(ready)).result(PATIENCE)
         assert len(await on.store.read_journal(run.id)) == rows
-        on.skip("2h")
+        on.skip("1h")
         assert await run.result(PATIENCE) == 3
 
 
