@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Awaitable, Callable
 
@@ -11,7 +12,7 @@ import pytest
 from holdfast.errors import StoreError
 from holdfast.model import RowChange, RunStatus
 
-from .stage import LANE, T0, Stage, new_run, on_stage, turn, until
+from .stage import LANE, PATIENCE, T0, Stage, new_run, on_stage, turn, until
 
 
 @on_stage
@@ -39,20 +40,19 @@ class TestLife:
         assert [len(answer) for answer in await asyncio.gather(*starts)] == [1] * 50
 
     async def test_a_store_that_is_closed_under_other_loops_answers_every_call(self, stage: Stage) -> None:
-        async def work() -> int:
-            count = 0
-            try:
+        counts = [0, 0, 0]
+
+        async def work(place: int) -> None:
+            with contextlib.suppress(StoreError):
                 while True:
                     await stage.store.start_runs([new_run()])
                     await stage.store.get_run("nobody")
-                    count += 1
-            except StoreError:
-                return count
+                    counts[place] += 1
 
-        loops = [asyncio.ensure_future(asyncio.to_thread(asyncio.run, work())) for _ in range(3)]
-        await asyncio.sleep(0.2)
+        loops = [asyncio.ensure_future(asyncio.to_thread(asyncio.run, work(place))) for place in range(3)]
+        assert await until(lambda: min(counts) > 2)
         await stage.store.close()
-        assert all(await asyncio.wait_for(asyncio.gather(*loops), 10))
+        assert await asyncio.wait_for(asyncio.gather(*loops), PATIENCE) == [None] * 3
 
     async def test_a_caller_that_was_cancelled_disturbs_nobody(self, stage: Stage) -> None:
         gone = asyncio.ensure_future(stage.store.start_runs([new_run()], now=T0))

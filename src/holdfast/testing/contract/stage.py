@@ -30,6 +30,8 @@ from holdfast.store import Answer, Store
 T0: Instant = 1_800_000_000 * SECOND
 LANE = Lane("ship", "1")
 LEASE = 30 * SECOND
+PATIENCE = 30
+"""Seconds. How long something that must happen is waited for before it is said that it never came."""
 MakeStore: TypeAlias = Callable[..., Store]
 """`make_store(namespace="default")`: a store that is not open yet. All of one test are on one database."""
 T = TypeVar("T", bound=type)
@@ -156,7 +158,7 @@ def after(seconds: float) -> Instant:
     return T0 + round(seconds * SECOND)
 
 
-async def until(is_so: Callable[[], bool], seconds: float = 5) -> bool:
+async def until(is_so: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     """Wait until it is so; False if it never was."""
     for _ in range(round(seconds / 0.005)):
         if is_so():
