@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import current_run, workflow
 from tests.engine.alerts import ALERTS, put_away
-from tests.engine.samples import clean_up, double, echo, triple
+from tests.engine.samples import clean_up, double, triple
 
 
 def test_every_task_of_a_body_is_put_away(begin):
@@ -123,11 +123,19 @@ def test_an_async_context_manager_can_not_clean_up_with_a_step_while_put_away(be
 def test_a_task_group_is_put_away_with_its_children(begin):
     @workflow
     async def body() -> None:
+        async def child(n: int) -> None:
+            try:
+                await double(n)
+            finally:
+                ALERTS.append(f"closed {n}")
+
         async with asyncio.TaskGroup() as group:
-            group.create_task(double(1))
-            group.create_task(echo(1))
+            group.create_task(child(1))
+            group.create_task(child(2))
+        ALERTS.append("went on")
 
     put_away(begin(body))
+    assert sorted(ALERTS) == ["closed 1", "closed 2"]
 
 
 def test_a_timeout_block_does_not_turn_the_suspension_into_a_timeout(begin):

@@ -25,11 +25,13 @@ def links_of(page: Path) -> list[str]:
     return re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text("utf-8"))
 
 
-def parse(block: str) -> ast.AST:
-    """A page may show what stands inside an `async def`."""
-    tree = compile(block, "page", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    assert isinstance(tree, ast.AST)
-    return tree
+def wrong_in(block: str) -> list[str]:
+    """What is no Python in it. A page may show what stands inside an `async def`."""
+    try:
+        compile(block, "page", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except SyntaxError as error:
+        return [f"{error}: {error.text}"]
+    return []
 
 
 def unknown_names(text: str) -> list[str]:
@@ -54,8 +56,12 @@ def test_the_readme_has_an_example():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_code_on_a_page_is_python(page):
-    for block in blocks_of(page):
-        parse(block)
+    assert [wrong for block in blocks_of(page) for wrong in wrong_in(block)] == []
+
+
+def test_code_that_is_no_python_is_found():
+    assert wrong_in("receipt = await charge()") == []
+    assert "invalid syntax" in wrong_in("def charge(:")[0]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -93,8 +93,10 @@ async def test_a_value_set_in_a_step_is_seen_at_once():
             return seen[-1] == 50
 
         await until(is_seen)
+        assert not waiting.done()
         go_on.set()
         await waiting
+    assert seen[-1] == 50
 
 
 async def test_a_value_may_be_set_by_a_plain_step():

@@ -130,7 +130,7 @@ async def test_the_test_itself_may_do_what_it_likes(deed):
 
     async with Environment([body]) as env:
         deed()
-        await (await env.client.start(body)).wait()
+        assert await (await env.client.start(body)).wait() is RunStatus.COMPLETED
         deed()
     deed()
 

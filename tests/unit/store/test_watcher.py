@@ -78,10 +78,18 @@ def test_a_subscriber_that_has_not_heard_yet_is_told_once():
 
 def test_a_loop_that_has_gone_disturbs_nobody():
     watcher = Watcher(None, lambda: None)
+    told = []
 
     async def forget():
-        watcher.subscribe(lambda: None)
+        watcher.subscribe(lambda: told.append("gone"))
+
+    async def stay():
+        unsubscribe = watcher.subscribe(lambda: told.append("here"))
+        watcher.signal()
+        assert await until(lambda: bool(told))
+        unsubscribe()
 
     asyncio.run(forget())
+    asyncio.run(stay())
     watcher.signal()
-    watcher.signal()
+    assert told == ["here"]
