@@ -342,3 +342,38 @@ async def test_an_id_has_an_end_however_deep_children_are(url):
     async with AsyncClient(url) as client, Worker(client, workflows=[deep]):
         run = await client.start(deep, 20)
         assert await run.result(timeout="60s") == 20 + 500
+
+
+@workflow
+async def told() -> str:
+    return str(await holdfast.wait_for_signal("go"))
+
+
+@workflow
+async def joining(by_id: bool) -> str:
+    joined = told.options(key="the one").start()
+    if by_id:
+        holdfast.signal(joined.id, "go", "on")
+    else:
+        joined.signal("go", "on")
+    return await joined
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+async def test_a_signal_to_a_run_that_was_joined_by_its_key_reaches_it(url, by_id):
+    async with AsyncClient(url) as client, Worker(client, workflows=[told, joining]):
+        run = await client.start(told, key="the one")
+        assert await (await client.start(joining, by_id)).result(timeout="60s") == "on"
+        assert await run.result(timeout=0) == "on"
+
+
+async def test_a_signal_to_a_child_has_a_name():
+    @workflow
+    async def nameless() -> None:
+        child = told.start()
+        child.signal("")
+        await child
+
+    async with Environment(workflows=[told, nameless]) as env:
+        with pytest.raises(RunFailed, match="can't be a name"):
+            await (await env.client.start(nameless)).result()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import holdfast
-from holdfast import ChildRun, Retry, RunFilter, current_run, step, workflow
+from holdfast import AsyncClient, ChildRun, Retry, RunCancelled, RunFilter, Worker, current_run, step, workflow
 from holdfast.testing import Environment
+from tests.life.waiting import kinds, until
 
 
 @step(retry=Retry(attempts=1))
@@ -105,3 +106,68 @@ async def test_a_child_that_no_later_try_asks_for_is_called_off():
         await env.skip("1m")
         [child] = [child async for child in env.client.runs(RunFilter(workflow=approval))]
         assert (await child.wait(), (await run.refresh()).status) == ("cancelled", "waiting")
+
+
+@workflow
+async def errand() -> str:
+    word: str = await holdfast.wait_for_signal("go")
+    return f"went {word}"
+
+
+@workflow(retry=Retry(attempts=3, initial="1ms"))
+async def sending() -> str:
+    child = errand.options(key="the one").start()
+    await refuse_twice()
+    child.signal("go", "there")
+    return await child
+
+
+@workflow(retry=Retry(attempts=3, initial="1ms"))
+async def calling_off() -> str:
+    child = errand.options(key="the one").start()
+    await refuse_twice()
+    child.cancel()
+    try:
+        return await child
+    except RunCancelled:
+        return "called off"
+
+
+@step(retry=Retry(attempts=1))
+async def refuse_twice() -> None:
+    if current_run().attempt < 3:
+        raise ConnectionError("not now")
+
+
+@workflow(retry=Retry(attempts=2, initial="1ms"))
+async def waiting_for_it() -> str:
+    child = errand.options(key="the one").start()
+    await refuse_at_first()
+    return await child
+
+
+async def test_a_child_with_a_key_is_still_the_one_that_a_later_try_waits_for(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[waiting_for_it, errand]):
+        run = await client.start(waiting_for_it)
+        await until_retried(client, run.id)
+        child = await client.get_run(errand, key="the one")
+        await child.signal("go", "home")
+        assert await run.result(timeout="60s") == "went home"
+        assert await client.count(RunFilter(workflow=errand)) == 1
+
+
+async def test_a_later_try_can_signal_a_child_that_has_a_key(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[sending, errand]):
+        assert await (await client.start(sending)).result(timeout="60s") == "went there"
+
+
+async def test_a_later_try_can_cancel_a_child_that_has_a_key(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[calling_off, errand]):
+        assert await (await client.start(calling_off)).result(timeout="60s") == "called off"
+
+
+async def until_retried(client: AsyncClient, run_id: str) -> None:
+    async def is_so() -> bool:
+        return "step_completed" in await kinds(client, run_id)
+
+    await until(is_so)

@@ -9,6 +9,7 @@ from holdfast.model import NOT_GIVEN
 
 from .pending import Keeper, Pending
 from .scope import body_for
+from .steps import checked_name
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ class ChildRun(Pending[T]):
 
     def signal(self, name: str, payload: Any = None) -> None:
         """Send the child a signal, with this turn."""
-        body_for("ChildRun.signal()").send_signal(self.id, name, payload)
+        body_for("ChildRun.signal()").send_signal(self.id, checked_name(name), payload)
 
     def cancel(self, msg: Any | None = NOT_GIVEN) -> bool:
         """Ask the child to end, with this turn; False if it has ended. What it comes to is told as ever: to wait for it

@@ -222,7 +222,8 @@ class Body(Protocol):
     def ask_hook(self, name: str, type: Any, expires: int | None) -> Any:
         """The `Pending` that resolves when the hook is resumed. Its key is the token."""
 
-    def send_signal(self, run_id: str, name: str, payload: Any) -> None: ...
+    def send_signal(self, run_id: str, name: str, payload: Any) -> None:
+        """To a run, or to a child of this one by the id that its `ChildRun` has."""
 
     def cancel_child(self, child: asyncio.Future[Any]) -> None: ...
 

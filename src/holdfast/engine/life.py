@@ -54,8 +54,11 @@ class Child:
         """Ids of runs that it had before the run was tried again: they were called off, and their ends mean nothing."""
 
     def is_former(self, run_id: str) -> bool:
-        """Whether a run, or the one that it goes on from, is one that was called off."""
-        return any(is_of(run_id, one) for one in self.former)
+        """Whether a run, or the one that it goes on from, is one that was called off.
+
+        One that has a key was not: while it lives it is what the next try asks for by that key, too.
+        """
+        return self.new.key is None and any(is_of(run_id, one) for one in self.former)
 
     @property
     def is_ours(self) -> bool:
@@ -90,8 +93,8 @@ class Life:
 
     __slots__ = (
         "cancels", "child_numbers", "children", "closed", "compensations", "continued", "events", "failed_at",
-        "has_undone", "hooks", "is_cancel_held", "is_compensating", "is_exempt", "is_reopened", "items", "mailbox",
-        "markers", "marks",
+        "has_keys", "has_undone", "hooks", "is_cancel_held", "is_compensating", "is_exempt", "is_reopened", "items",
+        "mailbox", "markers", "marks",
         "new_children", "numbers", "patches", "shields", "signals", "successor", "taken", "traces", "truncate",
         "uncompensated", "undoing", "values", "waits",
     )  # fmt: skip  # a name a line would be a page
@@ -106,6 +109,8 @@ class Life:
         self.traces: tuple[tuple[Entry, str], ...] = ()
         """What came of those whose senders are in a trace, each with that."""
         self.children: dict[str, Child] = {}
+        self.has_keys = False
+        """A child was asked for by a key of its own, so it may have joined another run."""
         self.hooks = 0
         self.child_numbers = 0
         self.new_children: list[NewRun] = []

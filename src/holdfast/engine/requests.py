@@ -191,7 +191,8 @@ class Requests(Sends):
         if found is not None and not found.is_cancelled:
             found.is_cancelled = True
             if not self.is_replaying:
-                self.life.cancels.append(found.new.id)
+                # With a key, the run of an earlier try may still be what it has joined.
+                self.life.cancels += [found.new.id, *(found.former if found.new.key is not None else ())]
 
     def ask_child(
         self, workflow: Workflow[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -231,6 +232,7 @@ class Requests(Sends):
         if isinstance(reply, ChildRun):
             reply.id = new.id
         self.life.children[key] = Child(key, workflow, new, reply)
+        self.life.has_keys = self.life.has_keys or new.key is not None
         return reply
 
     def _new_run(self, workflow: Workflow[Any, Any], key: str, plain: bytes) -> NewRun:

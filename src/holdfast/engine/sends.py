@@ -40,11 +40,15 @@ class Sends(Calls):
     def send_signal(self, run_id: str, name: str, payload: Any) -> None:
         if self.is_dead:
             self.refuse()
-        signal = OutSignal(run_id, name, self._codec.message(payload), self.run.trace)
         life = self.life
+        child = None
+        if self.is_replaying or life.has_keys:
+            child = next((one for one in life.children.values() if one.new.id == run_id), None)
+        joined = child.key if child is not None and child.new.key is not None else None
+        signal = OutSignal(run_id, name, self._codec.message(payload), self.run.trace, joined)
         if not self.is_replaying:
             life.signals.append(signal)
-        elif (child := next((one for one in life.children.values() if one.new.id == run_id), None)) is not None:
+        elif child is not None:
             # If the run goes on from a cut, the child that takes its place is told the same.
             child.told.append(signal)
 

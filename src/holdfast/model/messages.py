@@ -44,6 +44,8 @@ class OutSignal(msgspec.Struct, frozen=True):
     name: str
     payload: bytes
     trace: str | None = None
+    child: str | None = None
+    """The key of the child that is meant, if it may have joined a run by its own key: there is none of this id then."""
 
 
 class OutEvent(msgspec.Struct, frozen=True):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model import Instant, NewRun
+import msgspec
+
+from holdfast.model import Instant, NewRun, OutSignal
 
 from .starts import Creation, create_runs
 from .transactions import Transaction
@@ -48,6 +50,22 @@ async def _join(tx: Transaction, joining: Sequence[tuple[int, NewRun, Instant]])
         "ats": [at for _, _, at in joining],
     }
     await tx.all("join_runs", params)
+
+
+async def to_followed(
+    tx: Transaction, strays: Sequence[tuple[int, OutSignal]], signals: Sequence[tuple[OutSignal, Instant]]
+) -> list[tuple[OutSignal, Instant]]:
+    """The signals, those to children that were never begun to the runs that were joined instead."""
+    params = {
+        "namespace_id": tx.namespace_id,
+        "askers": [asker for asker, _ in strays],
+        "parent_keys": [signal.child for _, signal in strays],
+        "ids": [signal.run_id for _, signal in strays],
+    }
+    joined: dict[str, str] = {row[0]: row[1] for row in await tx.all("find_followed", params)}
+    return [
+        (msgspec.structs.replace(signal, run_id=joined.get(signal.run_id, signal.run_id)), at) for signal, at in signals
+    ]
 
 
 async def cancel_orphans(tx: Transaction, child_ids: Sequence[str]) -> None:

@@ -36,6 +36,29 @@ SELECT met.asker, met.lane_id, 'child', met.parent_key,
 FROM met
 WHERE met.ended_at IS NOT NULL;
 
+-- name: find_followed
+-- The live runs that others have joined instead of beginning children, by the ids that those children would have. What a
+-- run has joined may be its own child, of an earlier try: then no row says so but the child's.
+SELECT asked.id, met.id
+FROM unnest(:askers::bigint[], :parent_keys::text[], :ids::text[]) AS asked (asker, parent_key, id)
+CROSS JOIN LATERAL (
+    SELECT joined.id
+    FROM holdfast.followers
+    JOIN holdfast.runs AS joined ON joined.number = followers.run
+    WHERE followers.follower = asked.asker AND followers.parent_key = asked.parent_key AND joined.ended_at IS NULL
+    UNION ALL
+    SELECT child.id
+    FROM holdfast.runs AS asker
+    JOIN holdfast.starts ON starts.parent_id = asker.id
+    JOIN holdfast.runs AS child ON child.number = starts.number
+    WHERE asker.number = asked.asker AND starts.parent_key = asked.parent_key AND child.ended_at IS NULL
+        AND child.namespace_id = asker.namespace_id
+    LIMIT 1
+) AS met
+WHERE NOT EXISTS (
+    SELECT 1 FROM holdfast.runs WHERE runs.namespace_id = :namespace_id AND runs.id = asked.id
+);
+
 -- name: await_ends
 -- Wait for the commits that are about to end runs which these follow: after that tell_missed sees their ends. It locks in
 -- a statement of its own and holds nothing else, so nobody waits for it in turn.

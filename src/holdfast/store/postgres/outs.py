@@ -85,6 +85,8 @@ async def give_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, in
     if orphans := [child.id for one in given if _ends(one.turn) for child in one.out.children]:
         await children.cancel_orphans(tx, orphans)
     if sent := [(signal, one.at) for one in given for signal in one.out.signals]:
+        if strays := [(one.run, signal) for one in given for signal in one.out.signals if signal.child]:
+            sent = await children.to_followed(tx, strays, sent)
         await messages.send_signals(tx, sent)
     if cancelled := [(one.run, run_id, one.at) for one in given for run_id in one.out.cancels]:
         await messages.send_cancels(tx, cancelled)

@@ -52,6 +52,12 @@ SELECT column1, column2, column3
 FROM (VALUES (?, ?, ?))
 WHERE column1 <> 0;
 
+-- name: find_followed
+-- The live runs that others have joined instead of beginning children, by the ids that those children would have.
+SELECT asked.value ->> 2, followers.run
+FROM json_each(:asked) AS asked
+CROSS JOIN followers ON followers.follower = asked.value ->> 0 AND followers.parent_key = asked.value ->> 1;
+
 -- name: drop_followers
 -- Who followed runs that have ended, and whom those followed.
 DELETE FROM followers

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast.model import Instant, OutSignal, Sent
 
 from .chains import find_chain, find_chains
-from .transactions import Row, Transaction
+from .transactions import Row, Transaction, as_json
 
 
 def insert_messages(tx: Transaction, rows: Sequence[Row]) -> None:
@@ -52,13 +52,17 @@ def send_signal(
     return Sent.SENT
 
 
-def send_signals(tx: Transaction, signals: Sequence[OutSignal], at: Instant) -> None:
-    """What turns send. A run that is not there any more gets nothing, and nobody is told."""
-    chains = find_chains(tx, [signal.run_id for signal in signals])
+def send_signals(tx: Transaction, signals: Sequence[tuple[int, OutSignal]], at: Instant) -> None:
+    """What turns send, each with its sender. A run that is not there any more gets nothing, and nobody is told."""
+    chains = find_chains(tx, [signal.run_id for _, signal in signals])
+    targets = {run_id: chain.run for run_id, chain in chains.items()}
+    strays = [(run, one.child, one.run_id) for run, one in signals if one.child and one.run_id not in targets]
+    if strays:
+        targets |= dict(tx.all("find_followed", {"asked": as_json(strays)}))
     rows = [
-        (chain.run, "signal", signal.name, signal.payload, at, None, signal.trace)
-        for signal in signals
-        if (chain := chains.get(signal.run_id)) is not None
+        (targets[signal.run_id], "signal", signal.name, signal.payload, at, None, signal.trace)
+        for _, signal in signals
+        if signal.run_id in targets
     ]
     if rows:
         insert_messages(tx, rows)

@@ -31,7 +31,7 @@ def give_out(tx: Transaction, turns: Sequence[tuple[int, Turn]], at: Instant) ->
             continue_run(tx, run, turn.run_id, turn.out.successor, at)
     if children := [(run, child) for run, out in outs for child in out.children]:
         start_children(tx, children, at)
-    if signals := [signal for _, out in outs for signal in out.signals]:
+    if signals := [(run, signal) for run, out in outs for signal in out.signals]:
         send_signals(tx, signals, at)
     if cancels := [(run, run_id) for run, out in outs for run_id in out.cancels]:
         cancel_all(tx, cancels, at)

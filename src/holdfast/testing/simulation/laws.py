@@ -316,6 +316,8 @@ class Laws(Journals):
                 self.look(child.id)
                 if turn.run_id in oracle.ended:
                     self.mail.ended(old, oracle.ended[turn.run_id])
+            elif child.id not in oracle.runs and child.key is not None:
+                self.mail.joins(child.id, self._do(partial(self._store.find_run, child.workflow, child.key)))
         oracle.called_off.update(out.cancels)
         for signal in out.signals:
             self.mail.signalled(signal.run_id, signal.name, signal.payload)

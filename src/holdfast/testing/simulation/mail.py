@@ -44,6 +44,8 @@ class Mail:
         self._payloads: set[bytes] = set()
         """Of hooks that were resumed."""
         self._resumed: set[str] = set()
+        self._joined: dict[str, str] = {}
+        """Live runs that were joined, by the ids of the children that were not begun for it."""
         self._taken: dict[str, set[tuple[str, bytes]]] = {}
         """Kinds and payloads that the runs of a chain have taken."""
         self._messages: dict[int, Message] = {}
@@ -70,8 +72,19 @@ class Mail:
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
+    def joins(self, child_id: str, joined: RunRecord | None) -> None:
+        """A child was not begun, for its key was taken: by a live run, which its parent has joined then."""
+        if joined is not None and not joined.status.is_final:
+            self._joined[child_id] = joined.id
+
     def signalled(self, run_id: str, name: str, payload: bytes) -> None:
-        """A signal has been sent to the live run of a chain."""
+        """A signal has been sent to the live run of a chain, or to the run that was joined in the place of a child."""
+        if run_id in self._joined:
+            run_id = self._joined[run_id]
+            while (ended := self._oracle.ended.get(run_id)) is not None:
+                if ended.successor_id is None:
+                    return
+                run_id = ended.successor_id
         chain = self.chain(run_id)
         if self._live(chain):
             self.sent.setdefault((chain, name), []).append(payload)
