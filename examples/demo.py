@@ -44,13 +44,16 @@ class Demo:
     async def play(self) -> list[tuple[bool, str]]:
         """All of it; returns what was checked."""
         story = self.story
-        self.start_worker("A")
+        for letter in "AB":
+            self.start_worker(letter)
+        await self.until_two_workers()
+        # Held back for a moment, so that it is A that takes the order.
+        self.processes["B"].send_signal(signal.SIGSTOP)
         run = await self._client.start(order, "4711", 1200)
         self.say("client", f"starts the order 4711 as run {run.id[:13]}…")
         await self.until(run, lambda: bool(story.attempts))
-        self.start_worker("B")
+        self.processes["B"].send_signal(signal.SIGCONT)
         await self.until(run, self.is_midway)
-        await self.until_two_workers()
         story.kill()
         self.processes["A"].send_signal(signal.SIGKILL)
         self.processes["A"].wait()

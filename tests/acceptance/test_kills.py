@@ -16,7 +16,7 @@ from tests.acceptance.stage import Stage
 from tests.servers import Postgres
 from tests.soak.trouble import Trouble
 
-SECONDS = float(os.environ.get("HOLDFAST_KILL_SECONDS", "15"))
+SECONDS = float(os.environ.get("HOLDFAST_KILL_SECONDS", "12"))
 pytestmark = pytest.mark.timeout(SECONDS + 240)
 
 

@@ -1,7 +1,8 @@
 """The first page does what it says: files are made, commands are run, in one shell, and print what the page shows.
 
 Only `pip install` is not run: what it names is compared with what the package offers. And `sleep` does not sleep: it
-waits until the command before it has printed what the page says, so that no machine is too slow for the page.
+waits until the command before it has printed what the page says and a run waits for its time, so that no machine is too
+slow for the page.
 """
 
 from __future__ import annotations
@@ -23,13 +24,22 @@ START = DOCS / "start.md"
 _SHELL = r"""
 set -m
 say() { printf '\n=== %s\n' "$1"; }
-sleep() { until_printed; }
+sleep() { until_printed; python -c "$UNTIL_WAITING"; }
 until_printed() {
     for turn in {1..2400}; do
         [ "$(sed -n "/^=== $step\$/,\$p" "$OUT" | grep -cv -e '^===' -e '^$')" -ge "$lines" ] && return
         command sleep 0.05
     done
 }
+"""
+
+
+_UNTIL_WAITING = """
+import time
+from holdfast import Client, RunFilter
+with Client() as client:
+    while not list(client.runs(RunFilter(status="waiting"))):
+        time.sleep(0.02)
 """
 
 
@@ -59,6 +69,7 @@ def played(page: Path, folder: Path) -> list[tuple[str, list[str], list[str]]]:
                 "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
                 "PYTHONPATH": str(ROOT / "src"),
                 "OUT": str(out),
+                "UNTIL_WAITING": _UNTIL_WAITING,
             },
             stdout=stream,
             stderr=subprocess.PIPE,

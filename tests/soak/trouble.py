@@ -61,11 +61,13 @@ class Trouble:
     """Processes that had been stopped, and when they were sent on."""
 
     def make(self, seconds: float) -> None:
-        """Make trouble for so long, then wait until every run has ended."""
+        """When everybody is at work make trouble for so long, then wait until every run has ended."""
         self._client = self._start_client()
         self._alive = [self._start_worker() for _ in range(self.workers)]
         self._stopped: dict[int, tuple[Process, float]] = {}
         self._leaving: list[Process] = []
+        self.stage.ready(*self._alive)
+        self.stage.until(lambda: self.stage.effects("end"), "a step has ended")
         began = told = time.monotonic()
         while time.monotonic() < began + seconds:
             time.sleep(self.dice.uniform(0.0, 1.2))
