@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 from holdfast.model import (
@@ -34,23 +33,19 @@ from holdfast.model import (
     Turn,
     encode_entries,
 )
-from tests.differential.life import EVENTS, LIFE_WEIGHTS, LifeDice, Operation
+from tests.differential.life import EVENTS, LIFE_WEIGHTS, Operation
+from tests.differential.listings import FINAL, KEYS, LIVE, WORKFLOWS, ListingDice
 
-WORKFLOWS = ("ship", "b\"ill's", "größe")
 LANES = tuple(Lane(name, version, queue) for name in WORKFLOWS for version in ("1", "2") for queue in ("default", "q"))
 WORKERS = {"one": 0, "two": 0, "three": 1}
 """Workers, and the store that each of them has."""
-KEYS = ("k", "clé/1", "%k_")
-FINAL = tuple(status for status in RunStatus if status.is_final and status is not RunStatus.CONTINUED)
-LIVE = tuple(status for status in RunStatus if not status.is_final)
 READS = ("list_runs", "next_due", "list_versions", "find_waits", "find_events", "read_items")
 OWNERSHIP = ("claim_runs", "write_rows", "renew_lease", "reap_workers", "remove_worker", "release_strays", "read_inbox")
 """What changes nothing but whose a run is."""
-ACCEPTS = {"even": lambda record: int(record.id[1:]) % 2 == 0, "none": lambda record: False}
 
 
 @dataclass
-class Dice(LifeDice):
+class Dice(ListingDice):
     """What comes next, and what has to be remembered for that."""
 
     claims: dict[str, list[tuple[str, ClaimedRun]]] = field(default_factory=dict)
@@ -348,40 +343,6 @@ class Dice(LifeDice):
 
     def _reopen(self) -> Operation:
         return Operation("reopen", {}, via=1)
-
-    # -- listings ------------------------------------------------------------------------------------------------
-
-    def _list(self) -> Operation:
-        where: dict[str, Any] = {}
-        if self._is(0.4):
-            where["workflow"] = self._one(*WORKFLOWS, "unknown")
-        if self._is(0.4):
-            where["status"] = self._one(*LIVE, *FINAL, ("pending", "failed"), (RunStatus.RUNNING, "waiting"), "none")
-        if self._is(0.3):
-            where["key"] = self._one(*KEYS, "unknown")
-        if self._is(0.2):
-            where["tags"] = self._one({"a": "b"}, {"é": '"'}, {"a": "z"})
-        if self._is(0.2):
-            where["parent"] = self._some_id()
-        if self.records:
-            found = self._one(*self.records.values())
-            if self._is(0.2):
-                where["since"] = found.created_at + timedelta(microseconds=self._one(-1, 0, 1))
-            if self._is(0.2):
-                where["until"] = found.created_at + timedelta(microseconds=self._one(-1, 0, 1))
-        arguments: dict[str, Any] = {"where": where, "limit": self._one(1, 2, 3, 100)}
-        if self._is(0.05):
-            arguments["limit"] = self._one(0, -1)
-        if self._is(0.05):
-            arguments["cursor"] = self._one("", "none", "AAAA", "é")
-        if self._is(0.15):
-            arguments["accept"] = self._one(*ACCEPTS)
-        return Operation("list_runs", arguments, self._via())
-
-    def _versions(self) -> Operation:
-        later = self._one(0, 40 * SECOND)
-        arguments = {"workflow": self._one(None, *WORKFLOWS, "unknown"), "now": self.now + later}
-        return Operation("list_versions", arguments, self._via())
 
 
 _WEIGHTS = {

@@ -33,7 +33,8 @@ from holdfast.model import (
 )
 from holdfast.store import Store
 from tests.differential.life import EVENTS, STREAMS, VALUES, Operation
-from tests.differential.operations import ACCEPTS, LANES, WORKERS, name_of
+from tests.differential.listings import ACCEPTS
+from tests.differential.operations import LANES, WORKERS, name_of
 
 ITS_OWN_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _GIVEN_SINCE = datetime(2099, 1, 1, tzinfo=UTC)

@@ -1,26 +1,18 @@
-"""No hot query of Postgres walks a table: each is explained among many rows, and the buffers of a claim are counted.
+"""No hot query of Postgres walks a table: each is explained among many rows.
 
 Plans are asked for as the store gets them: with its own settings, which make a walk look dear, and both with values and
 without, since a statement that was prepared is planned anew only a few times.
 """
 
-import asyncio
 import json
 import re
-from types import SimpleNamespace
 
-import asyncpg
 import pytest
 
-from holdfast.model import SECOND, RunFilter
-from holdfast.store import open_store
+from holdfast.model import RunFilter
 from holdfast.store.listing import fragments
-from holdfast.store.postgres.connections import connect, parse_target
-from holdfast.store.postgres.statements import blocks_for
+from tests.house.filled_postgres import BLOCKS, VALUES, VALUES_OF, filled, on_connection
 
-BLOCKS = blocks_for("holdfast")
-MANY = 20_000
-NOW = 1_800_000_000 * SECOND
 BIG = {"runs", "starts", "journal", "inbox", "keys", "waits"}
 FRAGMENTS = {"get_run", "find_run", "read_ended"}
 LISTING = {"list_runs", "select_runs"} | {
@@ -33,69 +25,6 @@ SMALL = {"runs_after", "runs_by_owner", "waits_unmatched"}
 """Indexes that hold only what is to be found by walking them."""
 # Counting all runs is not for hot paths, and says so.
 MAY_WALK = {"list_workflows"}
-VALUES = {
-    "namespace_id": 1, "now": NOW, "owner": "owner-7", "generation": 0, "lanes": [1, 2], "limit": 100, "reach": 400,
-    "floor": 0, "run_id": "parked-77", "of_any_lane": False, "runs": [7, 8, 9], "ids": ["parked-77", "ended-8"],
-    "id": "parked-77", "workflow": "ship", "key": "key-9", "run": 7, "lane_id": 1, "payload": b"", "next_seq": 3,
-    "epoch": 2, "seqs": [5, 5, 5], "epochs": [1, 1, 1], "ats": [NOW] * 3, "datas": [b"x"] * 3,
-    "workers": ["owner-7", "owner-9"], "gone": [], "held": ["owned-77"], "name": "default", "number": 9,
-    "changing": [True, True, False], "changed": [7, 8], "statuses": ["waiting", "completed"], "due_ats": [NOW, None],
-    "ended_ats": [None, NOW], "released": [True, True], "next_seqs": [6, 6], "crashes": [0, 0], "blocked": [None] * 2,
-    "outputs": [None, b"x"], "errors": [None, None], "taken_runs": [7], "taken_ids": [7], "channel": "c", "sender": "s",
-    "lease": 30 * SECOND, "host": "h", "pid": 1, "has_lock": False, "workflows": ["ship"], "versions": ["1"],
-    "queues": ["default"], "declared": [None], "owners": ["owner-7"] * 2,
-}  # fmt: skip
-FILL = """
-INSERT INTO holdfast.lanes (namespace_id, workflow, version, queue)
-VALUES (1, 'ship', '1', 'default'), (1, 'send', '2', 'slow'), (1, 'unknown', '1', 'default');
-INSERT INTO holdfast.workers (started_at, renewed_at, lease_until, namespace_id, pid, has_lock, id, host, lanes)
-SELECT 0, 0, {now}, 1, 1, false, 'owner-' || n, 'h', '[]' FROM generate_series(1, 20) AS n;
-INSERT INTO holdfast.runs (namespace_id, id, lane_id, status, priority, created_at, due_at, owner, ended_at, started_at,
-    next_seq, blocked, after_run_id)
-SELECT 1, kind.name || '-' || n, 1 + n % 3, kind.status, n % 10, n,
-    CASE kind.name WHEN 'parked' THEN {now} + n WHEN 'due' THEN {now} - n END,
-    CASE WHEN kind.name = 'owned' THEN 'owner-' || (n % 20) END, CASE WHEN kind.name = 'ended' THEN {now} END,
-    CASE WHEN kind.name <> 'after' THEN 0 END,
-    CASE WHEN kind.name <> 'owned' THEN 2 END, CASE WHEN kind.name = 'parked' AND n % 1000 = 0 THEN 'reason' END,
-    CASE WHEN kind.name = 'after' THEN 'owned-' || n END
-FROM (VALUES ('ended', 'completed', {many}), ('parked', 'waiting', {many}), ('owned', 'running', 2000),
-    ('asleep', 'waiting', 2000), ('after', 'pending', 1000), ('due', 'pending', 300)) AS kind (name, status, many)
-CROSS JOIN LATERAL generate_series(1, kind.many) AS n;
-INSERT INTO holdfast.starts (number, due_at, input, seed, key, tags, parent_id, on_parent_end)
-SELECT number, 0, '\\x', '\\x', 'key-' || number % 5000, '{{}}', 'parent-' || number % 5000, 'cancel'
-FROM holdfast.runs;
-INSERT INTO holdfast.keys (run, namespace_id, workflow, key)
-SELECT number, 1, 'ship', 'key-' || number FROM holdfast.runs WHERE number < 20000;
-INSERT INTO holdfast.journal (run, at, seq, epoch, data)
-SELECT number, 0, seq, 1, '\\x00' FROM holdfast.runs CROSS JOIN generate_series(0, 1) AS seq;
-INSERT INTO holdfast.inbox (run, sent_at, lane_id, fresh, kind, payload)
-SELECT number, number, lane_id, id LIKE 'owned-%' AND number % 100 = 0, 'signal', '\\x'
-FROM holdfast.runs WHERE ended_at IS NULL;
-INSERT INTO holdfast.waits (run, registered_at, since, number, namespace_id, unmatched, kind, name, probe)
-SELECT number, 0, 0, 1, 1, false, 'event', 'paid', '\\x' FROM holdfast.runs WHERE id LIKE 'asleep-%'
-"""
-
-
-def filled(url, many=MANY, *, with_statistics=True):
-    """A store's database with many runs of every kind in it."""
-
-    async def fill():
-        store = open_store(url)
-        await store.open()
-        await store.close()
-        connection = await asyncpg.connect(url)
-        await connection.execute(FILL.format(now=NOW, many=many))
-        if with_statistics:
-            await connection.execute("ANALYZE")
-        await connection.close()
-
-    asyncio.run(fill())
-    return url
-
-
-@pytest.fixture(scope="module")
-def url(postgres):
-    return filled(postgres.create_database())
 
 
 def statements():
@@ -144,19 +73,6 @@ def walks(plan):
         if is_whole and table in BIG:
             found.append(f"{node['Node Type']} {table} {node.get('Index Name', '')}")
     return found
-
-
-def on_connection(url, act):
-    """Do it on a connection with the store's own settings."""
-
-    async def run():
-        connection = await connect(parse_target(url, url))
-        try:
-            return await act(connection)
-        finally:
-            await connection.close()
-
-    return asyncio.run(run())
 
 
 @pytest.mark.parametrize(("name", "statement"), [pytest.param(*found, id=found[0]) for found in statements()])
@@ -229,24 +145,6 @@ def tiny(postgres):
     return url
 
 
-VALUES_OF = {
-    "start_runs": {
-        "ids": ["new"], "lanes": [1], "priorities": [0], "delays": [0], "due_ats": [None], "deadlines": [None],
-        "deadline_ats": [None], "next_seqs": [0], "after_run_ids": [None], "inputs": [b""], "seeds": [b""],
-        "keys": ["new"], "tags": ["{}"], "retentions": [None], "chain_ids": [None], "parent_ids": [None],
-        "forked_froms": [None], "traces": [None], "journal_ids": [], "journal_seqs": [], "journal_datas": [],
-    },
-    "register_worker": {"lanes": "[]"},
-    "next_generation": {"id": "owner-7", "generation": 1},
-    "find_turns": {"seqs": [1, 1, 1]},
-    "write_rows": {"epochs": [1, 1]},
-    "find_held": {"epochs": [1, 1]},
-    "find_newer_events": {
-        "run": 1, "name": "name-7", "seen_at": 1, "seen_id": 1, "matched_since": 1, "since": 1, "limit": 10,
-    },
-}  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("name", "index", "condition"),
     [
@@ -300,105 +198,3 @@ def test_a_listing_walks_along_an_index(url, where, after):
     for plan in on_connection(url, lambda connection: plans_of(connection, statement, values)):
         assert walks(plan) == []
         assert index in [node.get("Index Name") for node in nodes(plan)]
-
-
-async def buffers(connection, name, **values):
-    """How many pages a statement touches. What it changes is undone."""
-    statement = BLOCKS.statement(name)
-    given = statement.values({**VALUES, **VALUES_OF.get(name, {}), **values})
-    transaction = connection.transaction()
-    await transaction.start()
-    try:
-        text = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.text}"
-        await connection.fetchval(text, *given)
-        plan = json.loads(await connection.fetchval(text, *given))[0]["Plan"]
-    finally:
-        await transaction.rollback()
-    return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
-
-
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("claim_runs", {"limit": 1, "reach": 4}),
-        ("claim_run", {"run_id": "due-3"}),
-        ("next_due", {}),
-        ("read_inbox", {}),
-        ("list_owners", {}),
-        ("wake_missed", {}),
-        ("read_ended", {}),
-    ],
-)
-def test_the_pages_touched_do_not_grow_with_runs_that_are_parked_or_ended(url, few, name, values):
-    if name in FRAGMENTS:
-        return
-    before = on_connection(few, lambda connection: buffers(connection, name, **values))
-    # An index of many rows may be one level deeper.
-    assert on_connection(url, lambda connection: buffers(connection, name, **values)) <= before * 2 + 20
-
-
-@pytest.fixture(scope="module")
-def few(postgres):
-    return filled(postgres.create_database(), 100)
-
-
-def test_the_pages_touched_to_find_owners_do_not_grow_with_what_they_own(postgres):
-    url = filled(postgres.create_database(), 100)
-    more = """
-    INSERT INTO holdfast.runs (namespace_id, id, lane_id, status, priority, created_at, owner)
-    SELECT 1, 'more-' || n, 1, 'running', 0, n, 'owner-' || (n % 20) FROM generate_series(1, 20000) AS n
-    """
-
-    async def measure(connection):
-        before = await buffers(connection, "list_owners")
-        await connection.execute(more)
-        await connection.execute("VACUUM ANALYZE holdfast.runs")
-        return before, await buffers(connection, "list_owners")
-
-    before, after = on_connection(url, measure)
-    assert after <= before * 2 + 20
-
-
-CHURN = """
-INSERT INTO holdfast.runs (namespace_id, id, lane_id, status, priority, created_at, due_at, next_seq)
-SELECT 1, 'churned-' || n, 1, 'pending', 0, n, {now} - 3600 * 1000000::bigint + n, 0
-FROM generate_series(1, {many}) AS n;
-INSERT INTO holdfast.inbox (run, sent_at, lane_id, kind, payload)
-SELECT number, due_at, 1, 'signal', '\\x' FROM holdfast.runs WHERE id LIKE 'churned-%';
-UPDATE holdfast.runs SET owner = 'owner-1', status = 'running' WHERE id LIKE 'churned-%';
-UPDATE holdfast.runs SET owner = NULL, due_at = NULL, status = 'completed', ended_at = {now} WHERE id LIKE 'churned-%';
-DELETE FROM holdfast.inbox WHERE sent_at > 1000000000;
-VACUUM holdfast.runs;
-VACUUM holdfast.inbox
-"""
-
-
-@pytest.fixture(scope="module")
-def rotten(postgres):
-    """A database where many runs came and went while somebody held an old snapshot: pages without and with a floor."""
-    url = filled(postgres.create_database(), 100)
-
-    async def measure():
-        connection = await connect(parse_target(url, url))
-        reader = await asyncpg.connect(url)
-        snapshot = reader.transaction(isolation="repeatable_read")
-        await snapshot.start()
-        await reader.fetchval("SELECT count(*) FROM holdfast.runs")
-        fresh = {name: await buffers(connection, name) for name in ("claim_runs", "next_due", "read_inbox")}
-        for statement in CHURN.format(now=NOW, many=MANY).split(";"):
-            await connection.execute(statement)
-        floor = NOW - SECOND
-        whole = {name: await buffers(connection, name) for name in fresh}
-        floored = {name: await buffers(connection, name, floor=floor) for name in fresh}
-        await snapshot.rollback()
-        await reader.close()
-        await connection.close()
-        return SimpleNamespace(fresh=fresh, whole=whole, floored=floored)
-
-    return asyncio.run(measure())
-
-
-@pytest.mark.parametrize("name", ["claim_runs", "next_due", "read_inbox"])
-def test_a_floor_spares_the_walk_over_what_is_dead_under_an_old_snapshot(rotten, name):
-    assert rotten.whole[name] > rotten.fresh[name] + 200
-    assert rotten.floored[name] <= rotten.fresh[name] * 1.5 + 20
