@@ -13,6 +13,15 @@ from tests.engine.alerts import ALERTS, put_away
 from tests.engine.samples import clean_up, double, triple
 
 
+async def two_items():
+    """Say in which run they were closed."""
+    try:
+        yield 1
+        yield 2
+    finally:
+        ALERTS.append(current_run().id)
+
+
 def test_every_task_of_a_body_is_put_away(begin):
     @workflow
     async def body() -> None:
@@ -55,7 +64,7 @@ def test_an_async_generator_is_closed_with_its_body(begin):
             finally:
                 ALERTS.append(current_run().id)
 
-        async for _ in items():
+        async for _ in two_items():
             pass
 
     put_away(begin(body))
@@ -84,14 +93,7 @@ def test_a_generator_between_two_items_is_closed_in_its_own_run(begin):
 def test_an_abandoned_async_generator_is_closed_while_its_run_is_alive(begin):
     @workflow
     async def body() -> int:
-        async def items():
-            try:
-                yield 1
-                yield 2
-            finally:
-                ALERTS.append(current_run().id)
-
-        async for _ in items():
+        async for _ in two_items():
             break
         return await double(1)
 
@@ -212,14 +214,7 @@ def test_a_task_never_started_is_put_away_without_a_warning(begin, recwarn):
 def test_an_async_generator_between_two_items_is_closed_in_its_own_run(begin):
     @workflow
     async def body() -> None:
-        async def items():
-            try:
-                yield 1
-                yield 2
-            finally:
-                ALERTS.append(current_run().id)
-
-        async for _ in items():
+        async for _ in two_items():
             await double(1)
 
     begin(body).execution.put_away()

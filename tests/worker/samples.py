@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast import step, workflow
+import threading
+
+from holdfast import current_step, sleep, step, workflow
+from holdfast.define import Step, Workflow
 
 
 @step
@@ -27,3 +30,36 @@ async def chain(n: int) -> int:
 async def ready() -> str:
     """One that ends where it begins."""
     return "ready"
+
+
+def refunding(effects: list[str]) -> Workflow[[], None]:
+    """One that sleeps for a year and has a step in its `finally`, which notes that it was executed."""
+
+    @step
+    async def refund() -> None:
+        effects.append("refunded")
+
+    @workflow(name="refunding")
+    async def body() -> None:
+        try:
+            await sleep("365d")
+        finally:
+            await refund()
+
+    return body
+
+
+def stubborn(begun: list[int], told: threading.Event) -> Step[[], int]:
+    """A `def` step that ends the first time when it is told that nobody wants it, and later at once."""
+
+    @step(name="stubborn")
+    def stays() -> int:
+        me = current_step()
+        begun.append(1)
+        while len(begun) == 1 and not me.cancelled:
+            threading.Event().wait(0.001)
+        if me.cancelled:
+            told.set()
+        return len(begun)
+
+    return stays

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from holdfast import Retry, RunCancelled, current_step, sleep, step, workflow
+from tests.worker.samples import refunding
 from tests.worker.stage import PATIENCE, stage, until
 
 
@@ -38,18 +39,7 @@ async def test_a_cancel_wakes_a_parked_run(database_url):
 @pytest.mark.parametrize("keep_parked", [0, 1_000])
 async def test_a_cancel_runs_the_steps_in_finally(database_url, keep_parked):
     effects: list[str] = []
-
-    @step
-    async def refund() -> None:
-        effects.append("refunded")
-
-    @workflow
-    async def body() -> None:
-        try:
-            await sleep("365d")
-        finally:
-            await refund()
-
+    body = refunding(effects)
     async with stage(database_url, body, keep_parked=keep_parked) as on:
         run = await on.client.start(body)
         await on.until_waiting(run)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from holdfast import DeadlineExceeded, Retry, RunFailed, sleep, step, workflow
+from tests.worker.samples import refunding
 from tests.worker.stage import PATIENCE, stage, until
 
 
@@ -107,18 +108,7 @@ async def test_a_deadline_ends_a_run_as_failed(database_url):
 @pytest.mark.parametrize("keep_parked", [0, 1_000])
 async def test_a_deadline_lets_the_cleanup_run(database_url, keep_parked):
     effects: list[str] = []
-
-    @step
-    async def refund() -> None:
-        effects.append("refunded")
-
-    @workflow
-    async def body() -> None:
-        try:
-            await sleep("365d")
-        finally:
-            await refund()
-
+    body = refunding(effects)
     async with stage(database_url, body, keep_parked=keep_parked) as on:
         run = await on.client.start(body, deadline="1h")
         await on.until_waiting(run)

@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 from holdfast import LeaseLost, Worker, current_step, sleep, step, workflow
-from tests.worker.samples import nothing, ready
+from tests.worker.samples import nothing, ready, stubborn
 from tests.worker.stage import LATER, PATIENCE, SkippingStore, reap, stage, until
 
 
@@ -59,22 +59,13 @@ async def test_a_worker_that_lost_its_lease_drops_its_runs_and_cancels_their_ste
 
 
 async def test_a_def_step_of_a_lost_run_is_told(database_url):
-    told = threading.Event()
     begun: list[int] = []
-
-    @step
-    def stubborn() -> int:
-        me = current_step()
-        begun.append(1)
-        while len(begun) == 1 and not me.cancelled:
-            threading.Event().wait(0.001)
-        if me.cancelled:
-            told.set()
-        return len(begun)
+    told = threading.Event()
+    stays = stubborn(begun, told)
 
     @workflow
     def body() -> int:
-        return stubborn()
+        return stays()
 
     async with stage(database_url) as on, on.worker(body, lease="3s"):
         run = await on.client.start(body)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast import wait_for_event, wait_for_signal, workflow
+from holdfast import AsyncRun, wait_for_event, wait_for_signal, workflow
+from holdfast.define import Workflow
 from tests.worker.samples import nothing
-from tests.worker.stage import PATIENCE, stage
+from tests.worker.stage import PATIENCE, Stage, stage
 
 
 @workflow
@@ -24,45 +25,40 @@ async def paid() -> str:
     return str(await wait_for_event("paid", timeout="9s", default="late"))
 
 
-async def test_a_signal_sent_after_the_timeout_of_a_run_that_had_only_begun_is_late(database_url):
-    async with stage(database_url) as on:
-        run = await on.client.start(told_at_first)
-        async with on.worker(told_at_first):
+async def signal(on: Stage, run: AsyncRun[str]) -> None:
+    await run.signal("go", "in time")
+
+
+async def publish(on: Stage, run: AsyncRun[str]) -> None:
+    await on.client.publish("paid", "in time")
+
+
+async def result_of(url: str, body: Workflow[[], str], send, *, is_in_time: bool) -> str:
+    """What a run makes of what is sent while nobody has it, before its wait is over or after that."""
+    async with stage(url) as on:
+        run = await on.client.start(body)
+        async with on.worker(body):
             await on.until_waiting(run)
+        if is_in_time:
+            await send(on, run)
         on.skip("10s")
-        await run.signal("go", "in time")
-        async with on.worker(told_at_first):
-            assert await run.result(PATIENCE) == "late"
+        if not is_in_time:
+            await send(on, run)
+        async with on.worker(body):
+            return await run.result(PATIENCE)
+
+
+async def test_a_signal_sent_after_the_timeout_of_a_run_that_had_only_begun_is_late(database_url):
+    assert await result_of(database_url, told_at_first, signal, is_in_time=False) == "late"
 
 
 async def test_a_signal_sent_before_it_is_in_time_however_late_the_worker_comes(database_url):
-    async with stage(database_url) as on:
-        run = await on.client.start(told_at_first)
-        async with on.worker(told_at_first):
-            await on.until_waiting(run)
-        await run.signal("go", "in time")
-        on.skip("10s")
-        async with on.worker(told_at_first):
-            assert await run.result(PATIENCE) == "in time"
+    assert await result_of(database_url, told_at_first, signal, is_in_time=True) == "in time"
 
 
 async def test_a_signal_sent_after_the_timeout_of_a_later_wait_is_late(database_url):
-    async with stage(database_url) as on:
-        run = await on.client.start(told_later)
-        async with on.worker(told_later):
-            await on.until_waiting(run)
-        on.skip("10s")
-        await run.signal("go", "in time")
-        async with on.worker(told_later):
-            assert await run.result(PATIENCE) == "late"
+    assert await result_of(database_url, told_later, signal, is_in_time=False) == "late"
 
 
 async def test_an_event_published_before_the_timeout_is_in_time_though_nobody_was_there_to_match_it(database_url):
-    async with stage(database_url) as on:
-        run = await on.client.start(paid)
-        async with on.worker(paid):
-            await on.until_waiting(run)
-        await on.client.publish("paid", "in time")
-        on.skip("10s")
-        async with on.worker(paid):
-            assert await run.result(PATIENCE) == "in time"
+    assert await result_of(database_url, paid, publish, is_in_time=True) == "in time"

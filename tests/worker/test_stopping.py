@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from holdfast import Worker, current_step, sleep, step, workflow
+from holdfast import Worker, sleep, step, workflow
+from tests.worker.samples import stubborn
 from tests.worker.stage import PATIENCE, stage, until
 
 
@@ -94,22 +95,13 @@ async def test_a_step_that_does_not_end_within_the_grace_is_cancelled_and_execut
 
 
 async def test_a_def_step_that_does_not_end_within_the_grace_is_told_and_executes_again_elsewhere(database_url):
-    told = threading.Event()
     begun: list[int] = []
-
-    @step
-    def stubborn() -> int:
-        me = current_step()
-        begun.append(1)
-        while len(begun) == 1 and not me.cancelled:
-            threading.Event().wait(0.001)
-        if me.cancelled:
-            told.set()
-        return len(begun)
+    told = threading.Event()
+    stays = stubborn(begun, told)
 
     @workflow
     async def body() -> int:
-        return stubborn()
+        return stays()
 
     async with stage(database_url) as on:
         run = await on.client.start(body)
