@@ -18,7 +18,7 @@ FILES = {"db", "toml", "sql", "audit"}
 
 
 def blocks_of(page: Path) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```python[^\n]*\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def links_of(page: Path) -> list[str]:
