@@ -63,7 +63,7 @@ async def body() -> int:
 async def main():
     async with holdfast.AsyncClient() as client:
         async with holdfast.Worker(client, workflows=[body]) as worker:
-            await (await client.start(body)).result(timeout=20)
+            await (await client.start(body)).result(timeout=60)
             metrics, tracing = worker.observers.all
             url = "http://%s:%d/metrics" % metrics.address
             page = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
@@ -102,7 +102,7 @@ async def body() -> int:
 async def main():
     async with holdfast.AsyncClient("sqlite:///:memory:") as client:
         async with holdfast.Worker(client, workflows=[body]) as worker:
-            print(await (await client.start(body)).result(timeout=20), worker.observers)
+            print(await (await client.start(body)).result(timeout=60), worker.observers)
 asyncio.run(main())
 print(sorted({name.partition(".")[0] for name in sys.modules} & {"opentelemetry", "prometheus_client"}))
 print(logging.root.handlers)

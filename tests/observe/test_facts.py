@@ -31,7 +31,7 @@ from holdfast.worker.watched import new_session
 from tests.observe.watchers import Notebook
 from tests.worker.stage import stage, until
 
-PATIENCE = "20s"
+PATIENCE = "60s"
 
 
 @step

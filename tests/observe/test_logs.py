@@ -16,7 +16,7 @@ from holdfast.observe import JsonFormatter, LogContext
 from tests.observe.watchers import Traces
 from tests.worker.stage import stage
 
-PATIENCE = "20s"
+PATIENCE = "60s"
 plain = logging.getLogger("tests.observe.shop")
 
 

@@ -13,7 +13,7 @@ from holdfast import AsyncClient, Client, DefinitionError, Retry, RunFailed, ste
 from holdfast.observe import Prometheus
 from tests.worker.stage import stage, until
 
-PATIENCE = "20s"
+PATIENCE = "60s"
 
 
 @step

@@ -22,7 +22,7 @@ from holdfast.observe import Tracing
 from tests.observe.watchers import Traces
 from tests.worker.stage import stage, until
 
-PATIENCE = "20s"
+PATIENCE = "60s"
 
 
 @step
@@ -491,7 +491,7 @@ async def body() -> int:
 async def main():
     async with holdfast.AsyncClient("sqlite:///:memory:", observers=[Tracing()]) as client:
         async with holdfast.Worker(client, workflows=[body]):
-            print(await (await client.start(body)).result(timeout=20))
+            print(await (await client.start(body)).result(timeout=60))
 asyncio.run(main())
 """
 

@@ -1,4 +1,7 @@
-"""The oracle's one excuse: a step that had looked at its lease when its process was stopped, and began when it went on."""
+"""The oracle's one excuse: a step that had looked at its lease when its process was stopped, and began afterwards.
+
+Moments are made up here: nothing is started.
+"""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Served:
     async def ended(self, workflow: str, input: Any, **body: Any) -> str:
         """The id of a run that has ended."""
         run_id = await self.start(workflow, input, **body)
-        await (await self.client.get_run(run_id)).wait(timeout="20s")
+        await (await self.client.get_run(run_id)).wait(timeout="60s")
         return run_id
 
 
@@ -138,7 +138,7 @@ class Server(threading.Thread):
             client = made.client
             for name, workflow in RUNS.items():
                 run = await client.start(workflow, "stolen" if name == "failed" else "4711", id=name, tags={"a": "b"})
-                await (made.until_waiting(run) if name == "waiting" else run.wait("20s"))
+                await (made.until_waiting(run) if name == "waiting" else run.wait("60s"))
             async with listening(api(client, keys=[KEY], rate=None, streams=1000)) as self.address:
                 self.is_up.set()
                 await self.is_over.wait()

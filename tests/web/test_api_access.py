@@ -185,7 +185,7 @@ async def test_payloads_are_hidden_from_a_key_without_the_right(database_url):
         said = await made.client.start("approval", "ann-secret")
         await said.signal("answer", "yes-secret")
         for run in (done, failed, said):
-            await run.wait("20s")
+            await run.wait("60s")
         hidden = [
             await made.call("GET", path, headers=bearer(READ)) for path in everything(made, done.id, failed.id, said.id)
         ]
@@ -278,7 +278,7 @@ async def test_a_hook_s_token_is_enough_where_hooks_are_open(database_url, keys)
         await made.stage.until_waiting(run)
         token = await run.value("token")
         assert (await http.post(f"/v1/hooks/{token}", json=42)).status_code == 202
-        assert await run.result("20s") == "paid 42"
+        assert await run.result("60s") == "paid 42"
         assert (await http.post("/v1/events/e")).status_code in (401, 403)
         assert (await http.get(f"/v1/hooks/{token}")).status_code in (401, 403)
 

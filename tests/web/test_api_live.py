@@ -40,7 +40,7 @@ async def test_whoever_left_and_comes_back_gets_what_it_missed(database_url):
         assert place is not None
         await until(lambda: made.app.state.holdfast.live.followers == 0)
         run = await made.client.start("checkout", "4711")
-        await run.wait("20s")
+        await run.wait("60s")
         async with followed(address, "/v1/live", **{"Last-Event-ID": place}) as events:
             first, second = await anext(events), await anext(events)
         assert (first.kind, second.kind) == ("ready", "run")
@@ -76,7 +76,7 @@ async def test_followers_that_come_at_once_are_told_each_change_once(database_ur
         place = live.id_of((await anext(first)).number)
         await first.aclose()  # type: ignore[attr-defined]
         run = await made.client.start("checkout", "4711")
-        await run.wait("20s")
+        await run.wait("60s")
         several = [live.follow(place) for _ in range(3)]
         await asyncio.gather(*(anext(one) for one in several))
         seen = [await anext(one) for one in several]
@@ -106,7 +106,7 @@ async def test_nobody_looks_while_nobody_follows(database_url):
 async def test_a_run_that_newer_ones_crowd_out_has_not_changed(database_url):
     async with served(database_url) as made:
         first = await made.client.start("approval", "first", delay="1h")
-        await (await made.client.start("checkout", "4711")).wait("20s")
+        await (await made.client.start("checkout", "4711")).wait("60s")
         live = LiveRuns(made.client, pause=0.01, newest=1, live=1)
         changes = live.follow(None)
         assert (await anext(changes)).kind == "ready"

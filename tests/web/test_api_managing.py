@@ -27,7 +27,7 @@ async def test_a_live_run_is_cancelled_and_an_ended_one_is_left_alone(database_u
         run = await waiting(made)
         first = await made.call("POST", f"/v1/runs/{run.id}/cancel", {"reason": "the customer called"})
         assert first.json() == {"id": run.id, "sent": True, "was": "waiting", "skipped": []}
-        await run.wait("20s")
+        await run.wait("60s")
         second = await made.call("POST", f"/v1/workflows/approval/runs/{run.id}/cancel")
         assert (second.status_code, second.json()["sent"], second.json()["was"]) == (200, False, "cancelled")
         told = (await made.call("GET", f"/v1/runs/{run.id}")).json()
@@ -45,7 +45,7 @@ async def test_a_forced_cancel_ends_at_once(database_url):
 async def test_a_failed_run_is_retried_as_a_new_one(database_url):
     async with served(database_url) as made:
         run = await made.client.start("checkout", "stolen", key="k")
-        await run.wait("20s")
+        await run.wait("60s")
         first = await made.call("POST", f"/v1/runs/{run.id}/retry")
         assert (first.status_code, first.json()["forked_from"], first.json()["created"]) == (201, run.id, True)
         again = await made.call("POST", f"/v1/runs/{run.id}/retry")
@@ -55,7 +55,7 @@ async def test_a_failed_run_is_retried_as_a_new_one(database_url):
 async def test_a_retry_asked_for_twice_with_one_id_is_one(database_url):
     async with served(database_url) as made:
         run = await made.client.start("checkout", "stolen")
-        await run.wait("20s")
+        await run.wait("60s")
         got = [await made.call("POST", f"/v1/runs/{run.id}/retry", {"id": "again"}) for _ in range(2)]
         assert [(one.status_code, one.json()["id"]) for one in got] == [(201, "again"), (200, "again")]
 
@@ -70,27 +70,27 @@ async def test_a_run_that_has_not_failed_is_not_retried(database_url):
 async def test_a_run_is_forked_at_a_step_with_another_result(database_url):
     async with served(database_url) as made:
         run = await made.client.start("checkout", "4711")
-        await run.wait("20s")
+        await run.wait("60s")
         fork = await made.call("POST", f"/v1/runs/{run.id}/fork", {"at": "charge", "result": "on the house"})
         assert (fork.status_code, fork.json()["forked_from"]) == (201, run.id)
         other = await made.client.get_run(fork.json()["id"])
-        assert (await other.result("20s"))["payment"] == "on the house"
+        assert (await other.result("60s"))["payment"] == "on the house"
 
 
 async def test_a_run_is_forked_from_the_start_with_other_arguments(database_url):
     async with served(database_url) as made:
         run = await made.client.start("checkout", "4711")
-        await run.wait("20s")
+        await run.wait("60s")
         fork = await made.call("POST", f"/v1/runs/{run.id}/fork", {"input": ["4712"]})
         other = await made.client.get_run(fork.json()["id"])
-        assert (await other.result("20s"))["payment"] == "charged 4712"
+        assert (await other.result("60s"))["payment"] == "charged 4712"
 
 
 @pytest.mark.parametrize("body", [{"at": "nothing"}, {"result": 1}])
 async def test_a_fork_that_can_not_be_names_the_field(database_url, body):
     async with served(database_url) as made:
         run = await made.client.start("checkout", "4711")
-        await run.wait("20s")
+        await run.wait("60s")
         answer = await made.call("POST", f"/v1/runs/{run.id}/fork", body)
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "at")
 
@@ -105,7 +105,7 @@ async def test_a_run_is_paused_and_resumed(database_url):
 async def test_an_ended_run_is_neither_paused_nor_signalled(database_url):
     async with served(database_url) as made:
         run = await made.client.start("checkout", "4711")
-        await run.wait("20s")
+        await run.wait("60s")
         for path in ("pause", "resume", "signals/answer"):
             answer = await made.call("POST", f"/v1/runs/{run.id}/{path}")
             assert (answer.status_code, answer.json()["type"]) == (409, "urn:holdfast:problem:run-ended")
@@ -119,7 +119,7 @@ async def test_the_body_of_a_signal_is_its_payload(database_url):
         run = await waiting(made)
         answer = await made.call("POST", f"/v1/workflows/approval/runs/{run.id}/signals/answer", "yes")
         assert (answer.status_code, answer.json()) == (202, {"accepted": True})
-        assert await run.result("20s") == "yes"
+        assert await run.result("60s") == "yes"
 
 
 async def test_a_signal_that_does_not_fit_is_refused_and_the_run_waits_on(database_url):
@@ -141,7 +141,7 @@ async def test_the_same_idempotency_key_is_delivered_once(database_url):
         for number, key in ((1, "a"), (1, "a"), (2, "b")):
             headers = {"Idempotency-Key": key}
             await made.call("POST", f"/v1/runs/{run.id}/signals/n", number, headers=headers)
-        assert await run.result("20s") == [1, 2]
+        assert await run.result("60s") == [1, 2]
 
 
 @workflow
@@ -154,7 +154,7 @@ async def test_an_event_reaches_the_run_that_waits_for_it(database_url):
     async with served(database_url, shipped) as made:
         run = await made.client.start("shipped", "o-1")
         assert (await made.call("POST", "/v1/events/paid", {"order": "o-1", "cents": 5})).status_code == 202
-        assert await run.result("20s") == 5
+        assert await run.result("60s") == 5
 
 
 async def test_a_hook_is_resumed_once(database_url):
@@ -165,7 +165,7 @@ async def test_a_hook_is_resumed_once(database_url):
         misfit = await made.call("POST", f"/v1/hooks/{token}", "much")
         first, second = [await made.call("POST", f"/v1/hooks/{token}", 42) for _ in range(2)]
         assert [misfit.status_code, first.status_code, second.status_code] == [422, 202, 409]
-        assert await run.result("20s") == "paid 42"
+        assert await run.result("60s") == "paid 42"
 
 
 @workflow
@@ -191,7 +191,7 @@ async def test_a_hook_whose_time_is_over_is_gone(database_url):
 async def test_a_journal_is_read_a_page_at_a_time(database_url):
     async with served(database_url) as made:
         run = await made.client.start("checkout", "4711")
-        await run.wait("20s")
+        await run.wait("60s")
         kinds, path = [], f"/v1/runs/{run.id}/journal?limit=2"
         page = (await made.call("GET", path)).json()
         while True:
@@ -213,8 +213,8 @@ async def test_a_cursor_that_is_none_is_400(database_url, cursor):
 async def test_steps_tell_what_became_of_each(database_url):
     async with served(database_url) as made:
         done, failed = await made.client.start("checkout", "4711"), await made.client.start("checkout", "stolen")
-        await done.wait("20s")
-        await failed.wait("20s")
+        await done.wait("60s")
+        await failed.wait("60s")
         [good] = (await made.call("GET", f"/v1/runs/{done.id}/steps")).json()["steps"]
         [bad] = (await made.call("GET", f"/v1/runs/{failed.id}/steps")).json()["steps"]
         assert (good["key"], good["status"], good["value"], good["error"]) == (
@@ -242,7 +242,7 @@ async def test_a_value_is_read_by_its_name(database_url):
 async def test_values_and_streams_are_listed_by_name_a_page_at_a_time(database_url):
     async with served(database_url, shows) as made:
         run = await made.client.start(shows)
-        await run.wait("20s")
+        await run.wait("60s")
         for what, last in (("values", {"size": 1}), ("streams", {"last": 1})):
             path = f"/v1/runs/{run.id}/{what}?limit=2"
             first = (await made.call("GET", path)).json()

@@ -45,7 +45,7 @@ async def test_several_streams_resume_where_they_were(database_url):
         run = await made.client.start("counting")
         for _ in range(3):
             await run.signal("go")
-        await run.wait("20s")
+        await run.wait("60s")
         path = f"/v1/workflows/counting/runs/{run.id}/stream?name=numbers&name=words"
         async with followed(address, path) as events:
             all_of_it = [one async for one in events if one.kind == "item"]
@@ -100,7 +100,7 @@ async def test_a_client_that_leaves_takes_everything_with_it(database_url):
 async def test_a_place_is_free_again_when_its_stream_has_ended(database_url):
     async with served(database_url, streams=1) as made, listening(made.app) as address:
         run = await made.client.start("checkout", "4711")
-        await run.wait("20s")
+        await run.wait("60s")
         for _ in range(3):
             async with followed(address, f"/v1/runs/{run.id}/stream") as events:
                 assert [one.kind async for one in events][-1] == "end"

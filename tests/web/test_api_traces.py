@@ -22,7 +22,7 @@ async def started(database_url: str, **headers: str) -> tuple[Traces, str]:
         async with reached(api(on.client)) as http:
             answer = await http.post(START, json={"input": ["4711"]}, headers=headers)
         run = await on.client.get_run(answer.json()["id"])
-        await run.result("20s")
+        await run.result("60s")
     return traces, run.id
 
 
@@ -41,7 +41,7 @@ async def test_a_message_is_linked_with_whoever_sent_it_over_http(database_url):
         await on.until_waiting(run)
         async with reached(api(on.client)) as http:
             await http.post(f"/v1/runs/{run.id}/signals/answer", json="yes", headers={"traceparent": PARENT})
-        await run.result("20s")
+        await run.result("60s")
     by_kind = {span.kind: span for span in traces.named("workflow.signal")}
     assert f"{by_kind[SpanKind.PRODUCER].parent.span_id:016x}" == SPAN_ID
     assert [f"{link.context.span_id:016x}" for link in by_kind[SpanKind.CONSUMER].links] == [SPAN_ID]
@@ -61,5 +61,5 @@ async def test_a_server_that_is_traced_by_something_else_is_in_its_own_span(data
         async with reached(api(on.client)) as http:
             with traces.tracer.start_as_current_span("request") as request:
                 answer = await http.post(START, json={"input": ["4711"]}, headers={"traceparent": PARENT})
-        await (await on.client.get_run(answer.json()["id"])).result("20s")
+        await (await on.client.get_run(answer.json()["id"])).result("60s")
     assert traces.one("workflow.run").parent.span_id == request.get_span_context().span_id

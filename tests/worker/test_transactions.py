@@ -45,7 +45,7 @@ async def test_it_works_in_a_worker_of_its_own():
 
     async with AsyncClient("sqlite:///:memory:") as client, Worker(client, workflows=[quick]):
         runs = await client.start_many(quick, [("a",), ("b",)])
-        assert sorted([await run.result(timeout=20) for run in runs]) == [1, 2]
+        assert sorted([await run.result(timeout=60) for run in runs]) == [1, 2]
 
 
 def test_crashes_before_and_after_its_commit_change_nothing():

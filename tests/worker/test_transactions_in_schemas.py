@@ -26,4 +26,4 @@ async def test_a_transactional_step_takes_effect_in_whichever_schema_the_runs_ar
         Worker(client, workflows=[writing]),
     ):
         run = await client.start(writing, "a")
-        assert await run.result(timeout=20) == "a"
+        assert await run.result(timeout=60) == "a"

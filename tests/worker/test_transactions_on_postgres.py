@@ -63,7 +63,7 @@ async def inserting(name: str) -> list[int]:
 async def test_writes_and_result_are_there_together(database):
     async with served(database, inserting) as client:
         run = await client.start(inserting, "a")
-        assert await run.result(timeout=20) == [1, 2]
+        assert await run.result(timeout=60) == [1, 2]
         assert await rows(database) == ["a", "a-2"]
         assert len(await client.store.read_journal(run.id)) == 2
 
@@ -81,7 +81,7 @@ async def test_what_its_turn_gives_out_goes_out_with_it(database):
 
     async with served(database, parent, child) as client:
         run = await client.start(parent, "a")
-        assert await run.result(timeout=20) == "a"
+        assert await run.result(timeout=60) == "a"
         assert await run.value("booked") == "a"
 
 
@@ -95,7 +95,7 @@ async def test_one_that_continues_goes_on_in_its_successor(database):
 
     async with served(database, order) as client:
         run = await client.start(order, 1)
-        assert await run.result(timeout=20) == 2
+        assert await run.result(timeout=60) == 2
 
 
 async def test_it_works_where_sessions_cannot_be_relied_on(database):
@@ -103,7 +103,7 @@ async def test_it_works_where_sessions_cannot_be_relied_on(database):
         async with served(f"{pooler.url_for(database)}?pooler=transaction", inserting) as client:
             runs = await client.start_many(inserting, [(f"r{number}",) for number in range(10)])
             for run in runs:
-                await run.result(timeout=30)
+                await run.result(timeout=60)
     assert len(await rows(database)) == 20
 
 
@@ -111,7 +111,7 @@ async def test_many_runs_share_few_connections(database):
     async with served(database, inserting) as client:
         runs = await client.start_many(inserting, [(f"r{number}",) for number in range(30)])
         for run in runs:
-            await run.result(timeout=30)
+            await run.result(timeout=60)
         assert len(await rows(database)) == 60
 
 
@@ -130,7 +130,7 @@ async def test_a_failed_attempt_leaves_nothing(database):
         await flaky()
 
     async with served(database, order) as client:
-        await (await client.start(order)).result(timeout=20)
+        await (await client.start(order)).result(timeout=60)
         assert (tries, await rows(database)) == ([0, 0, 0], ["a"])
 
 
@@ -148,7 +148,7 @@ async def test_what_is_deferred_to_the_commit_fails_the_step(database):
         return "accepted"
 
     async with served(database, order) as client:
-        assert await (await client.start(order)).result(timeout=20) == "refused"
+        assert await (await client.start(order)).result(timeout=60) == "refused"
 
 
 async def test_an_error_that_was_swallowed_is_not_committed_over(database):
@@ -166,7 +166,7 @@ async def test_an_error_that_was_swallowed_is_not_committed_over(database):
 
     async with served(database, order) as client:
         with pytest.raises(RunFailed):
-            await (await client.start(order)).result(timeout=20)
+            await (await client.start(order)).result(timeout=60)
         assert await rows(database) == []
 
 
@@ -182,7 +182,7 @@ async def test_it_must_not_end_the_transaction_by_itself(database, how):
 
     async with served(database, order) as client:
         with pytest.raises(RunFailed) as failed:
-            await (await client.start(order)).result(timeout=20)
+            await (await client.start(order)).result(timeout=60)
         assert isinstance(failed.value.__cause__, FatalError)
         assert "greedy" in str(failed.value.__cause__)
 
@@ -203,7 +203,7 @@ async def test_a_transaction_inside_is_a_savepoint(database):
         await careful()
 
     async with served(database, order) as client:
-        await (await client.start(order)).result(timeout=20)
+        await (await client.start(order)).result(timeout=60)
         assert await rows(database) == ["a"]
 
 
@@ -219,7 +219,7 @@ async def test_one_past_its_timeout_is_rolled_back(database):
 
     async with served(database, order) as client:
         with pytest.raises(RunFailed) as failed:
-            await (await client.start(order)).result(timeout=20)
+            await (await client.start(order)).result(timeout=60)
         assert isinstance(failed.value.__cause__, StepTimeout)
         assert await rows(database) == []
 
@@ -241,7 +241,7 @@ async def test_a_cancelled_run_rolls_its_step_back(database):
         run = await client.start(order)
         await begun.wait()
         await run.cancel()
-        assert await run.wait(timeout=20) is RunStatus.CANCELLED
+        assert await run.wait(timeout=60) is RunStatus.CANCELLED
         assert await rows(database) == []
 
 
@@ -260,7 +260,7 @@ async def test_results_that_come_meanwhile_are_committed_meanwhile(database):
     @step(transaction=True, retry=ONCE)
     async def booking(db: asyncpg.Connection) -> int:
         await db.execute("INSERT INTO bookings (id) VALUES ('a')")
-        await asyncio.wait_for(others.wait(), 10)
+        await asyncio.wait_for(others.wait(), 60)
         return 10
 
     @workflow
@@ -271,7 +271,7 @@ async def test_results_that_come_meanwhile_are_committed_meanwhile(database):
         return list(await asyncio.gather(booking(), beside()))
 
     async with served(database, order) as client:
-        assert await (await client.start(order)).result(timeout=20) == [10, 2]
+        assert await (await client.start(order)).result(timeout=60) == [10, 2]
 
 
 async def test_a_commit_whose_answer_is_lost_is_settled_by_the_journal(database, monkeypatch):
@@ -288,7 +288,7 @@ async def test_a_commit_whose_answer_is_lost_is_settled_by_the_journal(database,
 
     monkeypatch.setattr(asyncpg.transaction.Transaction, "commit", commit)
     async with served(database, inserting) as client:
-        assert await (await client.start(inserting, "a")).result(timeout=20) == [1, 2]
+        assert await (await client.start(inserting, "a")).result(timeout=60) == [1, 2]
         assert await rows(database) == ["a", "a-2"]
 
 
@@ -305,7 +305,7 @@ async def test_a_connection_that_breaks_before_the_commit_executes_the_step_agai
 
     monkeypatch.setattr(asyncpg.transaction.Transaction, "commit", commit)
     async with served(database, inserting) as client:
-        assert await (await client.start(inserting, "a")).result(timeout=20) == [1, 2]
+        assert await (await client.start(inserting, "a")).result(timeout=60) == [1, 2]
         assert await rows(database) == ["a", "a-2"]
 
 

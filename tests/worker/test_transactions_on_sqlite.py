@@ -210,7 +210,7 @@ async def test_results_that_come_meanwhile_wait_for_the_next_turn(file):
         return [first, *await asyncio.gather(*pending)]
 
     async with stage(file, order) as s:
-        assert await (await s.client.start(order)).result(timeout=20) == [10, 0, 1, 2]
+        assert await (await s.client.start(order)).result(timeout=60) == [10, 0, 1, 2]
         assert booked(file) == ["a"]
 
 
@@ -226,7 +226,7 @@ async def test_several_at_once_take_turns(file):
 
     async with stage(file, order) as s:
         runs = await s.client.start_many(order, [("a",), ("b",), ("c",)])
-        assert [await run.result(timeout=30) for run in runs] == [[f"{n}{i}" for i in range(5)] for n in "abc"]
+        assert [await run.result(timeout=60) for run in runs] == [[f"{n}{i}" for i in range(5)] for n in "abc"]
         assert len(booked(file)) == 15
 
 
@@ -341,7 +341,7 @@ async def test_a_worker_that_stops_rolls_back_what_is_not_done(file):
         assert booked(file) == []
         go_on.set()
         async with s.worker(order):
-            assert await run.result(timeout=20) == "done"
+            assert await run.result(timeout=60) == "done"
         assert (booked(file), (await s.record(run)).crashes) == (["a"], 0)
 
 
