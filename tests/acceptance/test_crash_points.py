@@ -7,16 +7,20 @@ import signal
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from holdfast import Client
 from tests.acceptance import effects
-from tests.acceptance.stage import Stage
+from tests.acceptance.stage import PATIENCE, Stage
 
 STEPS = {"work", "flaky", "work:1", "thread_work"}
 
 
+@pytest.mark.timeout(300)
 def test_a_run_ends_the_same_wherever_its_process_is_killed(stage: Stage):
     process = stage.start("-m", "tests.acceptance.crash_points")
-    assert process.wait() == 0, process.output
+    # Dozens of processes, one after another.
+    assert process.wait(timeout=4 * PATIENCE) == 0, process.output
     points = [json.loads(line) for line in process.output.splitlines()]
     for told in points:
         check(stage.folder / f"point-{told['point']}", told)
