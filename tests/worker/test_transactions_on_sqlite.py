@@ -376,3 +376,23 @@ def _is_locked(url: str) -> bool:
         return True
     finally:
         connection.close()
+
+
+async def test_those_who_wait_for_the_lock_don_t_keep_the_one_who_has_it_from_committing(file):
+    """However many there are. Threads that others use up don't either: the loop's own have nothing to do with it."""
+
+    @workflow
+    async def order(name: str) -> int:
+        return book(name)
+
+    go_on = threading.Event()
+    async with stage(file, order) as s:
+        loop = asyncio.get_running_loop()
+        others = [loop.run_in_executor(None, go_on.wait) for _ in range(40)]
+        runs = await s.client.start_many(order, [(f"{number:02}",) for number in range(40)])
+        try:
+            assert sorted([await run.result(timeout="25s") for run in runs]) == list(range(1, 41))
+        finally:
+            go_on.set()
+            await asyncio.gather(*others)
+    assert len(booked(file)) == 40

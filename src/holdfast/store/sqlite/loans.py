@@ -15,6 +15,7 @@ import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -61,6 +62,10 @@ class SqliteLender:
         """Of a database in memory."""
         self.lent = lent
         self.news = news
+        # Threads of our own, which go when nobody has a loan of ours any more. Whoever waits for the lock is in line,
+        # in one of them: if those who wait had all the threads, the one who has it could not commit and give it back.
+        self.line = ThreadPoolExecutor(1, "holdfast-sqlite-line")
+        self.desk = ThreadPoolExecutor(4, "holdfast-sqlite-loan")
 
     def lend(self) -> SqliteLoan:
         return SqliteLoan(self) if self.writer is None else MemoryLoan(self, self.writer)
@@ -100,7 +105,7 @@ class SqliteLoan:
     async def begin(self) -> None:
         self._tx = await self._take()
         try:
-            await self._apart(self._begin)
+            await self._apart(self._begin, self._lender.line)
         except BaseException as error:
             # Whoever gives up waiting leaves no lock behind: what is under way in a thread is told, and waited for.
             self._is_aborted = True
@@ -145,9 +150,10 @@ class SqliteLoan:
     # -- on other threads ----------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        assert self._tx is not None
-        connection = self._tx.connection
         with self._lock:
+            if self._tx is None:
+                raise StoreError("given up while it stood in line")
+            connection = self._tx.connection
             patiently(partial(self._try_to_begin, connection), self._lender.path)
             connection.set_authorizer(self._authorize)
 
@@ -212,9 +218,10 @@ class SqliteLoan:
         with self._lock:
             connection.close()
 
-    async def _apart(self, deed: Callable[[], T]) -> T:
+    async def _apart(self, deed: Callable[[], T], threads: Executor | None = None) -> T:
         """What may wait for the lock or the disk is done in a thread, and to its end whoever gives up waiting."""
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, deed))
+        threads = threads or self._lender.desk
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(threads, deed))
 
     def _told(self, error: BaseException) -> BaseException:
         told = explained(error, self._lender.path)
@@ -253,7 +260,7 @@ class MemoryLoan(SqliteLoan):
             self._lender.lent(None)
             self._writer.take_back()
 
-    async def _apart(self, deed: Callable[[], T]) -> T:
+    async def _apart(self, deed: Callable[[], T], threads: Executor | None = None) -> T:
         return deed()
 
     def abort(self) -> None:
