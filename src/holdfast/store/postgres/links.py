@@ -1,6 +1,6 @@
 """A link is a connection that comes back: made when it is needed, thrown away when the server fails under it.
 
-A pool is a few links, used one deed at a time each. A deed that the server asks to repeat (a deadlock, a lock that was
+A pool is a few links, used one deed at a time each; a home link lives on the loop that asks for it. A deed that the server asks to repeat (a deadlock, a lock that was
 not free in time) is done again from its beginning; one whose answer was lost is not: its caller can tell how it ended.
 """
 
@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import asyncpg
@@ -166,3 +167,39 @@ class Pool:
         for link in self._links:
             await link.close()
         self._links.clear()
+
+
+class HomeLinks:
+    """A link on each event loop that asks for one: its deeds take no way through another thread and back.
+
+    Only for deeds that are one statement each: a loop that somebody's code blocks must not hold a transaction open.
+    """
+
+    def __init__(self, link: Callable[[], Link]) -> None:
+        self._link = link
+        self._links: dict[asyncio.AbstractEventLoop, Link] = {}
+
+    def here(self) -> Link:
+        """That of the loop that runs."""
+        loop = asyncio.get_running_loop()
+        link = self._links.get(loop)
+        if link is None:
+            link = self._links[loop] = self._link()
+        return link
+
+    async def close_here(self) -> None:
+        """Whoever used it leaves, maybe with the loop. If there is somebody else here, the next deed makes a new one."""
+        link = self._links.pop(asyncio.get_running_loop(), None)
+        if link is not None:
+            await link.close()
+
+    async def close(self) -> None:
+        """Finish what is under way on every loop that still turns, and disconnect."""
+        await self.close_here()
+        links, self._links = self._links, {}
+        for loop, link in links.items():
+            if loop.is_running():
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(link.close(), loop))
+            else:
+                with suppress(RuntimeError):  # A loop that is closed has closed nothing else; its sockets go with it.
+                    link.drop()
