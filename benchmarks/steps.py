@@ -8,7 +8,7 @@ import time
 from holdfast import AsyncClient, Worker
 from holdfast.model import JournalRow
 
-from .ceiling import bare, group_commit
+from .ceiling import bare
 from .databases import Engine, first_journal
 from .figures import Figure, compared, ratio_at_most
 from .scales import Scale
@@ -22,7 +22,6 @@ def measure(scale: Scale, engine: Engine) -> list[Figure]:
 async def _measure(scale: Scale, engine: Engine) -> list[Figure]:
     ours: list[float] = []
     drivers: list[float] = []
-    threads: list[float] = []
     count = scale.steps
     _, journal = await _work(engine, 3)
     # One row in the middle of a run: an answer taken in, the next step asked for.
@@ -31,11 +30,7 @@ async def _measure(scale: Scale, engine: Engine) -> list[Figure]:
         drivers.append(await bare(engine, row, 1, count) / count * 1_000)
         took, _ = await _work(engine, count)
         ours.append(took * 1_000)
-        threads.append(await group_commit(engine, row, 1, count, engine.handed) / count * 1_000)
-    return [
-        compared("a step alone", "ms", ours, "raw commit, plain driver", drivers, ratio_at_most(1.5)),
-        compared("a step alone", "ms", ours, "raw commit, from another thread", threads, ratio_at_most(1.5)),
-    ]
+    return [compared("a step alone", "ms", ours, "raw commit, plain driver", drivers, ratio_at_most(1.5))]
 
 
 async def _work(engine: Engine, count: int) -> tuple[float, list[JournalRow]]:

@@ -285,12 +285,19 @@ async def test_a_full_disk_pauses_a_worker_and_it_goes_on_when_there_is_room(url
 
 async def test_a_database_that_is_read_only_for_a_while_is_away(url):
     async with staged(url) as stage:
-        run = await stage.held()
+        turns = [turn(await stage.held()) for _ in range(2)]
         # What the server says to a write while it is a standby.
         await stage.store._home.here().run(_make_read_only)
         with pytest.raises(StoreAway, match="read-only"):
-            await stage.commit(turn(run))
+            await stage.commit(*turns)
         # It looks for another server by a new connection.
+        assert await stage.commit(*turns) == [True, True]
+
+
+async def test_a_turn_alone_looks_for_another_server_at_once(url):
+    async with staged(url) as stage:
+        run = await stage.held()
+        await stage.store._home.here().run(_make_read_only)
         assert await stage.commit(turn(run)) == [True]
 
 

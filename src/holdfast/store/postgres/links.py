@@ -1,13 +1,15 @@
 """A link is a connection that comes back: made when it is needed, thrown away when the server fails under it.
 
-A pool is a few links, used one deed at a time each; a home link lives on the loop that asks for it. A deed that the server asks to repeat (a deadlock, a lock that was
-not free in time) is done again from its beginning; one whose answer was lost is not: its caller can tell how it ended.
+A pool is a few links, used one deed at a time each; home links live on the loops that ask for them. A deed that the
+server asks to repeat (a deadlock, a lock that was not free in time) is done again from its beginning; one whose answer
+was lost is not: its caller can tell how it ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -72,6 +74,28 @@ class Link:
                 await asyncio.sleep(random.uniform(0.001, 0.02) * (tries - left))
             raise AssertionError("a deed that is tried ends")
 
+    async def fetch(self, text: str, values: Sequence[Any]) -> Sequence[Row] | None:
+        """The rows of a statement that is a transaction by itself, by the shortest way there is.
+
+        None: that is not open, or the statement failed. It may have been done: only for what may be done again.
+        """
+        connection = self._connection
+        is_old = time.monotonic() > self._planned_at + PLANS_KEPT
+        if connection is None or is_old or self._lock.locked() or connection.is_closed() or self._target.is_pooled:
+            return None
+        async with self._lock:
+            try:
+                rows: Sequence[Row] = await connection.fetch(text, *values)
+            except BaseException as error:
+                if is_away(error) or not isinstance(error, Exception):
+                    self.drop()
+                if not isinstance(error, Exception):
+                    raise
+                return None
+        self._known.stats.statements += 1
+        self._known.stats.commits += 1
+        return rows
+
     async def _try(self, deed: Callable[[Transaction], Awaitable[T]], is_one: bool, is_hasty: bool) -> T:
         if self._connection is None or self._connection.is_closed():
             self._connection = await connect(self._target)
@@ -117,6 +141,15 @@ class Link:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.terminate()
+
+    def hang_up(self) -> None:
+        """Let the server know that nobody is there any more, though the loop that it was does not turn."""
+        connection, self._connection = self._connection, None
+        transport = getattr(connection, "_transport", None)
+        found = None if transport is None else transport.get_extra_info("socket")
+        if found is not None:
+            with suppress(OSError):
+                found.shutdown(socket.SHUT_RDWR)
 
     async def close(self) -> None:
         """Finish the deed under way, then disconnect."""
@@ -188,7 +221,7 @@ class HomeLinks:
         return link
 
     async def close_here(self) -> None:
-        """Whoever used it leaves, maybe with the loop. If there is somebody else here, the next deed makes a new one."""
+        """Whoever used it leaves, maybe with the loop. For anybody else here, the next deed makes a new one."""
         link = self._links.pop(asyncio.get_running_loop(), None)
         if link is not None:
             await link.close()
@@ -201,5 +234,4 @@ class HomeLinks:
             if loop.is_running():
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(link.close(), loop))
             else:
-                with suppress(RuntimeError):  # A loop that is closed has closed nothing else; its sockets go with it.
-                    link.drop()
+                link.hang_up()

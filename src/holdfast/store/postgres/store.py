@@ -235,7 +235,18 @@ class PostgresStore(LifeStore):
                 self._refuse_closed()
                 self.stats.writes += 1
                 return self._thread.call(partial(self._commit_giving, list(turns), now))
+        if len(turns) == 1 and not self._target.is_pooled:
+            self._refuse_closed()
+            self.stats.writes += 1
+            return asyncio.get_running_loop().create_task(self._commit_one(turns[0], now))
         return self._commit(partial(_turns.commit_turns, now=now), turns)
+
+    async def _commit_one(self, turn: Turn, now: Instant | None) -> list[Answer]:
+        """A turn alone, by the shortest way if that is open."""
+        link = self._home.here()
+        if await _turns.commit_one(link.fetch, self._blocks, self._known, turn):
+            return [True]
+        return await write_batch(link, partial(_turns.commit_turns, now=now), [turn])
 
     async def _commit_giving(self, turns: Sequence[Turn], now: Instant | None) -> list[Answer]:
         """Turns that give something out are a transaction of their own; those beside them stay what they are."""
@@ -271,7 +282,7 @@ class PostgresStore(LifeStore):
             return done
         self.stats.writes += 1
         if self._target.is_pooled:
-            # Through a pooler each is a transaction that is begun and ended: not on a loop that may be blocked meanwhile.
+            # Through a pooler each is a transaction that is begun and ended: not on a loop that somebody may block.
             return self._thread.call(partial(write_batch, self._turns, write, list(items)))
         return asyncio.get_running_loop().create_task(write_batch(self._home.here(), write, list(items)))
 

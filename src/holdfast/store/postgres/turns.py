@@ -7,7 +7,7 @@ waits for a row that somebody else has locked: what needs that row is told to co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from holdfast.errors import StoreAway
@@ -15,8 +15,9 @@ from holdfast.model import Instant, RowWrite, Turn, is_text
 from holdfast.store.contract import Answer
 
 from .outs import ending, give_out, lock_continued
+from .statements import PostgresBlocks
 from .texts import storable
-from .transactions import Transaction
+from .transactions import Known, Row, Transaction
 
 T = TypeVar("T")
 
@@ -25,6 +26,20 @@ async def commit_giving(tx: Transaction, items: Sequence[Turn], now: Instant | N
     """Turns that give something out, in a transaction; the numbers of runs that joined others by it are `joined`."""
     await tx.all("hurry", {})
     return await commit_turns(tx, [ending(turn) for turn in items], now, joined)
+
+
+async def commit_one(
+    fetch: Callable[[str, Sequence[Any]], Awaitable[Sequence[Row] | None]],
+    blocks: PostgresBlocks,
+    known: Known,
+    turn: Turn,
+) -> bool:
+    """The hot path of a run alone: a turn that only inserts its row. False: not this way, or nobody can tell."""
+    number = known.numbers.get(turn.run_id)
+    if number is None or turn.change is not None or turn.taken:
+        return False
+    text = blocks.statement("commit_turn").text
+    return bool(await fetch(text, (number, turn.seq, turn.epoch, turn.at, turn.data)))
 
 
 async def commit_turns(

@@ -16,6 +16,17 @@ WHERE EXISTS (
 ON CONFLICT (run, seq) DO NOTHING
 RETURNING run;
 
+-- name: commit_turn
+-- The same for one row.
+INSERT INTO holdfast.journal (run, seq, epoch, at, data)
+SELECT :run::bigint, :seq::integer, :epoch::integer, :at::bigint, :data::bytea
+WHERE EXISTS (
+    SELECT 1 FROM holdfast.runs
+    WHERE runs.number = :run AND (runs.cut_seq > :seq) IS NOT TRUE OFFSET 0
+)
+ON CONFLICT (run, seq) DO NOTHING
+RETURNING run;
+
 -- name: hurry
 -- Wait for others' locks shortly: all turns of a process go over one connection.
 SELECT set_config('lock_timeout', '500ms', true) WHERE current_setting('lock_timeout')::interval > interval '500ms';

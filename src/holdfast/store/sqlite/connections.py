@@ -23,6 +23,8 @@ PATIENCE = 30.0
 LIMIT_LOG = "PRAGMA journal_size_limit = 67108864"
 """What the log beside the file is cut to when it begins anew: a reader that stays long makes it grow without end. It
 stands here with its 64 MiB, for a pragma takes no parameter."""
+CHECKPOINT = "PRAGMA wal_autocheckpoint = 4000"
+NO_CHECKPOINT = "PRAGMA wal_autocheckpoint = 0"
 _PAUSE = 0.001
 _GIVES_WAY = 0.002
 """Seconds for which whoever had the write lock leaves it to those who wait: longer than they pause."""
@@ -74,10 +76,13 @@ class Turnstile:
 
     def begin(self, deed: Callable[[], T], path: str) -> T:
         """Do what takes the write lock as soon as it is free, after those who waited while we had it."""
-        left = self._had_it_at + _GIVES_WAY - time.monotonic()
-        if left > 0 and self._room.has_others():
-            time.sleep(left)
+        if self.must_wait():
+            time.sleep(max(self._had_it_at + _GIVES_WAY - time.monotonic(), 0))
         return patiently(deed, path, self._room)
+
+    def must_wait(self) -> bool:
+        """Whether somebody waits for the lock that we have just had."""
+        return time.monotonic() < self._had_it_at + _GIVES_WAY and self._room.has_others()
 
     def done(self) -> None:
         """The lock was given back."""
@@ -146,7 +151,7 @@ def _prepare(connection: sqlite3.Connection, read_only: bool) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA cache_size = -32000")
-    connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    connection.execute(CHECKPOINT)
     connection.execute(LIMIT_LOG)
     if read_only:
         connection.execute("PRAGMA query_only = ON")

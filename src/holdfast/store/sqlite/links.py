@@ -52,6 +52,10 @@ class Link:
         self._identity: tuple[int, int] | None = None
         self._looked_at = 0.0
 
+    @property
+    def is_open(self) -> bool:
+        return self._open is not None
+
     def use(self) -> Transaction:
         """The open connection, or a new one. A file that was there and has gone is never made anew."""
         if self._open is None:

@@ -286,7 +286,12 @@ class SqliteStore(LifeStore):
         self._refuse_closed()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Any]] = loop.create_future()
-        if items:
+        found = None
+        if shortcut is not None and len(items) == 1:
+            found = self._writer.commit_here(shortcut, items)
+        if found is not None:
+            future.set_result(found)
+        elif items:
             # A copy: it is on its way when this returns, and the list is the caller's.
             self._writer.submit(BatchJob(deed, list(items), now, loop, future, shortcut))
         else:

@@ -16,6 +16,7 @@ import msgspec
 from holdfast.model import Instant
 from holdfast.store.stats import Stats
 
+from .connections import CHECKPOINT, NO_CHECKPOINT
 from .statements import SQL
 
 Row: TypeAlias = tuple[Any, ...]
@@ -51,6 +52,13 @@ class Transaction:
     has_news: bool = False
     version: int = 0
     """SQLite's own count of what other connections have committed, as it was last seen."""
+    may_checkpoint: bool = True
+
+    def checkpoint(self, may: bool) -> None:
+        """Whether a commit from here on may also carry the log over into the file, which takes long."""
+        if may is not self.may_checkpoint:
+            self.connection.execute(CHECKPOINT if may else NO_CHECKPOINT)
+            self.may_checkpoint = may
 
     def now(self, given: Instant | None) -> Instant:
         """The time that counts: the caller's, else the store's."""

@@ -2,6 +2,7 @@
 
 There is no timer and no delay: alone, a job is one commit; under load, all that queued up during a commit is the next
 one. Answers leave after the commit. A job that fails, fails alone; if the database fails, all do and nothing happened.
+A single statement that nobody else is in line with may be executed by the caller itself: see pace.py.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ import concurrent.futures
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from holdfast.errors import StoreError
 from holdfast.store.stats import Stats
 
 from .connections import explained, is_away, patiently
-from .jobs import Answers, AnyJob, BatchJob, Job, Unit, merged
+from .jobs import Answers, AnyJob, BatchJob, Job, ShortCut, Unit, merged
 from .links import Link
+from .pace import Pace
 from .transactions import Transaction
 
 Lent: TypeAlias = Callable[[Transaction], None]
@@ -38,6 +41,9 @@ class Writer:
         # Inline, a job may hold it and signal a subscriber that submits the next one.
         self._lock = threading.RLock()
         self._is_back = threading.Semaphore(0)
+        self._using = threading.Lock()
+        """Held by whoever uses the connection: the thread, or a caller that commits by itself."""
+        self._pace = Pace()
         self._lendings: list[Lent] = []
         self._later: list[AnyJob] = []
         """Inline: who waits for the connection while it is lent, and what."""
@@ -57,6 +63,37 @@ class Writer:
                 self._thread = threading.Thread(target=self._work, name="holdfast-sqlite-writer", daemon=True)
                 self._thread.start()
             self._queue.put(job)
+
+    def commit_here(self, shortcut: ShortCut, items: Sequence[Any]) -> list[Any] | None:
+        """Do it now, if that does not take long. None: it must be submitted; whatever was done may be done again."""
+        if self._is_inline or self._is_stopped or not self._queue.empty() or not self._pace.may_try():
+            return None
+        if not self._using.acquire(blocking=False):
+            return None
+        try:
+            return self._by_caller(shortcut, items)
+        except Exception:
+            # Somebody else has the write lock, or the database is the trouble: the thread waits for it, or says so.
+            return None
+        finally:
+            self._using.release()
+
+    def _by_caller(self, shortcut: ShortCut, items: Sequence[Any]) -> list[Any] | None:
+        if not self._link.is_open or self._link.turnstile.must_wait():
+            return None
+        tx = self._link.use()
+        tx.checkpoint(False)
+        began = time.perf_counter()
+        try:
+            found = shortcut(tx, items)
+        finally:
+            self._pace.took(time.perf_counter() - began)
+        if found is not None:
+            self._link.turnstile.done()
+            self._link.refuse_if_vanished()
+            self._stats.writes += 1
+            self._stats.commits += 1
+        return found
 
     def lend(self, lent: Lent) -> None:
         """Hand the connection out between two groups. Until `take_back` everything else waits."""
@@ -109,18 +146,27 @@ class Writer:
                 self.execute(jobs)
             for one in found:
                 if not isinstance(one, (Job, BatchJob, concurrent.futures.Future)):
-                    one(self._link.use())
-                    self._is_back.acquire()
+                    with self._using:
+                        one(self._link.use())
+                        self._is_back.acquire()
             for one in found:
                 if isinstance(one, concurrent.futures.Future):
-                    self._link.close()
+                    with self._using:
+                        self._link.close()
                     # Nobody may wait for it any more.
                     if one.set_running_or_notify_cancel():
                         one.set_result(None)
                     return
 
     def execute(self, jobs: Sequence[AnyJob]) -> None:
-        """All of them in one transaction, and then their answers."""
+        """All of them in one transaction, and then their answers: whoever gets one may use the connection at once."""
+        with self._using:
+            has_news, answers = self._committed(jobs)
+        if has_news:
+            self._news()
+        answers.send(here=self._is_inline)
+
+    def _committed(self, jobs: Sequence[AnyJob]) -> tuple[bool, Answers]:
         answers = Answers()
         units = merged(jobs)
         reads = sum(unit.is_read for unit in units)
@@ -129,6 +175,7 @@ class Writer:
         has_news = False
         try:
             tx = self._link.use()
+            tx.checkpoint(True)
             tx.has_news = False
             self._group(tx, units, answers)
             self._link.refuse_if_vanished()
@@ -139,9 +186,7 @@ class Writer:
             answers = Answers()
             for job in jobs:
                 answers.add(job, None, self._told(error))
-        if has_news:
-            self._news()
-        answers.send(here=self._is_inline)
+        return has_news, answers
 
     def _told(self, error: BaseException) -> BaseException:
         told = explained(error, self._link.path)

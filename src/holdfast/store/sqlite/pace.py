@@ -1,0 +1,42 @@
+"""Whether a commit may be made where it is asked for, on the caller's event loop, instead of by the writer's thread.
+
+The way to that thread and back takes as long as a quick disk takes to commit. A slow one must not hold a loop up: the
+first commit that takes long sends all others to the thread for a while, for longer each time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+_QUICK = 0.000_5
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+_IN_A_ROW = 256
+
+
+class Pace:
+    """How quick commits have been. Now and then one is left to the thread, which looks after the log's size."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._left = _IN_A_ROW
+        self._slow_until = 0.0
+        self._pause = _FIRST_PAUSE
+
+    def may_try(self) -> bool:
+        """Whether the next one is likely to be quick."""
+        if not self._left:
+            self._left = _IN_A_ROW
+            return False
+        return not self._slow_until or self._monotonic() > self._slow_until
+
+    def took(self, seconds: float) -> None:
+        """One was made here."""
+        self._left -= 1
+        if seconds > _QUICK:
+            self._slow_until = self._monotonic() + self._pause
+            self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+        elif self._slow_until:
+            self._slow_until = 0.0
+            self._pause = _FIRST_PAUSE

@@ -1,0 +1,135 @@
+"""Turns that are one statement go out on the loop of whoever commits them, over a connection that lives there."""
+
+import asyncio
+import gc
+import threading
+
+import asyncpg
+import pytest
+
+from holdfast.errors import StoreAway
+from holdfast.store import open_store
+from holdfast.testing.contract.stage import LANE, LEASE, Stage, turn
+from tests.servers import Postgres
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Postgres(durable=False) as running:
+        yield running
+
+
+@pytest.fixture
+def url(server):
+    return server.create_database()
+
+
+async def opened(url) -> Stage:
+    stage = Stage(lambda **more: open_store(url, **more))
+    await stage.store.open()
+    return stage
+
+
+def pids(stage: Stage) -> list[int]:
+    """The server's processes at the other end."""
+    links = stage.store._home._links.values()
+    return [link._connection.get_server_pid() for link in links if link._connection is not None]
+
+
+async def gone(url, *pids: int) -> bool:
+    """The server takes its time to notice that a connection was closed."""
+    asking = await asyncpg.connect(url)
+    try:
+        for _ in range(1000):
+            if not await asking.fetch("SELECT 1 FROM pg_stat_activity WHERE pid = ANY ($1::integer[])", pids):
+                return True
+            await asyncio.sleep(0.01)
+        return False
+    finally:
+        await asking.close()
+
+
+async def test_a_turn_takes_no_way_through_another_thread(url, monkeypatch):
+    stage = await opened(url)
+    first, second, third = [await stage.held() for _ in range(3)]
+    with monkeypatch.context() as without:
+        without.setattr(stage.store._thread, "call", None)
+        assert await stage.commit(turn(first)) == [True]
+        assert await stage.commit(turn(second), turn(third)) == [True, True]
+    assert [data for _, _, data in await stage.journal(first.id)] == [b"turn"]
+    await stage.close()
+
+
+async def test_a_turn_alone_is_answered_like_one_among_others(url):
+    stage = await opened(url)
+    run = await stage.held()
+    # The first makes the connection, the others find it there.
+    assert await stage.commit(turn(run)) == [True]
+    assert await stage.commit(turn(run, after=1)) == [True]
+    # The same again: its answer was lost.
+    assert await stage.commit(turn(run, after=1)) == [True]
+    assert await stage.commit(turn(run, after=1, epoch=run.epoch + 1)) == [False]
+    assert await stage.commit(turn(run, run_id="nobody")) == [False]
+    assert len(await stage.journal(run.id)) == 2
+    await stage.close()
+
+
+async def test_a_connection_that_was_cut_is_made_anew_and_the_turn_is_there_once(url):
+    stage = await opened(url)
+    run = await stage.held()
+    await stage.commit(turn(run))
+    [pid] = pids(stage)
+    asking = await asyncpg.connect(url)
+    await asking.fetch("SELECT pg_terminate_backend($1)", pid)
+    await asking.close()
+    answers = None
+    while answers is None:
+        try:
+            answers = await stage.commit(turn(run, after=1))
+        except StoreAway:
+            continue
+    assert answers == [True]
+    assert len(await stage.journal(run.id)) == 2
+    await stage.close()
+
+
+async def test_the_connection_goes_when_the_worker_leaves_and_comes_back_for_another(url):
+    stage = await opened(url)
+    run = await stage.held()
+    await stage.commit(turn(run))
+    [pid] = pids(stage)
+    await stage.store.remove_worker("one")
+    assert await gone(url, pid)
+    await stage.store.register_worker("two", [LANE], LEASE)
+    assert await stage.commit(turn(run, after=1)) == [True]
+    await stage.close()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+async def test_a_store_that_is_closed_leaves_no_connection_on_any_loop(url):
+    """One loop still turns, one was closed with its connection open, and one is our own."""
+    stage = await opened(url)
+    mine, still, past = [await stage.held() for _ in range(3)]
+    turning = asyncio.new_event_loop()
+    thread = threading.Thread(target=turning.run_forever)
+    thread.start()
+    commit = asyncio.run_coroutine_threadsafe(stage.commit(turn(still)), turning)
+    assert await asyncio.wrap_future(commit) == [True]
+    assert await asyncio.to_thread(lambda: asyncio.run(stage.commit(turn(past)))) == [True]
+    assert await stage.commit(turn(mine)) == [True]
+    open_ones = pids(stage)
+    assert len(open_ones) == 3
+    await stage.close()
+    assert await gone(url, *open_ones)
+    turning.call_soon_threadsafe(turning.stop)
+    thread.join()
+    turning.close()
+    gc.collect()
+
+
+async def test_through_a_pooler_no_transaction_is_left_to_a_loop_that_may_be_blocked(url):
+    stage = await opened(f"{url}?pooler=transaction")
+    run = await stage.held()
+    assert await stage.commit(turn(run)) == [True]
+    assert stage.store._home._links == {}
+    await stage.close()

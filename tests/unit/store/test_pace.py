@@ -1,0 +1,76 @@
+"""The pace: when a commit may be made where it is asked for, and when it is left to the writer's thread."""
+
+import pytest
+
+from holdfast.store.sqlite.pace import Pace
+
+QUICK, SLOW = 0.000_2, 0.003
+
+
+class Moment:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def moment() -> Moment:
+    return Moment()
+
+
+@pytest.fixture
+def pace(moment) -> Pace:
+    return Pace(moment)
+
+
+def waited(pace: Pace, moment: Moment) -> float:
+    """Seconds until it may be tried again, as whole ones."""
+    began = moment.now
+    while not pace.may_try():
+        moment.now += 1
+    return moment.now - began
+
+
+def test_quick_ones_go_on(pace):
+    for _ in range(10):
+        assert pace.may_try()
+        pace.took(QUICK)
+
+
+def test_after_a_slow_one_the_thread_has_the_next_for_a_while(pace, moment):
+    pace.took(SLOW)
+    assert not pace.may_try()
+    moment.now += 1.1
+    assert pace.may_try()
+
+
+def test_a_disk_that_stays_slow_is_tried_ever_more_seldom_up_to_once_a_minute(pace, moment):
+    pauses = []
+    for _ in range(9):
+        pace.took(SLOW)
+        pauses.append(waited(pace, moment))
+    assert pauses == sorted(pauses)
+    assert pauses[0] == 2
+    assert pauses[-1] == pauses[-2] == 61
+
+
+def test_a_quick_one_forgets_the_slow_ones(pace, moment):
+    for _ in range(5):
+        pace.took(SLOW)
+        waited(pace, moment)
+    pace.took(QUICK)
+    pace.took(SLOW)
+    assert waited(pace, moment) == 2
+
+
+def test_now_and_then_one_is_left_to_the_thread_which_cuts_the_log(pace):
+    made = 0
+    while pace.may_try():
+        pace.took(QUICK)
+        made += 1
+    assert 100 < made < 1000
+    assert pace.may_try()
