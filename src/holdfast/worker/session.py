@@ -187,14 +187,18 @@ class Session:
         self._rows.stop()
         self.runs.attempts.close()
 
+    def begin_no_more(self) -> None:
+        """It is about to stop: nothing more is claimed and no step begins, also of those that stand in line."""
+        self.runs.is_stopping = True
+        self.runs.attempts.empty_line()
+        self._wake.set()
+
     async def stop(self) -> None:
         """Stop claiming, let steps end within the grace period, hand the rest back at once, and leave."""
         if self.ended.is_set():
             return
         runs = self.runs
-        runs.is_stopping = True
-        runs.attempts.empty_line()
-        self._wake.set()
+        self.begin_no_more()
         if self.tasks:
             # A claim under way comes to its end: what it took must be handed back, not be left to look like a crash.
             await asyncio.wait(self.tasks[:1], timeout=5)

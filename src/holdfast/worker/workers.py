@@ -183,8 +183,10 @@ class Worker:
             return await drive(session, plan, run_id, seconds)
 
     def stop(self) -> None:
-        """Ask it to stop in good order; `run` returns when it has."""
+        """Ask it to stop in good order; `run` returns when it has. From here on no step begins."""
         self._stopping.set()
+        if self._session is not None:
+            self._session.begin_no_more()
 
     def leave(self) -> None:
         """Stop at once, without grace and without writing anything: what is in flight executes again elsewhere."""
@@ -226,7 +228,7 @@ class Worker:
             self.leave()
             return
         _log.info("stopping: no more claims, steps in flight may end")
-        self._stopping.set()
+        self.stop()
 
     async def _work(self) -> None:
         async with self._open_store():
