@@ -119,7 +119,7 @@ def test_a_worker_stopped_past_its_lease_loses_its_run_and_its_late_result_is_re
     run = stage.client.start(gated)
     stage.begun(run.id, "until_allowed")
     first.send(signal.SIGSTOP)
-    second = stage.worker(lease="2s")
+    second = stage.worker(lease="1h")
     stage.begun(run.id, "until_allowed", 2)
     stage.allow("gate")
     assert run.result(timeout=PATIENCE) == [10, "gate", 30]
@@ -144,7 +144,7 @@ def test_a_write_that_was_under_way_when_the_run_was_taken_over_is_refused(stage
     # It has checked its lease, and stops with the result in its hands.
     stage.allow(f"gate-{first.pid}")
     stage.until(lambda: stage.effects("end", key="until_allowed_here"), "the first worker has a result")
-    second = stage.worker(lease="2s")
+    second = stage.worker(lease="1h")
     stage.begun(run.id, "until_allowed_here", 2)
     first.send(signal.SIGCONT)
     stage.until(lambda: "taken over" in first.output or "lost its lease" in first.output, "the first one drops the run")
