@@ -287,7 +287,7 @@ async def test_a_database_that_is_read_only_for_a_while_is_away(url):
     async with staged(url) as stage:
         turns = [turn(await stage.held()) for _ in range(2)]
         # What the server says to a write while it is a standby.
-        await stage.store._home.here().run(_make_read_only)
+        await stage.store._commits.home.here().run(_make_read_only)
         with pytest.raises(StoreAway, match="read-only"):
             await stage.commit(*turns)
         # It looks for another server by a new connection.
@@ -297,7 +297,7 @@ async def test_a_database_that_is_read_only_for_a_while_is_away(url):
 async def test_a_turn_alone_looks_for_another_server_at_once(url):
     async with staged(url) as stage:
         run = await stage.held()
-        await stage.store._home.here().run(_make_read_only)
+        await stage.store._commits.home.here().run(_make_read_only)
         assert await stage.commit(turn(run)) == [True]
 
 

@@ -32,7 +32,7 @@ async def opened(url) -> Stage:
 
 def pids(stage: Stage) -> list[int]:
     """The server's processes at the other end."""
-    links = stage.store._home._links.values()
+    links = stage.store._commits.home._links.values()
     return [link._connection.get_server_pid() for link in links if link._connection is not None]
 
 
@@ -131,5 +131,5 @@ async def test_through_a_pooler_no_transaction_is_left_to_a_loop_that_may_be_blo
     stage = await opened(f"{url}?pooler=transaction")
     run = await stage.held()
     assert await stage.commit(turn(run)) == [True]
-    assert stage.store._home._links == {}
+    assert stage.store._commits.home._links == {}
     await stage.close()

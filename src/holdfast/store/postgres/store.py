@@ -1,13 +1,11 @@
 """The Postgres store: the contract's methods, each handed to a link on the store's own loop. The noun files do them.
 
-Turns have a connection of their own, and so have renewals: neither waits for anything else. Everything else shares a
-small pool. Turns that are a single statement go out on the loop of the worker that takes them: on their own, the way to
-another thread and back would be a third of what they cost.
+Turns have connections of their own (commits.py), and so have renewals: neither waits for anything else. Everything else
+shares a small pool.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import tempfile
@@ -42,18 +40,17 @@ from holdfast.store.loans import Lender
 from holdfast.store.locks import ProcessLocks
 from holdfast.store.stats import Stats
 
-from . import children, claims, ends, runs, turns, workers, workflows
-from .batches import Item, Write, write_batch
+from . import claims, ends, runs, workers, workflows
+from .commits import Commits
 from .connections import COMMAND_TIMEOUT, parse_target
 from .guests import Home, PostgresGuest
 from .lanes import add_lanes, find_lanes
 from .life import Deed, LifeStore
-from .links import HomeLinks, Link, Pool
+from .links import Link, Pool
 from .loans import PostgresLender, find_epoch
 from .loops import LoopThread
 from .migrations import migrate
-from .outs import split_turns
-from .starters import Starter, again_if_taken
+from .starters import Starter
 from .statements import blocks_for
 from .texts import refuse_unstorable, refuse_unstorable_lanes
 from .transactions import Known, Transaction
@@ -62,7 +59,6 @@ from .watcher import Watcher
 _POOL = 4
 _MISSED_EVERY = 3.0
 T = TypeVar("T")
-ItemT = TypeVar("ItemT", bound=Item)
 
 
 class PostgresStore(LifeStore):
@@ -102,11 +98,9 @@ class PostgresStore(LifeStore):
         if self._is_open:
             return
         link = partial(Link, self._target, self._blocks, self._known, self._watcher.news)
-        self._turns = link()
         self._renewals = link()
-        posted = partial(self._thread.post, self._watcher.news)
-        self._home = HomeLinks(partial(Link, self._target, self._blocks, self._known, posted))
         self._pool = Pool(link, _POOL)
+        self._commits = Commits(self._target, self._blocks, self._known, self._thread, self._pool, self._watcher.news)
         self._starter = Starter(self._pool)
         self._thread.start()
         try:
@@ -130,7 +124,7 @@ class PostgresStore(LifeStore):
         if not self._is_open:
             return
         self._is_open = False
-        await self._home.close()
+        await self._commits.close()
         await self._thread.call(self._disconnect)
         # Here and now, for it has nothing left to do: at the end of a program no executor would take this.
         self._thread.stop()
@@ -139,7 +133,8 @@ class PostgresStore(LifeStore):
     async def _disconnect(self) -> None:
         await self._thread.finish()
         await self._watcher.close()
-        for one in (self._turns, self._renewals, self._pool):
+        await self._commits.close_apart()
+        for one in (self._renewals, self._pool):
             await one.close()
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
@@ -230,61 +225,15 @@ class PostgresStore(LifeStore):
         return await self._write(deed)
 
     def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[list[Answer]]:
-        for turn in turns:
-            if turn.out is not None:
-                self._refuse_closed()
-                self.stats.writes += 1
-                return self._thread.call(partial(self._commit_giving, list(turns), now))
-        if len(turns) == 1 and not self._target.is_pooled:
-            self._refuse_closed()
-            self.stats.writes += 1
-            return asyncio.get_running_loop().create_task(self._commit_one(turns[0], now))
-        return self._commit(partial(_turns.commit_turns, now=now), turns)
-
-    async def _commit_one(self, turn: Turn, now: Instant | None) -> list[Answer]:
-        """A turn alone, by the shortest way if that is open."""
-        link = self._home.here()
-        if await _turns.commit_one(link.fetch, self._blocks, self._known, turn):
-            return [True]
-        return await write_batch(link, partial(_turns.commit_turns, now=now), [turn])
-
-    async def _commit_giving(self, turns: Sequence[Turn], now: Instant | None) -> list[Answer]:
-        """Turns that give something out are a transaction of their own; those beside them stay what they are."""
-        plain, giving = split_turns(turns)
-        answers: list[Answer] = [False] * len(turns)
-        joined: list[int] = []
-        if plain:
-            asked = [turns[place] for place in plain]
-            found = await write_batch(self._turns, partial(_turns.commit_turns, now=now), asked)
-            for place, answer in zip(plain, found, strict=True):
-                answers[place] = answer
-        asked = [turns[place] for place in giving]
-        give = partial(_turns.commit_giving, now=now, joined=joined)
-        found = await again_if_taken(lambda: write_batch(self._turns, give, asked, is_one=False))
-        for place, answer in zip(giving, found, strict=True):
-            answers[place] = answer
-        if joined:
-            await self._pool.run(partial(children.look_again, followers=joined), is_one=True)
-        return answers
+        self._refuse_closed()
+        return self._commits.turns(turns, now)
 
     def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[Answer]]:
         for write in writes:
             if write.change.status.is_final:
                 raise ValueError(f"run {write.run_id}: a row-only write can't end a run; commit a turn")
-        return self._commit(_turns.write_rows, writes)
-
-    def _commit(self, write: Write[ItemT], items: Sequence[ItemT]) -> Awaitable[list[Answer]]:
-        """Each statement of these is a transaction by itself."""
         self._refuse_closed()
-        if not items:
-            done: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
-            done.set_result([])
-            return done
-        self.stats.writes += 1
-        if self._target.is_pooled:
-            # Through a pooler each is a transaction that is begun and ended: not on a loop that somebody may block.
-            return self._thread.call(partial(write_batch, self._turns, write, list(items)))
-        return asyncio.get_running_loop().create_task(write_batch(self._home.here(), write, list(items)))
+        return self._commits.rows(writes)
 
     async def read_inbox(self, worker_id: str) -> list[Message]:
         return await self._read(partial(claims.read_inbox, worker_id=worker_id))
@@ -356,7 +305,7 @@ class PostgresStore(LifeStore):
     async def remove_worker(self, worker_id: str) -> None:
         await self._write(partial(workers.remove_worker, worker_id=worker_id))
         self._locks.release(worker_id)
-        await self._home.close_here()
+        await self._commits.home.close_here()
 
     async def list_workers(self) -> list[WorkerRecord]:
         return await self._read(workers.list_workers)
@@ -388,8 +337,8 @@ class PostgresStore(LifeStore):
         return await self._call(partial(self._pool.run, deed, is_one=True))
 
 
-# `runs` and `turns` are also what the contract calls its parameters.
-_runs, _turns = runs, turns
+# `runs` is also what the contract calls a parameter.
+_runs = runs
 
 
 def _lock_folder(dsn: str, schema: str) -> str | None:

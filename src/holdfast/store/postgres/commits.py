@@ -1,0 +1,108 @@
+"""The ways that turns and row-only writes take to the server: which loop, which connection, one statement or several.
+
+What is a single statement goes out on the loop of the worker that asks: on its own, the way to another thread and back
+would cost as much as the commit. What gives something out is a transaction, and stays on the store's own loop: one that
+a user's code blocks must not hold a transaction open. Through a pooler every statement is in a transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from holdfast.model import Instant, RowWrite, Turn
+from holdfast.store.contract import Answer
+
+from . import children, turns
+from .batches import Item, Write, write_batch
+from .connections import Target
+from .links import HomeLinks, Link, Pool
+from .loops import LoopThread
+from .outs import split_turns
+from .starters import again_if_taken
+from .statements import PostgresBlocks
+from .transactions import Known
+
+ItemT = TypeVar("ItemT", bound=Item)
+
+
+class Commits:
+    """Of one store, from its opening to its closing."""
+
+    def __init__(
+        self,
+        target: Target,
+        blocks: PostgresBlocks,
+        known: Known,
+        thread: LoopThread,
+        pool: Pool,
+        news: Callable[[], None],
+    ) -> None:
+        self._blocks = blocks
+        self._known = known
+        self._thread = thread
+        self._pool = pool
+        self._is_pooled = target.is_pooled
+        self._apart = Link(target, blocks, known, news)
+        self.home = HomeLinks(partial(Link, target, blocks, known, partial(thread.post, news)))
+
+    def turns(self, items: Sequence[Turn], now: Instant | None) -> Awaitable[list[Answer]]:
+        """Turns, each of which is answered for itself. They are on their way when this returns."""
+        if any(turn.out is not None for turn in items):
+            self._known.stats.writes += 1
+            return self._thread.call(partial(self._give, list(items), now))
+        if len(items) == 1 and not self._is_pooled:
+            self._known.stats.writes += 1
+            return asyncio.get_running_loop().create_task(self._alone(items[0], now))
+        return self._batch(partial(turns.commit_turns, now=now), items)
+
+    def rows(self, items: Sequence[RowWrite]) -> Awaitable[list[Answer]]:
+        """Row-only writes, in the same manner."""
+        return self._batch(turns.write_rows, items)
+
+    async def close(self) -> None:
+        """Finish what is under way on this side. What is on the thread's is closed there: `close_apart`."""
+        await self.home.close()
+
+    async def close_apart(self) -> None:
+        await self._apart.close()
+
+    def _batch(self, write: Write[ItemT], items: Sequence[ItemT]) -> Awaitable[list[Answer]]:
+        """Each statement of these is a transaction by itself."""
+        loop = asyncio.get_running_loop()
+        if not items:
+            done: asyncio.Future[list[Answer]] = loop.create_future()
+            done.set_result([])
+            return done
+        self._known.stats.writes += 1
+        if self._is_pooled:
+            return self._thread.call(partial(write_batch, self._apart, write, list(items)))
+        return loop.create_task(write_batch(self.home.here(), write, list(items)))
+
+    async def _alone(self, turn: Turn, now: Instant | None) -> list[Answer]:
+        """By the shortest way, if that is open."""
+        link = self.home.here()
+        if await turns.commit_one(link.fetch, self._blocks, self._known, turn):
+            return [True]
+        return await write_batch(link, partial(turns.commit_turns, now=now), [turn])
+
+    async def _give(self, items: Sequence[Turn], now: Instant | None) -> list[Answer]:
+        """Turns that give something out are a transaction of their own; those beside them stay what they are."""
+        plain, giving = split_turns(items)
+        answers: list[Answer] = [False] * len(items)
+        joined: list[int] = []
+        if plain:
+            asked = [items[place] for place in plain]
+            found = await write_batch(self._apart, partial(turns.commit_turns, now=now), asked)
+            for place, answer in zip(plain, found, strict=True):
+                answers[place] = answer
+        asked = [items[place] for place in giving]
+        give = partial(turns.commit_giving, now=now, joined=joined)
+        found = await again_if_taken(lambda: write_batch(self._apart, give, asked, is_one=False))
+        for place, answer in zip(giving, found, strict=True):
+            answers[place] = answer
+        if joined:
+            await self._pool.run(partial(children.look_again, followers=joined), is_one=True)
+        return answers
