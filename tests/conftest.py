@@ -1,6 +1,7 @@
 """What every test may use. Hypothesis has no deadline here, and repeats itself exactly where CI is set."""
 
 import asyncio
+import gc
 import inspect
 import os
 from collections.abc import Iterator
@@ -15,6 +16,12 @@ from tests.servers import Databases, provide
 hypothesis.settings.register_profile("here", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays there: whoever collects garbage looks at what came since."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
