@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 import holdfast
 from holdfast import AsyncClient, DefinitionError, Retry, RunFailed, RunStatus, Worker, step, workflow
@@ -13,6 +14,7 @@ from holdfast.observe import (
     MessageSent,
     MessageTaken,
     Observer,
+    Prometheus,
     RunBlocked,
     RunEnded,
     RunReplayed,
@@ -248,6 +250,40 @@ async def test_an_observer_that_raises_is_logged_once_and_harms_nobody(database_
             assert await (await on.client.start(both, 4)).result(timeout=PATIENCE) == 4
     assert len(seen.of(StepEnded)) == 2
     assert len([record for record in caplog.records if record.name == "holdfast.observe"]) == 2
+
+
+async def test_an_observer_of_one_s_own_hears_of_each_end_when_it_has_come_whoever_is_beside_it(database_url):
+    told = []
+
+    class Mine(Observer):
+        def observe(self, fact):
+            if isinstance(fact, (StepEnded, RunEnded)):
+                told.append(fact.step.key if isinstance(fact, StepEnded) else "end")
+
+        def enter(self, step):
+            told.append(f"enter {step.key}")
+
+    metrics = Prometheus(registry=CollectorRegistry())
+    async with stage(database_url, both, observers=[metrics, Mine()]) as on:
+        await (await on.client.start(both, 4)).result(timeout=PATIENCE)
+    assert told == ["enter double", "double", "enter half", "half", "end"]
+
+
+async def test_a_class_derived_from_prometheus_sees_each_fact_and_counts_it_once(database_url):
+    told = []
+
+    class Mine(Prometheus):
+        def observe(self, fact):
+            told.append(type(fact))
+            super().observe(fact)
+
+    metrics = Mine(registry=CollectorRegistry())
+    async with stage(database_url, both, observers=[metrics]) as on:
+        await (await on.client.start(both, 4)).result(timeout=PATIENCE)
+    assert (told.count(StepEnded), told.count(RunEnded)) == (2, 1)
+    labels = {"workflow": "both", "status": "completed"}
+    assert metrics.registry.get_sample_value("holdfast_step_duration_seconds_count", {**labels, "step": "half"}) == 1
+    assert metrics.registry.get_sample_value("holdfast_runs_completed_total", labels) == 1
 
 
 async def test_a_session_that_nobody_observes_is_a_plain_one(database_url):

@@ -464,6 +464,45 @@ async def test_processors_see_spans_begin(database_url):
     assert len(traces.named("workflow.step", team="shipping")) == 2
 
 
+async def test_a_processor_that_is_added_while_a_worker_runs_sees_the_runs_that_come(database_url):
+    begun, ended = [], []
+
+    class Late(SpanProcessor):
+        def on_start(self, span, parent_context=None):
+            begun.append(span.name)
+
+        def on_end(self, span):
+            ended.append(span.name)
+
+    traces = Traces()
+    async with stage(database_url, both, observers=[traces.observer()]) as on:
+        await (await on.client.start(both, 4)).result(timeout=PATIENCE)
+        traces.provider.add_span_processor(Late())
+        await (await on.client.start(both, 4)).result(timeout=PATIENCE)
+    assert begun.count("workflow.step") == ended.count("workflow.step") == 2
+    assert len(traces.named("workflow.step")) == 4
+
+
+async def test_a_processor_that_raises_loses_no_span_of_another_step(database_url):
+    seen = []
+
+    class Choosy(SpanProcessor):
+        def on_end(self, span):
+            seen.append(span.name)
+            if len(seen) == 1:
+                raise RuntimeError("not this one")
+
+    @workflow
+    async def body() -> None:
+        await asyncio.gather(*(double(number) for number in range(3)))
+
+    traces = Traces()
+    traces.provider.add_span_processor(Choosy())
+    async with stage(database_url, body, observers=[traces.observer()]) as on:
+        await (await on.client.start(body)).result(timeout=PATIENCE)
+    assert sorted(seen) == ["workflow.run", "workflow.step", "workflow.step", "workflow.step"]
+
+
 async def test_a_trace_that_nobody_can_read_is_none(database_url):
     traces = Traces()
 

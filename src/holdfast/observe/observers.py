@@ -6,15 +6,16 @@ An observer never changes what happens. One that raises is logged, and the other
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Literal, TypeGuard
 
 from holdfast.define import RunInfo, StepInfo
 from holdfast.errors import DefinitionError
 from holdfast.model import RunRecord
 
-from .facts import Fact
+from .facts import Fact, RunEnded, StepEnded
 
 _log = logging.getLogger("holdfast.observe")
 
@@ -56,14 +57,28 @@ class Observer:
         return None
 
 
+class GroupObserver(Observer):
+    """One of ours, who need not hear of each end at once, and pays less for hearing of many in one call."""
+
+    @abstractmethod
+    def observe_group(self, steps: Sequence[StepEnded], runs: Sequence[RunEnded]) -> None:
+        """These have ended, in this order. Whatever comes after them is told after them."""
+
+    def shortcut(self, name: str) -> Callable[..., None] | None:
+        """A shorter way to what the method of that name does, now that it is open; None if there is none."""
+        return None
+
+
 class Observers:
     """Several as one. Where there are none there is none of these either."""
 
     def __init__(self, observers: Iterable[Observer]) -> None:
         self.all = tuple(observers)
         self._observes = _overridden(self.all, "observe")
-        self._holds = _overridden(self.all, "hold")
-        self._enters = _overridden(self.all, "enter")
+        self.at_once = _overridden((one for one in self.all if not _takes_groups(one)), "observe")
+        """Who hears of the end of a step or a run when it has ended."""
+        self.in_groups = tuple(one.observe_group for one in self.all if _takes_groups(one))
+        """Who hears of them together, a little later."""
         self._callers = _overridden(self.all, "caller_trace")
         self._tracers = _overridden(self.all, "trace_of")
         self._broken: set[Callable[..., Any]] = set()
@@ -90,28 +105,21 @@ class Observers:
             try:
                 one.close()
             except Exception:
-                self._failed(one.close)
+                self.failed(one.close)
 
     def tell(self, fact: Fact) -> None:
         for observe in self._observes:
             try:
                 observe(fact)
             except Exception:
-                self._failed(observe)
+                self.failed(observe)
 
-    def hold(self, run: RunInfo) -> None:
-        for hold in self._holds:
-            try:
-                hold(run)
-            except Exception:
-                self._failed(hold)
-
-    def enter(self, step: StepInfo) -> None:
-        for enter in self._enters:
-            try:
-                enter(step)
-            except Exception:
-                self._failed(enter)
+    def ways(self, name: Literal["hold", "enter"]) -> tuple[Callable[[Any], None], ...]:
+        """The methods of that name, or what does the same in fewer calls. Ask when all are open."""
+        found = [one for one in self.all if _overrides(one, name)]
+        return tuple(
+            (one.shortcut(name) if isinstance(one, GroupObserver) else None) or getattr(one, name) for one in found
+        )
 
     def caller_trace(self) -> str | None:
         """The first that an observer knows of."""
@@ -126,13 +134,14 @@ class Observers:
             try:
                 found = ask(*about)
             except Exception:
-                self._failed(ask)
+                self.failed(ask)
             else:
                 if found is not None:
                     return found
         return None
 
-    def _failed(self, call: Callable[..., Any]) -> None:
+    def failed(self, call: Callable[..., Any]) -> None:
+        """One has raised: say so."""
         # Once each: facts come by the thousand.
         if call not in self._broken:
             self._broken.add(call)
@@ -153,6 +162,16 @@ def checked_observers(observers: object, *, giver: str) -> tuple[Observer, ...]:
     return found
 
 
+def _takes_groups(one: Observer) -> TypeGuard[GroupObserver]:
+    """Not a class derived from one of ours that looks at each fact itself."""
+    definer = next(kind for kind in type(one).__mro__ if "observe" in vars(kind) or "observe_group" in vars(kind))
+    return "observe_group" in vars(definer)
+
+
 def _overridden(observers: Iterable[Observer], name: str) -> tuple[Callable[..., Any], ...]:
     """The methods of that name, without those that do nothing."""
-    return tuple(getattr(one, name) for one in observers if getattr(type(one), name) is not getattr(Observer, name))
+    return tuple(getattr(one, name) for one in observers if _overrides(one, name))
+
+
+def _overrides(one: Observer, name: str) -> bool:
+    return getattr(type(one), name) is not getattr(Observer, name)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from holdfast.define import StepInfo
 from holdfast.errors import DefinitionError
 from holdfast.extras import load_extra
 
@@ -34,8 +37,8 @@ from .facts import (
     WorkerEnded,
     WorkerLost,
 )
-from .observers import Observer
-from .series import Counts, Names, Spread
+from .observers import GroupObserver
+from .series import Counts, Names, Spread, Totals
 
 _log = logging.getLogger("holdfast.observe")
 _SECOND = 1_000_000
@@ -48,7 +51,7 @@ _LENGTHS = (1, 5, 10, 50, 100, 500, 1000, 5000, 10000, 50000)
 _BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
-class Prometheus(Observer):
+class Prometheus(GroupObserver):
     """Counts what workers and clients do.
 
         metrics = Prometheus()
@@ -97,7 +100,6 @@ class Prometheus(Observer):
         self._started = Counts("holdfast_client_starts", "Runs that clients here have started.", of)
         self._sent = Counts("holdfast_client_messages", "Signals, events and hook payloads sent.", ("kind",))
         self._begun = Counts("holdfast_runs_started", "Runs that were begun.", of)
-        self._ended = Counts("holdfast_runs_completed", "Runs that have ended, by how.", ("workflow", "status"))
         self._lasted = Spread(
             "holdfast_run_duration_seconds",
             "From a run's beginning to its end.",
@@ -105,6 +107,7 @@ class Prometheus(Observer):
             _RUNS,
             _SECOND,
         )
+        self._ended = Totals("holdfast_runs_completed", "Runs that have ended, by how.", self._lasted)
         self._retried = Counts("holdfast_runs_retried", "Runs tried again as a whole.", of)
         self._blocked = Counts("holdfast_runs_blocked", "Tries of runs that can't go on.", of)
         self._lost = Counts("holdfast_runs_lost", "Runs that another worker has taken over from here.", of)
@@ -124,18 +127,18 @@ class Prometheus(Observer):
         self._rows = Spread("holdfast_row_write_seconds", "One group of parks and hand-backs.", (), _QUICK, _SECOND)
         self._leases = Counts("holdfast_leases_lost", "Leases that workers here have lost.", ())
         self._swept = Counts("holdfast_swept", "Runs and events removed after their retention.", ("what",))
-        self._series: tuple[Counts | Spread, ...] = tuple(
-            one for one in vars(self).values() if isinstance(one, (Counts, Spread))
+        self._series: tuple[Counts | Spread | Totals, ...] = tuple(
+            one for one in vars(self).values() if isinstance(one, (Counts, Spread, Totals))
         )
 
     def _handlers(self) -> Mapping[type, Callable[[Any], None]]:
         workflows = self._workflows
         return {
-            StepEnded: self._step_ended,
+            StepEnded: lambda fact: self._steps_ended((fact,)),
+            RunEnded: lambda fact: self._runs_ended((fact,)),
             TurnsCommitted: lambda fact: self._group(self._commits, self._batches, fact.took, fact.count),
             RowsWritten: lambda fact: self._rows.add_to((), fact.took),
             RunsClaimed: self._runs_claimed,
-            RunEnded: self._run_ended,
             RunReplayed: lambda fact: self._replays.add_to((workflows[fact.run.workflow],), fact.length),
             RunRetrying: lambda fact: self._retried.add((workflows[fact.run.workflow],)),
             RunBlocked: lambda fact: self._blocked.add((workflows[fact.run.workflow],)),
@@ -156,18 +159,35 @@ class Prometheus(Observer):
         with self._lock:
             self._takes[fact.__class__](fact)
 
-    def _step_ended(self, fact: StepEnded) -> None:
-        step, status = fact.step, fact.status
-        series = self._by_step.get((step.run.workflow, step.name, status))
-        if series is None:
-            labels = (self._workflows[step.run.workflow], self._steps[step.name], status)
-            series = self._step.of(labels)
-            if labels[:2] == (step.run.workflow, step.name):
-                # Names that have no label of their own are looked up each time, so that this stays as small as those.
-                self._by_step[labels] = series
-        self._step.add(series, fact.at - fact.began_at)
-        if status == "retrying":
-            self._step_retries.add((self._workflows[step.run.workflow], self._steps[step.name]))
+    def observe_group(self, steps: Sequence[StepEnded], runs: Sequence[RunEnded]) -> None:
+        with self._lock:
+            self._steps_ended(steps)
+            self._runs_ended(runs)
+
+    def _steps_ended(self, ended: Sequence[StepEnded]) -> None:
+        known, limits = self._by_step, self._step.limits
+        for fact in ended:
+            step, status = fact.step, fact.status
+            series = known.get((step.run.workflow, step.name, status)) or self._step_series(step, status)
+            took = fact.at - fact.began_at
+            # As `Spread.add` does, without calling it: this is every step.
+            series[bisect_left(limits, took)] += 1
+            series[-1] += took
+            if status == "retrying":
+                self._step_retries.add((self._workflows[step.run.workflow], self._steps[step.name]))
+
+    def _runs_ended(self, ended: Sequence[RunEnded]) -> None:
+        for fact in ended:
+            labels = (self._workflows[fact.run.workflow], fact.status._value_)
+            self._lasted.add_to(labels, max(fact.at - fact.run.started_instant, 0))
+
+    def _step_series(self, step: StepInfo, status: str) -> list[int]:
+        labels = (self._workflows[step.run.workflow], self._steps[step.name], status)
+        series = self._step.of(labels)
+        if labels[:2] == (step.run.workflow, step.name):
+            # Names that have no label of their own are looked up each time, so that this stays as small as those.
+            self._by_step[labels] = series
+        return series
 
     def _group(self, times: Spread, sizes: Spread, took: int, count: int) -> None:
         times.add_to((), took)
@@ -176,18 +196,13 @@ class Prometheus(Observer):
     def _runs_claimed(self, fact: RunsClaimed) -> None:
         if fact.took is not None:
             self._group(self._claims, self._claimed, fact.took, len(fact.runs))
+        begun = Counter(run.workflow for run in fact.runs if run.epoch == 1)
+        taken_over = Counter(run.workflow for run in fact.runs if run.is_takeover)
+        for counts, found in ((self._begun, begun), (self._took_over, taken_over)):
+            for workflow, count in found.items():
+                counts.add((self._workflows[workflow],), count)
         for run in fact.runs:
-            workflow = self._workflows[run.workflow]
-            if run.epoch == 1:
-                self._begun.add((workflow,))
-            if run.is_takeover:
-                self._took_over.add((workflow,))
             self._lag.add_to((self._queues[run.queue],), max(run.claimed_at - run.due_at, 0))
-
-    def _run_ended(self, fact: RunEnded) -> None:
-        labels = (self._workflows[fact.run.workflow], fact.status.value)
-        self._ended.add(labels)
-        self._lasted.add_to(labels, max(fact.at - fact.run.started_instant, 0))
 
     def _worker_ended(self, fact: WorkerEnded) -> None:
         self._loads.pop(fact.worker_id, None)

@@ -49,6 +49,22 @@ class Counts:
         return found
 
 
+class Totals:
+    """A counter of all that a histogram has counted already."""
+
+    def __init__(self, name: str, text: str, spread: Spread) -> None:
+        self.name, self.text, self._spread = name, text, spread
+
+    def empty(self, core: Any) -> Any:
+        return core.CounterMetricFamily(self.name, self.text, labels=self._spread.labels)
+
+    def family(self, core: Any) -> Any:
+        found = self.empty(core)
+        for labels, count in self._spread.totals():
+            found.add_metric(labels, count)
+        return found
+
+
 class Spread:
     """A histogram by labels. What is added is microseconds, or any whole number; bounds are in what is shown."""
 
@@ -56,18 +72,18 @@ class Spread:
         self.name, self.text, self.labels = name, text, tuple(labels)
         self._unit = unit
         self._bounds = tuple(bounds)
-        self._limits = [round(bound * unit) for bound in bounds]
+        self.limits = [round(bound * unit) for bound in bounds]
         self._series: dict[tuple[str, ...], list[int]] = {}
 
     def of(self, labels: tuple[str, ...]) -> list[int]:
         """A series: how many there were up to each bound and no lower one, how many beyond, and their sum."""
         found = self._series.get(labels)
         if found is None:
-            found = self._series[labels] = [0] * (len(self._limits) + 2)
+            found = self._series[labels] = [0] * (len(self.limits) + 2)
         return found
 
     def add(self, series: list[int], value: int) -> None:
-        series[bisect_left(self._limits, value)] += 1
+        series[bisect_left(self.limits, value)] += 1
         series[-1] += value
 
     def add_to(self, labels: tuple[str, ...], value: int) -> None:
@@ -81,6 +97,11 @@ class Spread:
         for labels, series in self._series.items():
             found.add_metric(labels, list(self._buckets(series)), series[-1] / self._unit)
         return found
+
+    def totals(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        """How many there were by labels."""
+        for labels, series in self._series.items():
+            yield labels, sum(series[:-1])
 
     def _buckets(self, series: list[int]) -> Iterator[tuple[str, int]]:
         total = 0

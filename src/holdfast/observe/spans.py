@@ -9,93 +9,59 @@ Loaded only when tracing is asked for: this module imports OpenTelemetry.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
+from random import getrandbits
+from struct import Struct
 from traceback import format_exception
 from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.attributes import BoundedAttributes
-from opentelemetry.context import Context, attach, detach
-from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import (
+    Event,
+    ReadableSpan,
+    SpanLimits,
+    SpanProcessor,
+    SynchronousMultiSpanProcessor,
+)
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import Decision, Sampler
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-_EMPTY = Context()
-_SAMPLED, _DROPPED = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
+from holdfast.define import RunInfo, StepInfo
+from holdfast.model import Instant, RunStatus
+
+from .contexts import CURRENT, DROPPED, EMPTY, NO_STATE, SAMPLED, OwnContext, make_context, make_current, read, written
+from .facts import RunEnded, StepEnded
+
 _UNSET, _ERROR = Status(StatusCode.UNSET), Status(StatusCode.ERROR)
-_NO_STATE = TraceState()
+# By names of our own: to get a member of an enum from its class takes a call in Python.
+_CONSUMER, _KEPT, _FAILED = SpanKind.CONSUMER, Decision.RECORD_AND_SAMPLE, RunStatus.FAILED
 _SCOPE = InstrumentationScope("holdfast")
-[_CURRENT] = trace.set_span_in_context(trace.INVALID_SPAN, _EMPTY)
-"""The name under which a context holds the current span."""
-
-
-def written(context: SpanContext) -> str:
-    """A span's context as W3C writes it: a traceparent, and after a space its tracestate, if there is one."""
-    text = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
-    return f"{text} {context.trace_state.to_header()}" if context.trace_state else text
-
-
-def read(text: str | None) -> SpanContext | None:
-    """What `written` wrote. Anything else is no trace at all."""
-    if text is None:
-        return None
-    parent, _, state = text.partition(" ")
-    parts = parent.split("-")
-    try:
-        trace_id, span_id, flags = (int(part, 16) for part in parts[1:4])
-    except ValueError:
-        return None
-    found = SpanContext(
-        trace_id, span_id, True, TraceFlags(flags), TraceState.from_header([state]) if state else _NO_STATE
-    )
-    return found if found.is_valid else None
-
-
-def current_trace() -> str | None:
-    """The trace that the running code is in."""
-    context = trace.get_current_span().get_span_context()
-    return written(context) if context.is_valid else None
-
-
-@contextmanager
-def within(text: str) -> Iterator[None]:
-    """Be in a trace that came from outside; a server that is traced by something else is in it already."""
-    found = None if trace.get_current_span().get_span_context().is_valid else read(text)
-    if found is None:
-        yield
-        return
-    token = attach(trace.set_span_in_context(NonRecordingSpan(found)))
-    try:
-        yield
-    finally:
-        detach(token)
-
-
-def _context(trace_id: int, span_id: int, flags: TraceFlags, state: TraceState | None) -> SpanContext:
-    # A tuple whose parts need no looking at: we have drawn them ourselves.
-    return tuple.__new__(SpanContext, (trace_id, span_id, False, flags, state or _NO_STATE, True))
-
-
-if _context(1, 2, _SAMPLED, None) != SpanContext(1, 2, False, _SAMPLED):
-    # Another release of OpenTelemetry, in which it is made of something else.
-    def _context(trace_id: int, span_id: int, flags: TraceFlags, state: TraceState | None) -> SpanContext:
-        return SpanContext(trace_id, span_id, False, flags, state)
 
 
 class RunTrace:
     """Where a run stands in its trace: worked out anew by every process that holds it, and always the same."""
 
-    __slots__ = ("base", "context", "is_sampled", "parent")
+    __slots__ = ("_base", "context", "is_sampled", "parent")
 
     def __init__(self, context: SpanContext, parent: SpanContext | None, is_sampled: bool) -> None:
         self.context = context
         self.parent = parent
         self.is_sampled = is_sampled
-        self.base = Context({_CURRENT: NonRecordingSpan(context)})
+        self._base: Context | None = None
+
+    @property
+    def base(self) -> Context:
         """What its steps see if they have no span of their own: the run's, which is not to be written to."""
+        if self._base is None:
+            self._base = Context({CURRENT: NonRecordingSpan(self.context)})
+        return self._base
 
     @property
     def text(self) -> str:
@@ -105,36 +71,25 @@ class RunTrace:
 class LiveSpan(trace.Span, ReadableSpan):
     """A span that is current while something executes, and exported when that has ended."""
 
-    # What most spans have in common is the class's. The names are those that ReadableSpan reads.
+    # The names are those that ReadableSpan reads.
+    __slots__ = ("_attributes", "_context", "_end_time", "_extra", "_parent", "_start_time")
+    # What most spans have in common is the class's.
+    _name = "workflow.step"
     _kind = SpanKind.INTERNAL
     _events: Sequence[Event] = ()
     _links: Sequence[trace.Link] = ()
     _status = _UNSET
     _instrumentation_info = None
-    _end_time = None
-    _extra: BoundedAttributes | None = None
-
-    _context: SpanContext
     # What all spans of one tracer have in common is that of a class of their own, which `Spans` derives.
     _instrumentation_scope = _SCOPE
     _resource: Any
     _spans: Spans
 
-    def __init__(self, name: str, context: SpanContext, parent: SpanContext | None, start_time: int) -> None:
-        self._name = name
-        self._context = context
-        self._parent = parent
-        self._start_time = start_time
-
-    def finish(self, end_time: int, attributes: dict[str, Any], status: Status) -> None:
-        """End it and hand it on."""
-        if self._extra is not None:
-            attributes |= self._extra
-        self._attributes = attributes
-        if self._status is _UNSET:
-            self._status = status
-        self._end_time = end_time
-        self._spans.processor.on_end(self)
+    _attributes: dict[str, Any]
+    _context: SpanContext
+    _end_time: int | None
+    _extra: BoundedAttributes | None
+    """What user code has said of it."""
 
     # -- what user code may do with the current span -----------------------------------------------------------------
 
@@ -198,71 +153,181 @@ class LiveSpan(trace.Span, ReadableSpan):
         """Nothing: the step's end is the span's, whoever thinks it is theirs to end."""
 
 
+# Processors ask for it, and that is every span: this is the slot itself.
+LiveSpan.context = vars(LiveSpan)["_context"]  # type: ignore[method-assign]
+
+
+_new: Callable[[type[LiveSpan]], LiveSpan] = object.__new__
+_three = Struct(">QQQ").unpack
+_SILENT = {kind.on_start for kind in (SpanProcessor, BatchSpanProcessor, SimpleSpanProcessor)}
+"""What does nothing when a span begins."""
+
+
 class Spans:
     """What spans are made with: that of a tracer of the SDK."""
 
     def __init__(self, tracer: Any) -> None:
-        self.processor = tracer.span_processor
-        self.new_id: Callable[[], int] = tracer.id_generator.generate_span_id
+        self._processor: SpanProcessor = tracer.span_processor
+        self._processors: tuple[SpanProcessor, ...] | None = None
+        self._on_ends: tuple[Callable[[ReadableSpan], None], ...] = (self._processor.on_end,)
+        self._tells_starts = True
+        self._new_id: Callable[[], int] = tracer.id_generator.generate_span_id
+        if type(tracer.id_generator) is RandomIdGenerator:
+            self._new_id = partial(getrandbits, 64)  # As it does.
         self._span: type[LiveSpan] = type("LiveSpan", (LiveSpan,), {"_resource": tracer.resource, "_spans": self})
         self.limits = SpanLimits()
         self._sampler: Sampler = tracer.sampler
 
+    def _look(self) -> None:
+        """Find out who hears of spans: a provider may be given further processors at any time."""
+        found: tuple[SpanProcessor, ...] | None = getattr(self._processor, "_span_processors", None)
+        if found is self._processors or found is None:
+            return
+        if type(self._processor) is SynchronousMultiSpanProcessor:
+            self._processors = found
+            self._on_ends = tuple(one.on_end for one in found)
+            self._tells_starts = not all(type(one).on_start in _SILENT for one in found)
+
+    def hold(self, run: RunInfo) -> None:
+        """Find out where a run stands that this worker is to execute."""
+        self._look()
+        attributes = {"workflow.name": run.workflow, "workflow.version": run.version, "run_id": run.id}
+        run.span = self.trace_of(seed_of(run.created_instant, run.id), run.caller_trace, attributes)
+
     def trace_of(self, seed: bytes, caller: str | None, attributes: dict[str, Any]) -> RunTrace:
         """Where a run stands: in its caller's trace, or at the head of one of its own. `seed` is the run's."""
-        drawn = blake2b(seed, person=b"holdfast span", digest_size=24).digest()
-        parent = read(caller)
+        high, low, span_id = _three(blake2b(seed, person=b"holdfast span", digest_size=24).digest())
+        parent = None if caller is None else read(caller)
         if parent is None:
-            trace_id, above = int.from_bytes(drawn[:16], "big"), _EMPTY
+            trace_id, above = high << 64 | low, EMPTY
         else:
-            trace_id, above = parent.trace_id, trace.set_span_in_context(NonRecordingSpan(parent), _EMPTY)
-        asked = self._sampler.should_sample(above, trace_id, "workflow.run", SpanKind.CONSUMER, attributes)
-        is_sampled = asked.decision is Decision.RECORD_AND_SAMPLE
-        span_id = int.from_bytes(drawn[16:], "big")
-        flags = _SAMPLED if is_sampled else _DROPPED
+            trace_id, above = parent.trace_id, trace.set_span_in_context(NonRecordingSpan(parent), EMPTY)
+        asked = self._sampler.should_sample(above, trace_id, "workflow.run", _CONSUMER, attributes)
+        is_sampled = asked.decision is _KEPT
+        flags = SAMPLED if is_sampled else DROPPED
         if parent is not None and parent.trace_flags & ~TraceFlags.SAMPLED:
             # Whatever else the caller says about its trace holds for all of it.
             flags = TraceFlags(flags | parent.trace_flags & ~TraceFlags.SAMPLED)
-        context = _context(trace_id, span_id, flags, asked.trace_state)
+        context = make_context(OwnContext, (trace_id, span_id, False, flags, asked.trace_state or NO_STATE, True))
         return RunTrace(context, parent, is_sampled)
 
-    def step(self, run: RunTrace, began_at: int) -> LiveSpan | None:
+    def enter(self, step: StepInfo) -> None:
         """Make the step's span, or the run's where it is not sampled, current for the code that is about to execute."""
+        run: RunTrace | None = step.run.span
+        if run is None:
+            return
         if not run.is_sampled:
-            attach(run.base)
-            return None
+            make_current(run.base)
+            return
         parent = run.context
-        span = self._span("workflow.step", _context(parent[0], self.new_id(), parent[3], parent[4]), parent, began_at)
-        self.processor.on_start(span, run.base)
-        attach(Context({_CURRENT: span}))
-        return span
+        span = step.span = _new(self._span)
+        span._context = make_context(OwnContext, (parent[0], self._new_id() or 1, False, parent[3], parent[4], True))
+        span._parent = parent
+        span._start_time = step.began_at * 1_000
+        span._end_time = span._extra = None
+        if self._tells_starts:
+            self._processor.on_start(span, run.base)  # type: ignore[arg-type]  # as good as the SDK's
+        make_current(Context({CURRENT: span}))
 
-    def run(self, run: RunTrace, began_at: int, at: int, attributes: dict[str, Any], is_failed: bool) -> None:
-        """The span of a run that has ended."""
-        span = self._span("workflow.run", run.context, run.parent, began_at)
-        span._kind = SpanKind.CONSUMER
-        self.processor.on_start(span, _EMPTY)
-        span.finish(at, attributes, _ERROR if is_failed else _UNSET)
+    def finish(self, steps: Sequence[StepEnded], runs: Sequence[RunEnded]) -> None:
+        """End the spans of these steps and runs and hand them on; a step that failed says why."""
+        self._look()
+        broken: Exception | None = None
+        for fact in steps:
+            step = fact.step
+            span: LiveSpan | None = step.span
+            if span is None:
+                continue
+            step.span = None
+            run = step.run
+            attributes = {
+                "workflow.name": run.workflow,
+                "workflow.version": run.version,
+                "run_id": run.id,
+                "status": fact.status,
+                "step.name": step.name,
+                "step.kind": step.kind,
+                "step.attempt": step.attempt,
+            }
+            try:
+                if fact.error is not None:
+                    _explain(span, fact.error, fact.at * 1_000)
+                if span._extra is not None:
+                    attributes |= span._extra
+                span._attributes = attributes
+                span._end_time = fact.at * 1_000
+                for on_end in self._on_ends:
+                    on_end(span)
+            except Exception as error:
+                # A processor's own; the other spans have theirs coming.
+                broken = error
+        for ended in runs:
+            try:
+                self._finish_run(ended)
+            except Exception as error:
+                broken = error
+        if broken is not None:
+            raise broken
+
+    def _finish_run(self, fact: RunEnded) -> None:
+        run = fact.run
+        traced: RunTrace | None = run.span
+        if traced is None or not traced.is_sampled:
+            return
+        span = self._begun("workflow.run", traced.context, traced.parent, run.started_instant * 1_000, EMPTY)
+        if fact.status is _FAILED and span._status is _UNSET:
+            span._status = _ERROR
+        attributes = {
+            "workflow.name": run.workflow,
+            "workflow.version": run.version,
+            "run_id": run.id,
+            "status": fact.status._value_,
+        }
+        self._end(span, fact.at * 1_000, attributes)
 
     def message(self, run: RunTrace, kind: str, at: int, attributes: dict[str, Any], sender: str | None) -> None:
         """A message that a run has taken in: a moment in its trace, linked with where its sender stood in its own."""
         parent = run.context
-        span = self._span(f"workflow.{kind}", _context(parent[0], self.new_id(), parent[3], parent[4]), parent, at)
-        span._kind = SpanKind.CONSUMER
+        context = make_context(OwnContext, (parent[0], self._new_id() or 1, False, parent[3], parent[4], True))
+        span = self._begun(f"workflow.{kind}", context, parent, at, run.base)
         origin = read(sender)
         if origin is not None:
-            span._links = (trace.Link(origin),)
-        self.processor.on_start(span, run.base)
-        span.finish(at, attributes, _UNSET)
+            span._links = (*span._links, trace.Link(origin))
+        self._end(span, at, attributes)
+
+    def _begun(
+        self, name: str, context: SpanContext, parent: SpanContext | None, began_at: int, above: Context
+    ) -> LiveSpan:
+        span = _new(self._span)
+        span._name = name
+        span._kind = _CONSUMER
+        span._context = context
+        span._parent = parent
+        span._start_time = began_at
+        span._end_time = span._extra = None
+        if self._tells_starts:
+            self._processor.on_start(span, above)  # type: ignore[arg-type]  # as good as the SDK's
+        return span
+
+    def _end(self, span: LiveSpan, at: int, attributes: dict[str, Any]) -> None:
+        if span._extra is not None:
+            attributes |= span._extra
+        span._attributes = attributes
+        span._end_time = at
+        for on_end in self._on_ends:
+            on_end(span)
 
 
-def finish_step(span: LiveSpan, at: int, attributes: dict[str, Any], error: BaseException | None) -> None:
-    """End a step's span; one that failed says why."""
-    if error is None:
-        span.finish(at, attributes, _UNSET)
-        return
+def seed_of(created: Instant, run_id: str) -> bytes:
+    """What a run's ids are drawn from. The time is there because an id that a user has chosen may be somebody else's,
+    too."""
+    return f"{created} {run_id}".encode()
+
+
+def _explain(span: LiveSpan, error: BaseException, at: int) -> None:
     span.record_exception(error, timestamp=at)
-    span.finish(at, attributes, Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))
+    if span._status is _UNSET:
+        span._status = Status(StatusCode.ERROR, f"{type(error).__name__}: {error}")
 
 
 def sent(tracer: Any, kind: str, took: int, attributes: dict[str, Any]) -> None:

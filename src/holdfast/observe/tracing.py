@@ -10,22 +10,23 @@ drawn from the run's id, so that they agree.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from holdfast.define import RunInfo, StepInfo
 from holdfast.errors import DefinitionError
 from holdfast.extras import load_extra
-from holdfast.model import Instant, RunRecord, RunStatus, instant_of
+from holdfast.model import RunRecord, instant_of
 
 from .facts import Fact, MessageSent, MessageTaken, RunEnded, StepEnded
-from .observers import Observer
+from .observers import GroupObserver
 
 _log = logging.getLogger("holdfast.observe")
 _WHO = "holdfast.observe.Tracing"
 
 
-class Tracing(Observer):
+class Tracing(GroupObserver):
     """Makes spans `workflow.run`, `workflow.step` and `workflow.signal`.
 
         Worker(url, workflows=[checkout], observers=[Tracing()])
@@ -40,6 +41,7 @@ class Tracing(Observer):
     def __init__(self, provider: Any = None) -> None:
         self._api = load_extra("opentelemetry.trace", extra="otel", needed_by=_WHO)
         load_extra("opentelemetry.sdk.trace", extra="otel", needed_by=_WHO)
+        self._contexts = load_extra("holdfast.observe.contexts", extra="otel", needed_by=_WHO)
         self._room = load_extra("holdfast.observe.spans", extra="otel", needed_by=_WHO)
         self._provider = provider
         self._spans: Any = None
@@ -66,65 +68,46 @@ class Tracing(Observer):
         return self._room.Spans(tracer) if hasattr(tracer, "span_processor") else None
 
     def caller_trace(self) -> str | None:
-        found: str | None = self._room.current_trace()
+        found: str | None = self._contexts.current_trace()
         return found
 
     def within(self, trace: str) -> AbstractContextManager[object]:
-        found: AbstractContextManager[object] = self._room.within(trace)
+        found: AbstractContextManager[object] = self._contexts.within(trace)
         return found
 
     def trace_of(self, run: RunRecord) -> str | None:
         spans = self._spans or self._made(self._api.get_tracer_provider())
         if spans is None:
             return None
-        found: str = spans.trace_of(_seed(instant_of(run.created_at), run.id), run.trace, _named(run)).text
+        found: str = spans.trace_of(self._room.seed_of(instant_of(run.created_at), run.id), run.trace, _named(run)).text
         return found
 
     def hold(self, run: RunInfo) -> None:
-        spans = self._spans
-        if spans is not None:
-            run.span = spans.trace_of(_seed(run.created_instant, run.id), run.caller_trace, _named(run))
+        if self._spans is not None:
+            self._spans.hold(run)
 
     def enter(self, step: StepInfo) -> None:
-        traced = step.run.span
-        if traced is not None:
-            step.span = self._spans.step(traced, step.began_at * 1_000)
+        if self._spans is not None:
+            self._spans.enter(step)
+
+    def shortcut(self, name: str) -> Callable[..., None] | None:
+        is_ours = getattr(type(self), name) is getattr(Tracing, name)
+        return getattr(self._spans, name) if is_ours and self._spans is not None else None
 
     def observe(self, fact: Fact) -> None:
         kind = fact.__class__
         if kind is StepEnded:
-            self._step_ended(fact)  # type: ignore[arg-type]  # its class says so
+            self.observe_group((fact,), ())  # type: ignore[arg-type]  # its class says so
         elif kind is RunEnded:
-            self._run_ended(fact)  # type: ignore[arg-type]  # as above
+            self.observe_group((), (fact,))  # type: ignore[arg-type]  # as above
         elif kind is MessageTaken:
             self._message_taken(fact)  # type: ignore[arg-type]  # as above
         elif kind is MessageSent:
             self._message_sent(fact)  # type: ignore[arg-type]  # as above
 
-    def _step_ended(self, fact: StepEnded) -> None:
-        step = fact.step
-        span = step.span
-        if span is None:
-            return
-        step.span = None
-        run = step.run
-        attributes = {
-            "workflow.name": run.workflow,
-            "workflow.version": run.version,
-            "run_id": run.id,
-            "status": fact.status,
-            "step.name": step.name,
-            "step.kind": step.kind,
-            "step.attempt": step.attempt,
-        }
-        self._room.finish_step(span, fact.at * 1_000, attributes, fact.error)
-
-    def _run_ended(self, fact: RunEnded) -> None:
-        traced = fact.run.span
-        if traced is not None and traced.is_sampled:
-            attributes = {**_named(fact.run), "status": fact.status.value}
-            is_failed = fact.status is RunStatus.FAILED
-            self._spans.run(traced, fact.run.started_instant * 1_000, fact.at * 1_000, attributes, is_failed)
+    def observe_group(self, steps: Sequence[StepEnded], runs: Sequence[RunEnded]) -> None:
+        if self._spans is not None:
+            self._spans.finish(steps, runs)
 
     def _message_taken(self, fact: MessageTaken) -> None:
         traced = fact.run.span
@@ -140,12 +123,6 @@ class Tracing(Observer):
         if fact.run_id is not None:
             attributes["run_id"] = fact.run_id
         self._room.sent(tracer, fact.kind, fact.took * 1_000, attributes)
-
-
-def _seed(created: Instant, run_id: str) -> bytes:
-    """What a run's ids are drawn from. The time is there because an id that a user has chosen may be somebody else's,
-    too."""
-    return f"{created} {run_id}".encode()
 
 
 def _named(run: RunInfo | RunRecord) -> dict[str, Any]:

@@ -6,6 +6,7 @@ after the fact: a run's end once it is durable, a step's once it has come to som
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -16,12 +17,12 @@ from holdfast.model import (
     ClaimedRun,
     History,
     RowWrite,
-    RunStatus,
     StepCompleted,
     StepRetrying,
     Turn,
 )
 from holdfast.observe import (
+    Fact,
     Load,
     MessageTaken,
     Observers,
@@ -49,15 +50,29 @@ from .held import Arrival, Held
 from .plan import Plan
 from .session import Session
 
+_LATER = 0.01
+"""Seconds in which a run's end is told to those who can wait."""
+
 
 class WatchedAttempts(Attempts):
-    """Steps in flight, observed."""
+    """Steps in flight, observed.
+
+    This is the path that every step takes, so what has a cheaper way goes it: who can wait is told of all that has
+    ended in one call, when the loop has time for it.
+    """
 
     observers: Observers
 
     def watch(self, observers: Observers) -> None:
         """From here on, tell these."""
         self.observers = observers
+        self._enters, self.holds = observers.ways("enter"), observers.ways("hold")
+        self._at_once = observers.at_once
+        self._in_groups = observers.in_groups
+        self._steps: list[StepEnded] = []
+        self._runs: list[RunEnded] = []
+        """What those who are told in groups have yet to hear of."""
+        self._is_called = self._is_later = False
         self._enter = self._watched_enter
         self._after: Callable[[Attempt, Outcome], None] = self._done
         self._done = self._watched_done
@@ -68,15 +83,78 @@ class WatchedAttempts(Attempts):
         attempt.kind = "transaction" if step.is_transactional else "async" if step.is_async else "thread"
         attempt.began_at = self._clock.now()
         attempt.error = attempt.span = None
-        self.observers.enter(attempt)
+        for enter in self._enters:
+            try:
+                enter(attempt)
+            except Exception:
+                self.observers.failed(enter)
 
     def _watched_done(self, attempt: Attempt, outcome: Outcome) -> None:
         kind = outcome.__class__
         status: StepStatus = "completed"
         if kind is not StepCompleted:
             status = "retrying" if kind is StepRetrying else "failed"
-        self.observers.tell(StepEnded(attempt, status, attempt.began_at, outcome.at, attempt.error))
+        fact = StepEnded(attempt, status, attempt.began_at, outcome.at, attempt.error)
+        if self._at_once:
+            self._tell_each(fact)
+        if self._in_groups:
+            self._steps.append(fact)
+            if not self._is_called:
+                self._call()
         self._after(attempt, outcome)
+
+    def run_ended(self, fact: RunEnded) -> None:
+        """Tell of the end of a run."""
+        self._tell_each(fact)
+        if self._in_groups:
+            self._runs.append(fact)
+            if not self._is_later:
+                # With the steps that end next, most of the time: other runs have been answered, too, and go on first.
+                self._is_later = True
+                self._loop.call_later(_LATER, self._tell_later, context=self._context)
+
+    def tell(self, fact: Fact) -> None:
+        """Tell everybody of something else, which comes after all that has ended so far."""
+        self._tell_group()
+        self.observers.tell(fact)
+
+    def _tell_each(self, fact: Fact) -> None:
+        for observe in self._at_once:
+            try:
+                observe(fact)
+            except Exception:
+                self.observers.failed(observe)
+
+    def _call(self) -> None:
+        # After two turns of the loop. By the end of the first one, what came of these steps is on its way to the store,
+        # and the next look at the sockets lets its thread go to work: what is done now is done while that writes.
+        self._is_called = True
+        self._loop.call_soon(self._call_again, context=self._context)
+
+    def _call_again(self) -> None:
+        self._loop.call_soon(self._called, context=self._context)
+
+    def _called(self) -> None:
+        self._is_called = False
+        self._tell_group()
+
+    def _tell_later(self) -> None:
+        self._is_later = False
+        self._tell_group()
+
+    def _tell_group(self) -> None:
+        if self._steps or self._runs:
+            steps, self._steps = self._steps, []
+            runs, self._runs = self._runs, []
+            for observe in self._in_groups:
+                try:
+                    observe(steps, runs)
+                except Exception:
+                    self.observers.failed(observe)
+
+    def close(self) -> None:
+        super().close()
+        self._tell_group()
 
     def _fail(self, attempt: Attempt, error: BaseException) -> None:
         attempt.error = error
@@ -88,49 +166,65 @@ class WatchedAttempts(Attempts):
 
     def withdraw(self, attempt: Attempt) -> None:
         if not attempt.is_settled and attempt.task is not None and hasattr(attempt, "began_at"):
-            self.observers.tell(StepEnded(attempt, "cancelled", attempt.began_at, self._clock.now(), None))
+            fact = StepEnded(attempt, "cancelled", attempt.began_at, self._clock.now(), None)
+            self._tell_each(fact)
+            if self._in_groups:
+                self._steps.append(fact)
+                self._call()
         super().withdraw(attempt)
 
 
 class WatchedRuns(Admission):
     """The runs that a worker holds, observed."""
 
-    observers: Observers
+    attempts: WatchedAttempts
 
     def _hold(self, claimed: ClaimedRun) -> Held:
         held = super()._hold(claimed)
         if held.info.span is None:
-            self.observers.hold(held.info)
+            for hold in self.attempts.holds:
+                try:
+                    hold(held.info)
+                except Exception:
+                    self.attempts.observers.failed(hold)
         return held
 
     def replay(self, held: Held, history: History) -> bool:
         is_done = super().replay(held, history)
         if is_done and history.entries:
-            self.observers.tell(RunReplayed(held.info, held.info.journal_length))
+            self.attempts.tell(RunReplayed(held.info, held.info.journal_length))
         return is_done
 
     def _committed(self, held: Held, turn: Turn, verdict: Verdict) -> None:
+        # Most turns change nothing in the run's row and take no message: of those there is nothing to tell.
+        if verdict is True and (turn.change is not None or turn.taken):
+            self._tell_turn(held, turn)
+        # By its name: `super()` costs as much as all the rest of this, and this is every turn.
+        Admission._committed(self, held, turn, verdict)
+
+    def _tell_turn(self, held: Held, turn: Turn) -> None:
         done = held.sent
-        if verdict is True and done is not None and not held.is_lost:
-            if turn.taken:
-                traces = {id(entry): trace for entry, trace in done.traces}
-                for entry in done.entries:
-                    if isinstance(entry, MESSAGES):
-                        trace = traces.get(id(entry))
-                        self.observers.tell(MessageTaken(held.info, entry.kind, entry.name, entry.at, trace))
-            if done.ended is not None:
-                self.observers.tell(RunEnded(held.info, RunStatus(done.ended.status), done.ended.at))
-            elif done.retrying is not None:
-                self.observers.tell(RunRetrying(held.info))
-        super()._committed(held, turn, verdict)
+        if done is None or held.is_lost:
+            return
+        if turn.taken:
+            traces = {id(entry): trace for entry, trace in done.traces}
+            for entry in done.entries:
+                if isinstance(entry, MESSAGES):
+                    trace = traces.get(id(entry))
+                    self.attempts.tell(MessageTaken(held.info, entry.kind, entry.name, entry.at, trace))
+        if done.ended is not None:
+            assert turn.change is not None
+            self.attempts.run_ended(RunEnded(held.info, turn.change.status, done.ended.at))
+        elif done.retrying is not None:
+            self.attempts.tell(RunRetrying(held.info))
 
     def _not_committed(self, held: Held, verdict: Verdict) -> None:
         if verdict is False:
-            self.observers.tell(RunLost(held.info))
+            self.attempts.tell(RunLost(held.info))
         super()._not_committed(held, verdict)
 
     def block(self, held: Held, error: Exception, taken: Sequence[Arrival] = ()) -> None:
-        self.observers.tell(RunBlocked(held.info, type(error).__name__))
+        self.attempts.tell(RunBlocked(held.info, type(error).__name__))
         super().block(held, error, taken)
 
 
@@ -139,33 +233,33 @@ class WatchedSession(Session):
 
     _runs_of = WatchedRuns
     _attempts_of = WatchedAttempts
+    _attempts: WatchedAttempts
     _took: int | None = None
 
     def __init__(self, plan: Plan, resources: Any, interrupted: Callable[[], None]) -> None:
         super().__init__(plan, resources, interrupted)
-        assert plan.observers is not None
-        self._observers = plan.observers
-        self.swept = lambda swept: self._observers.tell(RunsSwept(len(swept.run_ids), swept.events))
+        self.swept = lambda swept: self._attempts.tell(RunsSwept(len(swept.run_ids), swept.events))
 
     async def register(self) -> None:
         await super().register()
+        assert self._plan.observers is not None
         assert isinstance(self.runs, WatchedRuns)
         assert isinstance(self.runs.attempts, WatchedAttempts)
-        self.runs.observers = self._observers
-        self.runs.attempts.watch(self._observers)
+        self._attempts = self.runs.attempts
+        self._attempts.watch(self._plan.observers)
 
     def start(self, *, with_pulse: bool = True, is_serving: bool = True) -> None:
         super().start(with_pulse=with_pulse, is_serving=is_serving)
-        self._observers.tell(WorkerBegan(self.worker_id, self._load))
+        self._attempts.tell(WorkerBegan(self.worker_id, self._load))
 
     def lost(self) -> None:
         if not self.ended.is_set():
-            self._observers.tell(WorkerLost(self.worker_id))
+            self._attempts.tell(WorkerLost(self.worker_id))
         super().lost()
 
     def leave(self) -> None:
         if not self.ended.is_set():
-            self._observers.tell(WorkerEnded(self.worker_id))
+            self._attempts.tell(WorkerEnded(self.worker_id))
         super().leave()
 
     def _load(self) -> Load:
@@ -182,23 +276,29 @@ class WatchedSession(Session):
 
     async def _admit(self, claimed: Sequence[ClaimedRun]) -> None:
         if claimed:
-            self._observers.tell(RunsClaimed(claimed, self._took))
+            self._attempts.tell(RunsClaimed(claimed, self._took))
             self._took = None
         await super()._admit(claimed)
 
     def _commit(self, turns: Sequence[Turn]) -> Awaitable[Sequence[Answer]]:
-        return self._timed(super()._commit(turns), lambda took: TurnsCommitted(len(turns), took))
+        return self._timed(super()._commit(turns), TurnsCommitted, len(turns))
 
     def _write(self, writes: Sequence[RowWrite]) -> Awaitable[Sequence[Answer]]:
-        return self._timed(super()._write(writes), lambda took: RowsWritten(len(writes), took))
+        return self._timed(super()._write(writes), RowsWritten, len(writes))
 
-    async def _timed(
-        self, answering: Awaitable[Sequence[Answer]], fact: Callable[[int], TurnsCommitted | RowsWritten]
-    ) -> Sequence[Answer]:
+    def _timed(
+        self, answering: Awaitable[Sequence[Answer]], fact: type[TurnsCommitted | RowsWritten], count: int
+    ) -> Awaitable[Sequence[Answer]]:
+        # No coroutine around it: that would be a task, and the answer would come two turns of the loop later.
         asked_at = self._clock.monotonic()
-        answers = await answering
-        self._observers.tell(fact(self._clock.monotonic() - asked_at))
-        return answers
+
+        def answered(answer: asyncio.Future[Sequence[Answer]]) -> None:
+            if not answer.cancelled() and answer.exception() is None:
+                self._attempts.tell(fact(count, self._clock.monotonic() - asked_at))
+
+        future = asyncio.ensure_future(answering)
+        future.add_done_callback(answered, context=self._context)
+        return future
 
 
 def new_session(plan: Plan, resources: Any, interrupted: Callable[[], None]) -> Session:
