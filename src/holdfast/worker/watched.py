@@ -50,9 +50,6 @@ from .held import Arrival, Held
 from .plan import Plan
 from .session import Session
 
-_LATER = 0.01
-"""Seconds in which a run's end is told to those who can wait."""
-
 
 class WatchedAttempts(Attempts):
     """Steps in flight, observed.
@@ -72,7 +69,7 @@ class WatchedAttempts(Attempts):
         self._steps: list[StepEnded] = []
         self._runs: list[RunEnded] = []
         """What those who are told in groups have yet to hear of."""
-        self._is_called = self._is_later = False
+        self._is_called = self._is_next = False
         self._enter = self._watched_enter
         self._after: Callable[[Attempt, Outcome], None] = self._done
         self._done = self._watched_done
@@ -108,10 +105,10 @@ class WatchedAttempts(Attempts):
         self._tell_each(fact)
         if self._in_groups:
             self._runs.append(fact)
-            if not self._is_later:
-                # With the steps that end next, most of the time: other runs have been answered, too, and go on first.
-                self._is_later = True
-                self._loop.call_later(_LATER, self._tell_later, context=self._context)
+            if not self._is_next:
+                # With all that the same commit has ended, and before anybody who waits for them can ask for numbers.
+                self._is_next = True
+                self._loop.call_soon(self._tell_next, context=self._context)
 
     def tell(self, fact: Fact) -> None:
         """Tell everybody of something else, which comes after all that has ended so far."""
@@ -138,8 +135,8 @@ class WatchedAttempts(Attempts):
         self._is_called = False
         self._tell_group()
 
-    def _tell_later(self) -> None:
-        self._is_later = False
+    def _tell_next(self) -> None:
+        self._is_next = False
         self._tell_group()
 
     def _tell_group(self) -> None:
