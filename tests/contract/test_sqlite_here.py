@@ -130,7 +130,7 @@ def test_a_slow_disk_has_the_next_one_left_to_the_thread(path):
         await stage.store.open()
         await stage.start(2)
         first, second = await stage.claim()
-        stage.store._writer._pace.took(0.01)
+        stage.store._writer._pace.took(1.0)
         asked = stage.store.commit_turns([turn(first)])
         assert not asked.done()
         assert await asked == [True]

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.store.sqlite.pace import Pace
 
-QUICK, SLOW = 0.000_2, 0.003
+QUICK, SLOW, STALLED = 0.000_2, 0.002, 0.05
 
 
 class Moment:
@@ -41,8 +41,17 @@ def test_quick_ones_go_on(pace):
         pace.took(QUICK)
 
 
-def test_after_a_slow_one_the_thread_has_the_next_for_a_while(pace, moment):
-    pace.took(SLOW)
+def test_a_slow_one_among_quick_ones_says_nothing(pace):
+    for _ in range(20):
+        for seconds in (*[QUICK] * 10, SLOW):
+            assert pace.may_try()
+            pace.took(seconds)
+
+
+@pytest.mark.parametrize("found", [[STALLED], [SLOW] * 3])
+def test_after_a_stall_or_slow_ones_in_a_row_the_thread_has_the_next_for_a_while(pace, moment, found):
+    for seconds in found:
+        pace.took(seconds)
     assert not pace.may_try()
     moment.now += 1.1
     assert pace.may_try()
@@ -50,20 +59,22 @@ def test_after_a_slow_one_the_thread_has_the_next_for_a_while(pace, moment):
 
 def test_a_disk_that_stays_slow_is_tried_ever_more_seldom_up_to_once_a_minute(pace, moment):
     pauses = []
+    pace.took(STALLED)
+    waited(pace, moment)
     for _ in range(9):
         pace.took(SLOW)
         pauses.append(waited(pace, moment))
     assert pauses == sorted(pauses)
-    assert pauses[0] == 2
+    assert pauses[0] == 3
     assert pauses[-1] == pauses[-2] == 61
 
 
 def test_a_quick_one_forgets_the_slow_ones(pace, moment):
     for _ in range(5):
-        pace.took(SLOW)
+        pace.took(STALLED)
         waited(pace, moment)
     pace.took(QUICK)
-    pace.took(SLOW)
+    pace.took(STALLED)
     assert waited(pace, moment) == 2
 
 

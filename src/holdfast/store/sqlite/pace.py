@@ -1,7 +1,8 @@
 """Whether a commit may be made where it is asked for, on the caller's event loop, instead of by the writer's thread.
 
-The way to that thread and back takes as long as a quick disk takes to commit. A slow one must not hold a loop up: the
-first commit that takes long sends all others to the thread for a while, for longer each time.
+The way to that thread and back takes as long as a quick disk takes to commit. A slow one must not hold a loop up: when
+commits take long, all others go to the thread for a while, for longer each time. One that took long among many that did
+not says nothing, unless it took very long: what counts is an average that follows the last few.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 
 _QUICK = 0.000_5
+_SHARE = 1 / 8
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 _IN_A_ROW = 256
@@ -21,6 +23,7 @@ class Pace:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._left = _IN_A_ROW
+        self._average = 0.0
         self._slow_until = 0.0
         self._pause = _FIRST_PAUSE
 
@@ -34,7 +37,10 @@ class Pace:
     def took(self, seconds: float) -> None:
         """One was made here."""
         self._left -= 1
-        if seconds > _QUICK:
+        self._average += (seconds - self._average) * _SHARE
+        if self._average > _QUICK:
+            # The next that is tried decides, whatever these were.
+            self._average = _QUICK
             self._slow_until = self._monotonic() + self._pause
             self._pause = min(self._pause * 2, _LONGEST_PAUSE)
         elif self._slow_until:
