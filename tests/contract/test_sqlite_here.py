@@ -70,6 +70,7 @@ def test_several_turns_and_what_changes_a_run_are_left_to_the_thread(play):
         several = stage.store.commit_turns([turn(run) for run in runs[:2]])
         assert not several.done()
         assert await several == [True, True]
+        stage.store._writer._pace = Pace()
         end = stage.store.commit_turns([turn(runs[2], change=RowChange(status=RunStatus.COMPLETED))])
         assert not end.done()
         assert await end == [True]

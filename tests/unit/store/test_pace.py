@@ -85,3 +85,12 @@ def test_now_and_then_one_is_left_to_the_thread_which_cuts_the_log(pace):
         made += 1
     assert 100 < made < 1000
     assert pace.may_try()
+
+
+def test_after_a_crowd_the_next_few_are_left_to_the_thread(pace):
+    pace.crowded()
+    left = 0
+    while not pace.may_try():
+        left += 1
+    assert left == 8
+    assert pace.may_try()

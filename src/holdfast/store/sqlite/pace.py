@@ -2,7 +2,8 @@
 
 The way to that thread and back takes as long as a quick disk takes to commit. A slow one must not hold a loop up: when
 commits take long, all others go to the thread for a while, for longer each time. One that took long among many that did
-not says nothing, unless it took very long: what counts is an average that follows the last few.
+not says nothing, unless it took very long: what counts is an average that follows the last few. And where many commit
+at once, one that happens to go alone is left to the thread, too: meanwhile the next ones gather behind it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ _SHARE = 1 / 8
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 _IN_A_ROW = 256
+_AFTER_A_CROWD = 8
 
 
 class Pace:
@@ -23,16 +25,24 @@ class Pace:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._left = _IN_A_ROW
+        self._crowded = 0
         self._average = 0.0
         self._slow_until = 0.0
         self._pause = _FIRST_PAUSE
 
     def may_try(self) -> bool:
-        """Whether the next one is likely to be quick."""
+        """Whether the next one, which goes alone, is likely to be quick."""
+        if self._crowded:
+            self._crowded -= 1
+            return False
         if not self._left:
             self._left = _IN_A_ROW
             return False
         return not self._slow_until or self._monotonic() > self._slow_until
+
+    def crowded(self) -> None:
+        """Several went out together."""
+        self._crowded = _AFTER_A_CROWD
 
     def took(self, seconds: float) -> None:
         """One was made here."""

@@ -286,9 +286,7 @@ class SqliteStore(LifeStore):
         self._refuse_closed()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Any]] = loop.create_future()
-        found = None
-        if shortcut is not None and len(items) == 1:
-            found = self._writer.commit_here(shortcut, items)
+        found = self._writer.commit_here(shortcut, items) if shortcut is not None and items else None
         if found is not None:
             future.set_result(found)
         elif items:

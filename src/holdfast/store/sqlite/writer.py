@@ -66,6 +66,9 @@ class Writer:
 
     def commit_here(self, shortcut: ShortCut, items: Sequence[Any]) -> list[Any] | None:
         """Do it now, if that does not take long. None: it must be submitted; whatever was done may be done again."""
+        if len(items) > 1:
+            self._pace.crowded()
+            return None
         if self._is_inline or self._is_stopped or not self._queue.empty() or not self._pace.may_try():
             return None
         if not self._using.acquire(blocking=False):
