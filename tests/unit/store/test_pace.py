@@ -48,7 +48,7 @@ def test_a_slow_one_among_quick_ones_says_nothing(pace):
             pace.took(seconds)
 
 
-@pytest.mark.parametrize("found", [[STALLED], [SLOW] * 3])
+@pytest.mark.parametrize("found", [[STALLED], [SLOW] * 10])
 def test_after_a_stall_or_slow_ones_in_a_row_the_thread_has_the_next_for_a_while(pace, moment, found):
     for seconds in found:
         pace.took(seconds)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 _QUICK = 0.000_5
-_SHARE = 1 / 8
+_SHARE = 1 / 32
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 _IN_A_ROW = 256
