@@ -104,6 +104,19 @@ def test_it_goes_behind_what_is_in_line(play):
     play(act)
 
 
+def test_of_several_asked_for_at_once_the_others_go_out_together(play):
+    async def act(stage, runs):
+        commits = stage.store.stats.commits
+        asked = [stage.store.commit_turns([turn(run)]) for run in runs]
+        assert [one.done() for one in asked] == [True, False, False]
+        assert await asyncio.gather(*asked) == [[True]] * 3
+        assert stage.store.stats.commits - commits <= 3
+        # The next turn of the loop is another one.
+        assert stage.store.commit_turns([turn(runs[0], after=1)]).done()
+
+    play(act)
+
+
 def test_the_log_is_carried_over_by_the_thread_only(play):
     async def act(stage, runs):
         assert checkpoints_at(stage) == 4000

@@ -76,6 +76,8 @@ class SqliteStore(LifeStore):
         self._path = path
         self._clock = clock
         self._lent: sqlite3.Connection | None = None
+        self._resting: asyncio.AbstractEventLoop | None = None
+        """The loop that has committed a turn by itself in the turn it is in."""
         self._is_open = False
         self._has_readers = path != MEMORY and not inline
         self._is_shared = path == MEMORY
@@ -286,8 +288,13 @@ class SqliteStore(LifeStore):
         self._refuse_closed()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Any]] = loop.create_future()
-        found = self._writer.commit_here(shortcut, items) if shortcut is not None and items else None
+        found = None
+        if shortcut is not None and items and self._resting is not loop:
+            found = self._writer.commit_here(shortcut, items)
         if found is not None:
+            # What else is asked for in this turn of the loop, by other workers here, goes out together.
+            self._resting = loop
+            loop.call_soon(self._rested)
             future.set_result(found)
         elif items:
             # A copy: it is on its way when this returns, and the list is the caller's.
@@ -295,6 +302,9 @@ class SqliteStore(LifeStore):
         else:
             future.set_result([])
         return future
+
+    def _rested(self) -> None:
+        self._resting = None
 
     async def _read(self, deed: Callable[[Transaction], T]) -> T:
         self._refuse_closed()
