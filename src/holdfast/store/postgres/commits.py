@@ -1,8 +1,9 @@
 """The ways that turns and row-only writes take to the server: which loop, which connection, one statement or several.
 
 What is a single statement goes out on the loop of the worker that asks: on its own, the way to another thread and back
-would cost as much as the commit. What gives something out is a transaction, and stays on the store's own loop: one that
-a user's code blocks must not hold a transaction open. Through a pooler every statement is in a transaction.
+would cost more than half of what the commit does. What gives something out is a transaction, and stays on the store's
+own loop: one that a user's code blocks must not hold a transaction open. Through a pooler every statement is in a
+transaction.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Whether a commit may be made where it is asked for, on the caller's event loop, instead of by the writer's thread.
 
-The way to that thread and back takes as long as a quick disk takes to commit. A slow one must not hold a loop up: when
-commits take long, all others go to the thread for a while, for longer each time. One that took long among many that did
-not says nothing, unless it took very long: what counts is an average that follows the last few. And where many commit
-at once, one that happens to go alone is left to the thread, too: meanwhile the next ones gather behind it.
+The way to that thread and back takes more than half of what a quick disk takes to commit. A slow one must not hold a
+loop up: when commits take long, all others go to the thread for a while, for longer each time. One that took long
+among many that did not says nothing, unless it took very long: what counts is an average that follows the last few.
+And where many commit at once, one that happens to go alone is left to the thread, too: meanwhile the next ones gather
+behind it.
 """
 
 from __future__ import annotations
