@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from holdfast import current_run, sleep, step, workflow
-from tests.worker.samples import add
+import asyncpg
+
+from holdfast import AsyncClient, Worker, current_run, sleep, step, workflow
+from tests.worker.samples import add, ready
 from tests.worker.stage import PATIENCE, stage
 
 
@@ -32,6 +34,33 @@ async def test_concurrency_bounds_the_runs_that_wake_from_a_short_sleep(database
         for run in runs:
             await run.result(PATIENCE)
     assert most <= 2
+
+
+async def test_a_run_whose_end_is_being_written_takes_no_place_among_the_busy(postgres):
+    """Its row is locked by somebody else, so that its end has to wait; at concurrency 1 the next run does not."""
+    url = postgres.create_database()
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    @step
+    async def held() -> None:
+        begun.set()
+        await may_end.wait()
+
+    @workflow
+    async def first() -> None:
+        await held()
+
+    async with AsyncClient(url) as client, Worker(client, workflows=[first, ready], concurrency=1):
+        run = await client.start(first)
+        await begun.wait()
+        connection = await asyncpg.connect(url)
+        async with connection.transaction():
+            await connection.fetch("SELECT 1 FROM holdfast.runs WHERE id = $1 FOR UPDATE", run.id)
+            may_end.set()
+            assert await (await client.start(ready)).result(PATIENCE) == "ready"
+            assert (await run.refresh()).status == "running"
+        await connection.close()
+        await run.result(PATIENCE)
 
 
 async def test_a_due_run_is_not_starved_by_new_ones(database_url):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 
 import pytest
 
 from holdfast import AsyncClient, Worker, resource, sleep, step, workflow
 from holdfast.errors import HoldfastError
 from tests.worker.samples import add, ready
-from tests.worker.stage import PATIENCE, stage
+from tests.worker.stage import PATIENCE, stage, until
 
 
 def plain() -> None: ...
@@ -216,3 +218,15 @@ async def test_a_run_of_another_queue_waits_for_its_worker(database_url):
         assert (await on.record(run)).status == "pending"
         async with on.worker(ready, queues=["night"]):
             assert await run.result(PATIENCE) == "ready"
+
+
+async def test_a_worker_that_can_not_go_on_says_so_at_once_and_raises_it_at_its_end(database_url, caplog):
+    """The code beside it may wait for a run for ever: it must be in the log by then."""
+    async with stage(database_url) as on:
+        worker = await on.worker(ready).__aenter__()
+        with contextlib.closing(sqlite3.connect(database_url.removeprefix("sqlite:///"))) as connection:
+            connection.execute("ALTER TABLE inbox RENAME TO gone")
+        await until(lambda: "has stopped" in caplog.text)
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+            await worker.wait()
+    assert "no such table" in caplog.text

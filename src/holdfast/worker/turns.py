@@ -203,11 +203,9 @@ class Turns(Arrivals):
         taken = done.taken
         if has_messages:
             # What became of the other messages is the body's to say: it may leave them where they are.
-            taken += tuple(
-                arrival.message_id
-                for arrival in arrivals
-                if arrival.message_id is not None and arrival.entry.__class__ is Cancel
-            )
+            for arrival in arrivals:
+                if arrival.message_id is not None and arrival.entry.__class__ is Cancel:
+                    taken += (arrival.message_id,)
         if not taken and _is_first(done):
             held.unwritten = done.entries
             self._effects(held, done)
@@ -245,6 +243,9 @@ class Turns(Arrivals):
             held.journal += entries
         held.sent = done
         self.write_turn(held, entries, change, taken, self._committed, done.out)
+        if done.ended is not None:
+            # Nothing of it begins any more: while its end is written, the next run is looked for.
+            self.set_busy(held, False)
 
     def write_turn(
         self,
@@ -290,7 +291,7 @@ class Turns(Arrivals):
 
     def _has_steps(self, held: Held, done: Advance) -> bool:
         """Whether steps are in flight or about to begin after this turn: then the run is not to be parked."""
-        withdrawn = {command.key for command in done.withdrawn} if done.withdrawn else set()
+        withdrawn = {command.key for command in done.withdrawn}
         if held.attempts and not held.attempts.keys() <= withdrawn:
             return True
         # Open, but not begun: held up by the lease, or found in the journal together with an input.

@@ -202,6 +202,7 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.get_running_loop().create_task(self._work())
+        self._task.add_done_callback(_say)
         ready = asyncio.ensure_future(self._ready.wait())
         try:
             await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
@@ -308,6 +309,12 @@ class Worker:
                 pause = min(pause * 2, 5.0)
             else:
                 return session
+
+
+def _say(task: asyncio.Task[None]) -> None:
+    """An error ends a worker: the code beside it may wait for a run and not get to hear of it for long."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("the worker has stopped and works on no run any more: %s: %s", type(error).__name__, error)
 
 
 def _store_of(url: object, settings: Settings, codec: Codec | None) -> tuple[Store, Codec]:
