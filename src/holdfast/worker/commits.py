@@ -136,6 +136,11 @@ class GroupWriter(Generic[T, S]):
         if self._pause != _FIRST_PAUSE:
             self._pause = _FIRST_PAUSE
             _log.warning("the store is back")
+        if self._batches and self._batches[0] is batch:
+            del self._batches[0]
+        if self._batches or self._queue:
+            # The store works on the next one while what follows from this one is computed.
+            self._send()
         for entry, answer in zip(batch, answers, strict=True):
             if answer.__class__ is not bool and isinstance(answer, StoreAway):
                 self._wait(entry, answer)
@@ -148,12 +153,7 @@ class GroupWriter(Generic[T, S]):
             except Exception:
                 # The others in the group have answers coming, too.
                 _log.exception("a write was answered %s, and what follows from that failed", answer)
-        # What was told may have added more; only now is it the next one's turn.
-        if self._batches and self._batches[0] is batch:
-            del self._batches[0]
-        if self._batches or self._queue:
-            self._send()
-        elif self._idle is not None and self.is_idle:
+        if self._idle is not None and self.is_idle:
             self._idle.set()
 
     def _wait(self, entry: _Entry[T, S], error: StoreAway) -> None:
