@@ -1,11 +1,13 @@
-"""Many processes that start on an empty Postgres at once: one of them migrates, the others find it done."""
+"""Those who open a Postgres at once: one of them migrates, the others find it done, and each hears how it went."""
 
 from __future__ import annotations
 
 import asyncio
 
 import asyncpg
+import pytest
 
+from holdfast.errors import StoreAway
 from holdfast.store import open_store
 from holdfast.store.urls import migration_sql
 from tests.servers import Databases
@@ -40,3 +42,29 @@ async def test_any_number_of_stores_may_be_the_first(postgres: Databases):
     assert [await store.list_workflows() for store in stores] == [[]] * 8
     for store in stores:
         await store.close()
+
+
+WAITING = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+async def test_whoever_fails_to_open_a_store_leaves_it_to_those_who_try_as_well(postgres: Databases):
+    """A client and the worker that it was given to, say: the store is one and the same."""
+    url = postgres.create_database()
+    other = await asyncpg.connect(url)
+    try:
+        await other.execute("SELECT pg_advisory_lock(hashtextextended('holdfast.holdfast', 0))")
+        store = open_store(url)
+        openings = [asyncio.create_task(store.open()) for _ in range(2)]
+        while len(found := await other.fetch(WAITING)) < 2:
+            await asyncio.sleep(0.01)
+        await other.execute("SELECT pg_terminate_backend($1)", found[0]["pid"])
+        async with asyncio.timeout(60):
+            [failed], [still] = await asyncio.wait(openings, return_when=asyncio.FIRST_COMPLETED)
+            with pytest.raises(StoreAway):
+                await failed
+            await other.execute("SELECT pg_advisory_unlock_all()")
+            await still
+            assert await store.list_workflows() == []
+    finally:
+        await other.close()
+    await store.close()

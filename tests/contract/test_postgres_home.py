@@ -6,9 +6,11 @@ import threading
 
 import asyncpg
 import pytest
+import uvloop
 
 from holdfast.errors import StoreAway
 from holdfast.store import open_store
+from holdfast.store.postgres import links
 from holdfast.testing.contract.stage import LANE, LEASE, Stage, turn
 from tests.servers import Postgres
 
@@ -125,6 +127,36 @@ async def test_a_store_that_is_closed_leaves_no_connection_on_any_loop(url):
     thread.join()
     turning.close()
     gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+async def test_a_store_can_be_closed_after_a_loop_that_gives_no_socket_away(url):
+    stage = await opened(url)
+    run = await stage.held()
+    assert await asyncio.to_thread(lambda: uvloop.run(stage.commit(turn(run)))) == [True]
+    open_ones = pids(stage)
+    await stage.close()
+    assert await gone(url, *open_ones)
+
+
+async def test_a_loop_that_is_blocked_by_whoever_closes_the_store_keeps_nobody_waiting(url, monkeypatch):
+    monkeypatch.setattr(links, "_PARTING", 0.01)
+    stage = await opened(url)
+    run = await stage.held()
+    blocked, is_closed = asyncio.new_event_loop(), threading.Event()
+    thread = threading.Thread(target=blocked.run_forever)
+    thread.start()
+    commit = asyncio.run_coroutine_threadsafe(stage.commit(turn(run)), blocked)
+    assert await asyncio.wrap_future(commit) == [True]
+    open_ones = pids(stage)
+    blocked.call_soon_threadsafe(is_closed.wait)
+    async with asyncio.timeout(60):
+        await stage.close()
+    is_closed.set()
+    assert await gone(url, *open_ones)
+    blocked.call_soon_threadsafe(blocked.stop)
+    thread.join()
+    blocked.close()
 
 
 async def test_through_a_pooler_no_transaction_is_left_to_a_loop_that_may_be_blocked(url):

@@ -34,3 +34,14 @@ def test_a_cancel_that_comes_unseen_with_a_failure_is_known(seed):
     """A child's, from its parent; and one behind which what the run did is undone."""
     report = run_seed(seed)
     assert report.law is None, str(report)
+
+
+def test_a_clock_that_is_corrected_just_before_a_retry_begins_breaks_no_law():
+    """It was 20 s ahead when the retry was found due."""
+    report = run_seed(20154)
+    assert report.law is None, str(report)
+
+
+def test_a_machine_that_is_forked_at_the_step_behind_its_checkpoint_asks_for_that_step_anew():
+    report = run_seed(20055)
+    assert report.law is None, str(report)

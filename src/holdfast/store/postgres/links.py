@@ -24,6 +24,7 @@ from .statements import PostgresBlocks
 from .transactions import Known, Row, Transaction
 
 _TRIES = 8
+_PARTING = 2.0
 PLANS_KEPT = 10.0
 T = TypeVar("T")
 
@@ -148,7 +149,8 @@ class Link:
         transport = getattr(connection, "_transport", None)
         found = None if transport is None else transport.get_extra_info("socket")
         if found is not None:
-            with suppress(OSError):
+            # uvloop's can't; but such a loop closes its connections when it is closed.
+            with suppress(OSError, TypeError):
                 found.shutdown(socket.SHUT_RDWR)
 
     async def close(self) -> None:
@@ -157,7 +159,7 @@ class Link:
             connection, self._connection = self._connection, None
             if connection is not None and not connection.is_closed():
                 try:
-                    await connection.close(timeout=2)
+                    await connection.close(timeout=_PARTING)
                 except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
                     connection.terminate()
 
@@ -232,6 +234,8 @@ class HomeLinks:
         links, self._links = self._links, {}
         for loop, link in links.items():
             if loop.is_running():
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(link.close(), loop))
+                closing = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(link.close(), loop))
+                # One that is blocked, maybe by whoever waits for this very close, does it when it turns again.
+                await asyncio.wait([closing], timeout=_PARTING)
             else:
                 link.hang_up()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
@@ -84,6 +85,8 @@ class PostgresStore(LifeStore):
         self._blocks = blocks_for(schema)
         self._known = Known(self.stats, max_retention)
         self._is_open = False
+        self._openers = 0
+        self._opening = threading.Lock()
         self._missed_looked_at = -_MISSED_EVERY
         self._thread = LoopThread("holdfast-postgres")
         self._locks = ProcessLocks(_lock_folder(self._target.dsn, schema), namespace, with_parents=True)
@@ -98,17 +101,32 @@ class PostgresStore(LifeStore):
         if self._is_open:
             return
         link = partial(Link, self._target, self._blocks, self._known, self._watcher.news)
-        self._renewals = link()
-        self._pool = Pool(link, _POOL)
-        self._commits = Commits(self._target, self._blocks, self._known, self._thread, self._pool, self._watcher.news)
-        self._starter = Starter(self._pool)
-        self._thread.start()
+        pool = Pool(link, _POOL)
+        # A client and a worker may come at once, on loops of their own: each tries, and the first to succeed opens it.
+        with self._opening:
+            self._openers += 1
+            self._thread.start()
+        is_first = False
         try:
-            await self._thread.call(partial(self._pool.run, self._begin))
-        except BaseException:
-            await self._thread.call(self._pool.close)
-            self._thread.stop()
-            raise
+            await self._thread.call(partial(pool.run, self._begin))
+            with self._opening:
+                is_first = not self._is_open
+                if is_first:
+                    self._use(link, pool)
+        finally:
+            if not is_first:
+                await self._thread.call(pool.close)
+            with self._opening:
+                self._openers -= 1
+                # Whoever else is trying still needs it.
+                if not self._openers and not self._is_open:
+                    self._thread.stop()
+
+    def _use(self, link: Callable[[], Link], pool: Pool) -> None:
+        self._renewals = link()
+        self._pool = pool
+        self._commits = Commits(self._target, self._blocks, self._known, self._thread, pool, self._watcher.news)
+        self._starter = Starter(pool)
         self._is_open = True
 
     async def _begin(self, tx: Transaction) -> None:

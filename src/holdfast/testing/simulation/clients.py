@@ -23,7 +23,7 @@ from holdfast.errors import (
     RunNotFound,
     StoreAway,
 )
-from holdfast.model import ASKS, ON_CONFLICT, NewRun, Started, StepAsked
+from holdfast.model import ASKS, ON_CONFLICT, Checkpoint, NewRun, Started, StepAsked
 
 from .forks import Asked, asking
 from .laws import Laws
@@ -173,7 +173,8 @@ class Clients:
         place, at = dice.choice(steps) if steps and dice.random() < 0.85 else (0, None)
         edits: dict[str, Any] = {}
         asked = Asked(run.id, at)
-        if all(isinstance(entry, (Started, *ASKS)) for entry in history[:place]) and dice.random() < 0.4:
+        before = [entry for entry in history[:place] if not isinstance(entry, ASKS) or isinstance(entry, Checkpoint)]
+        if all(isinstance(entry, Started) for entry in before) and dice.random() < 0.4:
             # What the body asks for first follows from its input; what comes later would not match another one.
             edits["input"] = (dice.randrange(1000),)
             asked.input = world.codec.seal(world.codec.arguments(workflow.fn).check(edits["input"], {}))

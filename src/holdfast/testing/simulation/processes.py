@@ -35,6 +35,7 @@ class SimClock(SystemClock):
         # The host's own clock is anywhere; what counts is what the store says.
         self._offset = -booted
         self._context = context
+        self.set_back_at = -1
 
     def monotonic(self) -> int:
         return self._virtual.microseconds + self._booted
@@ -47,6 +48,11 @@ class SimClock(SystemClock):
     def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
         # As the real one does it, but in a context that dies with the process.
         return self._virtual.call_later(max(when - self.now(), 0) / 1_000_000, callback, context=self._context.copy())
+
+    def observe(self, store_now: Instant, asked_at: int) -> None:
+        before = self._offset
+        super().observe(store_now, asked_at)
+        self.set_back_at = self._virtual.microseconds if self._offset < before else self.set_back_at
 
     def jump(self, by: int) -> None:
         self._offset += by
