@@ -17,7 +17,6 @@ from typing import Literal
 from holdfast.errors import LeaseLost, RunNotFound
 from holdfast.model import RunStatus
 
-from .events import Matchmaker
 from .plan import Plan
 from .session import Session
 from .upkeep import sweep
@@ -51,7 +50,6 @@ class Driven:
 async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float) -> Driven:
     """Drive one run, or with None whatever is due. The session is registered, and left when this returns."""
     is_late = False
-    matchmaker = Matchmaker(plan.store, plan.codec, plan.clock)
     session.start(is_serving=False)
     try:
         async with asyncio.timeout(seconds):
@@ -60,8 +58,7 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
             while True:
                 await _hold(session)
                 held_until = session.lease.until
-                while await matchmaker.look():
-                    pass
+                await session.match()
                 found = await _claim(session, run_id)
                 await session.quiet()
                 # A timer may have rung during the last look: then the run does not wait, but is about to go on.

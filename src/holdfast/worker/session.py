@@ -71,8 +71,6 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
 
-    # -- life ------------------------------------------------------------------------------------------------------
-
     async def register(self) -> None:
         """Announce this worker and make it ready to take turns; nothing is claimed yet."""
         plan = self._plan
@@ -142,7 +140,7 @@ class Session:
             )
             self._pulse.start()
         self._unsubscribe = self._store.subscribe(self._changed)
-        self._listening = Listening(self._store, self.worker_id, self._match, self.runs.deliver)
+        self._listening = Listening(self._store, self.worker_id, self.match, self.runs.deliver)
         self.runs.listen = self._listening.add
         if not is_serving:
             return
@@ -228,8 +226,6 @@ class Session:
         if self._pulse is not None:
             await asyncio.to_thread(self._pulse.join)
 
-    # -- finding work ------------------------------------------------------------------------------------------------
-
     async def look(self) -> int:
         """Deliver fresh messages and claim what is due, up to capacity. Returns how many runs were claimed."""
         if self.runs.held and (self._is_changed or self._unsubscribe is None):
@@ -266,12 +262,12 @@ class Session:
             await self._admit(claimed)
         if self._may_match or self._unsubscribe is None:
             self._may_match = False
-            await self._match()
+            await self.match()
         # Nothing is claimed while the lease has lapsed, and nobody but the next renewal will say so.
         self._is_held_up = not self.lease.holds()
         return claimed_now
 
-    async def _match(self) -> None:
+    async def match(self) -> None:
         """Bring events and waits together, all that nobody has looked at."""
         async with self._matching:
             while await self._matchmaker.look():
@@ -377,8 +373,6 @@ class Session:
             self._loop.call_soon(self.runs.next_in_line, context=self._context)
         if self.runs.busy == self._plan.concurrency - 1 or self.runs.busy == 0:
             self._wake.set()
-
-    # -- writing ---------------------------------------------------------------------------------------------------
 
     def _commit(self, turns: Sequence[Turn]) -> Awaitable[Sequence[Answer]]:
         return self._store.commit_turns(turns, now=self._clock.store_time())
