@@ -59,7 +59,7 @@ def merged(workflow: Workflow[..., Any] | str, direct: StartOptions) -> StartOpt
     return direct.over(workflow.start_options) if isinstance(workflow, Workflow) else direct
 
 
-def check_options(workflow: Workflow[..., Any] | str, given: StartOptions, connection: object = None) -> None:
+def check_options(workflow: Workflow[..., Any] | str, given: StartOptions, connection: object) -> None:
     """Refuse an option that could as well be an argument: guessing wrong would be silent."""
     if not isinstance(workflow, Workflow):
         return

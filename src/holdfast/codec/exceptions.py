@@ -44,7 +44,7 @@ class Relayed(Exception):
         return {**self._plain, "notes": [*self._plain.get("notes", ()), *added]}
 
 
-def lower_exception(error: BaseException, notes: Sequence[str] = ()) -> dict[str, Any]:
+def lower_exception(error: BaseException, notes: Sequence[str]) -> dict[str, Any]:
     """Plain data for an exception, its causes and its members."""
     try:
         return _lower(error, notes, MAX_DEPTH, frozenset())

@@ -17,7 +17,7 @@ def find_class(module: str, qualname: str, home: str | None = None) -> type | No
     return next((one for one in find_all(module, qualname, home) if isinstance(one, type)), None)
 
 
-def find_all(module: str, qualname: str, home: str | None = None) -> Iterator[object]:
+def find_all(module: str, qualname: str, home: str | None) -> Iterator[object]:
     """Whatever has that name."""
     for place in _places(module, home):
         found: object = place

@@ -26,9 +26,7 @@ class Record(Shape):
 
     __slots__ = ("_fields", "_hides", "_is_restored", "_make", "_names", "_put", "_rebuilds_others", "type")
 
-    def __init__(
-        self, cls: type, name: str, *, is_restored: bool, make: Callable[..., Any] | None, hides: str = ""
-    ) -> None:
+    def __init__(self, cls: type, name: str, *, is_restored: bool, make: Callable[..., Any] | None, hides: str) -> None:
         """`make` is None where `__init__` has another signature than the fields; `hides` names an excluded field."""
         self.type: Any = cls
         self.name = name

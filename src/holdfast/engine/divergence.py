@@ -13,8 +13,11 @@ _HOUSE = str(Path(__file__).parent.parent) + "/"
 _ASYNCIO = "/asyncio/"
 
 
-def calling_line(depth: int = 1) -> str | None:
-    """Where the user's code is right now, as in "orders.py:42 in checkout"; None if none of it is on the stack."""
+def calling_line(depth: int) -> str | None:
+    """Where the user's code is right now, as in "orders.py:42 in checkout"; None if none of it is on the stack.
+
+    `depth` frames above this one are known to be the house's own.
+    """
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         name = frame.f_code.co_filename

@@ -92,7 +92,7 @@ class Life:
     """One body's share of the outside."""
 
     __slots__ = (
-        "cancels", "child_numbers", "children", "closed", "compensations", "continued", "events", "failed_at",
+        "cancels", "children", "closed", "compensations", "continued", "events", "failed_at",
         "has_keys", "has_undone", "hooks", "is_cancel_held", "is_compensating", "is_exempt", "is_reopened", "items",
         "mailbox", "markers", "marks",
         "new_children", "numbers", "patches", "shields", "signals", "successor", "taken", "traces", "truncate",
@@ -112,7 +112,6 @@ class Life:
         self.has_keys = False
         """A child was asked for by a key of its own, so it may have joined another run."""
         self.hooks = 0
-        self.child_numbers = 0
         self.new_children: list[NewRun] = []
         self.closed: list[int] = []
         self.signals: list[OutSignal] = []

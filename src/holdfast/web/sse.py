@@ -34,14 +34,11 @@ class EventStream(Response):
 
     media_type = MEDIA_TYPE
 
-    def __init__(
-        self, events: AsyncGenerator[bytes, None], left: Callable[[], None], *, heartbeat: float = HEARTBEAT
-    ) -> None:
+    def __init__(self, events: AsyncGenerator[bytes, None], left: Callable[[], None]) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"}, media_type=MEDIA_TYPE)
         del self.headers["content-length"]
         self._events = events
         self._left = left
-        self._heartbeat = heartbeat
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         tasks: list[asyncio.Task[None]] = []
@@ -62,7 +59,7 @@ class EventStream(Response):
             self._left()
 
     async def _pump(self, send: Send) -> None:
-        async for chunk in with_heartbeats(self._events, self._heartbeat):
+        async for chunk in with_heartbeats(self._events, HEARTBEAT):
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -159,9 +159,5 @@ class Held:
         """When a step that begins now is cancelled because the run's time is over."""
         return None if self.is_exempt else self.info.deadline_instant
 
-    def quiet(self) -> bool:
-        """Whether nothing of it is under way: it only waits."""
-        return not self.attempts and not self.is_committing
-
     def __repr__(self) -> str:
         return f"<held {self.info!r}, epoch {self.epoch}, seq {self.seq}>"

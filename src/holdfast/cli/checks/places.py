@@ -50,7 +50,7 @@ def check_file(url: str, *, mounts: Path = MOUNTS) -> Iterator[Check]:
         yield note("file rights", f"every user of this machine may read {place}", f"chmod o-rw {place}")
 
 
-def file_system_of(place: Path, mounts: Path = MOUNTS) -> str | None:
+def file_system_of(place: Path, mounts: Path) -> str | None:
     """The kind of file system that a path lies on, where the system says so."""
     try:
         lines = mounts.read_text("utf-8", errors="replace").splitlines()

@@ -47,7 +47,7 @@ class SqliteLender:
         namespace: str,
         stats: Stats,
         clock: Clock,
-        max_retention: int | None = None,
+        max_retention: int | None,
         *,
         writer: Writer | None,
         lent: Callable[[sqlite3.Connection | None], None],
@@ -147,8 +147,6 @@ class SqliteLoan:
         # It waits for the statement that was interrupted.
         threading.Thread(target=self._cut_off, args=(connection,), name="holdfast-sqlite-abort", daemon=True).start()
 
-    # -- on other threads ----------------------------------------------------------------------------------------
-
     def _begin(self) -> None:
         with self._lock:
             if self._tx is None:
@@ -200,8 +198,6 @@ class SqliteLoan:
             self._refused = what
             return sqlite3.SQLITE_DENY
         return sqlite3.SQLITE_OK
-
-    # -- where the connection comes from -------------------------------------------------------------------------
 
     async def _take(self) -> Transaction:
         try:

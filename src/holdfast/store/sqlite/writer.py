@@ -30,7 +30,7 @@ Lent: TypeAlias = Callable[[Transaction], None]
 class Writer:
     """One connection that writes. `news` is called after a commit that others may wait for."""
 
-    def __init__(self, link: Link, stats: Stats, news: Callable[[], None], *, inline: bool = False) -> None:
+    def __init__(self, link: Link, stats: Stats, news: Callable[[], None], *, inline: bool) -> None:
         self._link = link
         self._stats = stats
         self._news = news

@@ -40,8 +40,6 @@ class Managing:
         self._told: dict[tuple[str, str], Instant] = {}
         """Which process has heard that which run is paused, and when by its own clock."""
 
-    # -- pausing -------------------------------------------------------------------------------------------------------
-
     def paused(self, sender: str, run_ids: Sequence[str], is_paused: bool) -> None:
         """The store has set or cleared the flag of these."""
         for run_id in run_ids:
@@ -90,9 +88,7 @@ class Managing:
         record = self._do(lambda: self._store.get_run(run_id))
         return record is None or record.deadline_at is not None
 
-    # -- removing ------------------------------------------------------------------------------------------------------
-
-    def removed(self, sender: str, run_ids: Sequence[str], swept_at: Instant | None = None) -> list[str]:
+    def removed(self, sender: str, run_ids: Sequence[str], swept_at: Instant | None) -> list[str]:
         """These are gone. Returns the chains of which nothing is left."""
         oracle, empty = self._oracle, []
         for run_id in run_ids:
@@ -134,8 +130,6 @@ class Managing:
         left = {name: count for name, count in books.counts().items() if count}
         if left:
             self._oracle.report("retention", f"all runs are deleted, and there are still rows in {left}")
-
-    # -- events that begin runs ----------------------------------------------------------------------------------------
 
     def check_triggers(self, workflows: dict[str, Workflow[Any, Any]], codec: Codec) -> None:
         """After the end: one run for each event."""

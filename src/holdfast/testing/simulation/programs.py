@@ -64,7 +64,7 @@ CHUNK = Program("holdfast.map", True, Series(()), seconds=60.0)
 class Author:
     """Writes programs."""
 
-    def __init__(self, dice: Random, *, has_patches: bool = False) -> None:
+    def __init__(self, dice: Random, *, has_patches: bool) -> None:
         self._dice = dice
         self._has_patches = has_patches
         self._children: tuple[str, ...] = ()
