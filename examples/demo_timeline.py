@@ -101,8 +101,6 @@ class Story:
         elif entry.kind == "ended":
             yield at, self.line(at, "journal", f"the run has {entry.note}", "bold")
 
-    # -- the chart -------------------------------------------------------------------------------------------------
-
     def chart(self, now: float, width: int) -> Table:
         """A row for each worker and each step, on one axis of time."""
         bars = _Bars(self.began, max(math.ceil(now - self.began + 0.5), SHORTEST), max(min(width - 36, 70), 28))

@@ -114,8 +114,6 @@ class LifeDice:
     def _new_run(self, **fields: Any) -> NewRun:
         raise NotImplementedError
 
-    # -- what turns give out -----------------------------------------------------------------------------------------
-
     def _give_out(self, turns: list[Turn]) -> None:
         """Let the last of these turns give something out, if it is one that its run's owner may send."""
         turn = turns[-1]
@@ -197,8 +195,6 @@ class LifeDice:
         probe = None if match is None else probe_of(name, match)
         return NewWait(number=number, kind=kind, name=name, match=stored, probe=probe)
 
-    # -- messages ----------------------------------------------------------------------------------------------------
-
     def _signal(self) -> Operation:
         arguments = {
             "run_id": self._some_id(),
@@ -247,8 +243,6 @@ class LifeDice:
         marked = {"events": self._some(self.events), "waits": self._some(self.waits)}
         return Operation("mark_matched", {**marked, "runs": runs, "now": self.now}, self._via())
 
-    # -- values and streams ------------------------------------------------------------------------------------------
-
     def _value(self) -> Operation:
         given = {"run_id": self._some_id(), "name": self._one(*VALUES), "value": self._payload()}
         given |= {"epoch": self._one(0, 1, 2, 9), "now": self.now}
@@ -271,8 +265,6 @@ class LifeDice:
         return Operation(
             "read_items", {**given, "after": self._one(0, 1, 2), "limit": self._one(1, 2, 100)}, self._via()
         )
-
-    # -- managing ----------------------------------------------------------------------------------------------------
 
     def _pause(self) -> Operation:
         ids = [self._some_id() for _ in range(self._one(1, 1, 2, 3))]

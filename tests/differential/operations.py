@@ -106,15 +106,11 @@ class Dice(ListingDice):
         for message in messages:
             self.messages.setdefault(message.run_id, set()).add(name_of(message))
 
-    # -- drawing -------------------------------------------------------------------------------------------------
-
     def _bytes(self) -> bytes:
         return self._one(b"", b"[]", b"\0\xff", b'{"a": "\\u0000"}', b"x" * 3000)
 
     def _some_lanes(self) -> list[Lane]:
         return list(self._lanes) if self._is(0.8) else self._random.sample(LANES, self._random.randint(0, 3))
-
-    # -- runs ----------------------------------------------------------------------------------------------------
 
     def _start(self, is_ordered: bool = True) -> Operation:
         self._retried: set[str] = set()
@@ -179,8 +175,6 @@ class Dice(ListingDice):
         reason = self._one(None, "", "enough", "größer")
         arguments = {"run_id": self._some_id(), "reason": reason, "force": self._is(0.3), "now": self.now}
         return Operation("cancel_run", arguments, self._via())
-
-    # -- ownership -----------------------------------------------------------------------------------------------
 
     def _claim(self) -> Operation:
         worker_id = self._one(*WORKERS)
@@ -309,8 +303,6 @@ class Dice(ListingDice):
         worker_id = self._one(*WORKERS)
         held = [record.id for record in self.records.values() if record.owner == worker_id and self._is(0.6)]
         return Operation("release_strays", {"worker_id": worker_id, "held": held, "now": self.now}, WORKERS[worker_id])
-
-    # -- workers -------------------------------------------------------------------------------------------------
 
     def _register(self, worker_id: str | None = None) -> Operation:
         worker_id = worker_id or self._one(*WORKERS)

@@ -127,8 +127,6 @@ class Side:
         self.messages[name_of(message)] = message.id
         return msgspec.structs.replace(message, id=0)
 
-    # -- events and waits, which have numbers of each store's own ------------------------------------------------------
-
     async def _read_unmatched(self, store: Store, limit: int) -> Unmatched:
         found = await store.read_unmatched(limit)
         return Unmatched(tuple(map(self._event, found.events)), self._ordered(found.waits))

@@ -98,9 +98,6 @@ def test_a_call_that_there_is_not_is_found():
     assert unknown_calls(block) == ["client.strat()", "sleep(jitter=)"]
 
 
-# -- all pages -------------------------------------------------------------------------------------------------------
-
-
 class Anything:
     """Stands for what a page does not show, in annotations, decorators and defaults."""
 
@@ -154,9 +151,6 @@ def test_a_definition_that_is_refused_is_found():
         define(Block("python", "@workflow(deadline='1 fortnight')\nasync def x() -> Unknown: ...\n", 1), Names())
 
 
-# -- the page about tests --------------------------------------------------------------------------------------------
-
-
 def test_the_tests_on_the_page_about_tests_pass(tmp_path):
     lines = [block.text for block in blocks_of(DOCS / "testing.md") if block.language == "python"]
     # The last test is a coroutine: pytest needs a plugin for those, and a reader has one.
@@ -174,8 +168,6 @@ def test_the_tests_on_the_page_about_tests_pass(tmp_path):
     told = sum(block.text.count("def test_") for block in blocks_of(DOCS / "testing.md"))
     assert (ran.returncode, f"{told} passed" in ran.stdout) == (0, True), ran.stdout
 
-
-# -- the page about bodies -------------------------------------------------------------------------------------------
 
 MISTAKES = {
     "greeting_by_the_clock": ((), JournalDiverged),

@@ -32,8 +32,6 @@ COMPOSE = yaml.safe_load((DEPLOY / "docker" / "compose.yaml").read_text("utf-8")
 DOCKERFILE = (DEPLOY / "docker" / "Dockerfile").read_text("utf-8")
 KUBERNETES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 
-# -- reading ---------------------------------------------------------------------------------------------------------
-
 
 def unit(path: Path) -> configparser.ConfigParser:
     parser = configparser.ConfigParser(strict=False, interpolation=None, comment_prefixes=("#",))
@@ -93,9 +91,6 @@ def parsed(words: list[str]) -> dict[str, Any]:
 COMMANDS = dict(commands())
 
 
-# -- commands --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("place", COMMANDS)
 def test_a_command_is_one_that_there_is(place):
     words = COMMANDS[place]
@@ -118,9 +113,6 @@ def test_pages_name_the_files_that_they_explain():
     assert [str(path) for path in files if f"../deploy/{path}" not in page] == []
 
 
-# -- time to stop ----------------------------------------------------------------------------------------------------
-
-
 def grace_of(words: list[str]) -> int:
     return microseconds(parsed(words)["grace"] or "20s")
 
@@ -138,9 +130,6 @@ def test_compose_waits_longer_than_a_worker_does():
 def test_kubernetes_waits_longer_than_a_worker_does():
     pod = pods()["holdfast-worker"]
     assert pod["terminationGracePeriodSeconds"] * SECOND > grace_of(container(pod)["command"]) + 10 * SECOND
-
-
-# -- systemd ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
@@ -163,8 +152,6 @@ def test_a_unit_is_one_that_systemd_takes(path, tmp_path):
     about_it = [line for line in ran.stderr.splitlines() if path.name in line]
     assert about_it == []
 
-
-# -- Docker ----------------------------------------------------------------------------------------------------------
 
 KNOWN = {"FROM", "RUN", "COPY", "ENV", "WORKDIR", "USER", "STOPSIGNAL", "CMD"}
 
@@ -218,8 +205,6 @@ def test_a_worker_finds_the_workflows_of_the_image(tmp_path):
     assert "ready for checkout" in said
 
 
-# -- compose ---------------------------------------------------------------------------------------------------------
-
 SERVICE = {
     *("build", "image", "command", "environment", "depends_on", "volumes", "healthcheck", "restart"),
     *("stop_grace_period", "deploy", "ports"),
@@ -258,8 +243,6 @@ def test_no_password_stands_in_the_files_of_docker():
     text = (DEPLOY / "docker" / "compose.yaml").read_text("utf-8")
     assert re.findall(r"PASSWORD: (?!\$\{)", text) == []
 
-
-# -- Kubernetes ------------------------------------------------------------------------------------------------------
 
 # What may stand in each kind of thing, as far as these files go. A misspelt word would be passed over by the server, or
 # refused when it is too late.

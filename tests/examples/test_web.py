@@ -157,9 +157,6 @@ def test_what_there_is_not_is_not_found(send):
     assert (send("GET", "/orders/o-9")[0], send("POST", "/payments/guessed", {"cents": 1})[0]) == (404, 404)
 
 
-# -- the script ------------------------------------------------------------------------------------------------------
-
-
 def script(database: Path, *words: str) -> tuple[int, str]:
     ran = subprocess.run(
         [sys.executable, "-W", "error", str(WEB / "script.py"), *words],

@@ -8,6 +8,7 @@ from tests.house.sources import ROOT, Module, parse
 
 LONGEST = 400
 EMPTY_NAMES = {"utils", "util", "common", "helpers", "helper", "base", "core", "manager", "impl", "misc", "types"}
+BANNER = re.compile(r"^ *#.*-{5}$", re.MULTILINE)
 HOME = re.compile(r"(?<![\w.])/(?:home|Users|root)/\w")
 SUFFIXES = {".cfg", ".in", ".ini", ".json", ".md", ".py", ".sh", ".sql", ".toml", ".txt", ".yaml", ".yml"}
 
@@ -36,6 +37,14 @@ def test_a_bad_name_is_found():
     assert bad_names(parse("", "holdfast.engine._base"))
     assert bad_names(parse("", "holdfast.observe.logging"))
     assert not bad_names(parse("", "holdfast.store.runs"))
+
+
+def test_no_banner_divides_a_module(modules):
+    """One that needs them wants to be two."""
+    assert BANNER.search("    # -- life -----\n")
+    beside = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "examples").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    texts = {module.name: module.text for module in modules} | {str(path): path.read_text("utf-8") for path in beside}
+    assert [name for name, text in texts.items() if BANNER.search(text)] == []
 
 
 def test_nothing_names_somebody_s_home_directory():

@@ -225,9 +225,6 @@ def test_a_replacement_that_does_not_wait_for_the_run_before_it_is_noticed(monke
     assert_noticed("keys", first=30)
 
 
-# -- messages, children, compensations ---------------------------------------------------------------------------------
-
-
 def test_a_signal_that_is_lost_when_a_run_goes_on_in_another_is_noticed(monkeypatch):
     run = Transaction.run
     monkeypatch.setattr(Transaction, "run", lambda self, name, *args: name == "move_messages" or run(self, name, *args))

@@ -86,8 +86,6 @@ class Trouble:
             if process.wait() != 0:
                 self.found.append(f"a worker told to stop ended with {process.wait()}:\n{process.output[-2000:]}")
 
-    # -- deeds ---------------------------------------------------------------------------------------------------
-
     def _start_client(self) -> Process:
         return self.stage.start("-m", "tests.acceptance.start_runs", "0", "0", str(self.pause), "cancels")
 
@@ -196,8 +194,6 @@ class Trouble:
     def _runs(self, status: Any = None) -> Iterator[Run[object]]:
         for workflow in (*MIXED, patient):
             yield from self.stage.client.runs(RunFilter(workflow=workflow.name, status=status))
-
-    # -- what must be true ---------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Compare runs, journals and effects."""

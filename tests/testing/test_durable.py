@@ -42,9 +42,6 @@ def broken(*args, **kwargs) -> str:
     return str(raised.value)
 
 
-# -- what holds --------------------------------------------------------------------------------------------------------
-
-
 def test_every_write_is_a_commit_point_and_is_crashed_at_twice():
     found = assert_durable(paying, 100, effects=paid)
     assert [point.text for point in found.commits] == [
@@ -215,9 +212,6 @@ def test_effects_may_be_a_function_that_returns_a_snapshot():
 
 async def test_it_works_inside_a_running_loop():
     assert assert_durable(paying, 1).crashes
-
-
-# -- what is found -----------------------------------------------------------------------------------------------------
 
 
 def test_an_effect_in_the_body_is_reported_with_the_commit_point():

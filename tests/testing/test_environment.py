@@ -18,8 +18,6 @@ from holdfast.errors import (
 from tests.testing.environments import START, environment, forty_days
 from tests.testing.orders import ORDER, charge, checkout, ship
 
-# -- steps -----------------------------------------------------------------------------------------------------------
-
 
 async def test_steps_that_are_not_stubbed_are_executed_on_the_loop_and_in_threads():
     @step
@@ -121,9 +119,6 @@ async def test_a_step_that_outlives_the_environment_is_cancelled():
     assert ended == [True]
 
 
-# -- finding what memory would hide ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("number", [time.time_ns, lambda: random.randrange(10**12)], ids=["time", "random"])
 async def test_a_body_that_is_not_deterministic_is_blocked(number):
     @workflow
@@ -162,9 +157,6 @@ async def test_the_runs_own_dice_and_clock_are_the_same_on_every_replay():
     async with environment(workflows=[dicing]) as env:
         assert await (await env.client.start(dicing)).wait() is RunStatus.COMPLETED
         assert len(env.calls(charge)) == 6
-
-
-# -- its own life --------------------------------------------------------------------------------------------------
 
 
 async def test_it_must_be_entered_and_only_once():

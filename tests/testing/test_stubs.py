@@ -196,9 +196,6 @@ def test_calls_of_what_is_no_step_are_refused():
         environment({}).calls(print)
 
 
-# -- items of a map ----------------------------------------------------------------------------------------------------
-
-
 @step(retry=Retry(attempts=1))
 async def fetch(page: int) -> str:
     return f"page {page}"

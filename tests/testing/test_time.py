@@ -20,8 +20,6 @@ from holdfast.testing import Environment, takes
 from tests.testing.environments import START, environment, for_ever, forty_days
 from tests.testing.orders import ORDER, charge, checkout
 
-# -- time ------------------------------------------------------------------------------------------------------------
-
 
 async def test_time_jumps_to_the_next_timer_while_someone_waits():
     async with environment() as env:
@@ -123,9 +121,6 @@ async def test_two_who_wait_see_the_world_at_each_moment():
         _, outcome = await asyncio.gather(cancel_after_the_short_one(), long.wait())
         assert outcome is RunStatus.CANCELLED
         assert env.now - START == timedelta(days=1)
-
-
-# -- waits without end -----------------------------------------------------------------------------------------------
 
 
 async def test_a_wait_without_end_raises_and_says_what_the_run_waits_for():

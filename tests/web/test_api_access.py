@@ -23,9 +23,6 @@ def bearer(secret: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {secret}"}
 
 
-# -- keys --------------------------------------------------------------------------------------------------------------
-
-
 def test_a_key_is_kept_as_its_hash():
     secret, key = new_key("ci", "operate", payloads=True)
     assert secret.startswith("hf_ci_")
@@ -63,9 +60,6 @@ def test_a_key_in_place_of_its_hash_is_refused_and_not_repeated():
 def test_two_keys_of_one_id_are_refused():
     with pytest.raises(DefinitionError, match="same id"):
         api("sqlite:///:memory:", keys=[READ_KEY, READ_KEY])
-
-
-# -- rights ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -169,9 +163,6 @@ async def test_readiness_does_not_name_the_database():
         assert "someone" not in answer.text
 
 
-# -- payloads ----------------------------------------------------------------------------------------------------------
-
-
 def everything(made: Served, *run_ids: str) -> list[str]:
     below = ("", "/result", "/journal", "/steps", "/explain", "/stream?name=log")
     paths = [f"/v1/runs/{run_id}{path}" for run_id in run_ids for path in below]
@@ -215,9 +206,6 @@ async def test_a_key_that_sees_no_payloads_can_not_guess_them(database_url):
     async with served(database_url, keys=KEYS) as made:
         answer = await made.call("GET", "/v1/runs?input.card=4711", headers=bearer(OPERATE))
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (403, "input.card")
-
-
-# -- without keys ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
@@ -283,9 +271,6 @@ async def test_a_hook_s_token_is_enough_where_hooks_are_open(database_url, keys)
         assert (await http.get(f"/v1/hooks/{token}")).status_code in (401, 403)
 
 
-# -- pages of others ---------------------------------------------------------------------------------------------------
-
-
 async def test_no_page_of_another_origin_may_read_an_answer(database_url):
     async with served(database_url, keys=KEYS) as made:
         headers = {"origin": "https://app.example", **bearer(READ)}
@@ -301,9 +286,6 @@ async def test_pages_of_the_origins_that_are_named_may(database_url):
         for origin, is_told in (("https://app.example", True), ("https://evil.example", False)):
             answer = await made.call("GET", "/v1/runs", headers={"origin": origin, **bearer(READ)})
             assert ("access-control-allow-origin" in answer.headers) is is_told
-
-
-# -- the audit log -----------------------------------------------------------------------------------------------------
 
 
 async def test_every_change_is_told_with_who_what_which_run_and_what_came_of_it(database_url):

@@ -26,9 +26,6 @@ class Clock:
         return self.now
 
 
-# -- how often ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_bucket_gives_twice_its_rate_at_once_and_then_its_rate():
     clock = Clock()
     buckets = Buckets(10, clock=clock)
@@ -90,9 +87,6 @@ async def test_keys_can_not_be_tried_without_end(database_url):
     async with served(database_url, rate=0.5, keys=[new_key("a")[1]]) as made:
         got = [(await made.call("GET", "/v1/runs")).status_code for _ in range(2)]
         assert got == [401, 429]
-
-
-# -- how large, how deep -----------------------------------------------------------------------------------------------
 
 
 async def test_a_body_that_is_too_large_is_refused_by_its_length(database_url):
@@ -178,9 +172,6 @@ async def test_a_body_that_is_not_said_to_be_json_is_415(database_url, kind):
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (415, "content-type")
 
 
-# -- how many at once --------------------------------------------------------------------------------------------------
-
-
 def test_places_are_given_back():
     slots = Slots(1)
     assert (slots.take(), slots.take()) == (True, False)
@@ -195,9 +186,6 @@ async def test_who_would_stay_is_refused_when_all_places_are_taken(database_url)
             answer = await made.call("GET", path)
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
         assert (await made.call("GET", f"/v1/runs/{run.id}/result")).status_code == 202
-
-
-# -- problems ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_request_keeps_the_id_that_it_came_with(database_url):

@@ -111,9 +111,6 @@ async def test_an_ended_run_is_neither_paused_nor_signalled(database_url):
             assert (answer.status_code, answer.json()["type"]) == (409, "urn:holdfast:problem:run-ended")
 
 
-# -- messages ----------------------------------------------------------------------------------------------------------
-
-
 async def test_the_body_of_a_signal_is_its_payload(database_url):
     async with served(database_url) as made:
         run = await waiting(made)
@@ -183,9 +180,6 @@ async def test_a_hook_whose_time_is_over_is_gone(database_url):
         made.stage.skip("2h")
         answer = await made.call("POST", f"/v1/hooks/{await run.value('token')}")
         assert (answer.status_code, answer.json()["type"]) == (410, "urn:holdfast:problem:hook-expired")
-
-
-# -- questions ---------------------------------------------------------------------------------------------------------
 
 
 async def test_a_journal_is_read_a_page_at_a_time(database_url):

@@ -161,9 +161,6 @@ async def test_an_ended_run_is_deleted_and_a_live_one_is_not(database_url):
         assert [run.id async for run in api.client.runs()] == [live]
 
 
-# -- listing -----------------------------------------------------------------------------------------------------------
-
-
 async def listed(api: Served, query: str, path: str = "/v1/runs") -> list[str]:
     answer = await api.call("GET", f"{path}?{query}")
     assert answer.status_code == 200, answer.text

@@ -116,9 +116,6 @@ async def test_a_place_is_free_again_when_somebody_who_waits_has_left(database_u
         await until(lambda: service.slots.taken == 0)
 
 
-# -- the answer itself -------------------------------------------------------------------------------------------------
-
-
 async def test_a_quiet_stream_shows_that_it_is_alive():
     now = asyncio.Event()
 

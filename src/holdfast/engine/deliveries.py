@@ -54,8 +54,6 @@ class Deliveries(Requests):
     stamp: Instant
     """The worker's time, for what is made of messages."""
 
-    # -- messages ----------------------------------------------------------------------------------------------------
-
     def accept(self, message: Message) -> None:
         """A message has come. A child's end is delivered; the others wait in the mailbox until a wait takes them."""
         life = self.life
@@ -225,8 +223,6 @@ class Deliveries(Requests):
         self.run.journal_length += 1
         if not self.is_replaying:
             self._entries.append(entry)
-
-    # -- the end -----------------------------------------------------------------------------------------------------
 
     def main_task(self) -> asyncio.Task[Any] | None:
         return self.main

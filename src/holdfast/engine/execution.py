@@ -81,8 +81,6 @@ class Execution(Deliveries):
         self._retried_at: Instant | None = None
         self._lost_generators: tuple[AsyncGenerator[Any, Any], ...] = ()
 
-    # -- for the worker --------------------------------------------------------------------------------------------
-
     def replay(
         self,
         history: Sequence[Entry],
@@ -169,8 +167,6 @@ class Execution(Deliveries):
     def put_away(self) -> None:
         """End the body without effect: nothing it does from here on gets out."""
         put_away(self)
-
-    # -- the pump --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         host = events._get_running_loop()
@@ -334,15 +330,11 @@ class Execution(Deliveries):
         body = fn(*args, **kwargs) if self.workflow.is_async else _call(fn, args, kwargs)
         self.main = self.loop.create_task(body, name="body", context=self.context)
 
-    # -- faults ----------------------------------------------------------------------------------------------------
-
     def _diverge(self, what: str, history: Sequence[Entry] | None = None) -> NoReturn:
         held = None if history is not None else self._feed[self._cursor]
         self.fail_with(self.divergence(what, held, at=self._cursor))
         assert self.fault is not None
         raise self.fault
-
-    # -- departure (see departure.py) --------------------------------------------------------------------------------
 
     def enter(self) -> Callable[[], None]:
         """Make this body's loop the running one; the answer undoes it."""

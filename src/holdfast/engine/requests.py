@@ -48,8 +48,6 @@ class Requests(Sends):
 
     __slots__ = ()
 
-    # -- waits -------------------------------------------------------------------------------------------------------
-
     def ask_wait(
         self, kind: str, name: str, match: Any, type: Any, timeout: int | None, default: Any
     ) -> asyncio.Future[Any]:
@@ -182,8 +180,6 @@ class Requests(Sends):
         elif not self.is_replaying and child.new.on_parent_end == "cancel":
             self.life.cancels.append(child.new.id)
 
-    # -- children ----------------------------------------------------------------------------------------------------
-
     def cancel_child(self, child: asyncio.Future[Any]) -> None:
         if self.is_dead:
             self.refuse()
@@ -283,8 +279,6 @@ class Requests(Sends):
         self.stop_with(
             self.divergence(f"child run {key!r}, arguments {digest.hex()}, at {line}", held, at=self._cursor)
         )
-
-    # -- cancelling and undoing --------------------------------------------------------------------------------------
 
     def enter_shield(self) -> None:
         if self.is_dead:

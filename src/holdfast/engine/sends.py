@@ -35,8 +35,6 @@ class Sends(Calls):
             self._life = Life()
         return self._life
 
-    # -- sending -----------------------------------------------------------------------------------------------------
-
     def send_signal(self, run_id: str, name: str, payload: Any) -> None:
         if self.is_dead:
             self.refuse()
@@ -118,8 +116,6 @@ class Sends(Calls):
         # What came before it need not be read again, so it does not count any more.
         self.run.journal_length = 0
         self.life.truncate = True
-
-    # -- changes -----------------------------------------------------------------------------------------------------
 
     def patched(self, change_id: str) -> bool:
         if self.is_dead:

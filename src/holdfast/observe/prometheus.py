@@ -152,8 +152,6 @@ class Prometheus(GroupObserver):
             WorkerEnded: self._worker_ended,
         }
 
-    # -- counting ----------------------------------------------------------------------------------------------------
-
     def observe(self, fact: Fact) -> None:
         """Count it. Workers and clients may be in several threads."""
         with self._lock:
@@ -210,8 +208,6 @@ class Prometheus(GroupObserver):
     def _runs_swept(self, fact: RunsSwept) -> None:
         self._swept.add(("runs",), fact.runs)
         self._swept.add(("events",), fact.events)
-
-    # -- showing -----------------------------------------------------------------------------------------------------
 
     def describe(self) -> Iterable[Any]:
         """What there will be, for the registry to find names that are taken."""

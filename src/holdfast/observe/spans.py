@@ -91,8 +91,6 @@ class LiveSpan(trace.Span, ReadableSpan):
     _extra: BoundedAttributes | None
     """What user code has said of it."""
 
-    # -- what user code may do with the current span -----------------------------------------------------------------
-
     def get_span_context(self) -> SpanContext:
         return self._context
 

@@ -67,8 +67,6 @@ class Store(Protocol):
     """Without a password."""
     namespace: str
 
-    # -- life ----------------------------------------------------------------------------------------------------
-
     async def open(self) -> None:
         """Connect and migrate. Repeating it changes nothing."""
 
@@ -91,8 +89,6 @@ class Store(Protocol):
 
     def lender(self, lease: int) -> Lender:
         """What lends connections to the transactional steps of a worker with that lease, on the running loop."""
-
-    # -- runs ----------------------------------------------------------------------------------------------------
 
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
         """Create runs, each on its own terms.
@@ -144,8 +140,6 @@ class Store(Protocol):
         row.
         """
 
-    # -- ownership -----------------------------------------------------------------------------------------------
-
     async def claim_runs(
         self,
         worker_id: str,
@@ -190,8 +184,6 @@ class Store(Protocol):
 
         They are due at once and their next claim is no takeover, for nothing of them was begun.
         """
-
-    # -- messages --------------------------------------------------------------------------------------------------
 
     async def send_signal(
         self,
@@ -240,8 +232,8 @@ class Store(Protocol):
     async def read_waits(self, run_id: str) -> list[WaitRecord]:
         """What the live run of this run's chain has registered, in the order of asking."""
 
-    # -- events meet waits: each side commits first and is looked at in a later statement, so that neither misses the
-    #    other. Any worker may do it; doing it twice changes nothing.
+    # Events meet waits: each side commits first and is looked at in a later statement, so that neither misses the
+    # other. Any worker may do it; doing it twice changes nothing.
 
     async def read_unmatched(
         self, limit: int, *, after_event: int = 0, after_wait: tuple[int, int] = (0, 0)
@@ -286,8 +278,6 @@ class Store(Protocol):
     async def list_triggers(self, event: str) -> list[Trigger]:
         """Workflows that begin a run for an event of this name, as workers have registered them (newest version)."""
 
-    # -- values and streams ------------------------------------------------------------------------------------------
-
     async def set_value(self, run_id: str, name: str, value: bytes, *, epoch: int, now: Instant | None = None) -> None:
         """Live state, as a step sets it: visible at once. It belongs to the chain. Nothing is set for a run that
         somebody has claimed since this epoch."""
@@ -309,8 +299,6 @@ class Store(Protocol):
     async def list_streams(self, run_id: str, *, after: str = "", limit: int = 1000) -> list[StreamName]:
         """Which streams have items, as `list_values`. The cost does not depend on how many items there are."""
 
-    # -- managing ----------------------------------------------------------------------------------------------------
-
     async def pause_runs(self, run_ids: Sequence[str], paused: bool, *, now: Instant | None = None) -> list[str]:
         """Set the flag of live runs; returns the ids of those that it changed. A held one's owner gets a "pause"
         message: one, with the last word. It wakes nobody else."""
@@ -320,8 +308,6 @@ class Store(Protocol):
 
     async def sweep(self, limit: int, *, events_before: Instant, now: Instant | None = None) -> Swept:
         """Remove up to `limit` runs whose retention is over, oldest end first, with all they own, and old events."""
-
-    # -- workers -------------------------------------------------------------------------------------------------
 
     async def register_worker(
         self,
@@ -354,8 +340,6 @@ class Store(Protocol):
 
     async def list_workers(self) -> list[WorkerRecord]:
         """Every worker whose lease holds."""
-
-    # -- workflows -----------------------------------------------------------------------------------------------
 
     async def list_versions(self, workflow: str | None = None, *, now: Instant | None = None) -> list[WorkflowVersion]:
         """Versions of this workflow, or of all, that workers have ever registered; the newest last."""

@@ -37,8 +37,6 @@ class ManualClock:
         self._alarms: list[tuple[Instant, int, _Alarm]] = []
         self._count = 0
 
-    # -- what a worker asks ------------------------------------------------------------------------------------------
-
     def now(self) -> Instant:
         return self._now
 
@@ -56,8 +54,6 @@ class ManualClock:
 
     def store_time(self) -> Instant | None:
         return self._now
-
-    # -- what a test does ----------------------------------------------------------------------------------------------
 
     @property
     def moment(self) -> datetime:

@@ -75,8 +75,6 @@ class Driver:
         self._unsubscribe()
         await self.end_session()
 
-    # -- time stands still -------------------------------------------------------------------------------------------
-
     async def rest(self) -> None:
         """Let everything happen that can happen now, in turn with others who do."""
         with self.resting():
@@ -129,8 +127,6 @@ class Driver:
         self._is_stale = True
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
-
-    # -- time moves --------------------------------------------------------------------------------------------------
 
     async def until(self, found: Callable[[], Awaitable[T | None]], timeout: int | None = None) -> T:
         """Move time until `found` answers. Raises TimeoutError after `timeout`, by the clock, and Stuck."""

@@ -133,8 +133,6 @@ class Environment:
             raise RunEnded(f"{run!r} does not wait: it has ended; ask for its result")
         return await self._client.explain(record.id)
 
-    # -- life --------------------------------------------------------------------------------------------------------
-
     async def __aenter__(self) -> Self:
         if self._driver is not None:
             raise DefinitionError("this environment was entered before; make another one")
@@ -173,8 +171,6 @@ class Environment:
         finally:
             self._portal.end()
 
-    # -- what assert_durable makes in its own way ----------------------------------------------------------------------
-
     def _make_store(self) -> MemoryStore:
         return MemoryStore(self.clock)
 
@@ -199,8 +195,6 @@ class Environment:
             keep_parked=10_000,
             middleware=middleware,
         )
-
-    # -- waiting -----------------------------------------------------------------------------------------------------
 
     @property
     def _entered(self) -> Driver:

@@ -85,8 +85,6 @@ class Turns(Arrivals):
         self._firsts: deque[tuple[Instant, Held]] = deque()
         """First turns that are not written yet, oldest first."""
 
-    # -- the turn --------------------------------------------------------------------------------------------------
-
     def resume(self, held: Held, *, is_heard: bool = False) -> None:
         """Let a run go on: its first turn, what has arrived, timers that are due, open steps; else it waits."""
         now = self._clock.now()
@@ -365,8 +363,6 @@ class Turns(Arrivals):
         held.execution.keep_mail(mail)
         done.begin = [command for command in open_commands(held) if command.key in begin]
         return True
-
-    # -- effects ---------------------------------------------------------------------------------------------------
 
     def _effects(self, held: Held, done: Advance) -> None:
         for command in done.begin:

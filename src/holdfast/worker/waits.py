@@ -78,8 +78,6 @@ class Waits(Resting):
     ) -> None:
         """Send a turn on its way; `told` hears what became of it."""
 
-    # -- open steps ------------------------------------------------------------------------------------------------
-
     def _begin(self, held: Held, command: Command) -> None:
         if self.is_stopping or self._is_too_late(held):
             return
@@ -121,8 +119,6 @@ class Waits(Resting):
                     self._begin(held, command)
             if not held.attempts:
                 self._settle(held)
-
-    # -- waiting ---------------------------------------------------------------------------------------------------
 
     def _settle(self, held: Held) -> None:
         """Nothing has arrived: begin what is open and due, else wait."""
@@ -215,8 +211,6 @@ class Waits(Resting):
             self._heard.discard(held.id)
             if not held.is_lost and not held.is_committing and not held.is_parked and held.id in self.held:
                 self.resume(held, is_heard=is_heard)
-
-    # -- giving up -------------------------------------------------------------------------------------------------
 
     def hand_back(self, held: Held) -> None:
         """Give a run back at once: a step in flight is cancelled and will execute again elsewhere."""

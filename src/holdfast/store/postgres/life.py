@@ -43,8 +43,6 @@ class LifeStore:
     async def _write(self, deed: Deed[T], *, is_one: bool = False) -> T:
         raise NotImplementedError
 
-    # -- messages ------------------------------------------------------------------------------------------------
-
     async def send_signal(
         self,
         run_id: str,
@@ -90,8 +88,6 @@ class LifeStore:
     async def read_waits(self, run_id: str) -> list[WaitRecord]:
         return await self._read(partial(waits.read_waits, run_id=run_id))
 
-    # -- events meet waits ---------------------------------------------------------------------------------------
-
     async def read_unmatched(
         self, limit: int, *, after_event: int = 0, after_wait: tuple[int, int] = (0, 0)
     ) -> Unmatched:
@@ -127,8 +123,6 @@ class LifeStore:
     async def list_triggers(self, event: str) -> list[Trigger]:
         return await self._read(partial(events.list_triggers, event=event))
 
-    # -- values and streams --------------------------------------------------------------------------------------
-
     async def set_value(self, run_id: str, name: str, value: bytes, *, epoch: int, now: Instant | None = None) -> None:
         await self._write(
             partial(values.set_value, run_id=run_id, name=name, value=value, epoch=epoch, now=now), is_one=True
@@ -148,8 +142,6 @@ class LifeStore:
 
     async def read_items(self, run_id: str, stream: str, *, after: int = 0, limit: int = 100) -> list[StreamRecord]:
         return await self._read(partial(values.read_items, run_id=run_id, stream=stream, after=after, limit=limit))
-
-    # -- managing ------------------------------------------------------------------------------------------------
 
     async def pause_runs(self, run_ids: Sequence[str], paused: bool, *, now: Instant | None = None) -> list[str]:
         return await self._write(partial(retention.pause_runs, run_ids=list(run_ids), paused=paused, now=now))

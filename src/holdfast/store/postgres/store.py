@@ -95,8 +95,6 @@ class PostgresStore(LifeStore):
     def __repr__(self) -> str:
         return f"PostgresStore({self.url!r}, namespace={self.namespace!r})"
 
-    # -- life ----------------------------------------------------------------------------------------------------
-
     async def open(self) -> None:
         if self._is_open:
             return
@@ -182,8 +180,6 @@ class PostgresStore(LifeStore):
     async def _find_epoch(self, turn: Turn) -> int | None:
         return await self._read(partial(find_epoch, turn=turn))
 
-    # -- runs ----------------------------------------------------------------------------------------------------
-
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
         refuse_unstorable(runs)
         self.stats.writes += 1
@@ -221,8 +217,6 @@ class PostgresStore(LifeStore):
         if not is_text(run_id):
             return None
         return await self._write(partial(ends.cancel_run, run_id=run_id, reason=reason, force=force, now=now))
-
-    # -- ownership -----------------------------------------------------------------------------------------------
 
     async def claim_runs(
         self,
@@ -266,8 +260,6 @@ class PostgresStore(LifeStore):
             generation = self._known.generations[worker_id] = generation + 1
         deed = partial(workers.release_strays, worker_id=worker_id, held=list(held), generation=generation, now=now)
         return await self._write(deed)
-
-    # -- workers -------------------------------------------------------------------------------------------------
 
     async def register_worker(
         self,
@@ -328,15 +320,11 @@ class PostgresStore(LifeStore):
     async def list_workers(self) -> list[WorkerRecord]:
         return await self._read(workers.list_workers)
 
-    # -- workflows -----------------------------------------------------------------------------------------------
-
     async def list_versions(self, workflow: str | None = None, *, now: Instant | None = None) -> list[WorkflowVersion]:
         return await self._read(partial(workflows.list_versions, workflow=workflow, now=now))
 
     async def list_workflows(self) -> list[WorkflowCount]:
         return await self._read(workflows.list_workflows)
-
-    # -- deeds ---------------------------------------------------------------------------------------------------
 
     def _refuse_closed(self) -> None:
         if not self._is_open:

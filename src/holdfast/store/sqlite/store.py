@@ -92,8 +92,6 @@ class SqliteStore(LifeStore):
     def __repr__(self) -> str:
         return f"SqliteStore({self.url!r}, namespace={self.namespace!r})"
 
-    # -- life ----------------------------------------------------------------------------------------------------
-
     async def open(self) -> None:
         if not self._is_open:
             self._writer.resume()
@@ -135,8 +133,6 @@ class SqliteStore(LifeStore):
     def _lend(self, connection: sqlite3.Connection | None) -> None:
         self._lent = connection
 
-    # -- runs ----------------------------------------------------------------------------------------------------
-
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
         for run in runs:
             if not 0 <= run.priority <= 9:
@@ -172,8 +168,6 @@ class SqliteStore(LifeStore):
     ) -> RunRecord | None:
         return await self._write(partial(ends.cancel_run, run_id=run_id, reason=reason, force=force, now=now))
 
-    # -- ownership -----------------------------------------------------------------------------------------------
-
     async def claim_runs(
         self,
         worker_id: str,
@@ -204,8 +198,6 @@ class SqliteStore(LifeStore):
 
     async def next_due(self, lanes: Sequence[Lane], *, now: Instant | None = None) -> Instant | None:
         return await self._read(partial(claims.next_due, lanes=lanes, now=now))
-
-    # -- workers -------------------------------------------------------------------------------------------------
 
     async def register_worker(
         self,
@@ -258,15 +250,11 @@ class SqliteStore(LifeStore):
     async def list_workers(self) -> list[WorkerRecord]:
         return await self._read(workers.list_workers)
 
-    # -- workflows -----------------------------------------------------------------------------------------------
-
     async def list_versions(self, workflow: str | None = None, *, now: Instant | None = None) -> list[WorkflowVersion]:
         return await self._read(partial(workflows.list_versions, workflow=workflow, now=now))
 
     async def list_workflows(self) -> list[WorkflowCount]:
         return await self._read(workflows.list_workflows)
-
-    # -- jobs ----------------------------------------------------------------------------------------------------
 
     def _refuse_closed(self) -> None:
         if not self._is_open:

@@ -107,8 +107,6 @@ class TestContinuedRuns:
         assert (await stage.run(successor.id)).paused
         assert await stage.claim() == []
 
-    # -- messages ----------------------------------------------------------------------------------------------------
-
     async def test_unread_signals_go_over(self, stage: Stage) -> None:
         run = await stage.held()
         for payload in (b"read", b"1", b"2"):
@@ -234,8 +232,6 @@ class TestContinuedRuns:
         assert await stage.commit(goes_on, sends) == [True, True]
         assert [message.kind for message in (await stage.claim_one()).inbox] == ["signal"]
 
-    # -- hooks, events, values -----------------------------------------------------------------------------------------
-
     async def test_open_hooks_go_over(self, stage: Stage) -> None:
         run = await stage.held()
         waits = (NewWait(number=1, kind="hook", name="ok", token="t"), NewWait(number=2, kind="event", name="paid"))
@@ -289,8 +285,6 @@ class TestContinuedRuns:
                 (1, b"a"),
                 (2, b"b"),
             ]
-
-    # -- kin ---------------------------------------------------------------------------------------------------------
 
     async def test_the_parent_is_told_of_the_end_of_the_last_run(self, stage: Stage) -> None:
         parent, child = await family(stage, on_parent_end="abandon")

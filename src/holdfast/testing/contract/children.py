@@ -81,8 +81,6 @@ class TestChildren:
         assert all(await stage.commit(*(turn(run, change=RowChange(status=RunStatus.COMPLETED)) for run in claimed)))
         assert {message.name for message in await stage.store.read_inbox("one")} == {one.parent_key for one in children}
 
-    # -- the parent ends first ---------------------------------------------------------------------------------------
-
     async def test_children_are_asked_to_end_when_their_parent_ends(self, stage: Stage) -> None:
         parent, child = await family(stage)
         await stage.end(parent)
@@ -123,8 +121,6 @@ class TestChildren:
         parent, child = await family(stage)
         assert await stage.commit(turn(parent, out=Out(cancels=(child.id, child.id)))) == [True]
         assert [message.kind for message in await stage.store.read_inbox("two")] == ["cancel"]
-
-    # -- joining -----------------------------------------------------------------------------------------------------
 
     async def test_a_child_whose_key_is_taken_joins_the_run_that_holds_it(self, stage: Stage) -> None:
         parent = await stage.held()

@@ -87,8 +87,6 @@ class TestEvents:
         [found] = (await stage.store.read_unmatched(10)).waits
         assert (found.number, found.name, found.match, found.since) == (4, "paid", b'{"a":1}', after(1))
 
-    # -- finding -----------------------------------------------------------------------------------------------------
-
     async def test_an_event_finds_waits_of_its_name_by_probe_or_without_one(self, stage: Stage) -> None:
         run = await stage.held()
         waits = (
@@ -148,8 +146,6 @@ class TestEvents:
         await stage.store.mark_matched([event.id], [])
         wait = await waiting(stage, "paid")
         assert await stage.store.find_events(wait) == [event]
-
-    # -- delivering --------------------------------------------------------------------------------------------------
 
     async def test_a_wait_gets_an_event_once(self, stage: Stage) -> None:
         wait = await waiting(stage, "paid")

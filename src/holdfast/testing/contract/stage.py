@@ -57,8 +57,6 @@ class Stage:
         for store in [*self._opened, self.store]:
             await store.close()
 
-    # -- runs ----------------------------------------------------------------------------------------------------
-
     async def start(self, count: int = 1, *, now: Instant = T0, **fields: Any) -> list[str]:
         """Start runs that are alike and return their ids."""
         started = await self.store.start_runs([new_run(**fields) for _ in range(count)], now=now)
@@ -74,8 +72,6 @@ class Stage:
         found = await self.store.get_run(run_id)
         assert found is not None
         return found
-
-    # -- a worker ------------------------------------------------------------------------------------------------
 
     async def claim(
         self, limit: int = 100, *, worker: str = "one", now: Instant = T0, **options: Any

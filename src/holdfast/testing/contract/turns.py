@@ -128,8 +128,6 @@ class TestCommitTurns:
         assert await stage.commit(turn(run, run_id="nobody"), turn(run)) == [False, True]
         assert await stage.journal("nobody") == []
 
-    # -- journals that a checkpoint has cut ----------------------------------------------------------------------------
-
     @pytest.mark.parametrize("kind", ["plain", "changing", "giving"])
     async def test_a_late_turn_below_the_checkpoint_of_another_owner_is_refused(self, stage: Stage, kind: str) -> None:
         stale, other = await stage.held(), await stage.held()

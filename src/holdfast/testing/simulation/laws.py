@@ -74,8 +74,6 @@ class Laws(Journals):
         self._owners: dict[str, Sender] = {}
         self._first_asks: dict[tuple[str, str], frozenset[str]] = {}
 
-    # -- when a step begins --------------------------------------------------------------------------------------------
-
     def begins(self, hand: Hand, step: StepInfo) -> None:
         """P1, P2, P3, P10 and whose keys it goes by, at the one moment when something happens outside."""
         oracle = self._oracle
@@ -165,8 +163,6 @@ class Laws(Journals):
                 "machines",
                 f"state {step.key!r} of {oracle.label(step.run_id)} finds {dict(context)} after {expected} states",
             )
-
-    # -- when the store has done something -----------------------------------------------------------------------------
 
     def told(self, sender: Sender, method: str, asked: Any, answer: Any) -> None:
         """Something was written, whoever hears of it."""

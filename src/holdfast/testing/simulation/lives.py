@@ -140,9 +140,6 @@ async def _offspring(body: Living, node: Offspring) -> None:
         body.failed("child failed", error)
 
 
-# -- what bodies of both colours do alike ------------------------------------------------------------------------------
-
-
 def way(body: Still, node: Patch) -> Node:
     """Which of the two parts this code does."""
     is_new = body.code == "second"

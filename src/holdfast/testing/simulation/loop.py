@@ -90,8 +90,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._is_closed = False
         self._halted: Exception | None = None
 
-    # -- what asyncio uses -------------------------------------------------------------------------------------------
-
     def time(self) -> float:
         return self.microseconds / 1_000_000
 
@@ -148,8 +146,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not self._is_closed and not self.current.is_dead:
             self.failures.append(context)
-
-    # -- what a world uses -------------------------------------------------------------------------------------------
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the world's own to its end, and everything beside it."""

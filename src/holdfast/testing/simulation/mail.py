@@ -70,8 +70,6 @@ class Mail:
         """Signals that the run has not taken."""
         return self.sent.get((self.chain(run_id), name), [])
 
-    # -- sending -------------------------------------------------------------------------------------------------------
-
     def joins(self, child_id: str, joined: RunRecord | None) -> None:
         """A child was not begun, for its key was taken: by a live run, which its parent has joined then."""
         if joined is not None and not joined.status.is_final:
@@ -107,8 +105,6 @@ class Mail:
         chain = self.chain(run_id)
         if len(self._live(chain)) > 1:
             self._shared.add(chain)
-
-    # -- taking --------------------------------------------------------------------------------------------------------
 
     def took(self, run: NewRun, journal: Journal, seq: int, entries: Sequence[Entry]) -> None:
         """A row has come into a journal."""
@@ -156,8 +152,6 @@ class Mail:
             if message is not None and message.kind == "child" and message.name is not None:
                 self._ends.get(message.run_id, {}).pop(message.name, None)
 
-    # -- the inbox -----------------------------------------------------------------------------------------------------
-
     def told(self, messages: Sequence[Message]) -> None:
         """A worker has been told of these."""
         for message in messages:
@@ -182,8 +176,6 @@ class Mail:
         is_told = any(message.kind == "cancel" for message in run.inbox)
         if run.id in self._orphans and not is_told and not any(isinstance(one, Cancel) for one in journal.entries):
             oracle.report("children", f"{name} is not asked to end although its parent has")
-
-    # -- ends ----------------------------------------------------------------------------------------------------------
 
     def ended(self, run: NewRun, record: RunRecord) -> None:
         """A run has ended: who has to hear of it, and what is left of it."""

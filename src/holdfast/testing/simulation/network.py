@@ -169,8 +169,6 @@ class FaultyStore(FaultyLife):
         is_settled = self._loop.microseconds >= self._faults.settled_at
         return is_settled and not self._faults.is_on and not self._sender.is_cut_off
 
-    # -- the contract --------------------------------------------------------------------------------------------------
-
     async def open(self) -> None:
         """The world has opened it."""
 

@@ -185,8 +185,6 @@ class Oracle:
         self._labels: dict[str, str] = {}
         self._digest = blake2b(digest_size=12)
 
-    # -- events ------------------------------------------------------------------------------------------------------
-
     def note(self, said: str) -> None:
         """One event. The log is what two executions of a seed must agree on, so nothing random may be in it."""
         if self.is_muted:
@@ -219,8 +217,6 @@ class Oracle:
             return True
         return record.parent_id in self.ended and self.runs[record.id].on_parent_end == "cancel"
 
-    # -- what bodies saw ---------------------------------------------------------------------------------------------
-
     def saw(self, trace: Trace) -> None:
         """A body saw something. On replay it must be what was seen before."""
         if trace.is_replaying:
@@ -241,8 +237,6 @@ class Oracle:
                 f"the body of {self.label(trace.run_id)} saw {trace.items[number]} as sighting {number}, where it had "
                 f"seen {known[number]} before",
             )
-
-    # -- what steps did ----------------------------------------------------------------------------------------------
 
     def returned(self, idempotency_key: str, attempt: int, value: int) -> None:
         self.results.setdefault(idempotency_key, set()).add((attempt, value))

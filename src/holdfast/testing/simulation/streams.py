@@ -53,8 +53,6 @@ class Streams:
         self._items: dict[tuple[str, str], list[Item]] = {}
         self._values: dict[tuple[str, str], bytes] = {}
 
-    # -- sending -------------------------------------------------------------------------------------------------------
-
     def gave_out(self, run_id: str, out: Out) -> None:
         """A turn was accepted that sends this."""
         chain = self._mail.chain(run_id)
@@ -100,8 +98,6 @@ class Streams:
     def _epoch(self, run_id: str) -> int:
         record = self._do(lambda: self._store.get_run(run_id))
         return int(record.epoch)
-
-    # -- reading -------------------------------------------------------------------------------------------------------
 
     def _check_value(self, run_id: str, name: str) -> None:
         found = self._do(lambda: self._store.read_value(run_id, name))

@@ -112,8 +112,6 @@ class World:
         self.is_over = False
         self.is_quiet = False
 
-    # -- what the others use -------------------------------------------------------------------------------------------
-
     def store_now(self) -> int:
         return EPOCH + self.loop.microseconds + self.store_offset
 
@@ -206,8 +204,6 @@ class World:
                 return process.hands[-1]
         return None
 
-    # -- the world's course --------------------------------------------------------------------------------------------
-
     def run(self) -> None:
         """From the beginning to the end; raises LawBroken if a promise was not kept."""
         state = random.getstate()
@@ -266,8 +262,6 @@ class World:
 
     def program(self, run: NewRun) -> Program:
         return next((program for program in self.programs if program.name == run.workflow), CHUNK)
-
-    # -- processes -----------------------------------------------------------------------------------------------------
 
     async def _serve(self, slot: int) -> None:
         """Keep a process running in this slot: when one is gone, another follows."""
