@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.web.plain import plain
@@ -73,5 +73,7 @@ def test_a_value_without_an_end_is_cut():
         lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner),
     )
 )
+@example("half a pair: \ud83d")
 def test_whatever_it_is_it_can_be_written(value):
-    json.dumps(plain(value), allow_nan=False).encode()
+    written = json.dumps(plain(value), allow_nan=False, ensure_ascii=False).encode()
+    assert json.loads(written) == plain(value)

@@ -164,23 +164,25 @@ async def test_runs_with_one_crash_go_on_side_by_side(database_url):
     go_on = asyncio.Event()
 
     @step
-    async def act(name: str) -> None:
+    async def act(name: str) -> str:
         flying.append(name)
         await go_on.wait()
+        return name
 
     @workflow
-    async def body(name: str) -> None:
-        await act(name)
+    async def body(name: str) -> str:
+        return await act(name)
 
+    names = [f"run {n}" for n in range(5)]
     async with stage(database_url) as on:
-        runs = [await on.client.start(body, f"run {n}") for n in range(5)]
+        runs = [await on.client.start(body, name) for name in names]
         for run in runs:
             await crash(on, run, 1)
         async with on.worker(body):
             await until(lambda: len(flying) == 5)
+            assert sorted(flying) == names
             go_on.set()
-            for run in runs:
-                await run.result(PATIENCE)
+            assert [await run.result(PATIENCE) for run in runs] == names
 
 
 async def test_a_suspect_that_waits_its_turn_is_not_counted_again(database_url):

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, RunNotFound, Worker, step, workflow
+from holdfast import AsyncClient, LeaseLost, RunNotFound, Worker, step, workflow
 from holdfast.model import ClaimedRun, Message
 from holdfast.store.sqlite import SqliteStore
 from tests.worker.samples import add
-from tests.worker.stage import SkippingClock, SkippingStore, until
+from tests.worker.stage import LATER, SkippingClock, SkippingStore, until
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
@@ -330,4 +330,30 @@ async def test_a_drive_that_could_not_look_because_its_lease_had_lapsed_looks_ag
         record = await Worker(client, workflows=[once], clock=clock).drive()
         assert record.taken == 1
         assert await run.result(timeout=0) == 3
+    await store.close()
+
+
+class Reaped(SkippingStore):
+    """A store in which somebody else ends the drive's lease, which has lapsed, before it looks for the first time."""
+
+    def __init__(self, url: str, clock: Stalling) -> None:
+        super().__init__(url, clock)
+        self._clock = clock
+        self._is_reaped = False
+
+    async def read_unmatched(self, *args: Any, **given: Any) -> Any:
+        if not self._is_reaped:
+            self._is_reaped = True
+            await self.reap_workers("somebody", now=self._clock.now() + LATER)
+            self._clock.stalled += 31_000_000
+        return await super().read_unmatched(*args, **given)
+
+
+async def test_a_drive_that_has_lost_its_lease_says_so(database_url):
+    clock = Stalling()
+    store = Reaped(database_url, clock)
+    async with AsyncClient(store) as client:
+        await client.start(once)
+        with pytest.raises(LeaseLost, match="drive again"):
+            await Worker(client, workflows=[once], clock=clock).drive()
     await store.close()

@@ -102,6 +102,7 @@ async def test_a_cancel_that_comes_while_the_wait_is_being_written_wakes_the_run
         await until(lambda: store.delivered)
         store.rows.set()
         await on.until_status(run, "cancelled")
+        assert await on.kinds(run) == ["started", "cancel", "ended"]
     await store.close()
 
 

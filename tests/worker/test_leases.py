@@ -19,9 +19,12 @@ async def test_renewals_are_seen_by_others(database_url):
 
         async def is_renewed() -> bool:
             (now,) = await on.store.list_workers()
-            return now.renewed_at > first.renewed_at and now.lease_until > first.lease_until
+            return now.renewed_at > first.renewed_at
 
         await until(is_renewed)
+        (renewed,) = await on.store.list_workers()
+        assert renewed.id == first.id
+        assert renewed.lease_until > first.lease_until
 
 
 async def test_a_lease_is_renewed_while_a_step_blocks_the_loop(database_url):

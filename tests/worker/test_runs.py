@@ -18,6 +18,7 @@ from holdfast import (
     step,
     workflow,
 )
+from holdfast.worker import known_workflows
 from tests.worker.samples import chain
 from tests.worker.stage import PATIENCE, stage, until
 
@@ -66,20 +67,27 @@ async def test_a_run_that_waits_for_a_retry_takes_no_room(database_url):
 
 
 async def test_two_workers_share_the_work(database_url):
-    """Each takes one run, and each run's step waits for the other's."""
-    began: list[int] = []
+    began, go_on = [], asyncio.Event()
 
     @step
-    async def meet() -> None:
+    async def work() -> None:
         began.append(1)
-        await until(lambda: len(began) == 2)
+        await go_on.wait()
 
     @workflow
     async def body() -> None:
-        await meet()
+        await work()
 
-    async with stage(database_url) as on, on.worker(body, concurrency=1), on.worker(body, concurrency=1):
-        for run in await on.client.start_many(body, [(), ()]):
+    async with (
+        stage(database_url) as on,
+        on.worker(body, concurrency=1) as one,
+        on.worker(body, concurrency=1) as other,
+    ):
+        runs = await on.client.start_many(body, [(), ()])
+        await until(lambda: len(began) == 2)
+        assert {(await on.record(run)).owner for run in runs} == {one.id, other.id}
+        go_on.set()
+        for run in runs:
             await run.result(PATIENCE)
 
 
@@ -221,7 +229,8 @@ async def test_a_duplicate_workflow_name_is_refused():
 
 
 async def test_the_same_workflow_twice_is_no_duplicate():
-    Worker("sqlite:///:memory:", workflows=[chain, chain, chain.options(key="x")])
+    once = known_workflows([chain], giver="Worker")
+    assert known_workflows([chain, chain, chain.options(key="x")], giver="Worker") == once
 
 
 async def test_wrong_arguments_are_refused_at_start_and_change_nothing(database_url):

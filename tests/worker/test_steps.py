@@ -193,13 +193,18 @@ async def test_a_step_of_an_ended_race_is_cancelled(database_url):
     async def quick() -> None:
         await until(lambda: seen)
 
+    @step(retry=ONCE)
+    async def seen_by_then() -> list[str]:
+        await until(lambda: len(seen) == 2)
+        return seen
+
     @workflow
-    async def body() -> None:
+    async def body() -> list[str]:
         tasks = [asyncio.create_task(slow()), asyncio.create_task(quick())]
         _, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for one in rest:
             one.cancel()
+        return await seen_by_then()
 
     async with stage(database_url, body) as on:
-        await (await on.client.start(body)).result(PATIENCE)
-        await until(lambda: seen == ["began", "cancelled"])
+        assert await (await on.client.start(body)).result(PATIENCE) == ["began", "cancelled"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from holdfast import Worker, sleep, step, workflow
-from tests.worker.samples import stubborn
-from tests.worker.stage import PATIENCE, stage, until
+from holdfast import StoreAway, Worker, sleep, step, workflow
+from tests.worker.samples import ready, stubborn
+from tests.worker.stage import PATIENCE, SkippingStore, stage, until
 
 
 class Gate:
@@ -173,6 +173,27 @@ async def test_a_worker_that_stops_claims_nothing_more(database_url):
             late = await on.client.start(body)
             gate.go_on.set()
         assert (await on.record(late)).status == "pending"
+
+
+async def test_what_a_claim_took_whose_answer_was_lost_when_the_worker_stopped_is_no_crash(database_url):
+    class Losing(SkippingStore):
+        async def claim_runs(self, *args, **kwargs):
+            await super().claim_runs(*args, **kwargs)
+            worker.stop()
+            raise StoreAway("the answer was lost")
+
+    async with stage(database_url) as on:
+        run = await on.client.start(ready)
+        store = Losing(database_url, on.clock)
+        await store.open()
+        worker = Worker(store, workflows=[ready], clock=on.clock, lease="1000d")
+        await worker.run()
+        await store.close()
+        record = await on.record(run)
+        assert (record.epoch, record.owner) == (1, None)
+        async with on.worker(ready):
+            await run.result(PATIENCE)
+        assert "claimed" not in await on.kinds(run)
 
 
 async def test_a_short_sleep_is_handed_back_with_its_time(database_url):

@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import AsyncClient, FatalError, RunFailed, StepTimeout, Worker, step, workflow
-from holdfast.model import RunStatus, Turn
+from holdfast.model import Out, RunStatus, Turn
 from tests.servers import Databases, PgBouncer
 from tests.worker.stage import ONCE, QUICK
 
@@ -290,6 +290,31 @@ async def test_a_commit_whose_answer_is_lost_is_settled_by_the_journal(database,
     async with served(database, inserting) as client:
         assert await (await client.start(inserting, "a")).result(timeout=60) == [1, 2]
         assert await rows(database) == ["a", "a-2"]
+
+
+@pytest.mark.parametrize(("epoch", "is_accepted"), [(1, True), (2, False)])
+async def test_a_commit_whose_answer_is_lost_is_settled_by_the_checkpoint_that_cut_its_place_off(
+    database, monkeypatch, epoch, is_accepted
+):
+    """Only whoever heard that it was accepted goes on to a checkpoint with its own epoch."""
+    original = asyncpg.transaction.Transaction.commit
+    async with AsyncClient(database) as client:
+        run = await client.start(inserting, "a")
+        cut = Turn(run_id=run.id, seq=1, epoch=epoch, at=0, data=b"[]", out=Out(truncate=True))
+
+        async def commit(self):
+            monkeypatch.undo()
+            await original(self)
+            assert await client.store.commit_turns([cut]) == [True]
+            raise ConnectionResetError("on purpose")
+
+        lender = client.store.lender(30_000_000)
+        loan = lender.lend()
+        await loan.begin()
+        monkeypatch.setattr(asyncpg.transaction.Transaction, "commit", commit)
+        assert await loan.commit(Turn(run_id=run.id, seq=0, epoch=1, at=0, data=b"[]"), now=None) is is_accepted
+        await loan.end()
+        lender.close()
 
 
 async def test_a_connection_that_breaks_before_the_commit_executes_the_step_again(database, monkeypatch):

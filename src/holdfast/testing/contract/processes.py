@@ -175,20 +175,16 @@ class TestProcesses:
         assert (await stage.run("told")).status is RunStatus.RUNNING
 
     async def test_a_lease_is_renewed_in_time_while_others_write(self, stage: Stage, url: str) -> None:
+        """In time: before the others have got much done. So it means the same on a slow machine."""
         await stage.store.register_worker("one", [LANE], LEASE)
         body = """
-        for _ in range(100000):
+        for number in range(300):
             await store.start_runs([new_run() for _ in range(50)])
+            if number == 0:
+                print("begun", flush=True)
         """
-        loop = asyncio.get_running_loop()
-        begun = asyncio.Event()
-        async with _running(url, body), _running(url, body):
-            unsubscribe = stage.store.subscribe(begun.set)
-            await asyncio.wait_for(begun.wait(), 30)
-            unsubscribe()
-            slowest = 0.0
-            for _ in range(20):
-                began = loop.time()
-                assert await asyncio.to_thread(stage.store.renew_lease, "one", LEASE) is not None
-                slowest = max(slowest, loop.time() - began)
-            assert slowest < 3
+        async with _running(url, body) as first, _running(url, body) as second:
+            assert [await _line(first), await _line(second)] == ["begun", "begun"]
+            renewed = await asyncio.to_thread(lambda: [stage.store.renew_lease("one", LEASE) for _ in range(50)])
+            assert None not in renewed
+            assert (first.poll(), second.poll()) == (None, None)
