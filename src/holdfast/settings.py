@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from holdfast.errors import DefinitionError
 from holdfast.model import microseconds
@@ -161,7 +162,8 @@ def _anchored(url: str, directory: Path) -> str:
     path = url.removeprefix(_SQLITE)
     if path == url or not path or path.startswith((":memory:", "/", "file:")) or Path(path).is_absolute():
         return url
-    return f"{_SQLITE}{directory.absolute() / path}"
+    # The path is part of a url already, the folder is none yet: of a name like "100%" or "c#" nothing may be lost.
+    return f"{_SQLITE}{quote(str(directory.absolute()))}/{path}"
 
 
 def _anchored_target(target: str, directory: Path) -> str:

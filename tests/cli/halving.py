@@ -18,8 +18,8 @@ async def halve(number: int) -> int:
     return await divide(number)
 
 
-def failed(client: Client) -> str:
+def failed(client: Client, *, key: str | None = None) -> str:
     """The id of a run that has failed just now."""
     with pytest.raises(holdfast.RunFailed) as raised:
-        holdfast.run(halve, 0, url=client.url)
+        holdfast.run(halve, 0, key=key, url=client.url)
     return raised.value.run_id

@@ -112,6 +112,49 @@ def test_a_wrong_setting_is_told_with_its_file(doctor, project):
     assert "did you mean 'concurrency'?" in found["settings"][0]["told"]
 
 
+@pytest.mark.parametrize("settings", ['url = "mysql://host/x"', 'url = "sqlite:///x.db"\nschema = "x"'], ids=str)
+def test_a_url_that_names_no_store_is_a_wrong_setting(doctor, project, settings):
+    (project / "holdfast.toml").write_text(f"{settings}\n")
+    code, found = doctor()
+    assert (code, states(found["settings"])) == (1, ["mend"])
+
+
+def test_a_codec_that_is_not_there_is_told(doctor, project):
+    with (project / "holdfast.toml").open("a") as file:
+        file.write('codec = "storage:codec"\n')
+    code, found = doctor()
+    assert (code, states(found["codec"])) == (1, ["mend"])
+    (project / "storage.py").write_text("import holdfast\n\ncodec = holdfast.Codec()\n")
+    code, found = doctor()
+    assert (code, states(found["codec"])) == (0, ["ok"])
+
+
+def test_api_keys_that_cannot_be_read_are_told_and_not_shown(doctor, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_API_KEYS", f"ci:read:{'0' * 64},hf_ci_secret")
+    code, found = doctor()
+    assert (code, states(found["api_keys"])) == (1, ["mend"])
+    assert found["api_keys"][0]["told"].startswith("number 2: ")
+    assert "secret" not in found["api_keys"][0]["told"]
+
+
+def test_a_file_that_is_no_database_is_not_to_be_migrated(doctor, project):
+    (project / "x.db").write_text("not a database " * 100)
+    code, found = doctor()
+    assert (code, states(found["database"]), found["database"][0]["advice"]) == (1, ["mend"], None)
+
+
+def test_a_path_in_a_url_is_the_file_that_it_means(doctor, project):
+    assert main(["migrate", "--url", "sqlite:///a%20b.db"]) == 0
+    code, found = doctor("--url", "sqlite:///a%20b.db")
+    assert (code, states(found["database"])) == (0, ["ok"])
+    assert (project / "a b.db").exists()
+
+
+def test_a_variable_that_is_like_no_setting_is_not_taken_for_one(doctor, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_FOO", "5")
+    assert doctor()[1]["environment"][0]["advice"] == "unset it if it is not another program's"
+
+
 def test_a_variable_that_nobody_reads_is_told(doctor, monkeypatch):
     monkeypatch.setenv("HOLDFAST_CONCURENCY", "5")
     code, found = doctor()

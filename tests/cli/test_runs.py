@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import sys
@@ -11,9 +12,16 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Client
+from holdfast import Client, Worker, workflow
 from holdfast.cli import main
 from tests.cli.halving import failed, halve
+
+
+@workflow
+async def passes_on(word: str) -> str:
+    if word == "first":
+        holdfast.continue_as_new("second")
+    return await holdfast.wait_for_signal("go")
 
 
 @pytest.fixture
@@ -153,8 +161,25 @@ def test_a_start_with_a_key_that_is_taken_says_so_in_json(client, say):
     assert (told["id"], told["created"]) == (first.id, False)
 
 
+def test_a_run_that_goes_on_as_another_one_is_shown_without_a_result(client, say):
+    run = client.start(passes_on, "first")
+    asyncio.run(Worker(client.url, workflows=[passes_on]).drive(run.id))
+    told = json.loads(say("show", run.id, "--json"))
+    assert (told["status"], told["result"], told["error"]) == ("continued", None, None)
+    assert "continued" in say("show", run.id)
+
+
 def test_a_start_may_wait_for_the_result(client, say):
     assert json.loads(say("start", "halve", "--input", "4", "--key", "first", "--wait")) == 25
+
+
+def test_a_start_that_waits_tells_of_a_failure_in_json_too(client, capsys):
+    run_id = failed(client, key="zero")
+    assert main(["start", "halve", "--input", "0", "--key", "zero", "--wait", "--json"]) == 1
+    seen = capsys.readouterr()
+    told = json.loads(seen.out)
+    assert (told["id"], told["status"], told["result"]) == (run_id, "failed", None)
+    assert told["error"] in seen.err
 
 
 def test_a_workflow_that_nobody_knows_is_refused(client, capsys):

@@ -19,6 +19,14 @@ async def shows() -> None:
         holdfast.emit("words", word)
 
 
+@workflow
+async def shows_strange_things():
+    strange = {(1, 2): float("nan"), 3: b"\xff"}
+    holdfast.set_value("v", strange)
+    holdfast.emit("s", strange)
+    return strange
+
+
 @pytest.fixture
 def run_id(client: Client) -> str:
     """A run that has ended."""
@@ -34,6 +42,17 @@ def test_values_are_listed_by_name(client, say, run_id):
 
 def test_one_value_is_printed_as_json(client, say, run_id):
     assert json.loads(say("values", run_id, "at")) == {"step": 3}
+
+
+def test_what_json_does_not_know_is_printed_as_json_all_the_same(client, say):
+    holdfast.run(shows_strange_things, key="k")
+    run_id = client.get_run(shows_strange_things, key="k").id
+    expected = {"[1,2]": None, "3": "/w=="}
+    assert json.loads(say("values", run_id, "v")) == expected
+    assert json.loads(say("streams", run_id, "s")) == expected
+    told = json.loads(say("show", run_id, "--json"))
+    assert (told["result"], told["journal"][-1]["value"]) == (expected, expected)
+    assert f"result       {json.dumps(expected)}\n" in say("show", run_id)
 
 
 def test_a_value_that_is_not_there_is_an_error_that_names_those_that_are(client, capsys, run_id):

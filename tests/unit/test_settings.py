@@ -10,6 +10,7 @@ import pytest
 from holdfast import settings
 from holdfast.errors import DefinitionError
 from holdfast.settings import Settings, resolve, settings_file
+from holdfast.store import parse_url
 
 
 @pytest.fixture
@@ -62,6 +63,14 @@ def test_holdfast_toml_comes_before_a_pyproject_beside_it(place):
 def test_a_relative_database_in_a_file_is_meant_from_that_file(place):
     (place.parent / "holdfast.toml").write_text('url = "sqlite:///data/orders.db"\n')
     assert resolve(environ={}, directory=place).url == f"sqlite:///{place.parent}/data/orders.db"
+
+
+@pytest.mark.parametrize("name", ["100%20", "c#", "what?", "my shop"])
+def test_a_folder_may_have_any_name(tmp_path, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "holdfast.toml").write_text('url = "sqlite:///orders.db"\n')
+    assert parse_url(resolve(environ={}, directory=folder).url).path == str(folder / "orders.db")
 
 
 @pytest.mark.parametrize("url", ["sqlite:////abs/orders.db", "sqlite:///:memory:", "postgresql://host/orders"])

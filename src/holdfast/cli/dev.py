@@ -15,6 +15,7 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -71,7 +72,7 @@ def _local(place: Place, settings: Settings) -> Settings:
     if place.url is None and not settings.url.startswith("sqlite:"):
         path = (settings_folder() or Path.cwd()) / _FILE
         print_note(f"dev uses {path}, not the database of the settings; name that with --url if you mean it")
-        return replace(settings, url=f"sqlite:///{path}", schema=None, grace=grace)
+        return replace(settings, url=f"sqlite:///{quote(str(path))}", schema=None, grace=grace)
     return replace(settings, grace=grace)
 
 

@@ -14,9 +14,11 @@ from holdfast.model import counted
 from .checks import (
     Check,
     State,
+    check_codec,
     check_database,
     check_file,
     check_fleet,
+    check_keys,
     check_machine,
     check_modules,
     check_settings,
@@ -66,12 +68,14 @@ def _checks(place: Place, targets: Sequence[str], load: bool) -> Iterator[Check]
         return
     yield from check_machine(settings)
     yield from check_settings(os.environ)
+    yield from check_keys(settings)
     yield from check_file(settings.url)
     found, is_readable = check_database(settings)
     yield from found
     if load:
         checks, _ = check_modules(settings, targets)
         yield from checks
+        yield from check_codec(settings)
     if is_readable:
         with Client(settings.url, namespace=settings.namespace, schema=settings.schema, migrate=False) as client:
             yield from check_fleet(client)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from typing import Annotated, Any
 
@@ -42,7 +41,7 @@ def why(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
     """Say why a run is not moving."""
     with place.client() as client:
         found = client.explain(run_id)
-    told = {"id": run_id, "reason": found.reason, "text": found.text, "details": _plain(found.details)}
+    told = {"id": run_id, "reason": found.reason, "text": found.text, "details": found.details}
     print_answer(str(found), told, as_json=as_json)
 
 
@@ -67,12 +66,3 @@ def told_entry(entry: JournalEntry) -> dict[str, Any]:
     said = {name: getattr(entry, name) for name in ("number", "seq", "epoch", "at", "kind", "key", "attempt", "value")}
     error = None if entry.error is None else f"{type(entry.error).__name__}: {entry.error}"
     return {**said, "error": error, "note": entry.note}
-
-
-def _plain(value: Any) -> Any:
-    """Records inside details as objects."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value

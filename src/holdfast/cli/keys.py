@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.errors import DefinitionError
 from holdfast.web import new_key
 
 from .options import Json
@@ -22,7 +23,7 @@ class KeyRight(StrEnum):
 
 
 def keys(
-    name: Annotated[str, typer.Argument(help="A name for its holder: letters, digits and dashes.")],
+    name: Annotated[str, typer.Argument(help="A name for its holder: letters, digits and dashes.", metavar="NAME")],
     *,
     right: Annotated[
         KeyRight, typer.Option("--right", help="read: look; operate: also start and change; admin: also delete.")
@@ -36,7 +37,10 @@ def keys(
 
     The line goes into the setting `api_keys`, or into HOLDFAST_API_KEYS. Nothing is stored by this command.
     """
-    text, kept = new_key(name, right.value, payloads=payloads)
+    try:
+        text, kept = new_key(name, right.value, payloads=payloads)
+    except DefinitionError as error:
+        raise typer.BadParameter(str(error), param_hint="NAME") from None
     if as_json:
         print_json({"key": text, "kept": str(kept)})
         return

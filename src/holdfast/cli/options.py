@@ -24,6 +24,7 @@ from holdfast.discovery import find_codec
 from holdfast.errors import DefinitionError
 from holdfast.model import RunFilter, RunStatus, microseconds
 from holdfast.settings import Settings, checked, resolve, settings_folder
+from holdfast.store import check_address
 
 from .exits import WrongSettings
 
@@ -35,13 +36,13 @@ Schema = Annotated[str | None, typer.Option("--schema", help="The schema of a Po
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 RunId = Annotated[str, typer.Argument(help="The run's id.", metavar="RUN_ID")]
-RunIds = Annotated[list[str] | None, typer.Argument(help="Ids of runs.", metavar="[RUN_ID]...", show_default=False)]
+RunIds = Annotated[list[str] | None, typer.Argument(help="Ids of runs.", metavar="RUN_ID", show_default=False)]
 Targets = Annotated[
     list[str] | None,
     typer.Argument(
         help="Where the workflows are: module, module:attribute, a .py file or a folder. Else the setting "
         "`workflows`, else `workflows` in the working directory.",
-        metavar="TARGET...",
+        metavar="TARGET",
         show_default=False,
     ),
 ]
@@ -182,11 +183,15 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 def settings_of(**given: Any) -> Settings:
     """The settings that hold, with what was given on the command line first."""
     try:
-        checked(given, lambda key: f"--{key.replace('_', '-')}")
+        found = checked(given, lambda key: f"--{key.replace('_', '-')}")
+        if "url" in found:
+            check_address(found["url"])
     except DefinitionError as error:
         raise typer.BadParameter(str(error)) from None
     try:
-        return resolve(**given)
+        settings = resolve(**given)
+        check_address(settings.url, settings.schema)
+        return settings
     except DefinitionError as error:
         raise WrongSettings(str(error)) from error
 

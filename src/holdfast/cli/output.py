@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import typer
 from rich import progress
 from rich.console import Console
 from rich.table import Table
+
+from holdfast.codec import plain
 
 _WIDE = 100_000
 T = TypeVar("T")
@@ -21,13 +23,18 @@ T = TypeVar("T")
 
 def print_json(value: object) -> None:
     """One JSON text."""
-    sys.stdout.write(json.dumps(value, default=_plain, ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=2) + "\n")
 
 
 def print_json_line(value: object) -> None:
     """One JSON text on one line, at once: for whoever follows."""
-    sys.stdout.write(json.dumps(value, default=_plain, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_line(value) + "\n")
     sys.stdout.flush()
+
+
+def json_line(value: object) -> str:
+    """Any value as one line of JSON."""
+    return json.dumps(plain(value), ensure_ascii=False)
 
 
 def print_answer(text: str, told: object, *, as_json: bool) -> None:
@@ -116,11 +123,3 @@ def _cell(value: object) -> str:
     if isinstance(value, datetime):
         return moment(value)
     return "" if value is None else printable(str(value))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, (set, frozenset)):
-        return sorted(value, key=repr)
-    return str(value)

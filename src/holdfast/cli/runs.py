@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -14,12 +13,12 @@ from rich.console import Console
 from rich.live import Live
 
 from holdfast.client import Client, Run
-from holdfast.errors import CodecError, HoldfastError
+from holdfast.errors import CodecError, HoldfastError, RunCancelled, RunFailed
 from holdfast.model import Page, RunFilter, RunRecord, spoken
 
 from .journals import told_entry
 from .options import Chosen, Json, Place, RunId, Tags, duration_given, json_given, tags_of
-from .output import moment, print_json, print_json_line, print_line, print_table, table_of
+from .output import json_line, moment, print_json, print_json_line, print_line, print_table, table_of
 from .timelines import timeline
 
 _FIELDS = (
@@ -78,7 +77,7 @@ def show(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
         is_own = name in ("chain_id", "origin_id") and value == run_id
         if value not in (None, {}, False) and name not in ("why", "error") and not is_own:
             text = moment(value) if isinstance(value, datetime) else value
-            print_line(f"{name:<12} {text if isinstance(text, str) else json.dumps(text, default=str)}")
+            print_line(f"{name:<12} {text if isinstance(text, str) else json_line(text)}")
     print_line()
     lines = timeline(entries, until=record.ended_at or datetime.now(UTC), width=min(Console().width, 120))
     for line in [*lines, ""] if lines else []:
@@ -106,7 +105,7 @@ def start(
     ] = None,
     delay: Annotated[str | None, typer.Option("--delay", help="Begin after this long, as '5m'.")] = None,
     deadline: Annotated[str | None, typer.Option("--deadline", help="Fail after this long.")] = None,
-    priority: Annotated[int | None, typer.Option("--priority", help="0 to 9, larger first.")] = None,
+    priority: Annotated[int | None, typer.Option("--priority", help="Larger first.", min=0, max=9)] = None,
     queue: Annotated[str | None, typer.Option("--queue", help="The queue that it goes to.")] = None,
     tag: Tags = None,
     retention: Annotated[
@@ -140,9 +139,15 @@ def start(
     with place.client() as client:
         given = {name: value for name, value in options.items() if value is not None}
         run = client.start(workflow, *args, **kwargs, **given)
-        told = {"id": run.id, "workflow": run.workflow, "created": run.created}
+        told: dict[str, Any] = {"id": run.id, "workflow": run.workflow, "created": run.created}
         if wait:
-            told["result"] = run.result(timeout=patience)
+            told |= {"result": None, "error": None}
+            try:
+                told["result"] = run.result(timeout=patience)
+            except (RunFailed, RunCancelled) as ended:
+                if as_json:
+                    print_json({**told, "error": str(ended), "status": run.status})
+                raise
         if as_json:
             print_json({**told, "status": run.status})
         elif wait:
@@ -204,6 +209,9 @@ def _values(client: Client, record: RunRecord) -> dict[str, Any]:
             told["result"] = client.get_run(record.id).result(timeout=0)
         except HoldfastError as error:
             told["error"] = str(error)
+        except TimeoutError:
+            # It has continued as another run, and the last one of the chain has not ended.
+            pass
     return told
 
 

@@ -18,7 +18,7 @@ _MISSING: Any = object()
 
 def values(
     run_id: RunId,
-    name: Annotated[str | None, typer.Argument(help="Print this one.", metavar="[NAME]", show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(help="Print this one.", metavar="NAME", show_default=False)] = None,
     *,
     place: Place,
     as_json: Json = False,
@@ -45,7 +45,7 @@ def values(
 def streams(
     run_id: RunId,
     name: Annotated[
-        str | None, typer.Argument(help="Print the items of this one.", metavar="[NAME]", show_default=False)
+        str | None, typer.Argument(help="Print the items of this one.", metavar="NAME", show_default=False)
     ] = None,
     *,
     after: Annotated[int, typer.Option("--after", help="Only items behind this offset.", min=0)] = 0,

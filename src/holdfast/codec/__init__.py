@@ -16,6 +16,7 @@ from holdfast.codec.arguments import ArgumentsCodec, plain_call
 from holdfast.codec.codec import Codec
 from holdfast.codec.exceptions import Relayed, traceback_text
 from holdfast.codec.loaded import find_all, find_class
+from holdfast.codec.plain import plain
 from holdfast.codec.schemas import misfit, parameter_schemas
 from holdfast.codec.seals import as_text, from_text
 from holdfast.codec.transforms import AesGcm, Transform, Zstd
@@ -35,6 +36,7 @@ __all__ = [
     "from_text",
     "misfit",
     "parameter_schemas",
+    "plain",
     "plain_call",
     "traceback_text",
 ]

@@ -171,8 +171,13 @@ def _load_enum(content: Any) -> Enum:
 def _load_dict(content: Any) -> dict[Any, Any]:
     out = {}
     for key, item in content:
-        out[load(key)] = load(item)
+        out[_hashable(load(key))] = load(item)
     return out
+
+
+def _hashable(key: Any) -> Any:
+    """A tuple that was written by an annotation is a list to whoever reads without it; no list was ever a key."""
+    return tuple(map(_hashable, key)) if type(key) is list else key
 
 
 _LOWER: dict[type, Callable[[Any], Any]] = {

@@ -3,7 +3,7 @@
     api          the REST application (FastAPI), to be served or mounted ──▶ application
                    edge          what every request passes: access, limits, audit
                    runs, managing, messages, fleet, streams, changes      the routes, by noun
-                   shapes, showing, plain, problems                       what goes over the wire
+                   shapes, showing, problems                              what goes over the wire
     execute_app  POST …/{run_id}/execute drives a run: for hosts that run code only while a request is open
 
 Importing this room imports no web framework: `execute_app` is plain ASGI, and `api` loads FastAPI when it is called.

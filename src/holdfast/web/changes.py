@@ -7,10 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 
+from holdfast.codec import plain
 from holdfast.errors import HoldfastError
 
 from .live import LiveRuns
-from .plain import plain
 from .problems import declared
 from .service import ServiceDep, refuse_crowd
 from .sse import EventStream, event

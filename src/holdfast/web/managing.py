@@ -9,11 +9,11 @@ from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Body, Query, Response
 
+from holdfast.codec import plain
 from holdfast.errors import DefinitionError
 from holdfast.model import NOT_GIVEN, is_name
 
 from . import showing
-from .plain import plain
 from .problems import Refused, declared
 from .service import CallerDep, Cursor, FoundRun, ServiceDep, ValueName
 from .shapes import (

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.client import AsyncClient, AsyncRun, Explanation, JournalEntry
+from holdfast.codec import plain
 from holdfast.errors import CodecError, HoldfastError, RunCancelled, RunFailed, StepFailed
 from holdfast.model import RunRecord, RunStatus
 
-from .plain import plain
 from .shapes import CallShown, EntryShown, Explained, Fault, Outcome, RunShown, RunStarted, RunSummary, StepShown
 
 _SUMMARY = tuple(name for name in RunSummary.model_fields if name != "is_blocked")

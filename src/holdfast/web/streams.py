@@ -13,10 +13,10 @@ from urllib.parse import parse_qsl, urlencode
 from fastapi import APIRouter, Header, Query
 
 from holdfast.client import AsyncRun
+from holdfast.codec import plain
 from holdfast.errors import HoldfastError
 from holdfast.model import is_name
 
-from .plain import plain
 from .problems import Refused, declared
 from .service import CallerDep, FoundRun, ServiceDep, refuse_crowd
 from .sse import MEDIA_TYPE, EventStream, event, merged

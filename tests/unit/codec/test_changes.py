@@ -132,6 +132,12 @@ def test_an_int_may_become_a_float_and_a_set_a_list():
     assert codec.value(list[int]).decode(codec.value(set[int]).encode({1})) == [1]
 
 
+def test_a_tuple_that_was_a_key_is_one_to_a_reader_without_an_annotation():
+    written = {((1, 2), "a"): [3]}
+    stored = codec.value(dict[tuple[tuple[int, int], str], list[int]]).encode(written)
+    assert codec.value(Any).decode(stored) == written
+
+
 def test_a_member_that_is_gone_from_its_enum_is_named():
     with pytest.raises(NotDecodable, match="'green' is no member of Colour"):
         codec.value(Colour).decode(b'"green"')

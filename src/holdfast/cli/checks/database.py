@@ -14,6 +14,7 @@ from holdfast.client import Client
 from holdfast.errors import HoldfastError, StoreAway, StoreTooNew
 from holdfast.extras import find_extra
 from holdfast.settings import Settings
+from holdfast.store import parse_url
 
 from .checks import Check, fine, mend, note
 
@@ -25,8 +26,8 @@ _PATIENCE = 10.0
 def check_database(settings: Settings) -> tuple[list[Check], bool]:
     """What was found, and whether runs can be read from it. Nothing is created or migrated."""
     found: list[Check] = []
-    path = settings.url.removeprefix("sqlite:///")
-    if path != settings.url and not path.startswith(":memory:") and not Path(path).exists():
+    scheme, path = parse_url(settings.url)
+    if scheme == "sqlite" and path != ":memory:" and not Path(path).exists():
         parent = Path(path).absolute().parent
         if parent.is_dir():
             return [
@@ -34,7 +35,7 @@ def check_database(settings: Settings) -> tuple[list[Check], bool]:
             ], False
         return [mend("database", f"there is no folder {parent}", "create it, or name another file")], False
     is_readable = _is_readable(settings, found)
-    if settings.url.startswith(("postgresql:", "postgres:")):
+    if scheme == "postgresql":
         found += _server(settings)
     else:
         found.append(fine("clock", "SQLite's clock is this machine's"))
@@ -53,7 +54,9 @@ def _is_readable(settings: Settings, found: list[Check]) -> bool:
         found.append(mend("schema", str(error), "pip install --upgrade holdfast"))
         return False
     except HoldfastError as error:
-        found.append(mend("schema", str(error), "holdfast migrate"))
+        # A file that is no database, or a driver that is missing, says itself what to do: migrating mends neither.
+        is_old = "`holdfast migrate`" in str(error)
+        found.append(mend("schema", str(error), "holdfast migrate") if is_old else mend("database", str(error)))
         return False
     found += [fine("database", f"{client.url} answers"), fine("schema", "is this version's")]
     return True

@@ -9,7 +9,10 @@ from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 
+from holdfast.errors import DefinitionError
 from holdfast.settings import Settings, settings_file
+from holdfast.store import parse_url
+from holdfast.web import ApiKey
 
 from .checks import Check, fine, mend, note
 
@@ -26,15 +29,24 @@ def check_settings(environ: Mapping[str, str]) -> Iterator[Check]:
     known = {f"HOLDFAST_{one.name.upper()}" for one in fields(Settings)}
     for name in sorted(environ):
         if name.startswith("HOLDFAST_") and name not in known | _OURS:
-            close = get_close_matches(name, known, n=1)
+            close = get_close_matches(name, known, n=1, cutoff=0.85)
             advice = f"did you mean {close[0]}?" if close else "unset it if it is not another program's"
             yield note("environment", f"{name} is not a setting", advice)
 
 
+def check_keys(settings: Settings) -> Iterator[Check]:
+    """The API keys, as far as they can be read. None of them is shown: it may be a key in the wrong place."""
+    for number, line in enumerate(settings.api_keys, 1):
+        try:
+            ApiKey.parse(line)
+        except DefinitionError as error:
+            yield mend("api_keys", f"number {number}: {error}", "`holdfast keys` makes one, and prints its line")
+
+
 def check_file(url: str, *, mounts: Path = MOUNTS) -> Iterator[Check]:
     """The file of a SQLite database: on which file system, and who may read it."""
-    path = url.removeprefix("sqlite:///")
-    if path == url or path.startswith((":memory:", "file:")):
+    scheme, path = parse_url(url)
+    if scheme != "sqlite" or path == ":memory:":
         return
     place = Path(path).absolute()
     kind = file_system_of(place, mounts)

@@ -1,8 +1,8 @@
-"""Values as plain JSON that any client understands, and how much of them a caller may see.
+"""Values as plain JSON that any program understands. Only for showing: nothing is ever read back from it.
 
-What a run returned or was sent is typed in Python and plain over HTTP: a datetime is its ISO text, a Decimal and a UUID
-their text, bytes are base64, sets and tuples are arrays, an object's keys are text. JSON has no NaN and no infinity:
-they are null.
+What a run returned or was sent is typed in Python and plain over HTTP and in a terminal: a datetime is its ISO text, a
+Decimal and a UUID their text, bytes are base64, sets and tuples are arrays, an object's keys are text. JSON has no NaN
+and no infinity: they are null.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.web.plain import plain
+from holdfast.codec import plain
 
 
 class Colour(Enum):
