@@ -1,4 +1,5 @@
-"""Events that one worker's codec can't open wait for a worker whose codec can, and keep nobody from anything else."""
+"""Which event a wait gets. Events that one worker's codec can't open wait for a worker whose codec can, and keep nobody
+from anything else."""
 
 from __future__ import annotations
 
@@ -96,6 +97,49 @@ async def test_a_wait_that_comes_when_the_event_was_looked_at_is_left_to_whoever
         assert await got(stage) == []
         await seeing.look()
         assert [SEALING.open(payload) for payload in await got(stage)] == [b'{"order":1}']
+
+
+async def test_a_wait_gets_the_oldest_event_also_if_a_newer_one_finds_it_first(url):
+    async with on_stage(url) as stage:
+        worker = matchmaker(stage, PLAIN)
+        for number in (1, 2):
+            await publish(stage, PLAIN, number)
+        await worker.look()
+        await wait_for_paid(stage, match=None)
+        await publish(stage, PLAIN, 3)
+        await worker.look()
+        assert [PLAIN.open(payload) for payload in await got(stage)] == [b"1"]
+
+
+async def test_waits_of_a_run_that_are_all_new_get_the_oldest_events_in_order(url):
+    async with on_stage(url) as stage:
+        worker = matchmaker(stage, PLAIN)
+        await publish(stage, PLAIN, 1)
+        await worker.look()
+        run = await stage.held()
+        waits = tuple(NewWait(number=number, kind="event", name="paid") for number in (1, 2, 3))
+        assert await stage.commit(turn(run, out=Out(waits=waits))) == [True]
+        await publish(stage, PLAIN, 2)
+        await worker.look()
+        found = sorted((message.wait, PLAIN.open(message.payload)) for message in await stage.store.read_inbox("one"))
+        assert found == [(1, b"1"), (2, b"2")]
+
+
+async def test_a_wait_that_nobody_has_looked_at_overtakes_no_older_one_of_its_run(url):
+    async with on_stage(url) as stage:
+        worker = matchmaker(stage, PLAIN)
+        run = await stage.held()
+        for number in (1, 2, 3):
+            wait = NewWait(number=number, kind="event", name="paid")
+            assert await stage.commit(turn(run, after=number - 1, out=Out(waits=(wait,)))) == [True]
+            if number < 3:
+                await worker.look()
+            await publish(stage, PLAIN, number)
+            if number == 1:
+                await worker.look()
+        await worker.look()
+        found = sorted((message.wait, PLAIN.open(message.payload)) for message in await stage.store.read_inbox("one"))
+        assert found == [(1, b"1"), (2, b"2"), (3, b"3")]
 
 
 async def test_a_wait_that_asks_for_nothing_in_it_gets_it_from_any_worker(url):

@@ -247,7 +247,7 @@ class Store(Protocol):
         self, event: Event, probes: Sequence[bytes], *, after: tuple[int, int] | None = None, limit: int = 1000
     ) -> list[EventWait]:
         """Waits that this event may match: of its name, with one of these probes or none, of chains that had begun when
-        it was published. Ordered by (run, number)."""
+        it was published. Ordered by (run, number), and each says whether it may get an older one instead."""
 
     async def find_events(
         self, wait: EventWait, *, after: int = 0, limit: int = 100, looked: Looked | None = None

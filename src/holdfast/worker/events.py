@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Sequence
+from itertools import groupby, takewhile
 from typing import Any
 
 import msgspec
@@ -75,6 +77,7 @@ class Matchmaker:
         while True:
             waits = await self._store.find_waits(event, probes, after=after, limit=_MANY)
             fitting = [wait for wait in waits if _fits(payload, wait.match)]
+            await self._look_back(fitting)
             if fitting:
                 await self._store.deliver_event(event, fitting, now=self._clock.store_time())
             if len(waits) < _MANY:
@@ -88,6 +91,13 @@ class Matchmaker:
         # once more, and would begin again.
         await self._store.mark_matched([event.id], [], runs=begun, now=self._clock.store_time())
         return True
+
+    async def _look_back(self, waits: Sequence[EventWait]) -> None:
+        """What came while nobody waited goes first. So do the oldest of a run's waits: one that has nothing older to
+        get is not overtaken by those behind it."""
+        for _, of_run in groupby(waits, key=lambda wait: wait.run):
+            for wait in takewhile(lambda wait: wait.may_get_older, of_run):
+                await self._match_wait(wait)
 
     def _run_of(self, trigger: Trigger, event: Event) -> NewRun:
         """The run that an event begins; its id says so."""

@@ -58,3 +58,22 @@ def test_a_walk_from_the_floor_does_not_put_off_the_next_one_from_the_beginning(
     floor.seen(floor.begin(), None, NOW, 1 * MS)
     clock(1 * MS)
     assert floor.begin() == 0
+
+
+def test_walks_begin_for_a_second_where_something_older_has_come(clock):
+    floor = Floor()
+    floor.seen(0, None, NOW, 50 * MS)
+    floor.lower(NOW - 60 * SECOND)
+    floor.lower(NOW - 30 * SECOND)
+    clock(999 * MS)
+    assert floor.begin() == NOW - 60 * SECOND
+    floor.seen(floor.begin(), None, NOW, 1 * MS)
+    assert floor.begin() == NOW - 60 * SECOND
+
+
+def test_what_has_come_lately_lowers_nothing_for_longer_than_that(clock):
+    floor = Floor()
+    floor.seen(0, None, NOW, 200 * MS)
+    floor.lower(NOW - 60 * SECOND)
+    clock(1000 * MS)
+    assert floor.begin() == NOW - SLACK

@@ -9,7 +9,7 @@ transaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from holdfast.store.contract import Answer
 from . import children, turns
 from .batches import Item, Write, write_batch
 from .connections import Target
-from .links import HomeLinks, Link, Pool
+from .links import HomeLinks, Link, News, Pool
 from .loops import LoopThread
 from .outs import split_turns
 from .starters import again_if_taken
@@ -39,7 +39,7 @@ class Commits:
         known: Known,
         thread: LoopThread,
         pool: Pool,
-        news: Callable[[], None],
+        news: News,
     ) -> None:
         self._blocks = blocks
         self._known = known
@@ -47,7 +47,7 @@ class Commits:
         self._pool = pool
         self._is_pooled = target.is_pooled
         self._apart = Link(target, blocks, known, news)
-        self.home = HomeLinks(partial(Link, target, blocks, known, partial(thread.post, news)))
+        self.home = HomeLinks(partial(Link, target, blocks, known, lambda since: thread.post(partial(news, since))))
 
     def turns(self, items: Sequence[Turn], now: Instant | None) -> Awaitable[list[Answer]]:
         """Turns, each of which is answered for itself. They are on their way when this returns."""

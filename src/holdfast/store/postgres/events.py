@@ -76,6 +76,7 @@ async def find_waits(
     after_run, after_number = after or _FIRST
     params = {
         "namespace_id": tx.namespace_id,
+        "event": event.id,
         "name": event.name,
         "published_at": event.published_at,
         "probes": list({b"", *probes}),
@@ -116,7 +117,8 @@ async def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait
         "numbers": [wait.number for wait in waits],
     }
     delivered = len(await tx.all("deliver_event", params))
-    tx.has_news = tx.has_news or bool(delivered)
+    if delivered:
+        tx.has_news, tx.since = True, event.published_at
     return delivered
 
 

@@ -44,10 +44,15 @@ ORDER BY waits.run, waits.number LIMIT :limit::integer;
 
 -- name: find_waits
 -- Waits that an event may match: for each probe, and for none, a bounded walk along the index.
-SELECT found.run, found.number, found.name, found.match, found.since
+SELECT found.run, found.number, found.name, found.match, found.since,
+    found.unmatched AND EXISTS (
+        SELECT 1 FROM holdfast.events AS older
+        WHERE older.namespace_id = :namespace_id AND older.name = :name AND older.published_at >= found.since
+            AND (older.published_at, older.id) < (:published_at::bigint, :event::bigint)
+    )
 FROM unnest(:probes::bytea[]) AS wanted (probe)
 CROSS JOIN LATERAL (
-    SELECT waits.run, waits.number, waits.name, waits.match, waits.since
+    SELECT waits.run, waits.number, waits.name, waits.match, waits.since, waits.unmatched
     FROM holdfast.waits
     WHERE waits.namespace_id = :namespace_id AND waits.name = :name AND waits.probe = wanted.probe
         AND waits.kind = 'event' AND (waits.run, waits.number) > (:after_run::bigint, :after_number::integer)

@@ -4,7 +4,8 @@ A claimed run leaves a dead entry at the head of the index, and while anybody ho
 removed: a walk from the beginning gets longer with every claim. So a claim begins a little before the earliest entry
 that the last walk found. That is a hint and no high-water mark: walks from the beginning go on, for what was committed
 late, every second at least while they take a hundredth of the time or less, and a twentieth of it at most. In a healthy
-database that is many times a second.
+database that is many times a second. Whoever knows that something older has come says so, and for a while walks begin
+there: an event may have been published long before it met its wait, and a caller's transaction may be open for long.
 """
 
 from __future__ import annotations
@@ -26,10 +27,21 @@ class Floor:
     def __init__(self) -> None:
         self._at: Instant = 0
         self._whole_at = 0
+        self._low: Instant = 0
+        self._low_until = 0
+
+    def lower(self, at: Instant) -> None:
+        """Something as old as that has come just now."""
+        is_low = time.monotonic_ns() < self._low_until
+        self._low = min(self._low, at) if is_low else at
+        self._low_until = time.monotonic_ns() + _PAUSE
 
     def begin(self) -> Instant:
         """Where a walk is to begin."""
-        return 0 if time.monotonic_ns() >= self._whole_at else self._at
+        now = time.monotonic_ns()
+        if now >= self._whole_at:
+            return 0
+        return min(self._at, self._low) if now < self._low_until else self._at
 
     def seen(self, begun_at: Instant, earliest: Instant | None, now: Instant, took: int) -> None:
         """A walk from `begun_at` found this as its earliest entry, or none, and took so many nanoseconds."""

@@ -34,7 +34,7 @@ from .texts import refuse_unstorable
 from .transactions import Known, Transaction
 
 T = TypeVar("T")
-_SENDER = "a caller's own commit"
+_SENDER = "guest"
 
 
 class Home(NamedTuple):
@@ -147,7 +147,8 @@ class PostgresGuest:
                 self._is_checked = True
             answer = await deed(tx)
             if tx.has_news:
-                await tx.one("notify", {"channel": home.channel, "sender": _SENDER})
+                # As old as the caller's transaction is, by the time that it is committed.
+                await tx.one("notify", {"channel": home.channel, "sender": _SENDER, "since": None})
         return answer
 
     async def _check(self, tx: Transaction) -> None:

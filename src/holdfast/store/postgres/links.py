@@ -13,11 +13,12 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 
 from holdfast.errors import StoreAway
+from holdfast.model import Instant
 
 from .connections import BEGIN, BEGIN_POOLED, HASTE, Target, connect, explained, is_again, is_away
 from .statements import PostgresBlocks
@@ -27,12 +28,14 @@ _TRIES = 8
 _PARTING = 2.0
 PLANS_KEPT = 10.0
 T = TypeVar("T")
+News: TypeAlias = Callable[[Instant | None], None]
+"""Who is told that something was committed that others may wait for, and how old it is if it is not of just now."""
 
 
 class Link:
     """One connection, used by one deed at a time."""
 
-    def __init__(self, target: Target, blocks: PostgresBlocks, known: Known, news: Callable[[], None]) -> None:
+    def __init__(self, target: Target, blocks: PostgresBlocks, known: Known, news: News) -> None:
         self._target = target
         self._blocks = blocks
         self._known = known
@@ -122,7 +125,7 @@ class Link:
             raise
         self._known.stats.commits += 1
         if tx.has_news:
-            self._news()
+            self._news(tx.since)
         return answer
 
     async def _forget_old_plans(self, connection: asyncpg.Connection[Any]) -> None:

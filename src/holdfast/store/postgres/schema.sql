@@ -50,5 +50,7 @@ WHERE migrations.number = 1;
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
 -- name: notify
--- Tell other processes that something happened; never in a transaction that matters.
-SELECT pg_notify(:channel, :sender);
+-- Tell other processes that something happened, and how old it may be; never in a transaction that matters.
+SELECT pg_notify(
+    :channel, :sender || ' ' || coalesce(:since::bigint, (extract(epoch FROM now()) * 1000000)::bigint)::text
+);

@@ -90,7 +90,9 @@ class PostgresStore(LifeStore):
         self._missed_looked_at = -_MISSED_EVERY
         self._thread = LoopThread("holdfast-postgres")
         self._locks = ProcessLocks(_lock_folder(self._target.dsn, schema), namespace, with_parents=True)
-        self._watcher = Watcher(self._target, schema, namespace, self._thread, lambda: self._pool)
+        self._watcher = Watcher(
+            self._target, schema, namespace, self._thread, lambda: self._pool, lambda since: self._known.lower(since)
+        )
 
     def __repr__(self) -> str:
         return f"PostgresStore({self.url!r}, namespace={self.namespace!r})"

@@ -60,15 +60,22 @@ class Known:
         """Where claims along these lanes begin to look."""
         return self.floors.setdefault(tuple(lanes), Floor())
 
+    def lower(self, at: Instant) -> None:
+        """Something as old as that has come: whoever looks next must find it."""
+        for floor in (*self.floors.values(), *self.inbox_floors.values()):
+            floor.lower(at)
+
 
 @dataclass(slots=True)
 class Transaction:
-    """One connection in the hands of one deed. `has_news` says that someone may wait for this."""
+    """One connection in the hands of one deed. `has_news` says that someone may wait for this, and `since` how old it
+    is, if it is not of just now."""
 
     execute: Execute
     blocks: PostgresBlocks
     known: Known
     has_news: bool = False
+    since: Instant | None = None
 
     @property
     def namespace_id(self) -> int:

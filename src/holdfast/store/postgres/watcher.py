@@ -12,12 +12,13 @@ import asyncio
 import contextlib
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import asyncpg
 
 from holdfast.errors import StoreError
-from holdfast.model import new_id
+from holdfast.model import Instant, new_id
 from holdfast.store.subscribers import Subscribers
 
 from .connections import Target, connect
@@ -35,11 +36,18 @@ class Watcher:
     """The subscribers of one store. Everything but `subscribe` and `signal` happens on the store's own loop."""
 
     def __init__(
-        self, target: Target, schema: str, namespace: str, thread: LoopThread, pool: Callable[[], Pool]
+        self,
+        target: Target,
+        schema: str,
+        namespace: str,
+        thread: LoopThread,
+        pool: Callable[[], Pool],
+        lower: Callable[[Instant], None],
     ) -> None:
         self._target = target
         self._thread = thread
         self._pool = pool
+        self._lower = lower
         self.channel = f"holdfast_{zlib.crc32(f'{schema}/{namespace}'.encode()):08x}"
         self._sender = new_id()[-12:]
         self._subscribers = Subscribers(self._first, self._last)
@@ -48,11 +56,15 @@ class Watcher:
         self._watching: asyncio.Task[None] | None = None
         self._notifying: asyncio.Task[None] | None = None
         self._has_news = False
+        self._since: Instant | None = None
         self._pause = _SOONEST
 
-    def news(self) -> None:
-        """This store has committed something that others may wait for."""
+    def news(self, since: Instant | None = None) -> None:
+        """This store has committed something that others may wait for, as old as that if not of just now."""
         self._pause = _SOONEST
+        if since is not None:
+            self._lower(since)
+            self._since = since if self._since is None else min(self._since, since)
         self.signal()
         self._has_news = True
         if self._notifying is None:
@@ -69,14 +81,15 @@ class Watcher:
     async def _notify(self) -> None:
         while self._has_news:
             self._has_news = False
+            since, self._since = self._since, None
             # The store may be away: those who wait for news look for themselves now and then.
             with contextlib.suppress(StoreError):
-                await self._pool().run(self._told, is_one=True)
+                await self._pool().run(partial(self._told, since=since), is_one=True)
             await asyncio.sleep(_NOTIFY_PAUSE)
         self._notifying = None
 
-    async def _told(self, tx: Transaction) -> None:
-        await tx.one("notify", {"channel": self.channel, "sender": self._sender})
+    async def _told(self, tx: Transaction, since: Instant | None) -> None:
+        await tx.one("notify", {"channel": self.channel, "sender": self._sender, "since": since})
 
     def _first(self) -> None:
         self._thread.post(self._start)
@@ -118,8 +131,11 @@ class Watcher:
     async def _hear(self, connection: asyncpg.Connection[Any]) -> None:
         gone = asyncio.Event()
 
-        def heard(_connection: object, _pid: int, _channel: str, sender: object) -> None:
+        def heard(_connection: object, _pid: int, _channel: str, said: object) -> None:
+            sender, _, since = str(said).partition(" ")
             if sender != self._sender:
+                if since.isdecimal():
+                    self._lower(int(since))
                 self.signal()
 
         connection.add_termination_listener(lambda _: gone.set())

@@ -66,13 +66,17 @@ def find_waits(
     params = {
         "namespace_id": tx.namespace_id,
         "probes": as_json(["", *{probe.hex() for probe in probes}]),
+        "event": event.id,
         "name": event.name,
         "published_at": event.published_at,
         "after_run": after_run,
         "after_number": after_number,
         "limit": limit,
     }
-    return [EventWait(*row) for row in tx.all("find_waits", params)]
+    return [
+        EventWait(run, number, name, match, since, bool(may_get_older))
+        for run, number, name, match, since, may_get_older in tx.all("find_waits", params)
+    ]
 
 
 def find_events(tx: Transaction, wait: EventWait, after: int, limit: int, looked: Looked | None) -> list[Event]:

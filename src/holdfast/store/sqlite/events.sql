@@ -23,7 +23,12 @@ ORDER BY run, number LIMIT :limit;
 
 -- name: find_waits
 -- Waits that an event may match: a bounded walk for each of its probes, and then the first of all.
-SELECT waits.run, waits.number, waits.name, waits.match, waits.since
+SELECT waits.run, waits.number, waits.name, waits.match, waits.since,
+    waits.unmatched AND EXISTS (
+        SELECT 1 FROM events AS older
+        WHERE older.namespace_id = :namespace_id AND older.name = :name AND older.published_at >= waits.since
+            AND (older.published_at, older.id) < (:published_at, :event)
+    )
 FROM json_each(:probes) AS asked
 CROSS JOIN waits ON waits.id IN (
     SELECT one.id FROM waits AS one

@@ -1,0 +1,93 @@
+"""What comes with an old time is found by whoever is told of it, though claims and looks begin at a floor.
+
+Walks from the beginning would find it by themselves, sooner or later: here they never come again.
+"""
+
+import asyncio
+import time
+
+import asyncpg
+import pytest
+
+from holdfast.model import SECOND, NewWait, Out, RowChange, RunStatus
+from holdfast.store import open_store
+from holdfast.store.postgres import floors
+from holdfast.testing.contract.stage import LANE, LEASE, PATIENCE, Stage, turn
+
+
+@pytest.fixture(autouse=True)
+def no_whole_walks(monkeypatch):
+    monkeypatch.setattr(floors, "_OFTEN", 10**9)
+
+
+@pytest.fixture
+def on_stage(postgres):
+    url = postgres.create_database()
+    return url, Stage(lambda: open_store(url))
+
+
+async def begun(stage, heard, *, is_parked):
+    """A run that began a minute ago and waits for an event; "one" has looked for work since."""
+    store = stage.store
+    await store.open()
+    store.subscribe(heard.set)
+    a_minute_ago = round(time.time() * SECOND) - 60 * SECOND
+    await store.register_worker("one", [LANE], LEASE)
+    await stage.start_one(now=a_minute_ago)
+    [run] = await store.claim_runs("one", [LANE], 1)
+    waits = Out(waits=(NewWait(number=1, kind="event", name="paid"),))
+    parked = RowChange(status=RunStatus.WAITING, release=is_parked)
+    assert await store.commit_turns([turn(run, out=waits, change=parked)]) == [True]
+    await looked(store, is_parked)
+    return run, a_minute_ago
+
+
+async def looked(store, is_parked):
+    """Whether there is something for the run."""
+    if is_parked:
+        return await store.next_due([LANE]) is not None
+    return bool(await store.read_inbox("one"))
+
+
+@pytest.mark.parametrize("is_parked", [True, False], ids=["parked", "held"])
+@pytest.mark.parametrize("is_elsewhere", [True, False], ids=["matched elsewhere", "matched here"])
+async def test_an_event_that_was_published_long_before_it_met_its_wait_is_found_at_once(
+    on_stage, is_parked, is_elsewhere
+):
+    _, stage = on_stage
+    heard = asyncio.Event()
+    try:
+        _, a_minute_ago = await begun(stage, heard, is_parked=is_parked)
+        matching = await stage.open() if is_elsewhere else stage.store
+        await matching.publish_event("paid", b"1", now=a_minute_ago + SECOND)
+        await looked(stage.store, is_parked)
+        found = await matching.read_unmatched(10)
+        heard.clear()
+        assert await matching.deliver_event(found.events[0], found.waits) == 1
+        await asyncio.wait_for(heard.wait(), PATIENCE)
+        while is_elsewhere and not await looked(stage.store, is_parked):
+            # Of several notifications the first may be that of the publish.
+            heard.clear()
+            await asyncio.wait_for(heard.wait(), PATIENCE)
+        assert await looked(stage.store, is_parked)
+    finally:
+        await stage.close()
+
+
+async def test_a_signal_in_a_transaction_that_was_open_for_long_is_found_at_its_commit(on_stage, monkeypatch):
+    # Every transaction is open for long: whatever was sent before the last look is below the floor.
+    monkeypatch.setattr(floors, "SLACK", 0)
+    url, stage = on_stage
+    heard = asyncio.Event()
+    connection = await asyncpg.connect(url)
+    try:
+        run, _ = await begun(stage, heard, is_parked=True)
+        async with connection.transaction():
+            await stage.store.guest(connection).send_signal(run.id, "go", b"1")
+            assert not await looked(stage.store, True)
+            heard.clear()
+        await asyncio.wait_for(heard.wait(), PATIENCE)
+        assert await looked(stage.store, True)
+    finally:
+        await connection.close()
+        await stage.close()
