@@ -263,7 +263,7 @@ class DeadlineExceeded(HoldfastError, TimeoutError):
 class RunCrashed(HoldfastError):
     """The run took its worker down again and again without progress, and was stopped.
 
-    It may crash `@workflow(max_crashes=)` times without getting on, five by default, and is stopped by the next crash.
+    After `@workflow(max_crashes=)` claims from which no progress came, five by default, none of its steps begins again.
     Look for what kills the process (memory, a native crash); then `client.retry` goes on where it was.
     """
 

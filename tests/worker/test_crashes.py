@@ -44,23 +44,55 @@ def body(executed):
 async def test_a_run_that_took_too_many_workers_down_is_stopped_with_a_clear_error(database_url, body, executed):
     async with stage(database_url) as on:
         run = await on.client.start(body)
-        await crash(on, run, 3)
+        await crash(on, run, 2)
         async with on.worker(body):
             with pytest.raises(RunFailed) as caught:
                 await run.result(PATIENCE)
     assert isinstance(caught.value.__cause__, RunCrashed)
-    assert "max_crashes of 2" in str(caught.value.__cause__)
+    assert "claimed 2 times by workers that died before it got on; its max_crashes is 2" in str(caught.value.__cause__)
     assert executed == []
 
 
-async def test_a_run_with_as_many_crashes_as_it_may_have_goes_on(database_url, body, executed):
+async def test_a_run_with_fewer_crashes_than_stop_it_goes_on(database_url, body, executed):
     async with stage(database_url) as on:
         run = await on.client.start(body)
-        await crash(on, run, 2)
+        await crash(on, run, 1)
         async with on.worker(body):
             assert await run.result(PATIENCE) == 1
         # The first claim of all was none: the run had not begun.
-        assert (await on.kinds(run)).count("claimed") == 2
+        assert (await on.kinds(run)).count("claimed") == 1
+
+
+async def test_a_run_that_is_only_found_waiting_is_not_stopped(database_url):
+    @workflow(max_crashes=1)
+    async def patient() -> str:
+        await sleep("1d")
+        return "done"
+
+    async with stage(database_url) as on:
+        run = await on.client.start(patient)
+        await crash(on, run, 1)
+        async with on.worker(patient):
+            await on.until_waiting(run)
+            on.skip("25h")
+            assert await run.result(PATIENCE) == "done"
+
+
+async def test_a_body_that_took_too_many_workers_down_by_itself_is_not_begun_again(database_url):
+    """Whether it is the body shows when it is looked at: so one crash more than by a step, and not another one."""
+    begun: list[str] = []
+
+    @workflow(max_crashes=1)
+    async def heavy() -> None:
+        begun.append("body")
+
+    async with stage(database_url) as on:
+        run = await on.client.start(heavy)
+        await crash(on, run, 2)
+        async with on.worker(heavy):
+            with pytest.raises(RunFailed, match="its max_crashes is 1"):
+                await run.result(PATIENCE)
+    assert begun == []
 
 
 async def test_crashes_use_up_no_attempts_of_a_step(database_url):
@@ -109,7 +141,7 @@ async def test_an_accepted_turn_makes_up_for_the_crashes_before_it(database_url)
         begun.set()
         await go_on.wait()
 
-    @workflow(max_crashes=1)
+    @workflow(max_crashes=2)
     async def body() -> None:
         await first()
         await second()

@@ -334,7 +334,7 @@ def workflow(
     its last failure. `on_event` begins a run for each published event of that name whose payload holds `match`, with
     the payload as its argument. `queue` is where its runs wait for workers that serve it. `deadline` cancels it after
     so long, `retention` is how long it is kept after its end (None: for ever), `max_crashes` is how often it may take
-    its worker down without progress and go on: the next crash stops it. `journal_limit` bounds its history.
+    its worker down without progress: then it is stopped. `journal_limit` bounds its history.
     """
 
     def decorate(fn: Callable[..., Any]) -> Any:

@@ -61,6 +61,7 @@ class Driver:
         await session.register()
         session.runs.attempts.stand_in = self._stand_in
         session.runs.attempts.dice = lambda: 0.5
+        session.runs.is_lenient = True
         self.session = session
         self._is_stale = True
 

@@ -161,8 +161,7 @@ class Turns(Arrivals):
         """Advance the body by everything that has arrived, and commit what came of it."""
         execution = held.execution
         if execution is None:
-            self.resume(held)
-            return
+            return self.resume(held)
         if held.info.deadline_instant is not None and held.is_late(now := self._clock.now()):
             # Also when a step has ended before the alarm could ring: nothing is begun behind a deadline.
             self._meet_deadline(held, now, held.info.deadline_instant)
@@ -293,8 +292,7 @@ class Turns(Arrivals):
         if held.attempts and not held.attempts.keys() <= withdrawn:
             return True
         # Open, but not begun: held up by the lease, or found in the journal together with an input.
-        now = self._clock.now()
-        return any(command.retry_at is None or command.retry_at <= now for command in open_commands(held))
+        return self._has_due_steps(held)
 
     def _committed(self, held: Held, turn: Turn, verdict: Verdict) -> None:
         done, held.sent = held.sent, None
@@ -365,6 +363,8 @@ class Turns(Arrivals):
         return True
 
     def _effects(self, held: Held, done: Advance) -> None:
+        if held.crashes and self._is_stopped(held):
+            return
         for command in done.begin:
             self._begin(held, command)
         if held.arrivals:

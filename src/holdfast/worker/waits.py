@@ -94,6 +94,14 @@ class Waits(Resting):
         deadline = held.info.deadline_instant
         return deadline is not None and deadline <= self._clock.now() and not held.is_exempt
 
+    def _has_due_steps(self, held: Held) -> bool:
+        now = self._clock.now()
+        return any(command.retry_at is None or command.retry_at <= now for command in open_commands(held))
+
+    @abstractmethod
+    def _is_stopped(self, held: Held) -> bool:
+        """Whether a run that has crashed has done so too often to begin another step: then it ends here."""
+
     def _begin_open(self, held: Held) -> None:
         """Begin the steps that are open and due."""
         now = self._clock.now()
@@ -123,6 +131,8 @@ class Waits(Resting):
     def _settle(self, held: Held) -> None:
         """Nothing has arrived: begin what is open and due, else wait."""
         if held.is_lost or held.is_committing or held.id not in self.held:
+            return
+        if held.crashes and self._is_stopped(held):
             return
         self._begin_open(held)
         if held.attempts or held.held_up:

@@ -101,15 +101,15 @@ def _check_crashes(world: Ended, run: NewRun, record: RunRecord, journal: Journa
     name, program = world.oracle.label(run.id), world.program(run)
     if isinstance(error, RunCrashed):
         takeovers = _takeovers(journal)
-        if takeovers <= program.max_crashes:
+        if takeovers < program.max_crashes:
             world.oracle.report("P8", f"{name} was stopped as crashing after {takeovers} takeovers without progress")
 
 
 def _takeovers(journal: Journal) -> int:
-    """Takeovers between the last progress and the end."""
+    """Takeovers between the last progress and the turn that ended it, which may hold what its first one asked for."""
     count = 0
-    for entry in reversed(journal.entries[:-1]):
-        if not isinstance(entry, Claimed):
+    for row in reversed(journal.rows[:-1]):
+        if not all(isinstance(entry, Claimed) for entry in decode_entries(row.data)):
             break
         count += 1
     return count

@@ -142,7 +142,7 @@ class Laws(Journals):
         """P8: a step is about to take its process down."""
         oracle = self._oracle
         count = oracle.kills[step.run_id] = oracle.kills.get(step.run_id, 0) + 1
-        most = self.workflows[step.workflow].max_crashes + 1
+        most = self.workflows[step.workflow].max_crashes
         if count > most and not self.has_store_jumped:
             oracle.report(
                 "P8", f"{oracle.label(step.run_id)} takes its worker down for the {count}th time; {most} are allowed"
