@@ -1,19 +1,17 @@
 -- Messages: inboxes, the chains that they belong to, and the ids that make each message one.
 
 -- name: find_chains
--- The chains of runs, and the newest run of each, the live one if any is. A chain outlives its first run, and its id too.
-WITH found (id, chain_id) AS (
-    SELECT asked.value, coalesce((
-        SELECT coalesce(starts.chain_id, runs.id)
-        FROM runs
-        CROSS JOIN starts ON starts.number = runs.number
-        WHERE runs.namespace_id = :namespace_id AND runs.id = asked.value
-    ), asked.value)
+-- The chains of runs, and the newest run of each, the live one if any is. A run that is live is its own: if one was
+-- retried twice, two may be. A chain outlives its first run, and its id too.
+WITH found (id, chain_id, live) AS (
+    SELECT asked.value, coalesce(starts.chain_id, asked.value), CASE WHEN runs.ended_at IS NULL THEN runs.number END
     FROM json_each(:ids) AS asked
+    LEFT JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = asked.value
+    LEFT JOIN starts ON starts.number = runs.number
 )
 SELECT found.id, found.chain_id, runs.number, runs.id, runs.ended_at IS NULL
 FROM found
-CROSS JOIN runs ON runs.number = coalesce((
+CROSS JOIN runs ON runs.number = coalesce(found.live, (
     SELECT newer.number
     FROM starts AS newer
     CROSS JOIN runs AS one ON one.number = newer.number

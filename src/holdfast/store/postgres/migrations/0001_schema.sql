@@ -280,15 +280,15 @@ CREATE TABLE holdfast.registered (
 
 CREATE INDEX registered_by_event ON holdfast.registered (namespace_id, on_event) WHERE on_event IS NOT NULL;
 
--- The newest run of a run's chain: the live one, if any is. A successor's number is larger than its predecessor's. A chain
--- outlives its first run, and so does that run's id.
+-- The newest run of a run's chain: the live one, if any is. A successor's number is larger than its predecessor's. A run
+-- that is live is its own: if one was retried twice, two may be. A chain outlives its first run, and so does that run's id.
 -- A function so that the rule stands in one place; the planner puts it into the statements that call it. OFFSET 0 keeps
 -- it from asking the same several times, or from the wrong end.
 CREATE FUNCTION holdfast.last_of_chain(of_namespace integer, of_run text)
 RETURNS TABLE (number bigint, chain_id text) LANGUAGE sql STABLE AS $$
     SELECT last.number, last.chain_id
     FROM (
-        SELECT chain.id AS chain_id, coalesce((
+        SELECT chain.id AS chain_id, coalesce(chain.live, (
                 SELECT newer.number FROM holdfast.starts AS newer
                 WHERE newer.chain_id = chain.id AND EXISTS (
                     SELECT 1 FROM holdfast.runs AS one
@@ -300,11 +300,11 @@ RETURNS TABLE (number bigint, chain_id text) LANGUAGE sql STABLE AS $$
                 WHERE first.namespace_id = of_namespace AND first.id = chain.id
             )) AS number
         FROM (
-            SELECT coalesce((
-                SELECT given.chain_id FROM holdfast.runs AS asked
-                JOIN holdfast.starts AS given ON given.number = asked.number
-                WHERE asked.namespace_id = of_namespace AND asked.id = of_run
-            ), of_run) AS id OFFSET 0
+            SELECT coalesce(given.chain_id, of_run) AS id, CASE WHEN asked.ended_at IS NULL THEN asked.number END AS live
+            FROM (SELECT of_run) AS one
+            LEFT JOIN holdfast.runs AS asked ON asked.namespace_id = of_namespace AND asked.id = of_run
+            LEFT JOIN holdfast.starts AS given ON given.number = asked.number
+            OFFSET 0
         ) AS chain OFFSET 0
     ) AS last
     WHERE last.number IS NOT NULL
