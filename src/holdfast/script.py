@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
-from types import CodeType
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast.client import AsyncClient, AsyncRun
@@ -129,7 +129,10 @@ async def _end_of(client: AsyncClient, started: AsyncRun[Any]) -> Any:
 
 
 def workflows_of(workflow: Workflow[..., Any]) -> list[Workflow[Any, Any]]:
-    """The workflow and all others that its body can name, transitively, through globals and closures."""
+    """The workflow and all others that its body can name, transitively, through globals and closures.
+
+    Named are also attributes of modules and classes, and what a collection holds.
+    """
     found: dict[int, Workflow[Any, Any]] = {}
     seen: set[int] = set()
     todo: list[Any] = [workflow]
@@ -143,13 +146,13 @@ def workflows_of(workflow: Workflow[..., Any]) -> list[Workflow[Any, Any]]:
         if code is None or id(one) in seen:
             continue
         seen.add(id(one))
-        for name in _names(code):
-            reached = one.__globals__.get(name)
-            if isinstance(reached, (Workflow, Step)) or getattr(reached, "__module__", None) == one.__module__:
+        names = set(_names(code))
+        for reached in _within([one.__globals__.get(name) for name in names], names):
+            if _may_name_workflows(reached, one.__module__):
                 todo.append(reached)
         for cell in one.__closure__ or ():
             with contextlib.suppress(ValueError):
-                todo.append(cell.cell_contents)
+                todo.extend(_within([cell.cell_contents], names))
     return list(found.values())
 
 
@@ -158,3 +161,30 @@ def _names(code: CodeType) -> Iterator[str]:
     for const in code.co_consts:
         if isinstance(const, CodeType):
             yield from _names(const)
+
+
+def _within(things: list[Any], names: set[str]) -> Iterator[Any]:
+    """These things, and what code that has these names can get from them."""
+    seen: set[int] = set()
+    while things:
+        one = things.pop()
+        if isinstance(one, (ModuleType, type)):
+            if id(one) not in seen:
+                seen.add(id(one))
+                things.extend(vars(one)[name] for name in names & vars(one).keys())
+        elif isinstance(one, (Mapping, list, tuple, set, frozenset)):
+            yield from (each for each in (one.values() if isinstance(one, Mapping) else one) if _is_defined(each))
+        else:
+            yield one
+
+
+def _may_name_workflows(thing: Any, module: str) -> bool:
+    """Workflows and steps do, and functions beside them. All other code is never followed: there is much of it."""
+    if _is_defined(thing) or getattr(thing, "__module__", None) == module:
+        return True
+    is_own = isinstance(thing, FunctionType) and not thing.__module__.startswith("holdfast.")
+    return is_own and any(map(_is_defined, thing.__globals__.values()))
+
+
+def _is_defined(thing: object) -> bool:
+    return isinstance(thing, (Workflow, Step))

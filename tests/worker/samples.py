@@ -32,6 +32,11 @@ async def ready() -> str:
     return "ready"
 
 
+def names_ready() -> object:
+    """A function that is neither, and names one."""
+    return ready
+
+
 def refunding(effects: list[str]) -> Workflow[[], None]:
     """One that sleeps for a year and has a step in its `finally`, which notes that it was executed."""
 

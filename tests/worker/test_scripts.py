@@ -8,9 +8,12 @@ from contextlib import contextmanager
 import pytest
 
 import holdfast
+import tests.worker.samples
 from holdfast import BadArguments, Client, MisplacedCall, RunFailed, sleep, step, workflow
 from holdfast.errors import DefinitionError, HoldfastError, NeverAwaited
 from holdfast.script import workflows_of
+from tests.worker import samples
+from tests.worker.samples import names_ready
 from tests.worker.stage import ONCE
 
 
@@ -60,6 +63,38 @@ async def through_a_step() -> object:
 @workflow
 async def in_a_lambda() -> object:
     return (lambda: doubled)()
+
+
+TABLE = {"ready": samples.ready}
+
+
+class Shop:
+    order = other
+
+
+@workflow
+async def through_a_module() -> object:
+    return samples.ready
+
+
+@workflow
+async def through_a_package() -> object:
+    return tests.worker.samples.ready
+
+
+@workflow
+async def through_a_class() -> object:
+    return Shop.order
+
+
+@workflow
+async def through_a_table() -> object:
+    return TABLE["ready"]
+
+
+@workflow
+async def through_a_foreign_helper() -> object:
+    return names_ready()
 
 
 @pytest.mark.parametrize("body", [doubled, blocking_doubled], ids=["async", "def"])
@@ -279,8 +314,24 @@ def test_a_run_that_was_blocked_goes_on_with_fixed_code_under_its_key(database_u
         (calls_a_helper, {calls_a_helper, other}),
         (through_a_step, {through_a_step, names_another, doubled}),
         (in_a_lambda, {in_a_lambda, doubled}),
+        (through_a_module, {through_a_module, samples.ready}),
+        (through_a_package, {through_a_package, samples.ready}),
+        (through_a_class, {through_a_class, other}),
+        (through_a_table, {through_a_table, samples.ready}),
+        (through_a_foreign_helper, {through_a_foreign_helper, samples.ready}),
     ],
-    ids=["itself", "a global", "a helper", "a step", "a nested function"],
+    ids=[
+        "itself",
+        "a global",
+        "a helper",
+        "a step",
+        "a nested function",
+        "a module",
+        "a package",
+        "a class",
+        "a table",
+        "another module's helper",
+    ],
 )
 def test_workflows_are_found_through_globals(body, found):
     assert set(workflows_of(body)) == found
