@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from holdfast import StoreAway, Worker, sleep, step, workflow
+import pytest
+
+from holdfast import MisplacedCall, StoreAway, Worker, sleep, step, workflow
 from tests.worker.samples import ready, stubborn
 from tests.worker.stage import PATIENCE, SkippingStore, stage, until
 
@@ -324,6 +326,28 @@ async def test_waiting_for_a_worker_ends_when_somebody_has_stopped_it(database_u
             worker.stop()
             await waiting
             assert worker.id is None
+
+
+async def test_a_worker_that_was_stopped_inside_its_block_works_when_it_is_entered_again(database_url):
+    async with stage(database_url) as on:
+        worker = on.worker(endless)
+        async with worker:
+            worker.stop()
+            await worker.wait()
+        async with worker:
+            assert worker.id is not None
+
+
+async def test_a_worker_that_is_at_work_is_not_set_to_work_again(database_url):
+    async with stage(database_url) as on:
+        worker = on.worker(endless)
+        async with worker:
+            at_work = worker.id
+            with pytest.raises(MisplacedCall, match="make another Worker"):
+                await worker.run()
+            with pytest.raises(MisplacedCall, match="make another Worker"):
+                await worker.__aenter__()
+            assert worker.id == at_work
 
 
 async def test_whoever_stops_waiting_leaves_the_worker_alone(database_url):

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self, cast
 
 from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
-from holdfast.errors import DefinitionError, StoreAway, StoreError
+from holdfast.errors import DefinitionError, MisplacedCall, StoreAway, StoreError
 from holdfast.model import SECOND, Duration, microseconds
 from holdfast.observe import Observer, Observers, checked_observers, observers_of
 from holdfast.settings import Settings, resolve
@@ -134,6 +134,7 @@ class Worker:
         self._stopping = asyncio.Event()
         self._session: Session | None = None
         self._task: asyncio.Task[None] | None = None
+        self._is_at_work = False
         self._ready = asyncio.Event()
         self._opening = asyncio.Lock()
         self._users = 0
@@ -150,6 +151,7 @@ class Worker:
 
     async def run(self) -> None:
         """Work until SIGTERM, SIGINT or `stop()`. A second signal stops without grace."""
+        self._refuse_twice()
         loop = asyncio.get_running_loop()
         handled = []
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -201,6 +203,7 @@ class Worker:
             await asyncio.shield(self._task)
 
     async def __aenter__(self) -> Self:
+        self._refuse_twice()
         self._task = asyncio.get_running_loop().create_task(self._work())
         self._task.add_done_callback(_say)
         ready = asyncio.ensure_future(self._ready.wait())
@@ -219,9 +222,16 @@ class Worker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
-        if self._task is not None:
-            await self._task
+        if self._task is None:
+            return
+        if not self._task.done():
+            # Only then: what is asked of a worker that has ended would stop it as soon as it is entered again.
+            self.stop()
+        await self._task
+
+    def _refuse_twice(self) -> None:
+        if self._is_at_work:
+            raise MisplacedCall("this worker is at work already, and one stop would be for both; make another Worker")
 
     def _signalled(self) -> None:
         if self._stopping.is_set():
@@ -232,16 +242,17 @@ class Worker:
         self.stop()
 
     async def _work(self) -> None:
-        async with self._open_store():
-            try:
-                async with contextlib.AsyncExitStack() as stack:
-                    opened = await open_resources(stack, self._resources)
-                    while not self._stopping.is_set():
-                        await self._serve(opened)
-            finally:
-                self._session = None
-                self._ready.clear()
-                self._stopping.clear()
+        self._is_at_work = True
+        try:
+            async with self._open_store(), contextlib.AsyncExitStack() as stack:
+                opened = await open_resources(stack, self._resources)
+                while not self._stopping.is_set():
+                    await self._serve(opened)
+        finally:
+            self._is_at_work = False
+            self._session = None
+            self._ready.clear()
+            self._stopping.clear()
 
     @contextlib.asynccontextmanager
     async def _open_store(self) -> AsyncIterator[None]:
