@@ -60,6 +60,7 @@ from holdfast.define import (
 from holdfast.errors import (
     AlreadyCompensated,
     BadArguments,
+    BadCursor,
     BadDuration,
     BadPayload,
     ClientClosed,
@@ -112,6 +113,7 @@ __all__ = [
     "AsyncClient",
     "AsyncRun",
     "BadArguments",
+    "BadCursor",
     "BadDuration",
     "BadPayload",
     "ChildRun",

@@ -4,7 +4,8 @@ Exception
 └─ HoldfastError
    ├─ DefinitionError                     a declaration that can't work; raised where it is written
    │  ├─ DuplicateWorkflow
-   │  └─ BadDuration (also ValueError)
+   │  ├─ BadDuration (also ValueError)
+   │  └─ BadCursor (also ValueError)
    ├─ MisplacedCall                       a call in the wrong place
    │  ├─ NotInRun                         a workflow or a durable function outside any run
    │  ├─ NotInBody                        a durable wait inside a step
@@ -66,6 +67,10 @@ class DuplicateWorkflow(DefinitionError):
 
 class BadDuration(DefinitionError, ValueError):
     """A duration that is none: not "1h30m", not seconds, not a timedelta."""
+
+
+class BadCursor(DefinitionError, ValueError):
+    """A page was asked for by what is no cursor: not the `next` of an earlier page."""
 
 
 class MisplacedCall(HoldfastError):

@@ -10,7 +10,7 @@ import pytest
 from holdfast.client import AsyncClient
 from holdfast.codec import AesGcm, Codec
 from holdfast.define import workflow
-from holdfast.errors import BadDuration, DefinitionError
+from holdfast.errors import BadCursor, BadDuration, DefinitionError
 from holdfast.model import RunFilter, RunStatus
 from tests.client.hands import ship, total
 
@@ -105,7 +105,7 @@ async def test_what_can_not_be_filtered_by_is_refused_where_it_is_written(client
 
 
 async def test_a_bad_cursor_or_limit_is_refused(client):
-    with pytest.raises(ValueError, match="cursor"):
+    with pytest.raises(BadCursor, match="cursor: 'nonsense'"):
         await client.runs().page(cursor="nonsense")
     with pytest.raises(DefinitionError, match="limit=0"):
         await client.runs().page(limit=0)

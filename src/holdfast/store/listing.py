@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
+from holdfast.errors import BadCursor
 from holdfast.model import RunFilter, RunRecord, RunStatus, instant_of
 
 CHUNK = 500
@@ -65,8 +66,8 @@ def encode_cursor(after: Place) -> str:
 
 
 def decode_cursor(cursor: str) -> Place:
-    """The place; ValueError if the text is no cursor."""
+    """The place; BadCursor if the text is none."""
     try:
         return _place.decode(base64.b64decode(cursor, altchars=b"-_", validate=True))
     except (binascii.Error, msgspec.DecodeError, ValueError, AttributeError, TypeError) as error:
-        raise ValueError(f"cursor: {cursor!r} is none; give the `next` of an earlier page, or nothing") from error
+        raise BadCursor(f"cursor: {cursor!r} is none; give the `next` of an earlier page, or nothing") from error
