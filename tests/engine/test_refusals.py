@@ -186,6 +186,17 @@ def script() -> None:
     run(script)
 
 
+@workflow
+async def client_in_a_task_group() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(AsyncClient("sqlite:///:memory:").start(client_start))
+
+
+def test_a_client_in_a_task_group_blocks_the_run(begin):
+    with pytest.raises(IOInBody, match="step"):
+        begin(client_in_a_task_group)
+
+
 @pytest.mark.parametrize("body", [client_start, client_runs, blocking_client, script], ids=lambda one: one.name)
 def test_a_client_in_a_body_raises_and_names_the_durable_way(begin, body: Workflow[..., Any]):
     try:

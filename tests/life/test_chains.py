@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, RunStatus, Worker, step, workflow
+from holdfast import AsyncClient, Retry, RunStatus, Worker, step, workflow
 from holdfast.testing import Environment, assert_durable
 from tests.life.waiting import until, until_waiting
 
@@ -249,6 +250,126 @@ async def test_an_open_hook_goes_along():
         await env.skip("1m")
         await env.client.resume_hook(tokens["hook"], "yes")
         assert await run.result() == "yes"
+
+
+@workflow
+async def busy_with_other_things(n: int) -> Any:
+    hook = holdfast.hook(name="answer")
+    if n == 0:
+        await send(hook.token)
+    if n < 3:
+        await holdfast.sleep("1h")
+        busy_with_other_things.continue_as_new(n + 1)
+    return await hook.wait()
+
+
+async def answer(env: Any) -> None:
+    await env.skip("1m")
+    await env.client.resume_hook(tokens["hook"], "yes", message_id="1")
+
+
+def test_a_payload_that_no_line_has_waited_for_goes_along_wherever_a_worker_dies():
+    async def drive(env: Any, run: Any) -> None:
+        await answer(env)
+        assert await run.result() == "yes"
+
+    assert_durable(busy_with_other_things, 0, drive=drive)
+
+
+async def test_a_payload_that_was_read_does_not_go_along():
+    @workflow
+    async def asking(n: int) -> Any:
+        hook = holdfast.hook(name="answer", expires="1h")
+        if n == 0:
+            await send(hook.token)
+            await hook.wait()
+            asking.continue_as_new(1)
+        return await hook.wait()
+
+    async with Environment(asking) as env:
+        run = await env.client.start(asking, 0)
+        await answer(env)
+        with pytest.raises(holdfast.RunFailed, match="expired"):
+            await run.result()
+
+
+async def test_a_payload_that_came_after_the_wait_for_it_was_given_up_goes_along():
+    @workflow
+    async def impatient(n: int) -> Any:
+        hook = holdfast.hook(name="answer")
+        if n == 1:
+            return await hook.wait()
+        await send(hook.token)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await hook.wait()
+        await holdfast.sleep("1h")
+        impatient.continue_as_new(1)
+
+    async with Environment(impatient) as env:
+        run = await env.client.start(impatient, 0)
+        await answer(env)
+        assert await run.result() == "yes"
+
+
+async def test_a_signal_that_a_retry_has_put_back_goes_along():
+    failures: list[ConnectionError] = [ConnectionError()]
+
+    @step(retry=Retry(attempts=1))
+    async def connect() -> None:
+        if failures:
+            raise failures.pop()
+
+    @workflow(retry=Retry(attempts=2, initial="1s"))
+    async def trying(n: int) -> Any:
+        if n == 0:
+            try:
+                await connect()
+            except ConnectionError:
+                await holdfast.wait_for_signal("go")
+                raise
+            trying.continue_as_new(1)
+        return await holdfast.wait_for_signal("go", timeout="1h", default="lost")
+
+    async with Environment(trying) as env:
+        run = await env.client.start(trying, 0)
+        await run.signal("go", "kept")
+        assert await run.result() == "kept"
+
+
+async def test_a_chain_goes_on_out_of_a_task_group():
+    @workflow
+    async def grouped(n: int) -> int:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(holdfast.sleep("1d"))
+            if await count(n) < 3:
+                async with asyncio.TaskGroup():
+                    grouped.continue_as_new(n + 1)
+        return n
+
+    async with Environment(grouped) as env:
+        assert await (await env.client.start(grouped, 0)).result() == 2
+
+
+async def test_a_task_that_fails_when_its_group_is_left_for_the_next_run_fails_this_one():
+    @workflow
+    async def grouped() -> None:
+        async def unwilling() -> None:
+            try:
+                await holdfast.sleep("1d")
+            finally:
+                raise ConnectionError
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(unwilling())
+            await count(1)
+            grouped.continue_as_new()
+
+    async with Environment(grouped) as env:
+        with pytest.raises(holdfast.RunFailed) as failed:
+            await (await env.client.start(grouped)).result()
+    assert isinstance(failed.value.__cause__, ExceptionGroup)
+    assert [type(one) for one in failed.value.__cause__.exceptions] == [ConnectionError]
 
 
 async def test_values_and_streams_belong_to_the_chain():

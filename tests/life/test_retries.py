@@ -95,6 +95,46 @@ async def test_signals_sent_during_the_pause_are_all_kept_in_order():
         assert await run.result() == [1, 2]
 
 
+async def test_a_signal_that_was_taken_is_put_back_before_those_that_were_sent_later():
+    @workflow(retry=HOURLY)
+    async def forgetful() -> list[Any]:
+        first = await holdfast.wait_for_signal("go")
+        if holdfast.current_run().attempt == 1:
+            raise ConnectionError
+        return [first, await holdfast.wait_for_signal("go")]
+
+    async with Environment(forgetful) as env:
+        run = await env.client.start(forgetful)
+        await run.signal("go", 1)
+        await run.signal("go", 2)
+        assert await run.result() == [1, 2]
+
+
+async def test_a_signal_that_was_taken_is_put_back_behind_those_that_were_sent_before():
+    failures: list[ConnectionError] = [ConnectionError()]
+
+    @step(retry=Retry(attempts=1))
+    async def connect() -> None:
+        if failures:
+            raise failures.pop()
+
+    @workflow(retry=HOURLY)
+    async def choosy() -> list[Any]:
+        try:
+            await connect()
+        except ConnectionError:
+            await holdfast.wait_for_signal("go", match={"to": "b"})
+            raise
+        return [(await holdfast.wait_for_signal("go"))["to"], (await holdfast.wait_for_signal("go"))["to"]]
+
+    async with Environment(choosy) as env:
+        run = await env.client.start(choosy)
+        for to in ("a", "b"):
+            await run.signal("go", {"to": to})
+            await env.skip(1)
+        assert await run.result() == ["a", "b"]
+
+
 async def test_a_cancel_ends_the_pause():
     async with Environment(listening) as env:
         begun = env.now

@@ -163,7 +163,7 @@ def _note(entry: Entry) -> str | None:
         case Patched():
             return entry.change_id
         case Inherited():
-            return f"to be undone: {', '.join(one.name for one in reversed(entry.undo))}"
+            return _inherited(entry)
         case Reseeded():
             return "a fork, which draws otherwise from here on"
         case Stopped():
@@ -173,6 +173,12 @@ def _note(entry: Entry) -> str | None:
             return entry.status
         case _:
             return None
+
+
+def _inherited(entry: Inherited) -> str:
+    undo = f"to be undone: {', '.join(one.name for one in reversed(entry.undo))}" if entry.undo else ""
+    mail = f"to be read: {', '.join(f'{one.kind} {one.name}' for one in entry.mail)}" if entry.mail else ""
+    return "; ".join(part for part in (undo, mail) if part)
 
 
 def _plain(codec: Codec, stored: bytes | None) -> Any:

@@ -39,7 +39,7 @@ class Reply(asyncio.Future[T]):
         self.timer: Any = None
         """The timer that resolves it, if one does."""
         self.wait: int | None = None
-        """The number of the wait that it belongs to, if it is one."""
+        """The number of the wait that it belongs to, if it is one. A hook's has none once its payload was read."""
 
     def __hash__(self) -> int:
         return self._number

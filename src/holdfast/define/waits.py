@@ -151,7 +151,9 @@ class Hook(Generic[T]):
 
     def block(self) -> T:
         """The payload, as a `def` body waits for it."""
-        return self._body.block(asyncio.shield(self._reply))
+        payload = self._body.block(asyncio.shield(self._reply))
+        self._reply.wait = None
+        return payload
 
     def __repr__(self) -> str:
         return f"<hook {self.name}>"
@@ -160,7 +162,9 @@ class Hook(Generic[T]):
 async def _hooked(body: Body, ticket: int, reply: Pending[T]) -> T:
     body.redeem(ticket)
     # The token is out: a wait that times out or is cancelled leaves the hook open for the next one.
-    return await asyncio.shield(reply)
+    payload = await asyncio.shield(reply)
+    reply.wait = None
+    return payload
 
 
 @overload

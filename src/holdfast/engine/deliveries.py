@@ -21,6 +21,7 @@ from holdfast.model import (
     EventTaken,
     HookResumed,
     Inherited,
+    Input,
     Instant,
     Message,
     Patched,
@@ -33,7 +34,7 @@ from holdfast.model import (
 
 from .commands import Advance
 from .divergence import line_of
-from .life import Child, Wait
+from .life import Child, Life, Wait
 from .loop import BodyTask
 from .requests import Requests
 
@@ -96,6 +97,14 @@ class Deliveries(Requests):
         """Whether an event could change what it does: those come to its inbox only when somebody has matched them."""
         return self._life is not None and any(wait.kind == "event" for wait in self._life.waits.values())
 
+    def leave(self, rest: Sequence[Input | Message]) -> Cancel | None:
+        """The body has ended before it got to these: the cancel, if there is one. Messages stay unread."""
+        for one in rest:
+            # What is in the inbox is there still.
+            if isinstance(one, Message) and one.id < 0:
+                self.life.mailbox.append(one)
+        return next((one for one in rest if isinstance(one, Cancel)), None)
+
     def mail(self) -> list[Message]:
         """Messages that no wait has taken yet."""
         return [] if self._life is None else list(self._life.mailbox)
@@ -130,11 +139,11 @@ class Deliveries(Requests):
             # An event's delivery has taken the wait's row away: with this turn it is registered anew.
             wait.is_registered = wait.is_registered and wait.kind != "event"
         else:
-            entry = _ENTRIES[wait.kind](at, wait.number, wait.name, message.payload)
+            entry = _ENTRIES[wait.kind](at, wait.number, wait.name, message.payload, message.sent_at)
             if message.trace is not None:
                 self.life.traces = (*self.life.traces, (entry, message.trace))
             self._take_in(entry)
-            self._resolve(wait, value)
+            self._resolve(wait, value, entry)
         return True
 
     def deliver(self, entry: Any) -> None:
@@ -152,7 +161,7 @@ class Deliveries(Requests):
                 return
             self._take_in(entry)
             try:
-                self._resolve(wait, wait.shape.decode(entry.payload))
+                self._resolve(wait, wait.shape.decode(entry.payload), entry)
             except NotDecodable as error:
                 self.fail_with(error)
         elif kind in (Inherited, Reseeded):
@@ -174,8 +183,10 @@ class Deliveries(Requests):
         else:
             self._reseed = entry
 
-    def _resolve(self, wait: Wait, value: Any) -> None:
+    def _resolve(self, wait: Wait, value: Any, entry: Signal | EventTaken | HookResumed) -> None:
         self.life.is_over(wait)
+        if isinstance(entry, HookResumed):
+            self.life.resumed.append((wait.reply, entry))
         if wait.reply.timer is not None:
             wait.reply.timer.cancel()
         if not wait.reply.done():
@@ -248,7 +259,7 @@ class Deliveries(Requests):
             return False
         is_late = self.cancel is not None and self.cancel.deadline
         if not is_late and not is_cancelled(main):
-            error = main.exception()
+            error = failure_of(main)
             if error is None or isinstance(error, (Continued, IOInBody)):
                 return False
         life.is_compensating, life.failed_at = True, self.time
@@ -321,7 +332,36 @@ def is_cancelled(main: asyncio.Task[Any]) -> bool:
     """Whether the body ended by a cancel, also by one that a shield has kept back until it was about to go on anew."""
     if main.cancelled():
         return True
-    return isinstance(main.exception(), Continued) and bool(getattr(main, "_must_cancel", False))
+    return isinstance(failure_of(main), Continued) and bool(getattr(main, "_must_cancel", False))
+
+
+def failure_of(main: asyncio.Task[Any]) -> BaseException | None:
+    """What the body ended with. What is thrown in a task group comes out of it in a group, and means what it meant."""
+    error = main.exception()
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    if (refused := error.subgroup(IOInBody)) is not None:
+        return _first(refused)
+    continued, others = error.split(Continued)
+    # A task that failed while the block was on its way to the next run is a failure of this one.
+    return error if continued is None else others or _first(continued)
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def unread(life: Life) -> tuple[Signal | EventTaken | HookResumed, ...]:
+    """Messages that are in the journal only, and that no line of the body has got."""
+    put_back = [
+        _ENTRIES[message.kind](message.sent_at, 0, message.name, message.payload, message.sent_at)
+        for message in life.mailbox
+        if message.id < 0
+    ]
+    resumed = [msgspec.structs.replace(entry, wait=0) for reply, entry in life.resumed if reply.wait is not None]
+    return (*put_back, *resumed)
 
 
 def _came_to_its_end(task: asyncio.Task[Any] | None) -> bool:

@@ -43,7 +43,7 @@ from holdfast.model import (
 )
 
 from .commands import Advance, Command
-from .deliveries import Deliveries
+from .deliveries import Deliveries, failure_of
 from .departure import put_away
 from .loop import BodyTask
 from .outcome import settle, would_retry
@@ -137,9 +137,9 @@ class Execution(Deliveries):
             settle(self, self._codec, self._seed, done, may_retry=False)
         elif main is not None and main.done():
             if not main.cancelled():
-                self._check_end(main.exception())
+                self._check_end(failure_of(main))
             # A cancel that came too late for the body to see it still ends the run: it is not tried again.
-            missed = next((entry for entry in inputs[done.consumed :] if isinstance(entry, Cancel)), None)
+            missed = self.leave(inputs[done.consumed :])
             settle(self, self._codec, self._seed, done, may_retry=missed is None, missed=missed)
         elif done.withdrawn:
             # What was asked and withdrawn in one advance is not begun at all.

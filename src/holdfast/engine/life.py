@@ -14,7 +14,7 @@ import msgspec
 from holdfast.codec import ValueCodec
 from holdfast.define import ChildRun, Reply, Step, Workflow
 from holdfast.errors import Continued
-from holdfast.model import ChildEnded, Entry, Message, NewRun, NewWait, Out, OutEvent, OutSignal, Undo
+from holdfast.model import ChildEnded, Entry, HookResumed, Message, NewRun, NewWait, Out, OutEvent, OutSignal, Undo
 
 
 class Wait:
@@ -94,8 +94,8 @@ class Life:
     __slots__ = (
         "cancels", "children", "closed", "compensations", "continued", "events", "failed_at",
         "has_keys", "has_undone", "hooks", "is_cancel_held", "is_compensating", "is_exempt", "is_reopened", "items",
-        "mailbox", "markers", "marks",
-        "new_children", "numbers", "patches", "shields", "signals", "successor", "taken", "traces", "truncate",
+        "mailbox", "markers", "marks", "new_children", "numbers", "patches", "resumed",
+        "shields", "signals", "successor", "taken", "traces", "truncate",
         "uncompensated", "undoing", "values", "waits",
     )  # fmt: skip  # a name a line would be a page
 
@@ -112,6 +112,8 @@ class Life:
         self.has_keys = False
         """A child was asked for by a key of its own, so it may have joined another run."""
         self.hooks = 0
+        self.resumed: list[tuple[Reply[Any], HookResumed]] = []
+        """Hooks that have their payload, read or not."""
         self.new_children: list[NewRun] = []
         self.closed: list[int] = []
         self.signals: list[OutSignal] = []

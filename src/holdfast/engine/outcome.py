@@ -11,6 +11,7 @@ from holdfast.errors import CodecError, Continued, DeadlineExceeded, JournalLimi
 from holdfast.model import Cancel, Ended, Inherited, Instant, NewRun, RunRetrying, RunStatus, encode_entries
 
 from .commands import Advance, Command
+from .deliveries import failure_of, unread
 from .deliveries import is_cancelled as ended_cancelled
 from .inheritance import bequeathed
 from .life import Life
@@ -101,7 +102,7 @@ def _result(body: Finished, codec: Codec) -> tuple[bytes | None, BaseException |
     assert main is not None
     if main.cancelled():
         return None, None
-    error = main.exception()
+    error = failure_of(main)
     if error is None and body._life is not None:
         # It was caught, and the body went on to its end: but that was decided.
         error = body._life.continued
@@ -133,7 +134,7 @@ def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> N
     """The run that goes on. What it takes over beside this is the store's affair, for it can't be read here."""
     run, target = body.run, asked.workflow
     drawn = blake2b(run.id.encode(), key=seed, person=b"holdfast next", digest_size=24).digest()
-    owed = bequeathed(body.life.compensations, codec, target)
+    owed, mail = bequeathed(body.life.compensations, codec, target), unread(body.life)
     id = f"{run.chain_id}+{drawn[16:].hex()}"
     return NewRun(
         id=id,
@@ -151,7 +152,7 @@ def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> N
         # A life of its own: what it charges next month is not what this one has charged.
         origin_id=id,
         parent_id=run.parent_id,
-        rows=(encode_entries([Inherited(body.time, owed)]),) if owed else (),
+        rows=(encode_entries([Inherited(body.time, owed, mail)]),) if owed or mail else (),
     )
 
 
@@ -160,7 +161,7 @@ def would_retry(body: Finished, seed: bytes) -> bool:
     main = body.main
     if main is None or main.cancelled() or body.cancel is not None or body.verdict is not None:
         return False
-    error = main.exception()
+    error = failure_of(main)
     if error is None or isinstance(error, Continued):
         return False
     return _retrying(body, error, b"", seed) is not None

@@ -107,6 +107,8 @@ class Signal(_Entry, frozen=True, gc=False, tag="signal"):
     wait: int
     name: str
     payload: bytes
+    sent_at: Instant = 0
+    """0: as long ago as it was taken in. A message that is put back has its old place among those not taken yet."""
 
 
 class EventTaken(_Entry, frozen=True, gc=False, tag="event"):
@@ -116,6 +118,7 @@ class EventTaken(_Entry, frozen=True, gc=False, tag="event"):
     wait: int
     name: str
     payload: bytes
+    sent_at: Instant = 0
 
 
 class HookResumed(_Entry, frozen=True, gc=False, tag="hook"):
@@ -125,6 +128,7 @@ class HookResumed(_Entry, frozen=True, gc=False, tag="hook"):
     wait: int
     name: str
     payload: bytes
+    sent_at: Instant = 0
 
 
 class SetAside(_Entry, frozen=True, gc=False, tag="set_aside"):
@@ -238,10 +242,14 @@ class Reopened(_Entry, frozen=True, gc=False, tag="reopened"):
 
 
 class Inherited(_Entry, frozen=True, gc=False, tag="inherited"):
-    """What the run before this one in its chain had registered to be undone, first registered first."""
+    """What the run before this one in its chain had registered to be undone, first registered first.
+
+    And what it had taken out of its inbox, but no line of its body has read.
+    """
 
     at: Instant
     undo: tuple[Undo, ...]
+    mail: tuple[Signal | EventTaken | HookResumed, ...] = ()
 
 
 class Reseeded(_Entry, frozen=True, gc=False, tag="reseeded"):

@@ -39,7 +39,7 @@ class History(NamedTuple):
     `entries` are delivered in order; what the body asks for on the way is compared. `carried` is taken in anew after
     that, as inputs whose asks nobody knows: results that were recorded when the body was blocked, and, if the last
     thing that happened is a retry of the whole run (`retrying` is then its entry), results that came after the cut for
-    steps asked before it.
+    steps asked before it; messages that the run before this one in its chain has left unread.
     """
 
     entries: list[Entry]
@@ -74,6 +74,9 @@ def history_of(entries: Iterable[Entry]) -> History:
             retrying, is_cut = None, False
             if carried:
                 _delivered(carried, entry)
+            if isinstance(entry, Inherited):
+                for message in entry.mail:
+                    carried[_place(carried)] = message
         elif isinstance(entry, RunRetrying):
             kept, carried = _cut(kept, carried)
             retrying, is_cut = entry, True

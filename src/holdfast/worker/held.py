@@ -124,14 +124,19 @@ class Held:
 
     def carry(self, history: History, now: Instant) -> None:
         """Let arrive anew what is in the journal but not in the body, in the order in which it came."""
+        found: list[Arrival] = []
         for number, entry in enumerate(history.carried, 1):
             if isinstance(entry, MESSAGES):
                 # No row of the inbox any more, so its id is none that a row has.
-                message = Message(-number, self.id, entry.kind, entry.name, entry.payload, entry.at, entry.wait)
-                self.arrive(Arrival(entry.at, MESSAGE, message, is_recorded=True))
+                sent_at, wait = entry.sent_at or entry.at, entry.wait or None
+                message = Message(-number, self.id, entry.kind, entry.name, entry.payload, sent_at, wait)
+                found.append(Arrival(sent_at, MESSAGE, message, is_recorded=True))
             else:
                 again = msgspec.structs.replace(entry, at=now)
-                self.arrive(Arrival(entry.at, RESULT, again, is_recorded=True))
+                found.append(Arrival(entry.at, RESULT, again, is_recorded=True))
+        if found:
+            # Before the inbox: of those sent at the same moment, these were taken first.
+            self.arrivals = [*found, *self.arrivals]
 
     def without_inside(self, arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
         """Arrivals without the result that a transaction was to commit: it must not be recorded in any other way."""

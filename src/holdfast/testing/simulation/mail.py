@@ -19,6 +19,7 @@ from holdfast.model import (
     Entry,
     EventTaken,
     HookResumed,
+    Inherited,
     Message,
     NewRun,
     RunRecord,
@@ -118,10 +119,15 @@ class Mail:
     def _took(self, run: NewRun, journal: Journal, entry: Signal | EventTaken | HookResumed) -> None:
         oracle, chain = self._oracle, self.chain(run.id)
         if run.id not in self._begun_with:
-            begun_with = (one for row in run.rows for one in decode_entries(row))
-            self._begun_with[run.id] = {(one.kind, one.payload) for one in begun_with if isinstance(one, MESSAGES)}
-        if chain == run.id and (entry.kind, entry.payload) in self._begun_with[run.id]:
-            # Of a fork that is cut at what this message has caused: the run that it stems from has taken it.
+            begun_with = [one for row in run.rows for one in decode_entries(row)]
+            # A fork that is cut at what a message has caused: the run that it stems from has taken it.
+            taken_by_other = begun_with if chain == run.id else []
+            # Or the run before in the chain, whose body has not read it.
+            left = [mail for one in begun_with if isinstance(one, Inherited) for mail in one.mail]
+            self._begun_with[run.id] = {
+                (one.kind, one.payload) for one in (*taken_by_other, *left) if isinstance(one, MESSAGES)
+            }
+        if (entry.kind, entry.payload) in self._begun_with[run.id]:
             return
         what = f"{oracle.label(run.id)} has taken {entry.kind} {entry.name!r} {entry.payload!r}"
         taken = self._taken.setdefault(chain, set())
