@@ -107,6 +107,14 @@ async def test_a_field_that_can_not_be_taken_is_named(database_url, field, value
         assert {one["field"].partition(".")[0] for one in answer.json()["errors"]} == {field}
 
 
+async def test_a_duration_that_is_none_is_one_fault_that_says_what_was_expected(database_url):
+    async with served(database_url) as api:
+        answer = await api.call("POST", "/v1/workflows/checkout/runs", {"input": ["4711"], "retention": "long"})
+        reason = "expected a duration, as 1h30m, or seconds as a number"
+        assert answer.json()["errors"] == [{"place": "body", "field": "retention", "reason": reason}]
+        assert answer.json()["detail"] == f"body: retention: {reason}"
+
+
 async def test_an_id_with_a_slash_is_found_everywhere(database_url):
     async with served(database_url) as api:
         await api.ended("checkout", ["4711"], id="orders/2026/1")

@@ -34,6 +34,16 @@ async def test_a_run_is_in_the_trace_of_whoever_started_it_over_http(database_ur
     assert whole.parent.trace_state["vendor"] == "x"
 
 
+async def test_an_api_without_a_client_of_its_own_takes_the_settings_for_whether_it_is_traced(
+    database_url, monkeypatch
+):
+    async with stage(database_url, checkout) as on, reached(api(on.client.url)) as http:
+        monkeypatch.setenv("HOLDFAST_TRACING", "1")
+        answer = await http.post(START, json={"input": ["4711"]}, headers={"traceparent": PARENT})
+        run = await on.client.get_run(answer.json()["id"])
+        assert run.record.trace == PARENT
+
+
 async def test_a_message_is_linked_with_whoever_sent_it_over_http(database_url):
     traces = Traces()
     async with stage(database_url, approval, client={"observers": [traces.observer()]}) as on:

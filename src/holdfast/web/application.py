@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from functools import cache
 from typing import Any
 
 from fastapi import Depends, FastAPI
@@ -16,7 +17,8 @@ from starlette.responses import Response
 
 from holdfast.client import AsyncClient
 from holdfast.errors import DefinitionError, HoldfastError
-from holdfast.observe import Prometheus, Tracing
+from holdfast.observe import Prometheus, Tracing, observers_of
+from holdfast.settings import resolve
 
 from . import audit as auditing
 from .access import ApiKey, Keys
@@ -67,7 +69,7 @@ def build(
         max_body=max_body,
         buckets=None if rate is None else Buckets(rate),
         audit=audit or auditing.write,
-        within=next((one.within for one in own.observers or () if isinstance(one, Tracing)), None),
+        within=_within(own),
     )
 
     @asynccontextmanager
@@ -105,6 +107,23 @@ def build(
         )
     app.openapi = lambda: _openapi(app, bool(rules.keys))  # type: ignore[method-assign]  # FastAPI's own way
     return app
+
+
+def _within(client: AsyncClient) -> Callable[[str], AbstractContextManager[object]]:
+    """What puts a request into its caller's trace, if the client takes part in any: by an observer that it was given,
+    or by its settings, which are looked at as late as its own are."""
+
+    @cache
+    def tracing() -> Tracing | None:
+        given = client.observers
+        observers = observers_of(resolve(), is_worker=False) if given is None else given
+        return next((one for one in observers if isinstance(one, Tracing)), None)
+
+    def within(trace: str) -> AbstractContextManager[object]:
+        found = tracing()
+        return nullcontext() if found is None else found.within(trace)
+
+    return within
 
 
 def _counted(client: AsyncClient) -> Metrics | None:

@@ -51,7 +51,7 @@ class Rules:
     max_body: int
     buckets: Buckets | None
     audit: Callable[[AuditRecord], None]
-    within: Callable[[str], AbstractContextManager[object]] | None = None
+    within: Callable[[str], AbstractContextManager[object]]
     """What puts code into a trace, if anything does."""
 
 
@@ -171,7 +171,7 @@ class Edge:
     def _within(self, headers: Headers) -> AbstractContextManager[object]:
         """The trace that the caller says it is in, for the runs that it starts and the messages that it sends."""
         parent, state = headers.get("traceparent", ""), headers.get("tracestate", "")
-        if self._rules.within is None or not _TRACEPARENT.fullmatch(parent):
+        if not _TRACEPARENT.fullmatch(parent):
             return nullcontext()
         return self._rules.within(f"{parent} {state}" if _TRACESTATE.fullmatch(state) else parent)
 

@@ -119,7 +119,7 @@ def answer_of(error: Exception, request_id: str) -> Response | None:
         )
     if isinstance(error, RequestValidationError):
         wrong = [_wrong(one) for one in error.errors()]
-        detail = "; ".join(f"{one.place}: {one.field}: {one.reason}" for one in wrong[:5])
+        detail = "; ".join(": ".join(filter(None, (one.place, one.field, one.reason))) for one in wrong[:5])
         return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "bad-request", detail, request_id=request_id, wrong=wrong)
     if isinstance(error, HTTPException):
         status = HTTPStatus(error.status_code)
@@ -183,7 +183,7 @@ _MEANINGS = {
 def _wrong(error: Mapping[str, Any]) -> WrongField:
     place, *inside = error["loc"] or ("body",)
     field = ".".join(str(part) for part in inside if not str(part).startswith(("function-", "list[", "dict[")))
-    return WrongField(place=str(place), field=field, reason=_shortened(str(error["msg"])))
+    return WrongField(place=str(place), field=field, reason=_shortened(str(error["msg"]).removeprefix("Value error, ")))
 
 
 def _not_allowed(request: Request) -> Refused:

@@ -26,7 +26,18 @@ from .service import (
     refuse_crowd,
     unless_gone,
 )
-from .shapes import Length, Moment, Outcome, RunPage, RunShown, RunStarted, StartRun, Status, moment_or_duration
+from .shapes import (
+    Length,
+    Moment,
+    Outcome,
+    RunPage,
+    RunShown,
+    RunStarted,
+    StartRun,
+    Status,
+    expected,
+    moment_or_duration,
+)
 
 LONGEST_WAIT = 60
 """Seconds that a request for a result may stay."""
@@ -37,7 +48,7 @@ one = APIRouter(tags=["runs"])
 
 Statuses = Annotated[list[Status] | None, Query(description="Only these; may be repeated.")]
 Key = Annotated[str | None, Query(description="Only the run with this key.")]
-Tag = Annotated[str, StringConstraints(pattern="^[^=]+=", max_length=1000)]
+Tag = Annotated[str, StringConstraints(pattern="^[^=]+=", max_length=1000), expected("name=value")]
 Tags = Annotated[list[Tag] | None, Query(description="Only runs with this tag, as name=value; may be repeated.")]
 Parent = Annotated[str | None, Query(description="Only children of this run.")]
 Since = Annotated[Moment | None, Query(description="Created at this time or later, as 2026-01-31T12:00:00Z.")]

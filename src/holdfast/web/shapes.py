@@ -10,7 +10,18 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from holdfast.errors import DefinitionError
 from holdfast.model import Duration, instant_of, is_name, is_text, microseconds
@@ -64,16 +75,32 @@ def _written(given: Any) -> Any:
     return given
 
 
+def expected(what: str) -> WrapValidator:
+    """Says what was expected, in words, instead of how each branch of a type did not fit."""
+
+    def validate(given: Any, inner: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return inner(given)
+        except ValidationError:
+            raise ValueError(f"expected {what}") from None
+
+    return WrapValidator(validate)
+
+
 Moment: TypeAlias = Annotated[AwareDatetime, BeforeValidator(_written)]
 Text: TypeAlias = Annotated[str, AfterValidator(_kept)]
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(_named)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0, le=31_622_400_000)]
 Length: TypeAlias = Annotated[
-    Annotated[str, StringConstraints(pattern=_LENGTH, max_length=100)] | Seconds, AfterValidator(_length)
+    Annotated[str, StringConstraints(pattern=_LENGTH, max_length=100)] | Seconds,
+    expected("a duration, as 1h30m, or seconds as a number"),
+    AfterValidator(_length),
 ]
 """A duration: "1h30m", or seconds."""
 When: TypeAlias = Annotated[
-    Annotated[str, StringConstraints(pattern=f"{_LENGTH}|{_MOMENT}", max_length=100)] | Seconds, AfterValidator(_when)
+    Annotated[str, StringConstraints(pattern=f"{_LENGTH}|{_MOMENT}", max_length=100)] | Seconds,
+    expected("a duration, as 1h30m, seconds as a number, or a time with its zone, as 2026-01-31T12:00:00Z"),
+    AfterValidator(_when),
 ]
 """A duration from now, or a time with its zone, as 2026-01-31T12:00:00Z."""
 

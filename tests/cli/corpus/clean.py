@@ -191,6 +191,25 @@ async def allowed_on_many_lines() -> float:
     )
 
 
+@workflow
+async def told(names: set[str], some: set[str] | None = None) -> int:
+    holdfast.logger.info(f"names: {names}, {str(some)}")
+    print(f"{names!r}")
+    assert names, f"none of {names}"
+    for name in some and sorted(some) or ():
+        await charge(name)
+
+    class Local:
+        size = len(names)
+
+        def at(self) -> float:
+            return time.time()
+
+    if "x" in names:
+        raise ValueError(f"not one of {names}")
+    return Local.size
+
+
 def test_helper_of_nobody() -> float:
     return time.time()
 

@@ -5,6 +5,7 @@ import datetime
 import glob
 import io
 import locale
+import email.utils
 import multiprocessing
 import os
 import os.path
@@ -173,7 +174,7 @@ async def machines() -> None:
 
 
 @workflow
-async def order(names: set[str], card: str) -> list[str]:
+async def order(names: set[str], card: str, some: set[str] | None = None) -> list[str]:
     for name in {"a", "b"}:  # hazard: unordered
         await charge(name)
     for name in names:  # hazard: unordered
@@ -196,6 +197,11 @@ async def order(names: set[str], card: str) -> list[str]:
         found[name] = 1
     for name in found.keys() - {"a"}:  # hazard: unordered
         print(name)
+    both += names  # hazard: unordered
+    for name in some or ():  # hazard: unordered
+        await charge(name)
+    await charge(f"all of {names}")  # hazard: unordered
+    await charge(str(names))  # hazard: unordered
     hash(card)  # hazard: identity
     id(both)  # hazard: identity
     return both
@@ -261,3 +267,16 @@ async def arguments(card: str) -> None:
 def blocking_body(card: str) -> str:
     time.sleep(1)  # hazard: sleep
     return render(str(random.random()))  # hazard: random
+
+
+@workflow
+async def inner_definitions() -> None:
+    class Stamped:
+        at = time.time()  # hazard: clock
+
+    def stamped(at: float = time.time()) -> float:  # hazard: clock
+        return at
+
+    email.utils.localtime()  # hazard: clock
+    email.utils.formatdate()  # hazard: clock
+    email.utils.make_msgid()  # hazard: random

@@ -97,8 +97,16 @@ class _Reader:
 
     def _read(self, node: ast.AST, scope: Scope, owner: FunctionNode) -> None:
         match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Import() | ast.ImportFrom():
-                # A function inside is read when something calls it.
+            case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args):
+                # A function inside is read when something calls it; its defaults are made here.
+                for default in (*args.defaults, *filter(None, args.kw_defaults)):
+                    self._read(default, scope, owner)
+                return
+            case ast.ClassDef(body=statements):
+                for statement in statements:
+                    self._read(statement, scope, owner)
+                return
+            case ast.Import() | ast.ImportFrom():
                 return
             case ast.Lambda():
                 self._read(node.body, scope.inside(node), owner)

@@ -37,8 +37,10 @@ _EXACT: dict[str, Hazard] = {
     **_all("clock", "arrow", "now utcnow", _NOW),
     **_all("clock", "pendulum", "now today yesterday tomorrow", _NOW),
     **_all("clock", "django.utils.timezone", "now localtime localdate", _NOW),
+    **_all("clock", "email.utils", "localtime", _NOW),
     **_all("sleep", "time", "sleep"),
     **_all("random", "uuid", "uuid1 uuid4 uuid6 uuid7 uuid8", _UUID),
+    **_all("random", "email.utils", "make_msgid", _UUID),
     **_all("random", "os", "urandom getrandom", "use holdfast.rng().randbytes()"),
     **_all("io", "builtins", "open input breakpoint"),
     **_all("io", "io", "open open_code"),
@@ -179,7 +181,14 @@ _LOOP_DEEDS = {
     **dict.fromkeys(("add_signal_handler", "run_forever", "run_until_complete", "stop", "close"), "asyncio"),
     **dict.fromkeys(("sock_recv", "sock_sendall", "sock_connect", "sock_accept", "start_tls", "sendfile"), "asyncio"),
 }
-_WITHOUT_TIME = {"time.localtime": 0, "time.gmtime": 0, "time.ctime": 0, "time.asctime": 0, "time.strftime": 1}
+_WITHOUT_TIME = {
+    "time.localtime": 0,
+    "time.gmtime": 0,
+    "time.ctime": 0,
+    "time.asctime": 0,
+    "time.strftime": 1,
+    "email.utils.formatdate": 0,
+}
 """They read the clock if they are given no time: with so many arguments or fewer."""
 
 READ = {"os.environ": Hazard("environment"), "os.environb": Hazard("environment"), "sys.argv": Hazard("environment")}

@@ -27,6 +27,8 @@ _WITHOUT_ORDER = frozenset(
         *("builtins.set", "builtins.frozenset", "builtins.len", "math.fsum", "statistics.mean"),
     }
 )
+_TEXTS = frozenset({"builtins.str", "builtins.repr", "builtins.ascii", "builtins.format"})
+_TELLING = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _OPERATORS = (ast.BitOr, ast.BitAnd, ast.Sub, ast.BitXor)
 _STARTS = frozenset({"create_task", "ensure_future", "start"})
 
@@ -50,6 +52,9 @@ def is_set(expr: ast.expr | None, scope: Scope, depth: int = 0) -> bool:
             return any(_is_view(one) or is_set(one, scope, depth + 1) for one in (left, right))
         case ast.IfExp(body=one, orelse=other):
             return is_set(one, scope, depth + 1) or is_set(other, scope, depth + 1)
+        case ast.BoolOp(op=op, values=values):
+            # Of `a and b` only the last is ever iterated over with anything in it.
+            return any(is_set(one, scope, depth + 1) for one in (values if isinstance(op, ast.Or) else values[-1:]))
         case ast.NamedExpr(value=value):
             return is_set(value, scope, depth + 1)
         case ast.Name(id=name):
@@ -70,6 +75,10 @@ def unordered_in(node: ast.AST, scope: Scope) -> ast.expr | None:
         case ast.Starred(value=value) if is_set(value, scope):
             return value
         case ast.Assign(targets=[ast.Tuple() | ast.List()], value=value) if is_set(value, scope):
+            return value
+        case ast.AugAssign(op=ast.Add(), value=value) if is_set(value, scope):
+            return value
+        case ast.FormattedValue(value=value) if is_set(value, scope) and not _is_only_told(node, scope):
             return value
         case ast.Call():
             return _unordered_call(node, scope)
@@ -97,7 +106,20 @@ def _unordered_call(call: ast.Call, scope: Scope) -> ast.expr | None:
     if not takes_order:
         path = scope.path(call.func)
         takes_order = path is not None and (path in _IN_ORDER or path.startswith("itertools."))
+        takes_order = takes_order or (path in _TEXTS and not _is_only_told(call, scope))
     return next((one for one in call.args if is_set(one, scope)), None) if takes_order else None
+
+
+def _is_only_told(node: ast.AST, scope: Scope) -> bool:
+    """Whether a text is only printed, logged or said by an error: it may say the same in another order."""
+    parent = scope.source.parent(node)
+    while isinstance(parent, ast.expr):
+        if isinstance(parent, ast.Call):
+            func = parent.func
+            if (isinstance(func, ast.Attribute) and func.attr in _TELLING) or scope.path(func) == "builtins.print":
+                return True
+        parent = scope.source.parent(parent)
+    return isinstance(parent, (ast.Raise, ast.Assert))
 
 
 def _is_made(call: ast.Call, scope: Scope) -> bool:
@@ -151,7 +173,12 @@ def _is_set_type(annotation: ast.expr | None, scope: Scope) -> bool:
             annotation = ast.parse(annotation.value, mode="eval").body
         except SyntaxError:
             return False
+    if isinstance(annotation, ast.BinOp):
+        # `set[str] | None`
+        return _is_set_type(annotation.left, scope) or _is_set_type(annotation.right, scope)
     if isinstance(annotation, ast.Subscript):
+        if scope.path(annotation.value) == "typing.Optional":
+            return _is_set_type(annotation.slice, scope)
         inner = annotation.slice
         if isinstance(inner, ast.Name) and inner.id == "int":
             return False
