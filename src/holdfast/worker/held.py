@@ -122,6 +122,10 @@ class Held:
         else:
             self.arrivals = [arrival]
 
+    def takes_in(self, now: Instant) -> None:
+        """What has stood in line until now is stamped so: what the body times, such as a cleanup, begins here."""
+        self.last_at = max(self.last_at, now)
+
     def carry(self, history: History, now: Instant) -> None:
         """Let arrive anew what is in the journal but not in the body, in the order in which it came."""
         found: list[Arrival] = []

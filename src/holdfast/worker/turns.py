@@ -115,6 +115,7 @@ class Turns(Arrivals):
         for due_at, number in timers:
             held.arrive(Arrival(due_at, TIMER, TimerFired(now, number)))
         if held.arrivals or execution.is_unwritten or held.is_late(now):
+            held.takes_in(now)
             self._take(held)
         else:
             self._settle(held)
@@ -368,11 +369,10 @@ class Turns(Arrivals):
         for command in done.begin:
             self._begin(held, command)
         if held.arrivals:
-            self._take(held)
-            return
+            held.takes_in(self._clock.now())
+            return self._take(held)
         if not held.attempts:
-            self._settle(held)
-            return
+            return self._settle(held)
         execution = held.execution
         assert execution is not None
         is_more = len(execution.commands) > len(held.attempts)
