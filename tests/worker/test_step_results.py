@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import sys
 from typing import Any
 
 import pytest
 
-from holdfast import NotEncodable, PayloadTooLarge, StepFailed, step, workflow
-from tests.worker.stage import ONCE, PATIENCE, failure_of, stage
+from holdfast import NotEncodable, PayloadTooLarge, StepFailed, sleep, step, workflow
+from tests.worker.stage import ONCE, PATIENCE, QUICK, failure_of, stage
 
 
 @pytest.mark.parametrize("colour", ["async", "def"])
@@ -192,3 +194,68 @@ async def test_the_worker_goes_on_after_a_step_raised_system_exit(database_url):
     async with stage(database_url, leaves, stays) as on:
         await (await on.client.start(leaves)).wait(PATIENCE)
         assert await (await on.client.start(stays)).result(PATIENCE) == 1
+
+
+@pytest.mark.parametrize("colour", ["async", "def"])
+async def test_an_exception_of_its_own_that_a_step_makes_of_a_stop_iteration_is_its_own(database_url, colour):
+    attempts: list[int] = []
+
+    def first_of_none() -> None:
+        attempts.append(1)
+        try:
+            next(iter(()))
+        except StopIteration as ended:
+            raise RuntimeError("there is none") from ended
+
+    @step(retry=QUICK)
+    async def async_step() -> None:
+        first_of_none()
+
+    @step(retry=QUICK)
+    def def_step() -> None:
+        first_of_none()
+
+    @workflow
+    async def body(which: str) -> str:
+        try:
+            if which == "def":
+                def_step()
+            else:
+                await async_step()
+        except RuntimeError as failed:
+            return str(failed)
+        return "nothing"
+
+    async with stage(database_url, body) as on:
+        assert await (await on.client.start(body, colour)).result(PATIENCE) == "there is none"
+    assert len(attempts) == 3
+
+
+async def test_an_exception_of_a_module_that_a_step_imports_is_step_failed_wherever_the_run_goes_on(
+    database_url, tmp_path, monkeypatch
+):
+    (tmp_path / "imported_late.py").write_text("class Late(Exception): ...")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    @step(retry=ONCE)
+    async def imports() -> None:
+        raise importlib.import_module("imported_late").Late
+
+    @workflow
+    async def body() -> str:
+        try:
+            await imports()
+        except StepFailed as failed:
+            await sleep("1h")
+            return failed.type
+        return "nothing"
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        await on.until_waiting(run)
+    # Another process, which has executed nothing yet.
+    monkeypatch.delitem(sys.modules, "imported_late")
+    async with stage(database_url) as on:
+        on.skip("2h")
+        async with on.worker(body):
+            assert await (await on.client.get_run(run.id)).result(PATIENCE) == "imported_late.Late"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 from holdfast.codec.arguments import ArgumentsCodec, plain_call
@@ -36,6 +38,17 @@ class Codec:
         self._values: dict[Any, ValueCodec] = {}
         self._functions: WeakKeyDictionary[Any, dict[int | None, Any]] = WeakKeyDictionary()
         self._lock = threading.Lock()
+        self._loaded: frozenset[str] | None = None
+        """The modules whose exceptions come back as their own class; None: all that are loaded by then."""
+
+    def for_worker(self) -> Self:
+        """The same codec for a worker that starts now: exceptions of modules loaded later come back as StepFailed.
+
+        A step may import as it goes, and whoever replays its run has not been there.
+        """
+        made = copy.copy(self)
+        made._loaded = frozenset(sys.modules)
+        return made
 
     @property
     def max_payload(self) -> int:
@@ -108,7 +121,7 @@ class Codec:
 
     def encode_exception(self, error: BaseException, *, notes: Sequence[str] = ()) -> bytes:
         """An exception as sealed bytes. Never raises: what can't be kept becomes a note."""
-        plain = error.kept(notes) if isinstance(error, Relayed) else lower_exception(error, notes)
+        plain = error.kept(notes) if isinstance(error, Relayed) else lower_exception(error, notes, self._loaded)
         data = encode_json(plain)
         if len(data) > self._seal.limit:
             data = encode_json(shortened(plain))

@@ -1,9 +1,10 @@
 """Exceptions ⇄ plain data.
 
-An exception comes back as its own class if that class can be found by its name among the loaded modules. That is
-decided once, when it is written, and recorded; if the class can't be found later, that is an error, never another
-class. It is rebuilt without its `__init__`, whose signature nobody knows: by the `__new__` of its built-in base, its
-args, its attributes. Any other exception comes back as a StepFailed.
+An exception comes back as its own class if that class can be found by its name among the loaded modules; for a worker
+those are the ones that were loaded when it started. That is decided once, when it is written, and recorded; if the
+class can't be found later, that is an error, never another class. It is rebuilt without its `__init__`, whose signature
+nobody knows: by the `__new__` of its built-in base, its args, its attributes. Any other exception comes back as a
+StepFailed.
 
 What can't be kept is said in a note. Nothing here raises while writing: a failure must not get lost because
 its exception is an odd one.
@@ -12,7 +13,7 @@ its exception is an odd one.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from types import MemberDescriptorType
 from typing import Any
 
@@ -44,13 +45,13 @@ class Relayed(Exception):
         return {**self._plain, "notes": [*self._plain.get("notes", ()), *added]}
 
 
-def lower_exception(error: BaseException, notes: Sequence[str]) -> dict[str, Any]:
-    """Plain data for an exception, its causes and its members."""
+def lower_exception(error: BaseException, notes: Sequence[str], loaded: Container[str] | None) -> dict[str, Any]:
+    """Plain data for an exception, its causes and its members. `loaded`: only classes of these modules are known."""
     try:
-        return _lower(error, notes, MAX_DEPTH, frozenset())
+        return _lower(error, notes, MAX_DEPTH, frozenset(), loaded)
     except Exception as problem:
         # Some attribute of it raises. That it failed, and by what, must survive all the same.
-        plain = _lower(RuntimeError("<an exception that can't be looked at>"), notes, 1, frozenset())
+        plain = _lower(RuntimeError("<an exception that can't be looked at>"), notes, 1, frozenset(), loaded)
         said = f"reading it raised {type(problem).__qualname__}"
         own = {"module": clean(str(type(error).__module__)), "name": clean(type(error).__qualname__), "rebuild": False}
         return {**plain, **own, "notes": [*plain["notes"], said]}
@@ -96,7 +97,9 @@ def tell_exception(plain: Any) -> StepFailed:
     return failed
 
 
-def _lower(error: BaseException, notes: Sequence[str], depth: int, seen: frozenset[int]) -> dict[str, Any]:
+def _lower(
+    error: BaseException, notes: Sequence[str], depth: int, seen: frozenset[int], loaded: Container[str] | None
+) -> dict[str, Any]:
     seen = seen | {id(error)}
     cls = type(error)
     lost: list[str] = []
@@ -108,26 +111,31 @@ def _lower(error: BaseException, notes: Sequence[str], depth: int, seen: frozens
         "args": _lower_args(error, lost),
         "state": _lower_state(error, lost),
         "traceback": traceback_text(error),
-        "members": _lower_members(error, depth, seen),
-        "cause": _lower_link(error.__cause__, depth, seen),
+        "members": _lower_members(error, depth, seen, loaded),
+        "cause": _lower_link(error.__cause__, depth, seen, loaded),
         "context": None,
     }
     if not error.__suppress_context__:
-        plain["context"] = _lower_link(error.__context__, depth, seen)
+        plain["context"] = _lower_link(error.__context__, depth, seen, loaded)
     own = [clean(str(note)) for note in _notes(error)]
     plain["notes"] = [*own, *(f"could not be kept: {item}" for item in lost), *(clean(note) for note in notes)]
-    plain["rebuild"] = _may_be_rebuilt(cls, plain)
+    plain["rebuild"] = (loaded is None or cls.__module__ in loaded) and _may_be_rebuilt(cls, plain)
     return plain
 
 
-def _lower_link(error: BaseException | None, depth: int, seen: frozenset[int]) -> dict[str, Any] | None:
-    return None if error is None or depth <= 1 or id(error) in seen else _lower(error, (), depth - 1, seen)
+def _lower_link(
+    error: BaseException | None, depth: int, seen: frozenset[int], loaded: Container[str] | None
+) -> dict[str, Any] | None:
+    return None if error is None or depth <= 1 or id(error) in seen else _lower(error, (), depth - 1, seen, loaded)
 
 
-def _lower_members(error: BaseException, depth: int, seen: frozenset[int]) -> list[Any] | None:
+def _lower_members(
+    error: BaseException, depth: int, seen: frozenset[int], loaded: Container[str] | None
+) -> list[Any] | None:
     if not isinstance(error, BaseExceptionGroup) or depth <= 1:
         return None
-    return [_lower(member, (), depth - 1, seen) for member in error.exceptions[:MAX_MEMBERS] if id(member) not in seen]
+    members = [member for member in error.exceptions[:MAX_MEMBERS] if id(member) not in seen]
+    return [_lower(member, (), depth - 1, seen, loaded) for member in members]
 
 
 def _lower_args(error: BaseException, lost: list[str]) -> list[Any]:

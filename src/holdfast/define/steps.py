@@ -227,8 +227,9 @@ def step(
 
     On an error the attempt is recorded and tried again as `retry` says, durably: the delay runs through restarts.
     `timeout` is per attempt and raises StepTimeout. The last error is recorded like a result and raised in the body
-    as its own class. If the process dies while the step executes, it executes again: at least once.
-    `current_step().idempotency_key` is the same each time; pass it on to services that must not do things twice.
+    as its own class if its module was loaded when the worker started, else as StepFailed. If the process dies while the
+    step executes, it executes again: at least once. `current_step().idempotency_key` is the same each time; pass it on
+    to services that must not do things twice.
 
     `compensate=refund` undoes it if the run fails or is cancelled later: `refund` runs as a step and gets the result.
 

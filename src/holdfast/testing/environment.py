@@ -175,7 +175,8 @@ class Environment:
         return MemoryStore(self.clock)
 
     def _make_driver(self, resources: Mapping[object, Any]) -> Driver:
-        return Driver(replace(self._plan, replay_each_turn=True), self.clock, resources, self._stubs.perform)
+        plan = replace(self._plan, replay_each_turn=True, codec=self._codec.for_worker())
+        return Driver(plan, self.clock, resources, self._stubs.perform)
 
     def _make_plan(
         self, known: dict[tuple[str, str], Workflow[Any, Any]], middleware: tuple[Callable[[StepInfo], Any], ...]

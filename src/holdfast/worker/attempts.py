@@ -35,6 +35,7 @@ from .threads import Threads
 _log = logging.getLogger("holdfast.worker")
 _LINGER = 5_000_000
 _PAUSE = 0.05
+_LEFT_COROUTINE = ("coroutine raised StopIteration",)
 Outcome = StepCompleted | StepFailedEntry | StepRetrying
 
 
@@ -325,9 +326,9 @@ class Attempts:
     def _fail(self, attempt: Attempt, error: BaseException) -> None:
         if attempt.is_settled:
             return
-        if type(error) is RuntimeError and isinstance(error.__cause__, StopIteration):
-            # What Python makes of a StopIteration that leaves a coroutine.
-            error = error.__cause__
+        if type(error) is RuntimeError and error.args == _LEFT_COROUTINE:
+            # What Python makes of a StopIteration that leaves a coroutine; a step may make another one of its own.
+            error = error.__cause__ or error
         if isinstance(error, StopIteration) or not isinstance(error, Exception):
             error = as_step_failed(error)
             pause = None

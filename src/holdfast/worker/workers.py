@@ -138,6 +138,7 @@ class Worker:
         self._ready = asyncio.Event()
         self._opening = asyncio.Lock()
         self._users = 0
+        self._is_started = False
 
     @property
     def id(self) -> str | None:
@@ -179,6 +180,7 @@ class Worker:
         seconds = microseconds(budget, what="drive(budget=)") / SECOND
         async with self._open_store(), contextlib.AsyncExitStack() as stack:
             opened = await open_resources(stack, self._resources)
+            self._starts()
             plan = replace(self._plan, grace=min(self._plan.grace, _DRIVE_GRACE))
             session = new_session(plan, opened, lambda: None)
             await session.register()
@@ -241,11 +243,18 @@ class Worker:
         _log.info("stopping: no more claims, steps in flight may end")
         self.stop()
 
+    def _starts(self) -> None:
+        """Once: what is loaded from here on, another process need not have when it comes to the same place."""
+        if not self._is_started:
+            self._is_started = True
+            self._plan = replace(self._plan, codec=self._plan.codec.for_worker())
+
     async def _work(self) -> None:
         self._is_at_work = True
         try:
             async with self._open_store(), contextlib.AsyncExitStack() as stack:
                 opened = await open_resources(stack, self._resources)
+                self._starts()
                 while not self._stopping.is_set():
                     await self._serve(opened)
         finally:

@@ -361,3 +361,17 @@ def test_a_secret_in_an_exception_is_not_written():
     error = ValueError("x")
     error.password = pydantic.SecretStr("hunter2")
     assert b"hunter2" not in codec.encode_exception(error)
+
+
+def test_a_worker_knows_the_classes_of_modules_that_were_loaded_when_it_started_and_no_others(monkeypatch):
+    """Whoever replays the run has not imported what a step imported as it went."""
+    of_worker = codec.for_worker()
+    late = types.ModuleType("loaded_late")
+    late.Late = type("Late", (Exception,), {"__module__": "loaded_late"})
+    monkeypatch.setitem(sys.modules, "loaded_late", late)
+    error = PaymentFailed("visa", code=51)
+    error.__cause__ = ExceptionGroup("many", [late.Late("x")])
+    back = of_worker.decode_exception(of_worker.encode_exception(error))
+    assert type(back) is PaymentFailed
+    assert [type(member) for member in back.__cause__.exceptions] == [errors.StepFailed]
+    assert back.__cause__.exceptions[0].type == "loaded_late.Late"
