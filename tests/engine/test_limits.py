@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast import JournalLimitReached, current_run, workflow
+import asyncio
+from contextlib import suppress
+
+from holdfast import JournalLimitReached, compensate, current_run, sleep, step, workflow
 from tests.engine.drive import note
 from tests.engine.samples import clean_up, double
 
@@ -78,3 +81,54 @@ def test_a_body_that_swallows_the_limit_does_not_go_on_for_ever(begin):
     drive = begin(body).finish(limit=50_000)
     assert isinstance(drive.error, JournalLimitReached)
     assert len(swallowed) < 20_000
+
+
+def test_what_is_undone_at_the_limit_is_cleanup_from_the_first_step_on(begin):
+    """The body never asked for anything once it was full, so nobody has told it."""
+
+    undone: list[str] = []
+
+    @step
+    async def undo() -> None:
+        undone.append("undone")
+
+    @workflow(journal_limit=5)
+    async def body() -> None:
+        compensate(undo)
+        for pending in [double.start(number) for number in range(10)]:
+            await pending
+        raise ValueError("for a reason of its own")
+
+    assert isinstance(begin(body).finish().check().error, ValueError)
+    assert undone == ["undone"]
+
+
+def test_what_a_cancel_at_the_limit_leads_to_is_cleanup_from_the_first_step_on(begin):
+    @workflow(journal_limit=3)
+    async def body() -> None:
+        await double(1)
+        try:
+            await sleep("1d")
+        finally:
+            await clean_up()
+            note("clean")
+
+    drive = begin(body)
+    drive.complete("double")
+    drive.cancel()
+    assert drive.finish().check().notes == ["clean"]
+
+
+def test_a_body_that_swallows_a_cancel_at_the_limit_does_not_go_on_for_ever(begin):
+    @workflow(journal_limit=3)
+    async def body() -> None:
+        await double(1)
+        with suppress(asyncio.CancelledError):
+            await sleep("1d")
+        while True:
+            await double(1)
+
+    drive = begin(body)
+    drive.complete("double")
+    drive.cancel()
+    assert isinstance(drive.finish(limit=5_000).error, JournalLimitReached)

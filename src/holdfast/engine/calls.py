@@ -44,8 +44,8 @@ class Calls:
 
     __slots__ = (
         "_awaited_at", "_awaited_in", "_begun", "_codec", "_counts", "_cursor", "_entries", "_feed", "_is_limit_told",
-        "_numbers", "_open_pendings", "_refused", "_reseed", "_rng", "_seed", "_tickets", "_uuids", "_withdrawn",
-        "commands", "fault", "hub", "is_blocking", "is_dead", "is_replaying", "loop", "run", "runners",
+        "_limit", "_numbers", "_open_pendings", "_refused", "_reseed", "_rng", "_seed", "_tickets", "_uuids",
+        "_withdrawn", "commands", "fault", "hub", "is_blocking", "is_dead", "is_replaying", "loop", "run", "runners",
         "time", "verdict", "workflow",
     )  # fmt: skip  # a name a line would be a page
 
@@ -76,6 +76,8 @@ class Calls:
         self._open_pendings: dict[int, tuple[Pending[Any], _Task, CodeType, int]] = {}
         self._awaited_in: CodeType | None = None
         self._awaited_at = 0
+        self._limit = workflow.journal_limit
+        """How many inputs the body may have taken in when it asks for more; what cleans up raises it."""
         self._is_limit_told = False
         self._refused = 0
         self._rng: random.Random | None = None
@@ -113,7 +115,7 @@ class Calls:
     ) -> Reply[Any]:
         if self.is_dead:
             self.refuse()
-        if self.run.journal_length >= self.workflow.journal_limit:
+        if self.run.journal_length >= self._limit:
             self.check_limit()
         name = step.name
         shapes = shapes_of(step, self._codec)
@@ -276,14 +278,12 @@ class Calls:
 
     def check_limit(self) -> None:
         """Raise once when the journal is full; what follows is cleanup, and has a reserve of its own."""
-        limit = self.workflow.journal_limit
-        if self.run.journal_length < limit:
-            return
-        if self._is_limit_told and self.run.journal_length < limit + _CLEANUP_RESERVE:
+        if self.run.journal_length < self._limit:
             return
         error = JournalLimitReached(
-            f"{self.run!r} has taken in {self.run.journal_length} inputs and its journal_limit is {limit}; end it with "
-            "continue_as_new(...), which begins a fresh run with an empty journal, or raise @workflow(journal_limit=)"
+            f"{self.run!r} has taken in {self.run.journal_length} inputs and its journal_limit is "
+            f"{self.workflow.journal_limit}; end it with continue_as_new(...), which begins a fresh run with an empty "
+            "journal, or raise @workflow(journal_limit=)"
         )
         if self._is_limit_told:
             # It was told, and used up the reserve: the run ends here, whatever the body catches.
@@ -291,7 +291,12 @@ class Calls:
             self.is_dead = True
             raise Suspended
         self._is_limit_told = True
+        self.reserve_cleanup()
         raise error
+
+    def reserve_cleanup(self) -> None:
+        """What comes from here on cleans up: there is room for it, however full the journal is."""
+        self._limit = max(self._limit, self.run.journal_length) + _CLEANUP_RESERVE
 
     def stop_with(self, error: Exception) -> NoReturn:
         """Stop the execution from inside its body: the error is the worker's to see, never the body's."""

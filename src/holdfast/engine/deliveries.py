@@ -243,6 +243,7 @@ class Deliveries(Requests):
         if self._life is not None and self._life.shields:
             self._life.is_cancel_held = True
         elif self.main is not None and (self._life is None or not self._life.is_compensating):
+            self.reserve_cleanup()
             self.main.cancel()
 
     @property
@@ -263,6 +264,7 @@ class Deliveries(Requests):
             if error is None or isinstance(error, (Continued, IOInBody)):
                 return False
         life.is_compensating, life.failed_at = True, self.time
+        self.reserve_cleanup()
         self.ended_main = main
         for task in list(self.loop.tasks.values()):
             if task is not main and not task.done():
