@@ -14,6 +14,7 @@ import socket
 import time
 from functools import partial
 from urllib.parse import quote
+from weakref import WeakSet
 
 try:
     import fcntl
@@ -34,7 +35,10 @@ def host_name() -> str:
 
 
 class ProcessLocks:
-    """The locks that this store holds for its workers, and a way to try those of others."""
+    """The locks that this store holds for its workers, and a way to try those of others.
+
+    They are this process's: a child that it forks shares the open files, and would hold them when it is long dead.
+    """
 
     def __init__(self, folder: str | None, namespace: str, *, with_parents: bool = False) -> None:
         self._folder = folder if fcntl is not None else None
@@ -44,6 +48,7 @@ class ProcessLocks:
         self._is_needed = with_parents and fcntl is not None
         """A database in a file has its folder beside it, or is in memory: then there is nobody else."""
         self._held: dict[str, int] = {}
+        _of_this_process.add(self)
 
     def hold(self, worker_id: str) -> bool:
         """Take the worker's lock and keep it; False where there are no locks, or somebody else has this one."""
@@ -106,6 +111,19 @@ class ProcessLocks:
     def _path(self, worker_id: str) -> str:
         assert self._folder is not None
         return os.path.join(self._folder, f"{quote(self._namespace, safe='')}.{quote(worker_id, safe='')}.lock")
+
+
+_of_this_process: WeakSet[ProcessLocks] = WeakSet()
+
+
+def _forked() -> None:
+    # Closing a copy leaves the lock with whoever has the other one.
+    for locks in list(_of_this_process):
+        locks.release_all()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class WaitingRoom:

@@ -1,5 +1,8 @@
 """Locks stand in a folder beside the database, and nowhere else."""
 
+import os
+import subprocess
+import sys
 import tempfile
 
 from holdfast.store import open_store
@@ -46,3 +49,30 @@ def test_a_host_without_a_folder_for_temporary_files_can_use_a_server(monkeypatc
 
     monkeypatch.setattr(tempfile, "gettempdir", none)
     assert open_store("postgresql://127.0.0.1:9/x").url == "postgresql://127.0.0.1:9/x"
+
+
+HOLDS_AND_FORKS = """
+import os, sys
+from holdfast.store.locks import ProcessLocks
+
+locks = ProcessLocks(sys.argv[1], "default")
+assert locks.hold("w")
+if os.fork() == 0:
+    os.read(0, 1)  # until the test lets go of it
+    os._exit(0)
+print(ProcessLocks(sys.argv[1], "default").take_if_dead("w"), flush=True)
+os._exit(0)
+"""
+
+
+def test_a_child_that_outlives_a_process_does_not_hold_its_lock(tmp_path):
+    """A pool of processes that a step has made is left behind when its worker is killed."""
+    folder = str(tmp_path / "a.db.holdfast")
+    command = [sys.executable, "-c", HOLDS_AND_FORKS, folder]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "None\n"
+        process.wait()
+        descriptor = ProcessLocks(folder, "default").take_if_dead("w")
+        assert descriptor is not None
+        os.close(descriptor)
