@@ -177,6 +177,33 @@ async def test_a_worker_that_stops_claims_nothing_more(database_url):
         assert (await on.record(late)).status == "pending"
 
 
+async def test_no_step_begins_once_the_worker_was_told_to_stop(database_url):
+    begun: list[str] = []
+
+    @step
+    async def first() -> None:
+        worker.stop()
+        begun.append("first")
+
+    @step
+    async def second() -> None:
+        begun.append("second")
+
+    @workflow
+    async def body() -> None:
+        await first()
+        await second()
+
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        worker = on.worker(body)
+        await worker.run()
+        assert begun == ["first"]
+        async with on.worker(body):
+            await run.result(PATIENCE)
+        assert begun == ["first", "second"]
+
+
 async def test_what_a_claim_took_whose_answer_was_lost_when_the_worker_stopped_is_no_crash(database_url):
     class Losing(SkippingStore):
         async def claim_runs(self, *args, **kwargs):
