@@ -72,9 +72,9 @@ def gather(*pendings: Pending[T]) -> list[T]:
 def wait(
     pendings: Iterable[Pending[T]], *, timeout: Duration | None = None, return_when: str = asyncio.ALL_COMPLETED
 ) -> tuple[set[Pending[T]], set[Pending[T]]]:
-    """Block until all, or the first, of them have ended or the timeout is over:
+    """Block until all of them have ended, or the first, or the time is over; returns those that have, and the others.
 
-    (done, not done). Nothing is cancelled.
+    Nothing is cancelled.
     """
     body = body_for("blocking.wait()")
     seconds = None if timeout is None else microseconds(timeout, what="wait(timeout=)") / 1_000_000

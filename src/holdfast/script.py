@@ -1,7 +1,4 @@
-"""`holdfast.run`:
-
-a client and a worker in one call, for scripts. Kill the script, run it again: it goes on where it was.
-"""
+"""`holdfast.run`: a client and a worker in one call, for scripts. Kill the script, run it again: it goes on."""
 
 from __future__ import annotations
 
@@ -45,12 +42,20 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
 
         receipt = holdfast.run(checkout, order, key="order-42")
 
-    With a key, a script that was killed goes on where it was when it is run again; if the run failed, it is tried
-    again from its last failure; if it has completed, its result is returned. Ctrl-C waits for steps in flight, leaves
-    the run intact, says how to go on and raises KeyboardInterrupt.
+    The whole thing for scripts: it starts the run, works on it, and waits for its end. With a `key`, a script that was
+    killed goes on where it was when it is run again: its journal is replayed, steps whose results are recorded are not
+    executed again, those that were in flight are. If the run failed or was cancelled, it goes on from its last failure,
+    as a new run; if it has completed, its result is returned and nothing is executed. Without one, each call is another
+    run. `checkout.options(key=..., deadline=...)` is the way to give more options.
 
-    The worker inside serves the workflows found in the globals and closures of the one given. A blocked run raises
-    its error.
+    `url` and `namespace` say where runs are kept; they default to the settings, and these to `sqlite:///holdfast.db`.
+    The worker inside serves the workflows found in the globals and closures of the one given, transitively, and has
+    the `resources` and `middleware` of a `Worker`.
+
+    Raises RunFailed, whose cause is what left the body, or RunCancelled. A run that is blocked, as by code that no
+    longer matches its journal, raises that error instead of waiting for other code; it is intact, and goes on when the
+    script was mended. Ctrl-C waits for steps in flight, leaves the run intact, says how to go on and raises
+    KeyboardInterrupt; a second one exits. Inside a running event loop it raises MisplacedCall: use a client there.
     """
     refuse_in_body("holdfast.run()", "call the other workflow's steps, or start it from a step with a client")
     if not isinstance(workflow, Workflow):

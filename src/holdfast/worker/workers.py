@@ -57,12 +57,25 @@ class Worker:
         await worker.run()                 # until SIGTERM or Ctrl-C
         async with worker: ...             # beside other code
 
-    `url` may also be a client, whose store, namespace and codec it then uses, or an open store. `concurrency` bounds
-    the runs that advance or have a step in flight; runs that wait cost memory only. A worker that dies loses nothing:
-    others take its runs over when its lease ends, on the same host at once. One that stops in good order lets steps
-    end within `grace` and hands the rest back. Runs that it ends are kept for `max_retention` at most, whatever they
-    ask for, and events for `event_retention`, a week by default. `observers` are told what happens; where none are
-    given, here or to the client, they are those that the settings `metrics` and `tracing` ask for (`holdfast.observe`).
+    `url` may also be a client, whose store, namespace and codec it then uses, or an open store. Where neither is given,
+    they and most of the numbers come from the settings, as a client's do. It serves its workflows on `queues`, else
+    each on its own queue and on "default"; runs of others wait for a worker that knows them. `concurrency` bounds the
+    runs that advance or have a step in flight, 100 by default, and `threads` the `def` steps that execute at once, 32;
+    runs that wait cost memory only, and of those that wait long `keep_parked` bodies are kept at most.
+
+    `resources` are opened at its start and closed at its end, last first. Each function in `middleware` gets the step
+    of an attempt, and what it returns is a context manager that the attempt executes in. `observers` are told what
+    happens; where none are given, here or to the client, they are those that the settings `metrics` and `tracing` ask
+    for (`holdfast.observe`). Runs that it ends are kept for `max_retention` at most, whatever they ask for, and events
+    for `event_retention`, a week by default.
+
+    One that stops in good order claims nothing more, begins no step, lets those in flight end within `grace` (20
+    seconds), and hands its runs back: that is no crash, and no step that ended executes again. One that dies loses
+    nothing: others take its runs over when its `lease` (30 seconds) ends, on the same host at once. They replay their
+    journals, and only steps that were in flight execute again. While the database is away it waits, and once its lease
+    has lapsed it begins and commits nothing; if somebody has taken over by then it drops its runs at once and registers
+    anew. A body that blocks its loop is reported after `blocked_after`; after `stall` it lets its lease end, so that
+    others go on.
     """
 
     def __init__(
