@@ -1,7 +1,8 @@
 """Wake-ups: whoever subscribed hears of commits, its own store's at once, those of other processes by watching a file.
 
 While there are subscribers, a thread looks at the write-ahead log's time and size. An idle database is never queried,
-and no file is opened: closing a descriptor of a database file drops the locks that SQLite holds on it.
+and no file is opened: closing a descriptor of a database file drops the locks that SQLite holds on it. The log is
+written before its commit can be seen, and a disk may take its time in between: so after a write we ask several times.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from holdfast.store.subscribers import Subscribers
 _EVERY = 0.01
 _GRAIN = 20_000_000
 """Nanoseconds within which two writes may carry the same time."""
+_LONGEST = 5_000_000_000
+"""What has not come so long after it was written is found by those who look for themselves."""
 
 
 class Watcher:
@@ -43,15 +46,16 @@ class Watcher:
             self._stop = None
 
     def _watch(self, file: str, stop: threading.Event, seen: tuple[int, int]) -> None:
-        # A second write within the same tick of the file's clock does not show: so we ask once more after that tick.
-        again_at = seen[0] + _GRAIN
+        # A second write within the same tick of the file's clock does not show, nor does the commit that follows a
+        # write: so we ask once more after that tick, and then at times that are further and further apart.
+        pause = _GRAIN
         while not stop.wait(_EVERY):
             found = _look_at(file)
             if found != seen:
                 seen = found
-                again_at = found[0] + _GRAIN
-            elif again_at and time.time_ns() > again_at:
-                again_at = 0
+                pause = _GRAIN
+            elif pause <= _LONGEST and time.time_ns() > seen[0] + pause:
+                pause *= 2
             else:
                 continue
             # It may have been ourselves: only the writer's own connection can tell whether anybody else wrote.
