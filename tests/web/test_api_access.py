@@ -299,12 +299,18 @@ async def test_every_change_is_told_with_who_what_which_run_and_what_came_of_it(
         await made.call("POST", "/v1/hooks/secret-token", headers=headers)
         await made.call("POST", "/v1/events/e")
         await made.call("GET", "/v1/runs", headers=headers)
+        await made.call("PUT", "/v1/runs/a%2Fb", headers=headers)
+        await made.call("POST", "/v1/nowhere", headers=headers)
+        await made.call("POST", "/v1/runs/a%2Fb/signals/s", content=b"secret", headers=headers)
     assert [(one.who, one.what, one.run_id, one.name, one.outcome, one.status) for one in told] == [
         ("operator", "start_run", "a/b", None, "done", 201),
         ("operator", "send_signal", "a/b", "s", told[1].outcome, told[1].status),
-        ("operator", "DELETE", None, None, "refused", 403),
+        ("operator", "delete_run", "a/b", None, "refused", 403),
         ("operator", "resume_hook", None, None, "refused", 404),
-        ("nobody", "POST", None, None, "refused", 401),
+        ("nobody", "publish_event", None, "e", "refused", 401),
+        ("operator", "PUT", None, None, "refused", 405),
+        ("operator", "POST", None, None, "refused", 404),
+        ("operator", "send_signal", "a/b", "s", "refused", 415),
     ]
     assert told[0].request_id == "r-1"
     assert (told[0].workflow, told[0].address) == ("checkout", "127.0.0.1")

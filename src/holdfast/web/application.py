@@ -30,7 +30,7 @@ from .limits import Buckets, Slots
 from .live import LiveRuns
 from .managing import managing, reading
 from .messages import events, signals
-from .problems import MEDIA_TYPE, Refused, handle
+from .problems import BELOW, MEDIA_TYPE, Refused, handle
 from .reference import POLICY, page
 from .runs import listing, one, starting
 from .service import Metrics, Readiness, Service, named_workflow, strict
@@ -151,7 +151,7 @@ def _add_routes(app: FastAPI) -> None:
 def _operation_id(route: APIRoute) -> str:
     """The function's name; below a workflow it says so, since the same stands below /v1/runs."""
     is_below = route.path_format.startswith(f"{_BELOW[1]}/")
-    return f"{route.name}_of_workflow" if is_below else route.name
+    return f"{route.name}{BELOW}" if is_below else route.name
 
 
 def _openapi(app: FastAPI, has_keys: bool) -> dict[str, Any]:

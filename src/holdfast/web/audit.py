@@ -21,7 +21,7 @@ class AuditRecord:
     """The id of the API key, or "local", "anybody", "hook" where none was needed; "nobody" without a valid one."""
     address: str
     what: str
-    """The operation: start_run, cancel_run, send_signal, …; the method if it names none."""
+    """The operation: start_run, cancel_run, send_signal, …; the method of a request that is for none."""
     workflow: str | None
     run_id: str | None
     """The run it was about, or the one that it brought about."""

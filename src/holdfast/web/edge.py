@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .access import Caller, Keys, allows, foreign, needed_for
 from .audit import AuditRecord, named, outcome_of
 from .limits import DEEPEST, Buckets, is_too_deep
-from .problems import Refused, answer_of, inner_path, unforeseen
+from .problems import BELOW, Refused, answer_of, inner_path, operations_at, unforeseen
 
 SLASH = "\udc2f"
 """Stands for a slash inside a part of the path: no text that came over the wire, and no name, can hold it."""
@@ -179,13 +179,16 @@ class Edge:
         if scope["method"] in _READING or status == HTTPStatus.TOO_MANY_REQUESTS:
             return
         caller: Caller = scope["holdfast.caller"]
-        params: MutableMapping[str, Any] = scope.get("path_params") or {}
-        run_id = caller.run_id or params.get("run_id")
+        params: Mapping[str, Any] = scope.get("path_params") or {}
         route = scope.get("route")
+        what = None if route is None else str(route.name)
+        if what is None or status == HTTPStatus.METHOD_NOT_ALLOWED:
+            what, params = _meant(scope)
+        run_id = caller.run_id or params.get("run_id")
         record = AuditRecord(
             who=caller.who,
             address=caller.address,
-            what=scope["method"] if route is None else str(route.name),
+            what=what,
             workflow=_restored(params.get("workflow")),
             run_id=_restored(run_id),
             name=_restored(named(params)),
@@ -229,6 +232,14 @@ def _unknown(scope: Scope, headers: Headers) -> Caller:
     request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
     peer = scope.get("client")
     return Caller(request_id, "nobody", str(peer[0]) if peer else "unknown")
+
+
+def _meant(scope: Scope) -> tuple[str, Mapping[str, Any]]:
+    """The operation that a request is for, and what its path names, though it was refused before it got there."""
+    for params, operations in operations_at(scope):
+        if (found := operations.get(scope["method"].lower())) is not None:
+            return found["operationId"].removesuffix(BELOW), params
+    return scope["method"], {}
 
 
 def _is_hook(scope: Scope) -> bool:

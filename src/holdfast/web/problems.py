@@ -7,7 +7,7 @@ than a line, and an error that nobody foresaw says nothing but the id of the req
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
@@ -24,6 +24,8 @@ from holdfast import errors
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "5"
 """Seconds after which it is worth asking a database again that was away."""
+BELOW = "_of_workflow"
+"""How the id of an operation ends that stands below a workflow, and below /v1/runs as well."""
 _LONGEST = 500
 _logger = logging.getLogger("holdfast.web")
 
@@ -155,6 +157,15 @@ def inner_path(scope: Scope) -> str:
     return path.removeprefix(scope.get("root_path", ""))
 
 
+def operations_at(scope: Scope) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
+    """What a path names, and its operations by method, as OpenAPI has them: the router tells of none before it has met
+    one."""
+    path = inner_path(scope)
+    for format, operations in scope["app"].openapi()["paths"].items():
+        if (found := compile_path(format)[0].match(path)) is not None:
+            yield found.groupdict(), operations
+
+
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What an operation may answer besides its result, as OpenAPI says it. The edge answers some for all."""
     everywhere = (400, 401, 403, 413, 415, 422, 429, 503)
@@ -188,11 +199,7 @@ def _wrong(error: Mapping[str, Any]) -> WrongField:
 
 def _not_allowed(request: Request) -> Refused:
     """A path may have several routes, one a method; the router only knows the first that it met."""
-    path = inner_path(request.scope)
-    methods: set[str] = set()
-    for format, operations in request.app.openapi()["paths"].items():
-        if compile_path(format)[0].match(path):
-            methods |= {method.upper() for method in operations}
+    methods = {method.upper() for _, operations in operations_at(request.scope) for method in operations}
     allowed = ", ".join(sorted(methods))
     detail = f"{request.method} is not for this path; expected {allowed}"
     return Refused(HTTPStatus.METHOD_NOT_ALLOWED, "method-not-allowed", detail, headers={"allow": allowed})
