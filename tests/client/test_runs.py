@@ -110,6 +110,15 @@ async def test_a_timeout_leaves_the_run_alone_and_says_so(client, hands, timeout
     assert await run.result(timeout=0) == 5
 
 
+@pytest.mark.parametrize("timeout", [0, "1ms"])
+async def test_a_timeout_of_a_wait_for_a_run_that_was_deleted_says_so(client, hands, timeout):
+    run = await client.start(total, 1)
+    await hands.complete(run.id, 1)
+    await client.delete(run.id)
+    with pytest.raises(RunNotFound, match=run.id):
+        await run.result(timeout=timeout)
+
+
 async def test_a_timeout_that_is_none_is_refused(client):
     run = await client.start(total, 1)
     with pytest.raises(BadDuration, match="timeout"):

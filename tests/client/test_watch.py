@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.client import AsyncClient, watch
 from holdfast.client.watch import Watcher
-from holdfast.errors import ClientClosed, StoreAway
+from holdfast.errors import ClientClosed, RunNotFound, StoreAway
 from holdfast.model import Ended, RowChange, RunRecord, RunStatus, Turn, encode_entries
 from tests.client.hands import at, total
 
@@ -46,6 +46,13 @@ class Watched:
             return await self.store.read_ended(run_ids)
         finally:
             self.under_way -= 1
+
+    async def read_gone(self, run_ids) -> list[str]:
+        return await self.store.read_gone(run_ids)
+
+    @property
+    def namespace(self) -> str:
+        return self.store.namespace
 
 
 async def watched(client: AsyncClient) -> tuple[Watched, Watcher]:
@@ -141,6 +148,37 @@ async def test_an_end_that_nobody_told_of_is_found_by_looking_now_and_then(clien
     await asyncio.wait_for(store.asked.wait(), 60)
     await hands.complete(run.id, 1)
     assert (await asyncio.wait_for(waiting, 60)).id == run.id
+
+
+async def test_a_wait_for_a_run_that_was_deleted_ends(client, hands, monkeypatch):
+    monkeypatch.setattr(watch, "POLL", 0.01)
+    monkeypatch.setattr(watch, "CENSUS", 0.01)
+    run, other = await client.start_many(total, [(1,), (2,)])
+    await hands.complete(run.id, 1)
+    await client.delete(run.id)
+    _, watcher = await watched(client)
+    staying = asyncio.create_task(watcher.wait(other.id))
+    with pytest.raises(RunNotFound, match=run.id):
+        await asyncio.wait_for(watcher.wait(run.id), 60)
+    await hands.complete(other.id, 2)
+    assert (await asyncio.wait_for(staying, 60)).id == other.id
+
+
+async def test_a_run_that_comes_after_the_wait_for_it_is_waited_for(client, hands, monkeypatch):
+    """It was started in a transaction that its caller has not committed yet."""
+    monkeypatch.setattr(watch, "POLL", 0.01)
+    monkeypatch.setattr(watch, "CENSUS", 0.01)
+    store, watcher = await watched(client)
+
+    async def read_gone(run_ids) -> list[str]:
+        gone = await store.store.read_gone(run_ids)
+        if gone:
+            await client.start(total, 1, id="later")
+            await hands.complete("later", 1)
+        return gone
+
+    store.read_gone = read_gone
+    assert (await asyncio.wait_for(watcher.wait("later"), 60)).id == "later"
 
 
 async def test_an_error_that_is_not_the_stores_absence_reaches_everybody_who_waits(client):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, Retry, RunStatus, Worker, step, workflow
+from holdfast import AsyncClient, NotRetryable, Retry, RunStatus, Worker, step, workflow
 from holdfast.testing import Environment, assert_durable
 from tests.life.waiting import until, until_waiting
 
@@ -73,6 +74,16 @@ async def test_a_run_that_continued_says_so():
         await run.result()
         first = await env.client.get_run(run.id)
         assert first.status is RunStatus.CONTINUED
+
+
+async def test_whoever_asks_about_a_run_that_continued_hears_as_which_one():
+    async with Environment(counting) as env:
+        run = await env.client.start(counting, 0, 2)
+        await run.result()
+        successor = (await (await env.client.get_run(run.id)).refresh()).record.successor_id
+        assert f"; it went on as run {successor}." in str(await env.client.explain(run.id))
+        with pytest.raises(NotRetryable, match=f"it went on as run {re.escape(successor)}: retry that one"):
+            await env.client.retry(run.id)
 
 
 async def test_each_run_of_a_chain_begins_with_an_empty_journal():

@@ -189,6 +189,9 @@ def _ended(scene: _Scene) -> _Answer:
     if scene.stopped is not None and scene.stopped.skipped:
         details["skipped"] = scene.stopped.skipped
         when += f"; it was ended by force, which skipped {', '.join(scene.stopped.skipped)}"
+    if run.successor_id is not None:
+        details["successor_id"] = run.successor_id
+        when += f"; it went on as run {run.successor_id}"
     return Reason.ENDED, f"has ended: {run.status}{when}.", details
 
 

@@ -37,7 +37,9 @@ def check_retryable(record: RunRecord) -> None:
     """Raise NotRetryable for a run that is live or did what it should."""
     if record.status in RETRYABLE:
         return
-    if record.status.is_final:
+    if record.successor_id is not None:
+        advice = f"it went on as run {record.successor_id}: retry that one, or the last that went on"
+    elif record.status.is_final:
         advice = "it did not fail: start a new run instead"
     else:
         advice = "it has not ended: wait for it, or cancel it first"

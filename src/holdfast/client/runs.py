@@ -226,7 +226,8 @@ class AsyncRun(Generic[R_co]):
             try:
                 record = await self._end_of(run_id, left)
             except TimeoutError:
-                last = await (await self._connection.opened()).get_run(run_id)
+                # Not there any more, it would never end.
+                _, last = await self._connection.found(run_id)
                 raise TimeoutError(self._late_text(limit or 0, last)) from None
             if record.status is not RunStatus.CONTINUED or record.successor_id is None:
                 self._record = record
@@ -244,8 +245,8 @@ class AsyncRun(Generic[R_co]):
             return record
         return await self._connection.ended(run_id, limit)
 
-    def _late_text(self, limit: int, record: RunRecord | None) -> str:
-        if record is not None and record.blocked is not None:
+    def _late_text(self, limit: int, record: RunRecord) -> str:
+        if record.blocked is not None:
             late = f"run {self.id} of {self.workflow!r} has not ended after {spoken(limit)}"
             return f"{late}; it is blocked: {record.blocked}"
         return (

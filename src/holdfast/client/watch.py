@@ -2,7 +2,9 @@
 
 However many wait, there is at most one question to the store under way: which of these have ended? It is asked for
 those that have just begun to wait, again for all of them when the store says that something changed, and now and
-then in case it did not say so. Soon after the last one has left there is no task, no subscription and no query.
+then in case it did not say so. A run that is deleted before it was seen to have ended never will be: more rarely it is
+asked which of them are not there any more. Soon after the last one has left there is no task, no subscription and no
+query.
 """
 
 from __future__ import annotations
@@ -16,12 +18,16 @@ from holdfast.errors import StoreAway
 from holdfast.model import RunRecord
 from holdfast.store import Store
 
+from .ids import not_found
+
 POLL = 1.0
 """Seconds between two looks when the store says nothing."""
 LINGER = 0.5
 """Seconds that the subscription is kept when nobody waits: a script that waits for one run after another has one."""
 LONGEST_PAUSE = 10.0
 """Seconds between two looks while the store is away for long."""
+CENSUS = 10.0
+"""Seconds between two looks for runs that were deleted."""
 CHUNK = 500
 """Runs in one question."""
 REST = 3.0
@@ -40,6 +46,8 @@ class Watcher:
         self._waiting: dict[str, set[_Waiter]] = {}
         self._fresh: set[str] = set()
         self._has_changed = False
+        self._census_at = 0.0
+        self._missed: set[str] = set()
         self._awake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -82,6 +90,7 @@ class Watcher:
     async def _watch(self) -> None:
         # Subscribed before the first look: an end between the two is told, not lost.
         unsubscribe = self._store.subscribe(self._changed)
+        self._census_at = self.loop.time() + CENSUS
         try:
             pause = POLL
             while await self._is_wanted():
@@ -128,6 +137,20 @@ class Watcher:
                 for waiter in self._waiting.pop(record.id, ()):
                     if not waiter.done():
                         waiter.set_result(record)
+        if self._waiting and self.loop.time() >= self._census_at:
+            await self._look_for_the_gone()
+
+    async def _look_for_the_gone(self) -> None:
+        """Tell those whose run was not there last time either: one that a caller's transaction starts comes later."""
+        gone: set[str] = set()
+        for some in _chunks(list(self._waiting)):
+            gone.update(await self._store.read_gone(some))
+        for run_id in gone & self._missed:
+            for waiter in self._waiting.pop(run_id, ()):
+                if not waiter.done():
+                    waiter.set_exception(not_found(run_id, self._store.namespace))
+        self._missed = gone
+        self._census_at = self.loop.time() + CENSUS
 
     def _stop(self, error: Exception) -> None:
         self._fail(error)

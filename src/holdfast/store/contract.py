@@ -126,6 +126,9 @@ class Store(Protocol):
     async def read_ended(self, run_ids: Sequence[str]) -> list[RunRecord]:
         """Those of the runs that have ended."""
 
+    async def read_gone(self, run_ids: Sequence[str]) -> list[str]:
+        """Those of the ids that no run has, or none any more."""
+
     async def read_journal(self, run_id: str) -> list[JournalRow]:
         """All turns of a run, in order."""
 

@@ -38,6 +38,12 @@ async def read_ended(tx: Transaction, run_ids: Sequence[str]) -> list[RunRecord]
     return [run_record(row) for row in await tx.joined(["select_runs", "read_ended"], params)]
 
 
+async def read_gone(tx: Transaction, run_ids: Sequence[str]) -> list[str]:
+    """Those that are not there."""
+    params = {"namespace_id": tx.namespace_id, "ids": list(run_ids)}
+    return [run_id for (run_id,) in await tx.all("read_gone", params)]
+
+
 async def read_journal(tx: Transaction, run_id: str) -> list[JournalRow]:
     """All turns."""
     rows = await tx.all("read_journal", {"namespace_id": tx.namespace_id, "id": run_id})

@@ -153,6 +153,12 @@ FROM unnest(:ids::text[]) AS ended (id), holdfast.starts
 WHERE runs.namespace_id = :namespace_id AND runs.after_run_id = ended.id
     AND runs.started_at IS NULL AND runs.ended_at IS NULL AND starts.number = runs.number;
 
+-- name: read_gone
+-- Those of some ids that no run has.
+SELECT asked.id
+FROM unnest(:ids::text[]) AS asked (id)
+WHERE NOT EXISTS (SELECT 1 FROM holdfast.runs WHERE runs.namespace_id = :namespace_id AND runs.id = asked.id);
+
 -- name: read_journal
 -- All turns of a run, in order.
 SELECT journal.seq, journal.epoch, journal.at, journal.data

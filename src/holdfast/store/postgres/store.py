@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from itertools import filterfalse
 from typing import Any, TypeVar
 
 from holdfast.errors import StoreAway, StoreError
@@ -209,6 +210,10 @@ class PostgresStore(LifeStore):
 
     async def read_ended(self, run_ids: Sequence[str]) -> list[RunRecord]:
         return await self._read(partial(_runs.read_ended, run_ids=list(filter(is_text, run_ids))))
+
+    async def read_gone(self, run_ids: Sequence[str]) -> list[str]:
+        texts = list(filter(is_text, run_ids))
+        return [*filterfalse(is_text, run_ids), *await self._read(partial(_runs.read_gone, run_ids=texts))]
 
     async def read_journal(self, run_id: str) -> list[JournalRow]:
         return await self._read(partial(_runs.read_journal, run_id=run_id)) if is_text(run_id) else []

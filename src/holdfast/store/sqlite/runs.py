@@ -45,6 +45,12 @@ def read_ended(tx: Transaction, run_ids: Sequence[str]) -> list[RunRecord]:
     return [run_record(row) for row in rows]
 
 
+def read_gone(tx: Transaction, run_ids: Sequence[str]) -> list[str]:
+    """Those that are not there."""
+    params = {"namespace_id": tx.namespace_id, "ids": as_json(list(run_ids))}
+    return [run_id for (run_id,) in tx.all("read_gone", params)]
+
+
 def read_journal(tx: Transaction, run_id: str) -> list[JournalRow]:
     """All turns."""
     return [JournalRow(*row) for row in tx.all("read_journal", {"namespace_id": tx.namespace_id, "id": run_id})]

@@ -95,6 +95,12 @@ WHERE namespace_id = :namespace_id
     AND after_run_id IN (SELECT value FROM json_each(:ids))
     AND started_at IS NULL AND ended_at IS NULL;
 
+-- name: read_gone
+-- Those of some ids that no run has.
+SELECT asked.value
+FROM json_each(:ids) AS asked
+WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.namespace_id = :namespace_id AND runs.id = asked.value);
+
 -- name: read_journal
 -- All turns of a run, in order.
 SELECT journal.seq, journal.epoch, journal.at, journal.data

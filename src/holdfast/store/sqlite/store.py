@@ -160,6 +160,9 @@ class SqliteStore(LifeStore):
     async def read_ended(self, run_ids: Sequence[str]) -> list[RunRecord]:
         return await self._read(partial(_runs.read_ended, run_ids=run_ids))
 
+    async def read_gone(self, run_ids: Sequence[str]) -> list[str]:
+        return await self._read(partial(_runs.read_gone, run_ids=run_ids))
+
     async def read_journal(self, run_id: str) -> list[JournalRow]:
         return await self._read(partial(_runs.read_journal, run_id=run_id))
 

@@ -46,6 +46,15 @@ class TestReading:
         assert {run.status for run in found} == {RunStatus.COMPLETED}
         assert await stage.store.read_ended([]) == []
 
+    async def test_only_what_is_not_there_is_read_as_gone(self, stage: Stage) -> None:
+        live, ended, deleted = await stage.start(3)
+        for run in await stage.claim():
+            if run.id != live:
+                await stage.end(run)
+        assert await stage.store.delete_runs([deleted]) == [deleted]
+        assert await stage.store.read_gone([live, deleted, ended, "nobody"]) == [deleted, "nobody"]
+        assert await stage.store.read_gone([]) == []
+
     async def test_many_are_read_as_ended_in_one_call(self, stage: Stage) -> None:
         ids = await stage.start(2000)
         runs = await stage.claim(2000)

@@ -218,6 +218,9 @@ class FaultyStore(FaultyLife):
     async def read_ended(self, run_ids: Sequence[str]) -> list[RunRecord]:
         return await self._ask("read_ended", lambda: self._inner.read_ended(run_ids))
 
+    async def read_gone(self, run_ids: Sequence[str]) -> list[str]:
+        return await self._ask("read_gone", lambda: self._inner.read_gone(run_ids))
+
     async def read_journal(self, run_id: str) -> list[JournalRow]:
         rows = await self._ask("read_journal", lambda: self._inner.read_journal(run_id))
         self._watch.has_read(run_id, rows)
