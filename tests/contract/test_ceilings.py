@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import asyncpg
 import psycopg
@@ -134,6 +135,15 @@ async def test_a_run_that_ends_in_a_transaction_of_the_caller_s_is_kept_no_longe
         connection.commit()
         connection.close()
         assert (await run.refresh()).status == "cancelled"
+        assert await expired(client, hours=25) == (run.id,)
+
+
+@pytest.mark.parametrize("ceiling", ["1d", 86400, timedelta(days=1)], ids=["a text", "seconds", "a timedelta"])
+async def test_a_client_is_given_its_ceiling_as_any_duration(database_url, ceiling):
+    async with AsyncClient(database_url, max_retention=ceiling) as client:
+        run = await client.start(kept)
+        await client.cancel(run.id)
+        assert await expired(client, hours=23) == ()
         assert await expired(client, hours=25) == (run.id,)
 
 

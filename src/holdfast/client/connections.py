@@ -63,7 +63,9 @@ class Connection:
             given["url"] = url
         else:
             self._given_store = _checked_store(url, given)
-        self._given = checked(given, lambda key: f"{key}=")
+        # Checked here, and kept as it is: what is resolved is read once more.
+        checked(given, lambda key: f"{key}=")
+        self._given = given
         if isinstance(url, str):
             check_address(url, schema)
         self._given_codec = codec
