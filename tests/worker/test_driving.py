@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +68,23 @@ async def deadly() -> str:
     return await survive()
 
 
+@step(transaction=True)
+def keep(db: sqlite3.Connection) -> None:
+    """It writes so much that its commit takes a while."""
+    db.execute("CREATE TABLE kept (id INTEGER)")
+    db.executemany("INSERT INTO kept VALUES (?)", ((number,) for number in range(50_000)))
+
+
+@workflow
+async def keeping() -> None:
+    keep()
+
+
+@workflow
+async def awaiting() -> None:
+    await keeping()
+
+
 async def killed_in_the_middle(url: str) -> None:
     """What a process does that a platform kills while it drives a run."""
     async with AsyncClient(url) as client:
@@ -119,6 +137,13 @@ async def test_without_a_run_everything_due_is_driven(database_url):
         record = await worker(client).drive()
         assert (record.reason, record.taken) == ("waiting", 5)
         assert [await run.result(timeout=0) for run in runs] == [3] * 5
+
+
+async def test_a_run_that_waits_for_one_whose_last_step_is_a_transaction_is_driven_to_its_end(database_url):
+    async with AsyncClient(database_url) as client:
+        run = await client.start(awaiting)
+        await Worker(client, workflows=[awaiting, keeping]).drive()
+        assert (await client.get_run(run.id)).status == "completed"
 
 
 async def test_an_event_that_was_published_in_between_is_taken_by_the_next_drive(database_url):

@@ -241,8 +241,8 @@ class Turns(Arrivals):
             held.journal += entries
         held.sent = done
         self.write_turn(held, entries, change, taken, self._committed, done.out)
-        if done.ended is not None:
-            # Nothing of it begins any more: while its end is written, the next run is looked for.
+        if done.ended is not None and held.inside is None:
+            # Nothing of it begins any more: the next run is looked for. A transaction is known by its busy run only.
             self.set_busy(held, False)
 
     def write_turn(
