@@ -45,3 +45,8 @@ def test_a_clock_that_is_corrected_just_before_a_retry_begins_breaks_no_law():
 def test_a_machine_that_is_forked_at_the_step_behind_its_checkpoint_asks_for_that_step_anew():
     report = run_seed(20055)
     assert report.law is None, str(report)
+
+
+def test_a_chunk_that_takes_longer_than_most_drives_ends_where_there_are_only_drives():
+    report = run_seed(21315)
+    assert report.law is None, str(report)

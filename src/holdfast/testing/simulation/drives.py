@@ -112,7 +112,8 @@ async def keep_driving(world: Driving, dice: Random) -> None:
         await world.may_start.wait()
         known = list(world.oracle.runs)
         run_id = dice.choice(known) if known and dice.random() < 0.6 and not world.is_quiet else None
-        budget = 20.0 if world.is_quiet else dice.choice((0.05, 0.6, 3.0, 10.0))
+        # In the end it is enough for whatever executes again whole if it is interrupted, such as a map's longest chunk.
+        budget = 300.0 if world.is_quiet else dice.choice((0.05, 0.6, 3.0, 10.0))
         for _ in range(dice.choice((1, 1, 2))):
             if sum(isinstance(process, Drive) for process in world.alive()) < MOST:
                 number += 1
