@@ -51,7 +51,7 @@ class Connection:
             raise DefinitionError(f"codec={codec!r}: expected a holdfast.codec.Codec(...)")
         if codec is not None and max_payload is not None:
             raise DefinitionError("max_payload= goes into a codec that is given: Codec(max_payload=...)")
-        given: dict[str, object] = {
+        given: dict[str, Any] = {
             "namespace": namespace,
             "schema": schema,
             "max_payload": max_payload,
