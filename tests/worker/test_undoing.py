@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import holdfast
-from holdfast import AlreadyCompensated, Retry, RunCancelled, RunFailed, step, workflow
+from holdfast import AlreadyCompensated, DeadlineExceeded, Retry, RunCancelled, RunFailed, step, workflow
 from holdfast.testing import Environment, takes
 
 done: list[str] = []
@@ -84,7 +86,7 @@ async def test_a_deadline_that_passes_while_a_failure_is_undone_changes_nothing(
         assert isinstance(failed.value.__cause__, ValueError)
 
 
-async def test_a_compensation_that_a_cancel_interrupts_is_run_again() -> None:
+async def test_a_cancel_waits_for_a_rollback() -> None:
     done.clear()
     async with Environment([rolls_back], stubs={undo_other: takes("1h", lambda: done.append("other"))}) as env:
         run = await env.client.start(rolls_back)
@@ -93,6 +95,31 @@ async def test_a_compensation_that_a_cancel_interrupts_is_run_again() -> None:
         with pytest.raises(RunCancelled):
             await run.result(timeout="10h")
         assert done == ["other", "one"]
+        assert len(env.calls(undo_other)) == 1
+
+
+async def test_a_deadline_waits_for_a_rollback() -> None:
+    async with Environment([rolls_back], stubs={undo_other: takes("1h", None)}) as env:
+        run = await env.client.start(rolls_back, deadline="5m")
+        with pytest.raises(RunFailed) as failed:
+            await run.result(timeout="10h")
+        assert isinstance(failed.value.__cause__, DeadlineExceeded)
+        assert len(env.calls(undo_other)) == 1
+
+
+async def test_a_compensation_that_the_body_interrupts_is_run_again() -> None:
+    done.clear()
+
+    @workflow
+    async def gives_up() -> None:
+        async with asyncio.timeout(60):
+            await rolls_back.fn()
+
+    async with Environment([gives_up], stubs={undo_other: takes("1h", lambda: done.append("other"))}) as env:
+        with pytest.raises(RunFailed):
+            await (await env.client.start(gives_up)).result(timeout="10h")
+        assert done == ["other", "one"]
+        assert len(env.calls(undo_other)) == 2
 
 
 async def test_a_compensation_is_not_undone_itself() -> None:

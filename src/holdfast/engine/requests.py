@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from base64 import urlsafe_b64encode
-from collections.abc import Coroutine
 from datetime import datetime
 from hashlib import blake2b, sha256
 from typing import Any
@@ -306,8 +305,13 @@ class Requests(Sends):
             for one in command.step.to_undo(result):
                 self.compensate(undo, (one,), {})
 
-    def rollback(self) -> Coroutine[Any, Any, None]:
-        return self._undo()
+    async def rollback(self) -> None:
+        # What a cancel interrupts would be asked for again behind the body, by another key: undone twice, maybe.
+        self.enter_shield()
+        try:
+            await self._undo()
+        finally:
+            self.leave_shield()
 
     async def _undo(self) -> None:
         """Run what is registered, last first, all of it; raise the first failure then."""
@@ -322,7 +326,7 @@ class Requests(Sends):
                 life.undoing.add(reply.key)
                 await reply
             except asyncio.CancelledError:
-                # A cancel of the body that rolls back: this was not undone, so it is still to be.
+                # The body itself gives up, by a timeout, say: this was not undone, so it is still to be.
                 life.compensations.append(found)
                 raise
             except Exception as error:
