@@ -208,6 +208,15 @@ async def test_a_worker_serves_only_its_queues(database_url):
         assert (await on.record(run)).status == "pending"
 
 
+async def test_a_body_may_return_its_tags_though_it_has_none(database_url):
+    @workflow
+    async def body() -> dict[str, str]:
+        return current_run().tags
+
+    async with stage(database_url, body) as on:
+        assert await (await on.client.start(body)).result(PATIENCE) == {}
+
+
 async def test_tags_are_seen_in_the_body(database_url):
     @workflow
     async def body() -> str:

@@ -29,6 +29,7 @@ class RunInfo:
     """
 
     __slots__ = (
+        "_tags",
         "attempt",
         "caller_trace",
         "chain_id",
@@ -42,7 +43,6 @@ class RunInfo:
         "priority",
         "span",
         "started_instant",
-        "tags",
         "version",
         "workflow",
     )
@@ -67,7 +67,7 @@ class RunInfo:
         self.workflow = workflow
         self.version = version
         self.key = key
-        self.tags = tags
+        self._tags = tags
         self.priority = priority
         self.chain_id = chain_id
         self.origin_id = origin_id
@@ -83,6 +83,11 @@ class RunInfo:
         """The trace that it was started in, as W3C writes it."""
         self.span: Any = None
         """What an observer keeps about it; `text` is its own place in a trace."""
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its tags, as a copy: whatever is done to it changes nothing."""
+        return dict(self._tags)
 
     @property
     def created_at(self) -> datetime:
