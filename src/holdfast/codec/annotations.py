@@ -54,6 +54,8 @@ class Builder:
         self.is_unproven = False
         self._is_encrypted = is_encrypted
         self._open: dict[Any, Shape] = {}
+        self.records: list[list[Field]] = []
+        """The fields of each type that has any."""
 
     def build(self, annotation: Any, module: str | None = None) -> Shape:
         """`module` is where names in a forward reference are looked up."""
@@ -201,29 +203,24 @@ class Builder:
         )
         self._open[key] = record
         hints = class_hints(cls, arguments)
-        record.set_fields(
-            [
-                Field(name, wire, argument, self.build(hints.get(name, Any), cls.__module__), default, factory)
-                for name, wire, argument, default, factory in described
-            ]
-        )
+        fields = [
+            Field(name, wire, argument, self.build(hints.get(name, Any), cls.__module__), default, factory)
+            for name, wire, argument, default, factory in described
+        ]
+        record.set_fields(fields)
+        self.records.append(fields)
         return record
 
     def _named_tuple(self, cls: Any, key: Any, name: str, arguments: tuple[Any, ...]) -> Shape:
         row = self._open[key] = NamedRow(cls, name)
         hints = class_hints(cls, arguments)
-        row.set_fields(
-            [
-                Field(
-                    field,
-                    field,
-                    field,
-                    self.build(hints.get(field, Any), cls.__module__),
-                    cls._field_defaults.get(field, MISSING),
-                )
-                for field in cls._fields
-            ]
-        )
+        defaults = cls._field_defaults
+        fields = [
+            Field(name, name, name, self.build(hints.get(name, Any), cls.__module__), defaults.get(name, MISSING))
+            for name in cls._fields
+        ]
+        row.set_fields(fields)
+        self.records.append(fields)
         return row
 
     def _typed_dict(self, cls: Any, key: Any, name: str, arguments: tuple[Any, ...]) -> Shape:
@@ -245,8 +242,10 @@ class Builder:
             shape = self.build(info.annotation, cls.__module__)
             if isinstance(shape, Opaque) and info.metadata:
                 shape = self._adapted(typing.Annotated[(info.annotation, *info.metadata)])
-            fields.append(Field(name, name, name, shape))
+            default = MISSING if info.is_required() or info.default_factory is not None else info.default
+            fields.append(Field(name, name, name, shape, default, info.default_factory or MISSING))
         model.set_fields(fields)
+        self.records.append(fields)
         return model
 
     def _secret(self, cls: Any, arguments: tuple[Any, ...]) -> Shape:

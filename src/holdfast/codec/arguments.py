@@ -11,12 +11,13 @@ made before it existed.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import msgspec
 
 from holdfast.codec.annotations import Builder
+from holdfast.codec.earlier import earlier
 from holdfast.codec.hints import Unresolved, function_hints
 from holdfast.codec.pickles import pickled, unpickled
 from holdfast.codec.scalars import PLAIN, Plain
@@ -41,6 +42,7 @@ class _Parameters:
         self.rest: Shape | None = None
         self.named_rest: Shape | None = None
         self.is_complete = True
+        self.records = builder.records
         hints = function_hints(fn)
         for parameter in _parameters(fn)[skip:]:
             hint = hints.get(parameter.name, parameter.empty)
@@ -124,6 +126,10 @@ class ArgumentsCodec:
             except msgspec.DecodeError:
                 pass
         return self._unpack(plain)
+
+    def earlier(self, plain: bytes) -> Iterator[bytes]:
+        """The same call as it may have been packed before the types in it got further fields with defaults."""
+        return earlier(plain, self._resolve().records)
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         """Pack, and prove that it unpacks, so that no worker ever meets arguments it can't read."""

@@ -33,6 +33,7 @@ from holdfast.model import (
     spoken,
 )
 
+from .calls import Earlier, is_digest_of
 from .commands import Command
 from .divergence import calling_line
 from .inheritance import inherited
@@ -211,15 +212,17 @@ class Requests(Sends):
         if self.is_dead:
             self.refuse()
         self.check_limit()
+        earlier: Earlier = _as_it_is
         if isinstance(workflow, Unseen):
             plain = from_text(args[0])
         else:
-            plain = self._codec.arguments(workflow.fn).check(args, kwargs)
+            arguments = self._codec.arguments(workflow.fn)
+            plain, earlier = arguments.check(args, kwargs), arguments.earlier
         key = self._new_key(workflow.name)
         digest = blake2b(plain, digest_size=8).digest()
         new = self._new_run(workflow, key, plain)
         if self.is_replaying:
-            self._match_child(key, digest)
+            self._match_child(key, digest, earlier, plain)
         else:
             self._entries.append(ChildAsked(key, new.id, workflow.name, digest))
             self.life.new_children.append(new)
@@ -269,9 +272,9 @@ class Requests(Sends):
         first = f"{self.run.id}.{key}"
         return bounded_id(first if self.run.attempt == 1 else f"{first}~{self.run.attempt}")
 
-    def _match_child(self, key: str, digest: bytes) -> None:
+    def _match_child(self, key: str, digest: bytes, earlier: Earlier, plain: bytes) -> None:
         held = self._next_held()
-        if isinstance(held, ChildAsked) and held.key == key and held.digest == digest:
+        if isinstance(held, ChildAsked) and held.key == key and is_digest_of(held.digest, digest, earlier, plain):
             self._cursor += 1
             return
         line = calling_line(4) or self._awaited_line
@@ -358,6 +361,11 @@ def _token(number: int, seed: bytes, *, person: bytes = b"holdfast hook") -> str
     """What resumes a hook: nobody guesses it who does not know the seed."""
     drawn = blake2b(number.to_bytes(8, "big"), key=seed, person=person, digest_size=24)
     return urlsafe_b64encode(drawn.digest()).decode()
+
+
+def _as_it_is(_: bytes) -> tuple[bytes, ...]:
+    """What comes packed is not packed anew."""
+    return ()
 
 
 def _digest(token: str) -> str:

@@ -1,0 +1,87 @@
+"""A call as it was written before the types of its arguments got further fields.
+
+A field that is added with a default is in nothing that was stored before. What is read of that has the default, and is
+written with it: whoever hands it on seems to ask for something else. So where a digest does not match, it is looked
+whether it is that of the same call without some of the fields that hold their defaults. Nothing is ever stored so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, combinations, islice
+from typing import Any, NamedTuple
+
+from holdfast.codec.fields import MISSING, Field
+from holdfast.codec.models import UNSET
+from holdfast.codec.shapes import decode_json, encode_json
+
+_TRIES = 4_096
+_BYTES = 8 * 1024 * 1024
+"""How much is written in all before it is given up: a body that asks for something else must not hold its worker up."""
+
+
+class _Added(NamedTuple):
+    """A field that its record may have got lately, and what it holds then."""
+
+    record: frozenset[str]
+    key: str
+    default: Any
+
+
+def earlier(plain: bytes, records: Sequence[Sequence[Field]]) -> Iterator[bytes]:
+    """The call without some of the fields that hold their defaults, in every way, few fields first, up to a bound."""
+    try:
+        content = decode_json(plain)
+    except ValueError:  # a pickle
+        return
+    known = [added for fields in records for added in _with_defaults(fields)]
+    found = list(dict.fromkeys(number for item in _objects(content) for number in _held(item, known)))
+    ways = chain.from_iterable(combinations(found, count) for count in range(1, len(found) + 1))
+    for way in islice(ways, min(_TRIES, _BYTES // len(plain))):
+        yield encode_json(_without(content, [known[number] for number in way]))
+
+
+def _with_defaults(fields: Sequence[Field]) -> Iterator[_Added]:
+    record = frozenset(field.key for field in fields)
+    for field in fields:
+        try:
+            if field.default is not MISSING:
+                yield _Added(record, field.key, _plain(field, field.default))
+            elif field.factory is not MISSING:
+                yield _Added(record, field.key, _plain(field, field.factory()))
+        except Exception:  # a default that can't be made or written is in no call
+            continue
+
+
+def _plain(field: Field, default: Any) -> Any:
+    return decode_json(encode_json(field.shape.lower(default)))
+
+
+def _objects(item: Any) -> Iterator[dict[str, Any]]:
+    if type(item) is dict:
+        yield item
+        item = list(item.values())
+    if type(item) is list:
+        for one in item:
+            yield from _objects(one)
+
+
+def _held(item: dict[str, Any], known: Sequence[_Added]) -> Iterator[int]:
+    """Which of the fields it has that hold their defaults."""
+    for number, (record, key, default) in enumerate(known):
+        if record <= item.keys() and item[key] == default:
+            yield number
+
+
+def _without(item: Any, added: Sequence[_Added]) -> Any:
+    if type(item) is list:
+        return [_without(one, added) for one in item]
+    if type(item) is not dict:
+        return item
+    gone = {added[number].key for number in _held(item, added)}
+    out = {key: _without(one, added) for key, one in item.items() if key not in gone}
+    if gone and type(out.get(UNSET)) is list:
+        out[UNSET] = [name for name in out[UNSET] if name not in gone]
+        if not out[UNSET]:
+            del out[UNSET]
+    return out

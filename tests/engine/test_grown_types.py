@@ -1,0 +1,150 @@
+"""Types get fields with defaults while runs are under way that have handed values of them to steps and children."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import attrs
+import msgspec
+import pydantic
+import pytest
+
+from holdfast import JournalDiverged, sleep, step, workflow
+from holdfast.codec import Codec
+from holdfast.define import Workflow
+
+
+@dataclass
+class Data:
+    a: int
+    b: str = "b"
+
+
+@dataclass
+class GrownData:
+    a: int
+    gift: bool = False
+    b: str = "b"
+    notes: list[str] = field(default_factory=list)
+
+
+@attrs.define
+class Defined:
+    a: int
+    b: str = "b"
+
+
+@attrs.define
+class GrownDefined:
+    a: int
+    gift: bool = False
+    b: str = "b"
+    notes: list[str] = attrs.Factory(list)
+
+
+class Struct(msgspec.Struct):
+    a: int
+    b: str = "b"
+
+
+class GrownStruct(msgspec.Struct):
+    a: int
+    gift: bool = False
+    b: str = "b"
+    notes: list[str] = []
+
+
+class Model(pydantic.BaseModel):
+    a: int
+    b: str = "b"
+
+
+class GrownModel(pydantic.BaseModel):
+    a: int
+    gift: bool = False
+    b: str = "b"
+    notes: list[str] = pydantic.Field(default_factory=list)
+
+
+class Row(NamedTuple):
+    a: int
+    b: str = "b"
+
+
+class GrownRow(NamedTuple):
+    a: int
+    gift: bool = False
+    b: str = "b"
+    notes: tuple[str, ...] = ()
+
+
+PAIRS = [(Data, GrownData), (Defined, GrownDefined), (Struct, GrownStruct), (Model, GrownModel), (Row, GrownRow)]
+each_pair = pytest.mark.parametrize(("before", "after"), PAIRS, ids=lambda cls: cls.__name__)
+
+
+def shop(cls: Any, change: Any = lambda order: order) -> Workflow[..., Any]:
+    """A workflow that hands an order to a step, alone and among others, and then waits."""
+
+    @step(name="ship")
+    async def ship(order: cls) -> None: ...
+
+    @step(name="tell")
+    async def tell(orders: dict[str, list[cls]]) -> None: ...
+
+    @workflow(name="shop")
+    async def body(order: cls) -> Any:
+        await ship(change(order))
+        await tell({"of today": [order, order]})
+        await sleep("1h")
+        return order
+
+    return body
+
+
+@each_pair
+def test_a_run_goes_on_when_a_type_has_got_fields_with_defaults(begin, before, after):
+    drive = begin(shop(before), before(a=1))
+    drive.complete("ship")
+    drive.complete("tell")
+    drive.replay(workflow=shop(after))
+
+
+@each_pair
+def test_a_run_goes_on_when_values_differ_from_the_defaults_that_there_were(begin, before, after):
+    drive = begin(shop(before), before(a=1, b="other"))
+    drive.complete("ship")
+    drive.complete("tell")
+    drive.replay(workflow=shop(after))
+
+
+def test_a_child_that_was_given_such_a_value_is_the_same_child(begin):
+    def parent(cls: Any) -> Workflow[..., Any]:
+        @workflow(name="deliver")
+        async def deliver(order: cls) -> None: ...
+
+        @workflow(name="parent")
+        async def body(order: cls) -> None:
+            await deliver(order)
+
+        return body
+
+    begin(parent(Data), Data(a=1)).replay(workflow=parent(GrownData))
+
+
+def test_code_that_gives_the_new_field_another_value_asks_for_something_else(begin):
+    drive = begin(shop(Data), Data(a=1))
+    with pytest.raises(JournalDiverged):
+        drive.replay(workflow=shop(GrownData, lambda order: replace(order, gift=True)))
+
+
+def test_code_that_gives_an_old_field_another_value_asks_for_something_else(begin):
+    drive = begin(shop(Data), Data(a=1))
+    with pytest.raises(JournalDiverged):
+        drive.replay(workflow=shop(GrownData, lambda order: replace(order, a=2)))
+
+
+def test_what_a_large_call_may_have_been_is_looked_for_only_so_long():
+    arguments = Codec().arguments(shop(list[GrownData]).fn)
+    few = arguments.pack(([GrownData(a=1)],), {})
+    many = arguments.pack(([GrownData(a=number) for number in range(50_000)],), {})
+    assert len(list(arguments.earlier(few))) == 7
+    assert len(list(arguments.earlier(many))) < 7
