@@ -119,7 +119,7 @@ class PostgresGuest:
         )
 
     async def find_hook(self, token: str) -> WaitRecord | None:
-        return await self._do(partial(messages.find_hook, token=token))
+        return await self._do(partial(waits.find_hook, token=token))
 
     async def resume_hook(
         self,
@@ -130,7 +130,7 @@ class PostgresGuest:
         trace: str | None = None,
         now: Instant | None = None,
     ) -> Sent:
-        deed = partial(messages.resume_hook, token=token, payload=payload, message_id=message_id, trace=trace, now=now)
+        deed = partial(waits.resume_hook, token=token, payload=payload, message_id=message_id, trace=trace, now=now)
         return await self._do(partial(deed, is_guest=True))
 
     async def read_waits(self, run_id: str) -> list[WaitRecord]:

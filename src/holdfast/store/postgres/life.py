@@ -71,7 +71,7 @@ class LifeStore:
         return await self._write(deed, is_one=True)
 
     async def find_hook(self, token: str) -> WaitRecord | None:
-        return await self._read(partial(messages.find_hook, token=token))
+        return await self._read(partial(waits.find_hook, token=token))
 
     async def resume_hook(
         self,
@@ -82,7 +82,7 @@ class LifeStore:
         trace: str | None = None,
         now: Instant | None = None,
     ) -> Sent:
-        deed = partial(messages.resume_hook, token=token, payload=payload, message_id=message_id, trace=trace, now=now)
+        deed = partial(waits.resume_hook, token=token, payload=payload, message_id=message_id, trace=trace, now=now)
         return await self._write(deed)
 
     async def read_waits(self, run_id: str) -> list[WaitRecord]:
@@ -105,7 +105,7 @@ class LifeStore:
     ) -> list[Event]:
         return await self._read(partial(events.find_events, wait=wait, after=after, limit=limit, looked=looked))
 
-    async def deliver_event(self, event: Event, waits: Sequence[EventWait], *, now: Instant | None = None) -> int:
+    async def deliver_event(self, event: Event, waits: Sequence[EventWait]) -> int:
         return await self._write(partial(events.deliver_event, event=event, waits=list(waits)), is_one=True)
 
     async def mark_matched(

@@ -1,10 +1,13 @@
-"""Waits: what turns register and close, for the outside to see."""
+"""Waits and hooks: what turns register and close, and payloads for tokens.
+
+The delete of a row, or the mark of whoever leaves the row alone, decides who was first.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model import Instant, NewWait, WaitRecord
+from holdfast.model import Instant, NewWait, Sent, WaitRecord
 
 from .rows import wait_record
 from .transactions import Transaction
@@ -45,3 +48,48 @@ async def read_waits(tx: Transaction, run_id: str) -> list[WaitRecord]:
     """Of the newest run of the chain."""
     rows = await tx.all("read_waits", {"namespace_id": tx.namespace_id, "id": run_id})
     return [wait_record(row) for row in rows]
+
+
+async def find_hook(tx: Transaction, token: str) -> WaitRecord | None:
+    """An open one."""
+    row = await tx.one("find_hook", {"namespace_id": tx.namespace_id, "token": token})
+    return None if row is None else wait_record(row)
+
+
+async def resume_hook(
+    tx: Transaction,
+    token: str,
+    payload: bytes,
+    message_id: str | None,
+    trace: str | None,
+    now: Instant | None,
+    *,
+    is_guest: bool = False,
+) -> Sent:
+    """Of those who resume it whoever marks it is first; of that one and its run, whoever deletes the row.
+
+    In a caller's own transaction the row is left alone: turns that close it would wait until the caller commits. Others
+    see by a later statement what became of it.
+    """
+    given = {"namespace_id": tx.namespace_id, "token": token, "message_id": message_id, "now": await tx.now(now)}
+    mark = await tx.one("mark_hook", given)
+    row = await tx.one("see_hook" if is_guest else "take_hook", given) if mark is not None else None
+    if row is not None:
+        run, number, name = row
+        # A hook that an earlier run of the chain has opened has no number that this one knows.
+        sent = {"run": run, "wait": number if number >= 0 else None, "name": name, "payload": payload, "trace": trace}
+        await tx.all("send_hook", {**given, **sent, "is_taken": not is_guest})
+        tx.has_news = True
+        return Sent.SENT
+    if mark is not None:
+        await tx.all("unmark_hook", {**given, "mark": mark[0]})
+    settled = await tx.one("settle_hook", given)
+    assert settled is not None
+    is_known, is_marked, is_there, became = settled
+    if is_known:
+        return Sent.DUPLICATE
+    if is_marked:
+        return Sent.USED
+    if is_there:
+        return Sent.EXPIRED
+    return Sent.MISSING if became is None else Sent(became)
