@@ -61,7 +61,7 @@ async def live(stage):
     await stage.store.publish_event("paid", b"", message_id="m", now=T0)
     assert await stage.store.resume_hook("t2", b"", message_id="m", now=T0) is Sent.SENT
     found = await stage.store.read_unmatched(10)
-    assert await stage.store.deliver_event(found.events[0], found.waits, now=T0) == 1
+    assert await stage.store.deliver_event(found.events[0], found.waits) == 1
     await stage.store.append_items(StepItems(parent.id, "log", (b"",), "s", 1, parent.epoch), now=T0)
     child = await stage.claim_one(worker="two")
     await stage.store.pause_runs([child.id], True, now=T0)

@@ -233,9 +233,7 @@ class LifeDice:
         if not self.waits or not self.events:
             return self._unmatched()
         waits = self._random.sample(self.waits, min(len(self.waits), self._one(1, 2, 5)))
-        return Operation(
-            "deliver_event", {"event": self._one(*self.events), "waits": waits, "now": self.now}, self._via()
-        )
+        return Operation("deliver_event", {"event": self._one(*self.events), "waits": waits}, self._via())
 
     def _matched(self) -> Operation:
         fresh = {"key": None, "forked_from": None, "keeps_seed": False, "rows": (), "takes_key_of": None}

@@ -158,7 +158,7 @@ class Side:
             found += some
         return [self._event(event) for event in found]
 
-    async def _deliver_event(self, store: Store, event: bytes, waits: list[int], now: Instant) -> Any:
+    async def _deliver_event(self, store: Store, event: bytes, waits: list[int]) -> Any:
         if event not in self.events:
             return None
         known = [self.waits[wait] for wait in waits if wait in self.waits]
@@ -168,7 +168,7 @@ class Side:
             for wait in known
             if wait.name == self.events[event].name and wait.since <= self.events[event].published_at
         ]
-        return await store.deliver_event(self.events[event], fitting, now=now)
+        return await store.deliver_event(self.events[event], fitting)
 
     async def _mark_matched(
         self, store: Store, events: list[bytes], waits: list[int], runs: list[NewRun], now: Instant

@@ -261,7 +261,7 @@ class Store(Protocol):
         chain has taken long ago is not walked again.
         """
 
-    async def deliver_event(self, event: Event, waits: Sequence[EventWait], *, now: Instant | None = None) -> int:
+    async def deliver_event(self, event: Event, waits: Sequence[EventWait]) -> int:
         """Give an event to waits: each whose row is still there, and whose chain has not taken this event, loses its
         row and gets an inbox row of kind "event" for its number, in one commit. Of several waits of one chain the one
         with the smallest number gets it. It was sent when the event was published, so that it comes before a timeout

@@ -79,7 +79,7 @@ class Matchmaker:
             fitting = [wait for wait in waits if _fits(payload, wait.match)]
             await self._look_back(fitting)
             if fitting:
-                await self._store.deliver_event(event, fitting, now=self._clock.store_time())
+                await self._store.deliver_event(event, fitting)
             if len(waits) < _MANY:
                 break
             after = waits[-1].run, waits[-1].number
@@ -128,7 +128,7 @@ class Matchmaker:
                     return False
                 if not _fits(payload, wait.match):
                     continue
-                if await self._store.deliver_event(event, [wait], now=self._clock.store_time()):
+                if await self._store.deliver_event(event, [wait]):
                     self._keep(key, Looked(event.published_at, event.id, began))
                     await self._store.mark_matched([], [wait])
                     return True

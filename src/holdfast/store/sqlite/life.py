@@ -102,7 +102,7 @@ class LifeStore:
     ) -> list[Event]:
         return await self._read(partial(events.find_events, wait=wait, after=after, limit=limit, looked=looked))
 
-    async def deliver_event(self, event: Event, waits: Sequence[EventWait], *, now: Instant | None = None) -> int:
+    async def deliver_event(self, event: Event, waits: Sequence[EventWait]) -> int:
         return await self._write(partial(events.deliver_event, event=event, waits=waits))
 
     async def mark_matched(

@@ -269,19 +269,19 @@ class TestContinuedRuns:
         await stage.commit(turn(first, out=Out(waits=(wait,))))
         [found] = (await stage.store.read_unmatched(10)).waits
         taken, free = await published(stage, "paid"), await published(stage, "paid")
-        assert await stage.store.deliver_event(taken, [found], now=T0) == 1
+        assert await stage.store.deliver_event(taken, [found]) == 1
         second = await continued(stage, first, after=1)
         await stage.commit(turn(second, out=Out(waits=(wait,))))
         [found] = (await stage.store.read_unmatched(10)).waits
         assert found.since == T0
         assert await stage.store.find_events(found) == [free]
-        assert await stage.store.deliver_event(taken, [found], now=T0) == 0
+        assert await stage.store.deliver_event(taken, [found]) == 0
 
     async def test_an_event_that_was_not_read_goes_over(self, stage: Stage) -> None:
         first = await stage.held()
         await stage.commit(turn(first, out=Out(waits=(NewWait(number=1, kind="event", name="paid"),))))
         [found] = (await stage.store.read_unmatched(10)).waits
-        await stage.store.deliver_event(await published(stage, "paid", b"p"), [found], now=T0)
+        await stage.store.deliver_event(await published(stage, "paid", b"p"), [found])
         second = await continued(stage, first, after=1)
         assert [(one.kind, one.name, one.payload, one.wait) for one in second.inbox] == [("event", "paid", b"p", None)]
 

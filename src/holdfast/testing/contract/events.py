@@ -150,10 +150,10 @@ class TestEvents:
     async def test_a_wait_gets_an_event_once(self, stage: Stage) -> None:
         wait = await waiting(stage, "paid")
         event = await published(stage, "paid", b"\x00p", at=after(3))
-        assert await stage.store.deliver_event(event, [wait], now=after(7)) == 1
+        assert await stage.store.deliver_event(event, [wait]) == 1
         [message] = await stage.store.read_inbox("one")
         assert (message.kind, message.name, message.payload, message.wait) == ("event", "paid", b"\x00p", wait.number)
-        assert await stage.store.deliver_event(event, [wait], now=after(8)) == 0
+        assert await stage.store.deliver_event(event, [wait]) == 0
         assert len(await stage.store.read_inbox("one")) == 1
         assert (await stage.store.read_unmatched(10)).waits == ()
 
@@ -161,7 +161,7 @@ class TestEvents:
         # So that it comes before a timeout that was due later, however late it was matched.
         wait = await waiting(stage, "paid")
         event = await published(stage, "paid", at=after(3))
-        await stage.store.deliver_event(event, [wait], now=after(7))
+        await stage.store.deliver_event(event, [wait])
         assert [message.sent_at for message in await stage.store.read_inbox("one")] == [after(3)]
 
     async def test_an_event_wakes_a_parked_run(self, stage: Stage) -> None:
@@ -172,13 +172,13 @@ class TestEvents:
         [found] = (await stage.store.read_unmatched(10)).waits
         event = await published(stage, "paid")
         assert await stage.claim() == []
-        await stage.store.deliver_event(event, [found], now=T0)
+        await stage.store.deliver_event(event, [found])
         assert [message.kind for message in (await stage.claim_one()).inbox] == ["event"]
 
     async def test_a_wait_takes_one_of_two_events(self, stage: Stage) -> None:
         wait = await waiting(stage, "paid")
         events = [await published(stage, "paid") for _ in range(2)]
-        answers = await asyncio.gather(*(stage.store.deliver_event(event, [wait], now=T0) for event in events))
+        answers = await asyncio.gather(*(stage.store.deliver_event(event, [wait]) for event in events))
         assert sorted(answers) == [0, 1]
         assert len(await stage.store.read_inbox("one")) == 1
 
@@ -188,9 +188,9 @@ class TestEvents:
         await stage.commit(turn(run, out=Out(waits=waits)))
         found = (await stage.store.read_unmatched(10)).waits
         event = await published(stage, "paid")
-        assert await stage.store.deliver_event(event, found, now=T0) == 1
+        assert await stage.store.deliver_event(event, found) == 1
         assert [message.wait for message in await stage.store.read_inbox("one")] == [2]
-        assert await stage.store.deliver_event(event, found, now=T0) == 0
+        assert await stage.store.deliver_event(event, found) == 0
         assert [wait.number for wait in await stage.store.read_waits(run.id)] == [9, 10]
 
     async def test_what_a_chain_has_taken_it_does_not_find_again(self, stage: Stage) -> None:
@@ -199,7 +199,7 @@ class TestEvents:
         await stage.commit(turn(run, out=Out(waits=waits)))
         found = {wait.number: wait for wait in (await stage.store.read_unmatched(10)).waits}
         first, second = await published(stage, "paid"), await published(stage, "paid")
-        await stage.store.deliver_event(first, [found[1]], now=T0)
+        await stage.store.deliver_event(first, [found[1]])
         assert await stage.store.find_events(found[2]) == [second]
 
     async def test_any_number_of_runs_may_take_an_event(self, stage: Stage) -> None:
@@ -210,7 +210,7 @@ class TestEvents:
         event = await published(stage, "paid")
         waits = await stage.store.find_waits(event, [])
         assert len(waits) == 1000
-        assert await stage.store.deliver_event(event, waits, now=T0) == 1000
+        assert await stage.store.deliver_event(event, waits) == 1000
         assert len({message.run_id for message in await stage.store.read_inbox("one")}) == 1000
 
     async def test_a_wait_that_was_closed_takes_nothing(self, stage: Stage) -> None:
@@ -219,13 +219,13 @@ class TestEvents:
         [wait] = (await stage.store.read_unmatched(10)).waits
         event = await published(stage, "paid")
         await stage.commit(turn(run, after=1, out=Out(closed=(1,))))
-        assert await stage.store.deliver_event(event, [wait], now=T0) == 0
+        assert await stage.store.deliver_event(event, [wait]) == 0
         assert await stage.store.read_inbox("one") == []
         assert await stage.store.find_events(wait) == [event]
 
     async def test_nothing_delivered_is_nothing(self, stage: Stage) -> None:
         event = await published(stage, "paid")
-        assert await stage.store.deliver_event(event, [], now=T0) == 0
+        assert await stage.store.deliver_event(event, []) == 0
         await stage.store.mark_matched([], [])
 
     async def test_an_event_begins_its_runs_once(self, stage: Stage) -> None:
@@ -252,7 +252,7 @@ class TestEvents:
         await stage.commit(turn(run, out=Out(waits=waits)))
         first, second = (await stage.store.read_unmatched(10)).waits
         taken, free = await published(stage, "paid", at=after(1)), await published(stage, "paid", at=after(2))
-        assert await stage.store.deliver_event(taken, [first], now=after(2)) == 1
+        assert await stage.store.deliver_event(taken, [first]) == 1
         assert await stage.store.find_events(second, looked=Looked(T0, 0, after(100))) == [free]
 
     async def test_a_later_look_finds_what_was_matched_since_wherever_it_stands(self, stage: Stage) -> None:
@@ -264,7 +264,7 @@ class TestEvents:
         assert await stage.store.find_events(wait, looked=seen) == []
         await stage.store.mark_matched([late.id, new.id], [], now=after(10))
         assert await stage.store.find_events(wait, looked=seen) == [late, new]
-        assert await stage.store.deliver_event(late, [wait], now=after(10)) == 1
+        assert await stage.store.deliver_event(late, [wait]) == 1
         assert await stage.store.find_events(wait, looked=seen) == [new]
 
     async def test_a_later_look_finds_nothing_from_before_the_chain(self, stage: Stage) -> None:

@@ -151,7 +151,7 @@ class TestDeleteRuns:
         await stage.commit(turn(run, out=out))
         [wait] = (await stage.store.read_unmatched(10)).waits
         event = await published(stage, "paid")
-        await stage.store.deliver_event(event, [wait], now=T0)
+        await stage.store.deliver_event(event, [wait])
         await stage.commit(turn(run, after=1, change=RowChange(status=RunStatus.COMPLETED)))
         assert await stage.store.delete_runs(["again"]) == ["again"]
         assert await stage.store.read_value("again", "at") is None

@@ -112,7 +112,7 @@ class TestMessagesInTwoStores:
         found = (await stage.store.read_unmatched(10)).waits
         event = await published(stage, "paid")
         answers = await asyncio.gather(
-            *(store.deliver_event(event, [wait], now=T0) for store, wait in zip(stores, found, strict=True))
+            *(store.deliver_event(event, [wait]) for store, wait in zip(stores, found, strict=True))
         )
         assert sum(answers) == 1
         assert len(await stage.store.read_inbox("one")) == 1

@@ -35,7 +35,7 @@ class TestTracesOfMessages:
         [wait] = found.waits
         events = [*found.events, *await stage.store.find_events(wait)]
         assert [event.trace for event in events] == [TRACE, TRACE]
-        assert await stage.store.deliver_event(events[0], [wait], now=T0) == 1
+        assert await stage.store.deliver_event(events[0], [wait]) == 1
         [message] = await stage.store.read_inbox("one")
         assert message.trace == TRACE
 

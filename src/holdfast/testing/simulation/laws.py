@@ -138,7 +138,7 @@ class Laws(Journals):
             oracle.report("P3", f"{what} twice as attempt {step.attempt}, under the same claim")
         oracle.begun.add(mark)
 
-    def kills(self, hand: Hand, step: StepInfo) -> None:
+    def kills(self, step: StepInfo) -> None:
         """P8: a step is about to take its process down."""
         oracle = self._oracle
         count = oracle.kills[step.run_id] = oracle.kills.get(step.run_id, 0) + 1

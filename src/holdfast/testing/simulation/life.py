@@ -107,8 +107,8 @@ class FaultyLife:
             "find_events", lambda: self._inner.find_events(wait, after=after, limit=limit, looked=looked)
         )
 
-    async def deliver_event(self, event: Event, waits: Sequence[EventWait], *, now: Instant | None = None) -> int:
-        return await self._ask("deliver_event", lambda: self._inner.deliver_event(event, waits, now=now), event)
+    async def deliver_event(self, event: Event, waits: Sequence[EventWait]) -> int:
+        return await self._ask("deliver_event", lambda: self._inner.deliver_event(event, waits), event)
 
     async def mark_matched(
         self,

@@ -63,7 +63,7 @@ class Laws(Protocol):
 
     def begins(self, hand: Hand, step: StepInfo) -> None: ...
 
-    def kills(self, hand: Hand, step: StepInfo) -> None: ...
+    def kills(self, step: StepInfo) -> None: ...
 
     def enters(self, step: StepInfo, context: Context) -> None: ...
 
@@ -115,7 +115,7 @@ class Hand:
             oracle.note(f"{name} is cancelled")
             raise
         if errand.is_killer:
-            self._laws.kills(self, step)
+            self._laws.kills(step)
             process.die("killed by its step")
             await process.loop.create_future()
         if step.attempt <= errand.fails:
