@@ -12,18 +12,11 @@ from holdfast.errors import StoreAway
 from holdfast.store import open_store
 from holdfast.store.postgres import links
 from holdfast.testing.contract.stage import LANE, LEASE, Stage, turn
-from tests.servers import Postgres
-
-
-@pytest.fixture(scope="module")
-def server():
-    with Postgres(durable=False) as running:
-        yield running
 
 
 @pytest.fixture
-def url(server):
-    return server.create_database()
+def url(postgres):
+    return postgres.create_database()
 
 
 async def opened(url) -> Stage:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, RunCancelled, RunStatus, Worker, blocking, step, workflow
+from holdfast import AsyncClient, AsyncRun, RunCancelled, RunStatus, Worker, blocking, step, workflow
+from holdfast.define import Workflow
 from holdfast.testing import Environment, assert_durable
 from tests.life.waiting import kinds, until_waiting
 
@@ -102,6 +103,14 @@ def blocked() -> None:
     blocking.sleep("30d")
 
 
+async def cancelled(env: Environment, body: Workflow[[], Any]) -> AsyncRun[Any]:
+    """A run of it that was cancelled while it waited."""
+    run = await env.client.start(body)
+    await env.until_waiting(run)
+    await run.cancel()
+    return run
+
+
 @pytest.mark.parametrize("waiting", [sleeping, hoping, hooked, in_a_group, on_an_event, blocked, tidy])
 async def test_a_cancel_wakes_every_wait(waiting):
     async with Environment(waiting) as env:
@@ -131,9 +140,7 @@ async def test_a_cancel_wakes_a_run_between_two_attempts_of_a_step():
         await failing()
 
     async with Environment(trying) as env:
-        run = await env.client.start(trying)
-        await env.until_waiting(run)
-        await run.cancel()
+        run = await cancelled(env, trying)
         assert await run.wait() is RunStatus.CANCELLED
         assert len(env.calls(failing)) == 1
 
@@ -141,9 +148,7 @@ async def test_a_cancel_wakes_a_run_between_two_attempts_of_a_step():
 @pytest.mark.parametrize("tidies", [tidy, tidy_in_a_plain_body])
 async def test_a_finally_may_call_steps(tidies):
     async with Environment(tidies) as env:
-        run = await env.client.start(tidies)
-        await env.until_waiting(run)
-        await run.cancel()
+        run = await cancelled(env, tidies)
         assert await run.wait() is RunStatus.CANCELLED
         assert len(env.calls(clean)) + len(env.calls(clean_up)) == 1
 
@@ -161,9 +166,7 @@ async def test_a_finally_may_sleep():
 
 async def test_repeats_change_nothing():
     async with Environment(twice_tidy) as env:
-        run = await env.client.start(twice_tidy)
-        await env.until_waiting(run)
-        await run.cancel()
+        run = await cancelled(env, twice_tidy)
         await env.skip("30m")
         await run.cancel()
         await run.cancel()
@@ -174,9 +177,7 @@ async def test_repeats_change_nothing():
 
 async def test_a_body_that_returns_after_a_cancel_has_completed():
     async with Environment(stubborn) as env:
-        run = await env.client.start(stubborn)
-        await env.until_waiting(run)
-        await run.cancel()
+        run = await cancelled(env, stubborn)
         assert await run.result() == "all the same"
 
 
@@ -189,9 +190,7 @@ async def test_an_exception_in_the_cleanup_fails_the_run():
             raise ValueError("dropped it")
 
     async with Environment(clumsy) as env:
-        run = await env.client.start(clumsy)
-        await env.until_waiting(run)
-        await run.cancel()
+        run = await cancelled(env, clumsy)
         assert await run.wait() is RunStatus.FAILED
 
 
@@ -206,9 +205,7 @@ async def test_a_timeout_around_a_cancelled_wait_does_not_take_it_for_its_own():
         return "signalled"
 
     async with Environment(timed) as env:
-        run = await env.client.start(timed)
-        await env.until_waiting(run)
-        await run.cancel()
+        run = await cancelled(env, timed)
         assert await run.wait() is RunStatus.CANCELLED
 
 
@@ -270,9 +267,7 @@ async def test_a_shield_works_in_a_plain_body():
         blocking.sleep("1h")
 
     async with Environment(plain) as env:
-        run = await env.client.start(plain)
-        await env.until_waiting(run)
-        await run.cancel()
+        run = await cancelled(env, plain)
         assert await run.wait() is RunStatus.CANCELLED
         assert len(env.calls(clean_up)) == 1
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import NotDecodable, RunCancelled, sleep, step, workflow
+from holdfast import AsyncClient, IOInBody, NotDecodable, RunCancelled, compensate, sleep, step, workflow
 from holdfast.client import AsyncRun
 from holdfast.define import Workflow
 from tests.worker.samples import add, ready
@@ -16,7 +16,7 @@ from tests.worker.stage import PATIENCE, Stage, stage, until
 
 @pytest.fixture
 def order():
-    """A workflow, a changed one that no longer matches its journals, and their name."""
+    """A workflow, and a changed one of its name, which does not match its journals."""
 
     @workflow(name="order")
     async def right() -> int:
@@ -40,6 +40,23 @@ async def slept(on: Stage, body: Workflow[[], Any]) -> AsyncRun[Any]:
         await on.until_waiting(run)
     on.skip("31d")
     return run
+
+
+async def mended(url: str, broken: Workflow[[], int]) -> str:
+    """Why a run of it is blocked. It is intact: with its code mended it goes on."""
+
+    @workflow(name=broken.name)
+    async def fixed() -> int:
+        return await add(1, 1)
+
+    async with stage(url) as on:
+        run = await on.client.start(broken)
+        async with on.worker(broken):
+            report = await on.until_blocked(run)
+            assert (await on.record(run)).status == "waiting"
+        async with on.worker(fixed):
+            assert await run.result(PATIENCE) == 2
+    return report
 
 
 async def test_a_blocked_run_goes_on_at_once_when_a_worker_with_the_right_code_starts(database_url, order):
@@ -158,17 +175,29 @@ async def test_io_in_a_body_blocks_the_run_and_leaves_it_intact(database_url):
         await asyncio.to_thread(print, n)
         return n
 
-    @workflow(name="order")
-    async def fixed() -> int:
-        return await add(1, 1)
+    assert "move this into a step" in await mended(database_url, broken)
 
-    async with stage(database_url) as on:
-        run = await on.client.start(broken)
-        async with on.worker(broken):
-            assert "move this into a step" in await on.until_blocked(run)
-            assert (await on.record(run)).status == "waiting"
-        async with on.worker(fixed):
-            assert await run.result(PATIENCE) == 2
+
+async def test_a_client_in_a_body_blocks_the_run_and_leaves_it_intact(database_url):
+    @workflow(name="order")
+    async def broken() -> int:
+        n = await add(1, 1)
+        compensate(add, 2, 2)
+        await AsyncClient(database_url).signal("another", "go")
+        return n
+
+    assert "holdfast.signal" in await mended(database_url, broken)
+
+
+async def test_a_body_may_go_on_without_the_client_that_it_was_refused(database_url):
+    @workflow
+    async def careful() -> str:
+        with pytest.raises(IOInBody):
+            await AsyncClient(database_url).signal("another", "go")
+        return "went on"
+
+    async with stage(database_url, careful) as on:
+        assert await (await on.client.start(careful)).result(PATIENCE) == "went on"
 
 
 async def test_changed_code_blocks_the_run_and_fixed_code_goes_on(database_url):

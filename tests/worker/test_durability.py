@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from holdfast import Retry, StoreAway, Worker, sleep, step, workflow
+from holdfast.define import Workflow
 from holdfast.model import Turn, decode_entries
 from holdfast.store import SqliteStore
-from tests.worker.stage import PATIENCE, stage, until
+from tests.worker.stage import PATIENCE, Stage, stage, until
 
 
 class Gated(SqliteStore):
@@ -35,6 +38,18 @@ class Gated(SqliteStore):
             self.answers_to_lose -= 1
             raise StoreAway("the answer was lost")
         return answers
+
+
+@asynccontextmanager
+async def gated(url: str, body: Workflow[..., Any]) -> AsyncIterator[tuple[Stage, Gated]]:
+    """A stage whose one worker writes through such a store."""
+    store = Gated(url)
+    await store.open()
+    try:
+        async with stage(url) as on, Worker(store, workflows=[body]):
+            yield on, store
+    finally:
+        await store.close()
 
 
 @pytest.fixture
@@ -68,16 +83,13 @@ async def settle() -> None:
 
 
 async def test_a_step_does_not_begin_before_the_turn_that_asked_for_it_is_durable(database_url, two_steps, executed):
-    store = Gated(database_url)
-    await store.open()
-    async with stage(database_url) as on, Worker(store, workflows=[two_steps]):
+    async with gated(database_url, two_steps) as (on, store):
         run = await on.client.start(two_steps)
         await until(lambda: store.waiting)
         await settle()
         assert executed == ["first"]
         store.gate.set()
         assert await run.result(PATIENCE) == "12"
-    await store.close()
     assert executed == ["first", "second"]
 
 
@@ -91,28 +103,22 @@ async def test_a_step_of_a_workflow_tried_again_does_not_begin_before_that_is_du
     async def body() -> None:
         await shaky()
 
-    store = Gated(database_url)
-    await store.open()
-    async with stage(database_url) as on, Worker(store, workflows=[body]):
+    async with gated(database_url, body) as (on, store):
         run = await on.client.start(body)
         await until(lambda: store.waiting)
         await settle()
         assert executed == ["shaky"]
         store.gate.set()
         await on.until_status(run, "failed")
-    await store.close()
 
 
 async def test_an_end_is_not_seen_before_it_is_durable(database_url, two_steps):
-    store = Gated(database_url)
-    await store.open()
-    async with stage(database_url) as on, Worker(store, workflows=[two_steps]):
+    async with gated(database_url, two_steps) as (on, store):
         run = await on.client.start(two_steps)
         await until(lambda: store.waiting)
         assert (await on.record(run)).status == "running"
         store.gate.set()
         await run.result(PATIENCE)
-    await store.close()
 
 
 async def test_a_retry_does_not_begin_before_the_failed_attempt_is_durable(database_url, executed):
@@ -127,30 +133,24 @@ async def test_a_retry_does_not_begin_before_the_failed_attempt_is_durable(datab
     async def body() -> str:
         return await shaky()
 
-    store = Gated(database_url)
-    await store.open()
-    async with stage(database_url) as on, Worker(store, workflows=[body]):
+    async with gated(database_url, body) as (on, store):
         run = await on.client.start(body)
         await until(lambda: store.waiting)
         await settle()
         assert executed == ["shaky"]
         store.gate.set()
         assert await run.result(PATIENCE) == "at last"
-    await store.close()
 
 
 async def test_a_turn_whose_answer_was_lost_is_sent_again_byte_for_byte_and_counts_once(
     database_url, two_steps, executed
 ):
-    store = Gated(database_url)
-    store.gate.set()
-    store.answers_to_lose = 2
-    await store.open()
-    async with stage(database_url) as on, Worker(store, workflows=[two_steps]):
+    async with gated(database_url, two_steps) as (on, store):
+        store.gate.set()
+        store.answers_to_lose = 2
         run = await on.client.start(two_steps)
         assert await run.result(PATIENCE) == "12"
         assert (await on.kinds(run)).count("step_completed") == 2
-    await store.close()
     assert executed == ["first", "second"]
     assert store.sent[0] == store.sent[1] == store.sent[2]
 
@@ -171,9 +171,7 @@ async def test_what_arrives_while_a_turn_is_uncommitted_belongs_to_the_next_one(
     async def body() -> int:
         return sum(await asyncio.gather(one(), two()))
 
-    store = Gated(database_url)
-    await store.open()
-    async with stage(database_url) as on, Worker(store, workflows=[body]):
+    async with gated(database_url, body) as (on, store):
         run = await on.client.start(body)
         await until(lambda: store.waiting)
         go_on.set()
@@ -182,7 +180,6 @@ async def test_what_arrives_while_a_turn_is_uncommitted_belongs_to_the_next_one(
         store.gate.set()
         assert await run.result(PATIENCE) == 3
         assert len(await on.store.read_journal(run.id)) == 2
-    await store.close()
 
 
 async def test_a_wait_costs_one_commit_more_for_its_firing(database_url):
