@@ -160,13 +160,11 @@ async def test_an_accepted_turn_makes_up_for_the_crashes_before_it(database_url)
 
 async def test_a_worker_executes_one_suspect_at_a_time(database_url):
     flying: list[str] = []
-    most: list[int] = []
     go_on = asyncio.Event()
 
     @step
     async def act(name: str) -> None:
         flying.append(name)
-        most.append(len(flying))
         await go_on.wait()
         flying.remove(name)
 

@@ -45,10 +45,9 @@ _child_end = msgspec.msgpack.Decoder(ChildEnd)
 class Deliveries(Requests):
     """The part of an execution that takes in what comes from other runs and from people."""
 
-    __slots__ = ("cancel", "ended_main", "main", "stamp")
+    __slots__ = ("cancel", "ended_main", "stamp")
 
     cancel: Cancel | None
-    main: BodyTask[Any] | None
     ended_main: BodyTask[Any] | None
     """The body's own task, once another one compensates for it."""
     context: contextvars.Context
@@ -234,9 +233,6 @@ class Deliveries(Requests):
         self.run.journal_length += 1
         if not self.is_replaying:
             self._entries.append(entry)
-
-    def main_task(self) -> asyncio.Task[Any] | None:
-        return self.main
 
     def cancel_main(self) -> None:
         """Deliver a cancel to the body, unless it is shielded for now."""

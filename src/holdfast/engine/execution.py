@@ -1,5 +1,6 @@
-"""One run in memory: a body, its loop, and the journal's entries going in and out. Sans-IO: no clock, no store, no
-thread.
+"""One run in memory: a body, its loop, and the journal's entries going in and out.
+
+Sans-IO: no clock, no store, no thread.
 
 Invariants:
 

@@ -13,16 +13,19 @@ from holdfast.model import Checkpoint, OutEvent, OutSignal, Patched, Started
 from .calls import Calls
 from .inheritance import bequeathed
 from .life import Life
+from .loop import BodyTask
 from .runners import Runners
 
 
 class Sends(Calls):
     """Nothing of it gets out if the turn is refused, and a replay sends nothing."""
 
-    __slots__ = ("_life", "began_at")
+    __slots__ = ("_life", "began_at", "main")
 
     began_at: int
     """When the run began, or was tried again as a whole."""
+    main: BodyTask[Any] | None
+    """The task of the body itself, or of what compensates for it; None before the start."""
 
     def __init__(self, workflow: Workflow[Any, Any], run: RunInfo, seed: bytes, codec: Codec, runners: Runners) -> None:
         super().__init__(workflow, run, seed, codec, runners)
@@ -153,7 +156,7 @@ class Sends(Calls):
     ) -> NoReturn:
         if self.is_dead:
             self.refuse()
-        if asyncio.current_task(self.loop) is not self.main_task():
+        if asyncio.current_task(self.loop) is not self.main:
             raise MisplacedCall("continue_as_new() was called in a task of the body; only the body itself may call it")
         target = self.workflow if workflow is None else workflow
         plain = self._codec.arguments(target.fn).check(args, kwargs)
@@ -161,10 +164,6 @@ class Sends(Calls):
         bequeathed(self.life.compensations, self._codec, target)
         self.life.continued = Continued(target, plain)
         raise self.life.continued
-
-    def main_task(self) -> asyncio.Task[Any] | None:
-        """The task of the body itself."""
-        raise NotImplementedError
 
     def cancel_main(self) -> None:
         """Deliver a cancel to the body."""
