@@ -26,10 +26,6 @@ class Job:
     future: asyncio.Future[Any] | concurrent.futures.Future[Any]
     is_read: bool = False
 
-    def run(self, tx: Transaction) -> list[Any]:
-        """The answers, one a job."""
-        return [self.deed(tx)]
-
 
 @dataclass(slots=True, eq=False)
 class BatchJob:
@@ -62,7 +58,7 @@ class Unit:
         """The answers, one a job. Begins no transaction."""
         first = self.jobs[0]
         if isinstance(first, Job):
-            return first.run(tx)
+            return [first.deed(tx)]
         return self._parted(first.deed(tx, self._items(), first.now))
 
     def run_short(self, tx: Transaction) -> list[Any] | None:

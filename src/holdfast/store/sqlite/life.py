@@ -32,10 +32,10 @@ T = TypeVar("T")
 class LifeStore:
     """A part of the SQLite store."""
 
-    async def _write(self, deed: Callable[[Transaction], T]) -> T:
+    async def _read(self, deed: Callable[[Transaction], T]) -> T:
         raise NotImplementedError
 
-    async def _read(self, deed: Callable[[Transaction], T]) -> T:
+    async def _write(self, deed: Callable[[Transaction], T]) -> T:
         raise NotImplementedError
 
     async def send_signal(
@@ -127,14 +127,14 @@ class LifeStore:
     async def list_values(self, run_id: str, *, after: str = "", limit: int = 1000) -> list[ValueName]:
         return await self._read(partial(values.list_values, run_id=run_id, after=after, limit=limit))
 
-    async def list_streams(self, run_id: str, *, after: str = "", limit: int = 1000) -> list[StreamName]:
-        return await self._read(partial(values.list_streams, run_id=run_id, after=after, limit=limit))
-
     async def append_items(self, sent: StepItems, *, now: Instant | None = None) -> None:
         await self._write(partial(values.append_items, sent=sent, now=now))
 
     async def read_items(self, run_id: str, stream: str, *, after: int = 0, limit: int = 100) -> list[StreamRecord]:
         return await self._read(partial(values.read_items, run_id=run_id, stream=stream, after=after, limit=limit))
+
+    async def list_streams(self, run_id: str, *, after: str = "", limit: int = 1000) -> list[StreamName]:
+        return await self._read(partial(values.list_streams, run_id=run_id, after=after, limit=limit))
 
     async def pause_runs(self, run_ids: Sequence[str], paused: bool, *, now: Instant | None = None) -> list[str]:
         return await self._write(partial(retention.pause_runs, run_ids=run_ids, paused=paused, now=now))

@@ -202,6 +202,9 @@ class SqliteStore(LifeStore):
     async def next_due(self, lanes: Sequence[Lane], *, now: Instant | None = None) -> Instant | None:
         return await self._read(partial(claims.next_due, lanes=lanes, now=now))
 
+    async def release_strays(self, worker_id: str, held: Sequence[str], *, now: Instant | None = None) -> list[str]:
+        return await self._write(partial(workers.release_strays, worker_id=worker_id, held=held, now=now))
+
     async def register_worker(
         self,
         worker_id: str,
@@ -242,9 +245,6 @@ class SqliteStore(LifeStore):
         if not await self._read(partial(workers.seem_dead, locks=self._locks, worker_id=worker_id, now=now)):
             return []
         return await self._write(partial(workers.reap_workers, locks=self._locks, worker_id=worker_id, now=now))
-
-    async def release_strays(self, worker_id: str, held: Sequence[str], *, now: Instant | None = None) -> list[str]:
-        return await self._write(partial(workers.release_strays, worker_id=worker_id, held=held, now=now))
 
     async def remove_worker(self, worker_id: str) -> None:
         await self._write(partial(workers.remove_worker, worker_id=worker_id))
