@@ -23,7 +23,7 @@ from holdfast.errors import ClientClosed, DefinitionError, HoldfastError, StoreE
 from holdfast.model import SECOND, Duration, Instant, NewRun, RunRecord
 from holdfast.observe import Observer, Observers, checked_observers, observers_of
 from holdfast.settings import Settings, checked, resolve
-from holdfast.store import Guest, Store, check_address, open_store, redact_url
+from holdfast.store import Guest, Store, check_address, redact_url, store_for
 
 from .ids import check_id, not_found
 from .watch import Watcher
@@ -119,7 +119,7 @@ class Connection:
             return self._given_store
         with self._lock:
             if self._store is None:
-                self._store = _chosen(self.settings)
+                self._store = store_for(self.settings)
             return self._store
 
     def shown(self) -> str:
@@ -236,16 +236,6 @@ class Connection:
         self._lock = threading.Lock()
         self._watchers = WeakKeyDictionary()
         self._pid = os.getpid()
-
-
-def _chosen(settings: Settings) -> Store:
-    return open_store(
-        settings.url,
-        namespace=settings.namespace,
-        schema=settings.schema,
-        migrate=settings.migrate,
-        max_retention=settings.max_retention,
-    )
 
 
 def _checked_store(store: object, given: Mapping[str, object]) -> Store:

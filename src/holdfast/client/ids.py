@@ -1,9 +1,9 @@
-"""Ids of runs, as callers give them."""
+"""Ids of runs, and names of what they send and are sent, as callers give them."""
 
 from __future__ import annotations
 
 from holdfast.errors import DefinitionError, RunNotFound
-from holdfast.model import is_text
+from holdfast.model import is_name, is_text
 
 
 def check_id(run_id: object) -> None:
@@ -15,6 +15,12 @@ def check_id(run_id: object) -> None:
     own = getattr(run_id, "id", None)
     hint = f"give its id, {own!r}" if isinstance(own, str) else "expected text, such as run.id"
     raise DefinitionError(f"{run_id!r} is not a run's id; {hint}")
+
+
+def check_name(what: str, name: object) -> None:
+    """Refuse what no signal, event, value or stream can be called: it would be waited for in vain."""
+    if not is_name(name, 200):
+        raise DefinitionError(f"{what} {name!r}: expected a name of 1 to 200 characters, without a NUL")
 
 
 def not_found(run_id: str, namespace: str) -> RunNotFound:

@@ -15,7 +15,7 @@ from holdfast.model import Sent, WaitRecord, holds, is_name
 from holdfast.observe import MessageSent
 
 from .connections import Connection
-from .ids import check_id, not_found
+from .ids import check_id, check_name, not_found
 
 _json = msgspec.json.Decoder()
 
@@ -53,7 +53,7 @@ class Messaging:
         was published when you called, not when you committed.
         """
         refuse_in_body("client.publish()", "use holdfast.publish() in a body")
-        _check("event", event)
+        check_name("event", event)
         _check_message_id(message_id)
         data = self._connection.codec.message(payload)
         store = await self._connection.opened_for(connection)
@@ -105,7 +105,7 @@ async def send_signal(
     """Send a signal; see Messaging.signal."""
     refuse_in_body("client.signal()", "use holdfast.signal() in a body")
     check_id(run_id)
-    _check("signal", name)
+    check_name("signal", name)
     _check_message_id(message_id)
     codec = client.codec
     data = codec.message(payload)
@@ -139,11 +139,6 @@ def _refuse_misfit(wait: WaitRecord, data: bytes, codec: Codec) -> None:
         raise BadPayload(
             f"the {wait.kind} {wait.name!r} of run {wait.run_id} expects something else: {reason}; nothing was sent"
         )
-
-
-def _check(what: str, name: object) -> None:
-    if not is_name(name, 200):
-        raise DefinitionError(f"{what} {name!r}: expected a name of 1 to 200 characters, without a NUL")
 
 
 def _check_message_id(message_id: object) -> None:

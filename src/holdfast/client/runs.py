@@ -32,14 +32,13 @@ from holdfast.model import (
 )
 
 from .connections import Connection
-from .ids import check_id, not_found
+from .ids import check_id, check_name, not_found
 from .messaging import send_signal
 from .streams import (
     StreamInfo,
     StreamItem,
     ValueInfo,
     changes,
-    check_name,
     follow,
     list_streams,
     list_values,

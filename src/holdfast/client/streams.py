@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from holdfast.errors import DefinitionError
-from holdfast.model import RunRecord, RunStatus, StreamName, StreamRecord, ValueName, is_name, is_text, moment_of
+from holdfast.model import RunRecord, RunStatus, StreamName, StreamRecord, ValueName, is_text, moment_of
 from holdfast.store import Store
 
 from .connections import Connection
@@ -82,12 +82,6 @@ async def _paged(read: Callable[..., Awaitable[Sequence[_N]]], after: str, limit
         if len(page) < size or len(found) == limit:
             return found
         after = page[-1].name
-
-
-def check_name(what: str, name: object) -> None:
-    """Refuse what no value and no stream can be called: it would be waited for in vain."""
-    if not is_name(name, 200):
-        raise DefinitionError(f"{what} {name!r}: expected a name of 1 to 200 characters, without a NUL")
 
 
 async def read_value(connection: Connection, run_id: str, name: str, default: Any) -> Any:

@@ -6,7 +6,7 @@ from .callers import Guest
 from .contract import Answer, Store
 from .loans import LOST, Lender, Loan, Undone
 from .sqlite import SqliteStore
-from .urls import check_address, migration_sql, open_store, parse_url, redact_url
+from .urls import check_address, migration_sql, open_store, parse_url, redact_url, store_for
 
 __all__ = [
     "LOST",
@@ -22,4 +22,5 @@ __all__ = [
     "open_store",
     "parse_url",
     "redact_url",
+    "store_for",
 ]

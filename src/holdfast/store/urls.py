@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from holdfast.errors import DefinitionError
 from holdfast.extras import load_extra
+from holdfast.settings import Settings
 
 from .contract import Store
 from .sqlite import SqliteStore
@@ -89,6 +90,17 @@ def open_store(
         )
         return store
     return SqliteStore(found.path, redact_url(url), namespace, migrate=migrate, max_retention=max_retention)
+
+
+def store_for(settings: Settings) -> Store:
+    """The store that settings name, not yet open: one for whoever resolves them, client or worker."""
+    return open_store(
+        settings.url,
+        namespace=settings.namespace,
+        schema=settings.schema,
+        migrate=settings.migrate,
+        max_retention=settings.max_retention,
+    )
 
 
 def migration_sql(url: str, *, schema: str | None = None) -> str:

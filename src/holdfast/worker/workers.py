@@ -17,7 +17,7 @@ from holdfast.errors import DefinitionError, MisplacedCall, StoreAway, StoreErro
 from holdfast.model import SECOND, Duration, microseconds
 from holdfast.observe import Observer, Observers, checked_observers, observers_of
 from holdfast.settings import Settings, resolve
-from holdfast.store import Store, open_store
+from holdfast.store import Store, store_for
 
 from .clock import Clock, SystemClock
 from .driving import Driven, drive
@@ -354,14 +354,7 @@ def _store_of(url: object, settings: Settings, codec: Codec | None) -> tuple[Sto
     if url is None or isinstance(url, str):
         if codec is None:
             codec = Codec() if settings.max_payload is None else Codec(max_payload=settings.max_payload)
-        store = open_store(
-            settings.url,
-            namespace=settings.namespace,
-            schema=settings.schema,
-            migrate=settings.migrate,
-            max_retention=settings.max_retention,
-        )
-        return store, codec
+        return store_for(settings), codec
     if hasattr(url, "commit_turns"):
         return cast(Store, url), codec or Codec()
     if hasattr(url, "store") and hasattr(url, "codec"):
