@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,6 +17,11 @@ from tests.life.waiting import until_waiting
 class Approval:
     by: str
     cents: int = 0
+
+
+class Place(NamedTuple):
+    x: float
+    y: float
 
 
 @workflow
@@ -55,6 +60,18 @@ async def test_a_match_looks_into_nested_payloads():
         await run.signal("approved", {"who": {"role": "clerk"}})
         await run.signal("approved", {"who": {"role": "manager", "name": "Ada"}})
         assert await run.result() == {"who": {"role": "manager", "name": "Ada"}}
+
+
+async def test_a_named_tuple_is_taken_by_a_wait_for_one():
+    @workflow
+    async def goes() -> float:
+        return (await holdfast.wait_for_signal("there", type=Place)).x
+
+    async with Environment(goes) as env:
+        run = await env.client.start(goes)
+        await env.until_waiting(run)
+        await run.signal("there", Place(1.5, 2.0))
+        assert await run.result() == 1.5
 
 
 async def test_a_typed_signal_arrives_as_an_instance():

@@ -2,17 +2,24 @@
 
 A schema is a first sieve and errs on the side of letting through: what can't be said in one is said by `{}`, which
 everything fits, and the receiver's own annotation has the last word. So only the words that decide about structure are
-read; formats, lengths and patterns are the receiver's affair.
+read, and the formats of texts that the codec itself reads; lengths and patterns are the receiver's affair. A model of
+pydantic reads them in its own way, and takes 1.0 for an integer.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
 from holdfast.codec.hints import Unresolved, function_hints
+from holdfast.codec.texts import TEXTS, UNREADABLE
 
 Schema = Mapping[str, Any]
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -24,6 +31,16 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "object": (dict,),
 }
+_FORMATS: dict[str, type] = {
+    "date-time": datetime,
+    "date": date,
+    "time": time,
+    "duration": timedelta,
+    "decimal": Decimal,
+    "uuid": UUID,
+}
+_MODEL = "x-model"
+"""Marks the schema of a model that reads what it is given in its own way."""
 _LARGEST = 64_000
 
 
@@ -31,16 +48,45 @@ def schema_of(annotation: Any) -> dict[str, Any] | None:
     """The schema of an annotation; None if anything fits it, as far as can be said."""
     model_schema = getattr(annotation, "model_json_schema", None)
     try:
+        if getattr(annotation, "__pydantic_root_model__", False):
+            return None
         if isinstance(annotation, type) and callable(model_schema):
-            found: dict[str, Any] = model_schema(mode="validation")
+            found: dict[str, Any] = _as_stored(_without_tuples(model_schema(by_alias=False, mode="validation")))
+            found[_MODEL] = True
+        elif annotation in (datetime, time):
+            # By msgspec's schemas they have a format only if they must have a zone.
+            found = {"type": "string", "format": "date-time" if annotation is datetime else "time"}
         else:
-            found = msgspec.json.schema(annotation)
+            found = _as_stored(msgspec.json.schema(annotation))
     except (TypeError, ValueError, NameError, AttributeError, RecursionError):
         # Not an annotation that both sides can say in a schema: a mix of libraries, a class of its own kind.
         return None
     if not found or len(msgspec.json.encode(found)) > _LARGEST:
         return None
     return found
+
+
+def _as_stored(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema without what others write otherwise than the codec does, for which every class is an object with its
+    fields: neither an array, nor whatever the root of a model is, nor one that holds its class's tag."""
+    for name, one in schema.get("$defs", {}).items():
+        if "properties" not in one and "enum" not in one:
+            schema["$defs"][name] = {}
+        elif "required" in one:
+            one["required"] = [field for field in one["required"] if not _is_tag(one["properties"][field])]
+    return schema
+
+
+def _without_tuples(schema: Any) -> Any:
+    """The schema of a model, in which a NamedTuple is an array like any tuple, and can't be told from one."""
+    if isinstance(schema, dict):
+        is_tuple = "prefixItems" in schema
+        return {} if is_tuple else {name: _without_tuples(one) for name, one in schema.items()}
+    return [_without_tuples(one) for one in schema] if isinstance(schema, list) else schema
+
+
+def _is_tag(schema: Schema) -> bool:
+    return len(schema.get("enum", ())) == 1
 
 
 def parameter_schemas(fn: Callable[..., Any]) -> dict[str, bytes]:
@@ -51,26 +97,42 @@ def parameter_schemas(fn: Callable[..., Any]) -> dict[str, bytes]:
 
 def misfit(schema: Schema, value: Any) -> str | None:
     """Why plain data does not fit, with the path of the culprit; None if it does."""
-    return _misfit(schema, _unwrapped(value), schema, "$", 0)
+    return _misfit(schema, value, schema, "$", 0)
 
 
-def _misfit(schema: Any, value: Any, root: Schema, path: str, depth: int) -> str | None:
+def _misfit(schema: Any, given: Any, root: Schema, path: str, depth: int) -> str | None:
     if not isinstance(schema, Mapping) or depth > 100:
         return None
     if "$ref" in schema:
-        return _misfit(_target(root, schema["$ref"]), value, root, path, depth + 1)
+        return _misfit(_target(root, schema["$ref"]), given, root, path, depth + 1)
+    value = _unwrapped(given)
+    if isinstance(given, dict) and given.keys() == {"~enum"}:
+        # A member that kept its class: whether that is a kind of what is expected, only the receiver knows.
+        return None
     for word in ("anyOf", "oneOf"):
         if word in schema:
-            reasons = [_misfit(one, value, root, path, depth + 1) for one in schema[word]]
+            reasons = [_misfit(one, given, root, path, depth + 1) for one in schema[word]]
             if reasons and all(reasons):
                 return reasons[0] if len(reasons) == 1 else f"{path}: {_shown(value)} fits none of {len(reasons)} kinds"
-    if "enum" in schema and isinstance(value, (str, int, float, bool, type(None))) and value not in schema["enum"]:
+    if "enum" in schema and isinstance(value, (str, int, float, bool, type(None))) and not _is_one(schema, value):
         # An enum member may be stored by its name: only the receiver knows.
         return None if isinstance(value, str) else f"{path}: {_shown(value)} is none of {schema['enum']}"
-    return _wrong_type(schema, value, path) or _wrong_inside(schema, value, root, path, depth)
+    is_strict = _MODEL not in root
+    wrong = _wrong_type(schema, value, path, is_strict) or _wrong_inside(schema, value, root, path, depth)
+    # What is in an envelope may be a subtype, as a datetime for a date: its own class has written it.
+    return wrong or (_wrong_text(schema, value, path) if is_strict and value is given else None)
 
 
-def _wrong_type(schema: Schema, value: Any, path: str) -> str | None:
+def _is_one(schema: Schema, value: Any) -> bool:
+    known = schema["enum"]
+    if value in known:
+        return True
+    # Several flags of one class are one number.
+    is_number = "title" in schema and type(value) is int and all(type(one) is int for one in known)
+    return is_number and not value & ~functools.reduce(operator.or_, known, 0)
+
+
+def _wrong_type(schema: Schema, value: Any, path: str, is_strict: bool) -> str | None:
     said = schema.get("type")
     if said is None:
         return None
@@ -78,9 +140,20 @@ def _wrong_type(schema: Schema, value: Any, path: str) -> str | None:
     allowed = tuple(kind for name in wanted for kind in _TYPES.get(name, (object,)))
     is_bool = isinstance(value, bool) and bool not in allowed and object not in allowed
     if is_bool or not isinstance(value, allowed):
-        if "integer" in wanted and isinstance(value, float) and value.is_integer():
+        if "integer" in wanted and isinstance(value, float) and value.is_integer() and not is_strict:
             return None
         return f"{path}: expected {' or '.join(map(str, wanted))}, not {_shown(value)}"
+    return None
+
+
+def _wrong_text(schema: Schema, value: Any, path: str) -> str | None:
+    kind = _FORMATS.get(schema.get("format", ""))
+    if kind is None or not isinstance(value, str):
+        return None
+    try:
+        TEXTS[kind].read(value)
+    except UNREADABLE:
+        return f"{path}: expected {schema['format']}, not {_shown(value)}"
     return None
 
 
@@ -92,14 +165,17 @@ def _wrong_inside(schema: Schema, value: Any, root: Schema, path: str, depth: in
         rest = schema.get("additionalProperties")
         for name, one in value.items():
             inner = schema.get("properties", {}).get(name, rest)
-            reason = _misfit(inner, _unwrapped(one), root, f"{path}.{name}", depth + 1)
+            reason = _misfit(inner, one, root, f"{path}.{name}", depth + 1)
             if reason is not None:
                 return reason
     elif isinstance(value, list):
         first = schema.get("prefixItems", ())
+        if first and not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
+            # A tuple: how many it holds is what it is.
+            return f"{path}: expected an array of {schema.get('maxItems', len(first))}, not of {len(value)}"
         for index, one in enumerate(value):
             inner = first[index] if index < len(first) else schema.get("items")
-            reason = _misfit(inner, _unwrapped(one), root, f"{path}[{index}]", depth + 1)
+            reason = _misfit(inner, one, root, f"{path}[{index}]", depth + 1)
             if reason is not None:
                 return reason
     return None
@@ -116,6 +192,8 @@ def _unwrapped(value: Any) -> Any:
     """What is inside an envelope of a bare value: a date is text, a set is an array."""
     if isinstance(value, dict) and len(value) == 1:
         [(name, inner)] = value.items()
+        if name == "~float":
+            return float(inner)
         if name.startswith("~") and name != "~dict":
             return inner
         if name == "~dict":

@@ -1,0 +1,167 @@
+"""Schemas: a sender is told what the receiver could not read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Flag, IntEnum
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+import msgspec
+import pydantic
+import pytest
+
+from holdfast.codec import Codec, misfit
+from holdfast.errors import NotDecodable
+
+codec = Codec()
+
+
+@dataclass
+class Order:
+    cents: int
+    day: date
+
+
+class Place(NamedTuple):
+    x: float
+    y: float = 0.0
+
+
+class Tagged(msgspec.Struct, tag=True):
+    mine: int
+
+
+class Other(msgspec.Struct, tag=True):
+    other: int
+
+
+class Short(msgspec.Struct, array_like=True):
+    only: int
+
+
+class Colours(Flag):
+    RED = 1
+    BLUE = 2
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+class Aliased(pydantic.BaseModel):
+    first_name: str = pydantic.Field(alias="firstName")
+
+
+class Numbers(pydantic.RootModel[list[int]]):
+    pass
+
+
+class Nesting(pydantic.BaseModel):
+    place: Place
+    numbers: Numbers
+
+
+class Model(pydantic.BaseModel):
+    cents: int
+    day: date
+
+
+def is_read(annotation: Any, stored: bytes) -> bool:
+    try:
+        codec.value(annotation).decode(stored)
+    except NotDecodable:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("annotation", "given"),
+    [
+        (int, 1),
+        (int, 1.0),
+        (int | str, 1.0),
+        (float, 1),
+        (list[int], [1, 2.0]),
+        (datetime, "2026-01-31T12:00:00Z"),
+        (datetime, "yesterday"),
+        (time, "12:00"),
+        (time, "noon"),
+        (date, "2026-01-31"),
+        (date, "2026-02-31"),
+        (date | None, "soon"),
+        (timedelta, "PT1H"),
+        (timedelta, "1h"),
+        (Decimal, "1.50"),
+        (Decimal, "much"),
+        (UUID, "12345678123456781234567812345678"),
+        (UUID, "1234"),
+        (dict[str, UUID], {"a": "1234"}),
+        (tuple[int, str], [1, "a"]),
+        (tuple[int, str], [1]),
+        (tuple[int, str], [1, "a", "b"]),
+        (tuple[int, ...], [1, 2, 3]),
+        (Place, {"x": 1.5}),
+        (Colours, 3),
+        (Colours, 4),
+        (Literal[1, 2], 3),
+        (Order, {"cents": 1, "day": "2026-01-31"}),
+        (Order, {"cents": 1.0, "day": "2026-01-31"}),
+        (Order, {"cents": 1, "day": "31.1."}),
+        (Model, {"cents": 1.0, "day": "1769817600"}),
+        (Model, {"cents": 1.0, "day": "2026-01-31"}),
+        (Aliased, {"firstName": "Ada"}),
+    ],
+    ids=str,
+)
+def test_what_fits_is_what_can_be_read(annotation, given):
+    schema = msgspec.json.decode(codec.schema(annotation))
+    assert (misfit(schema, given) is None) == is_read(annotation, msgspec.json.encode(given))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (Place, Place(1.5)),
+        (list[Place], [Place(1.5, 2.0)]),
+        (Tagged, Tagged(1)),
+        (Aliased, Aliased(firstName="Ada")),
+        (Nesting, Nesting(place=Place(1.5), numbers=Numbers([1]))),
+        (int, Level.HIGH),
+        (Tagged | Other, Other(1)),
+        (Short, Short(1)),
+        (Colours, Colours.RED | Colours.BLUE),
+        (float, math.inf),
+        (Order, Order(1, date(2026, 1, 31))),
+        (tuple[int, UUID], (1, UUID(int=7))),
+        (dict[date, timedelta], {date(2026, 1, 31): timedelta(hours=1)}),
+    ],
+    ids=str,
+)
+def test_what_the_codec_writes_fits(annotation, value):
+    schema = msgspec.json.decode(codec.schema(annotation))
+    assert misfit(schema, msgspec.json.decode(codec.value(annotation).encode(value))) is None
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [(date, datetime(2026, 1, 31, tzinfo=UTC)), (datetime, datetime(2026, 1, 31)), (Decimal, Decimal("NaN"))],
+    ids=str,
+)
+def test_what_keeps_a_type_of_its_own_is_let_through(annotation, value):
+    schema = msgspec.json.decode(codec.schema(annotation))
+    stored = codec.value(Any).encode(value)
+    assert misfit(schema, msgspec.json.decode(stored)) is None
+    assert is_read(annotation, stored)
+
+
+def test_what_the_root_of_a_model_is_only_its_receiver_knows():
+    assert codec.schema(Numbers) is None
+
+
+def test_a_text_that_is_none_of_its_format_is_told_with_its_place():
+    schema = msgspec.json.decode(codec.schema(list[UUID]))
+    assert misfit(schema, ["1234"]) == '$[0]: expected uuid, not "1234"'
