@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 
 from holdfast import blocking, workflow
 from tests.engine.drive import note
 from tests.engine.samples import Declined, double, refuse, triple
+
+place = contextvars.ContextVar("place", default="nowhere")
 
 
 def test_a_def_step_in_an_async_body_returns_its_value(begin):
@@ -219,3 +222,32 @@ def test_a_def_step_inside_an_async_generator_blocks_its_task_only(begin):
         return sum([n async for n in items()])
 
     assert begin(body).finish().check().result == 9
+
+
+def test_a_def_step_does_not_hold_up_siblings_that_share_its_context(begin):
+    @workflow
+    async def body() -> list[str]:
+        order = []
+        shared = contextvars.copy_context()
+
+        async def one() -> None:
+            triple(1)
+            order.append(f"def, {place.get()}")
+
+        async def other() -> None:
+            token = place.set("here")
+            await double(1)
+            order.append(f"async, {place.get()}")
+            place.reset(token)
+            place.set("there")
+            triple(2)
+            order.append("second def")
+
+        await asyncio.gather(*(asyncio.create_task(task(), context=shared) for task in (one, other)))
+        return [*order, place.get(), shared[place]]
+
+    drive = begin(body)
+    drive.complete("double")
+    drive.complete("triple:1")
+    drive.complete("triple")
+    assert drive.check().result == ["async, here", "second def", "def, there", "nowhere", "there"]

@@ -292,3 +292,25 @@ def test_a_pending_held_by_the_outside_can_not_wake_a_dead_body(begin):
     put_away(drive)
     held[0].cancel()
     assert ALERTS == []
+
+
+def test_a_task_whose_context_another_one_is_blocked_in_is_put_away_too(begin):
+    @workflow
+    async def body() -> None:
+        shared = contextvars.copy_context()
+
+        async def blocked() -> None:
+            triple(1)
+
+        async def waiting() -> None:
+            try:
+                await double(1)
+            finally:
+                ALERTS.append("put away")
+
+        await asyncio.gather(*(asyncio.create_task(task(), context=shared) for task in (blocked, waiting)))
+
+    drive = begin(body)
+    assert drive.open == ["triple", "double"]
+    drive.execution.put_away()
+    assert ALERTS == ["put away"]

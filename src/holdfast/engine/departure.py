@@ -11,6 +11,7 @@ import logging
 from asyncio.tasks import _enter_task, _leave_task
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from functools import partial
 from typing import Any, Protocol
 
 from greenlet import getcurrent, greenlet
@@ -18,7 +19,7 @@ from greenlet import getcurrent, greenlet
 from holdfast.errors import Suspended
 
 from .loop import BodyLoop, BodyTask
-from .runners import STUBBORN, Pumped, Runners
+from .runners import STUBBORN, Pumped, Runners, is_entered, run_beside
 
 _log = logging.getLogger("holdfast.engine")
 _PATIENCE = 8
@@ -95,13 +96,16 @@ def _drive(body: Departing, work: Any, context: contextvars.Context, *, is_new: 
 
 
 def _throw(work: Coroutine[Any, Any, Any], context: contextvars.Context, is_new: bool) -> bool:
+    run: Callable[..., object] = context.run
     for _ in range(_PATIENCE):
         try:
             if is_new:
                 is_new = False
-                context.run(work.send, None)
+                run(work.send, None)
             else:
-                context.run(work.throw, Suspended())
-        except BaseException:
-            return True
+                run(work.throw, Suspended())
+        except BaseException as error:
+            if not is_entered(error):
+                return True
+            run = partial(run_beside, context)
     return False

@@ -46,9 +46,9 @@ from holdfast.model import (
 from .commands import Advance, Command
 from .deliveries import Deliveries, failure_of
 from .departure import put_away
-from .loop import BodyTask
+from .loop import BodyTask, Handle
 from .outcome import settle, would_retry
-from .runners import Runners
+from .runners import Runners, is_entered, run_beside
 
 T = TypeVar("T")
 _NOTHING: Any = ()
@@ -200,7 +200,7 @@ class Execution(Deliveries):
                     try:
                         item._context.run(item._callback, *item._args)
                     except BaseException as error:
-                        self._failed(error)
+                        self._failed(error, item)
                 if self.is_dead:
                     return None
             if self.main is not None and self.main.done():
@@ -247,8 +247,11 @@ class Execution(Deliveries):
         rest = self._feed[self._cursor :]
         return not rest if self.is_replaying else not any(isinstance(entry, Cancel) for entry in rest)
 
-    def _failed(self, error: BaseException) -> None:
+    def _failed(self, error: BaseException, item: Handle) -> None:
         """A callback raised."""
+        if is_entered(error):
+            beside = (item._context, item._callback, *item._args)
+            return self.runners.ready.appendleft(Handle(run_beside, beside, contextvars.Context()))
         if isinstance(error, KeyboardInterrupt):
             # Somebody at the keyboard stops the worker; that is no failure of the run.
             raise error

@@ -12,7 +12,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextvars import Context
 from typing import Any, Protocol, TypeAlias
 
@@ -74,6 +74,24 @@ class _Collecting:
     def end(self, _: object = None) -> None:
         if self in gc.callbacks:
             gc.callbacks.remove(self)
+
+
+def is_entered(error: BaseException) -> bool:
+    """Whether a context could not be entered: a task that shares it with another is set aside inside it."""
+    if type(error) is not RuntimeError or not str(error).startswith("cannot enter context"):
+        return False
+    # Raised right there, and not by whatever was to run in it.
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None
+
+
+def run_beside(context: Context, callback: Callable[..., object], *args: Any) -> None:
+    """Run it in such a context all the same: the task that is inside does not run meanwhile."""
+    me = getcurrent()
+    outer, me.gr_context = me.gr_context, context
+    try:
+        callback(*args)
+    finally:
+        me.gr_context = outer
 
 
 class Runners:
