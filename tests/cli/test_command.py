@@ -66,7 +66,6 @@ def test_a_database_that_cannot_be_opened_is_an_error_on_stderr(tmp_path, capsys
         ["prune", "--older-than", "long"],
         ["runs", "--url", "mysql://host/x"],
         ["start", "order", "--priority", "11"],
-        ["keys", "a b"],
     ],
     ids=" ".join,
 )

@@ -126,4 +126,4 @@ def test_a_codec_that_is_none_is_refused(place, capsys, monkeypatch, name):
     (place / "storage_of_whispers.py").write_text(STORAGE)
     (place / "holdfast.toml").write_text(f'codec = "{name}"\n')
     assert main(["runs"]) == 1
-    assert capsys.readouterr().err.startswith("holdfast: ")
+    assert capsys.readouterr().err.startswith("holdfast: codec ")

@@ -57,6 +57,12 @@ def ask(port: int, path: str, body: object = None, **headers: str) -> tuple[int,
         return error.code, json.loads(error.read())
 
 
+def test_what_to_type_next_can_be_typed_in_a_folder_of_any_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "my shop"]) == 0
+    assert "now: cd 'my shop' && holdfast dev\n" in capsys.readouterr().out
+
+
 def test_init_writes_a_project_and_says_how_to_go_on(tmp_path, capsys):
     assert main(["init", str(tmp_path / "shop")]) == 0
     assert all((tmp_path / "shop" / name).is_file() for name in FILES)
@@ -223,8 +229,8 @@ def test_a_key_is_shown_once_and_only_its_hash_is_to_be_kept(capsys):
 
 
 def test_a_name_that_no_key_can_have_is_refused(capsys):
-    assert main(["keys", "a b"]) == 1
-    assert "letters, digits and dashes" in capsys.readouterr().err
+    assert main(["keys", "a b"]) == 2
+    assert "digits" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("stage", ["sqlite", "postgres"], indirect=True)

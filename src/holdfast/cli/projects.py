@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -43,5 +44,5 @@ def init(
         print_line(f"wrote {folder / name}")
     for name in kept:
         print_line(f"kept  {folder / name}")
-    enter = "" if folder == Path(".") else f"cd {folder} && "
+    enter = "" if folder == Path(".") else f"cd {shlex.quote(str(folder))} && "
     print_line(f"\nnow: {enter}holdfast dev\nthen, elsewhere: {enter}holdfast start order --input '[\"4242\"]'")

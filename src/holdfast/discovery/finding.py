@@ -93,7 +93,10 @@ def find_codec(
         raise DefinitionError(f"codec {target!r}: expected module:attribute, as shop.storage:codec")
     for root in reversed([directory or Path.cwd(), *([] if home is None else [home])]):
         search_first(Path(root).absolute())
-    module = load(name)
+    try:
+        module = load(name)
+    except DefinitionError as error:
+        raise DefinitionError(f"codec {target!r}: {error}") from error
     found = getattr(module, attribute, None)
     if not isinstance(found, Codec):
         raise DefinitionError(
