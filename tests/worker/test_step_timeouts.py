@@ -6,7 +6,10 @@ import asyncio
 import logging
 import threading
 
-from holdfast import Retry, StepTimeout, current_step, sleep, step, workflow
+import pytest
+
+import holdfast
+from holdfast import Retry, StepTimeout, current_step, emit, set_value, sleep, step, workflow
 from tests.worker.stage import ONCE, PATIENCE, failure_of, stage, until
 
 
@@ -133,6 +136,40 @@ async def test_the_late_result_of_an_abandoned_def_step_is_not_recorded(database
         on.skip("2h")
         assert await run.result(PATIENCE) == "timed out"
         assert "step_completed" not in await on.kinds(run)
+
+
+@pytest.mark.parametrize("is_mapped", [False, True], ids=["alone", "mapped"])
+async def test_an_abandoned_def_step_sends_nothing(database_url, is_mapped):
+    let_go, began, ended = threading.Event(), threading.Event(), threading.Event()
+
+    # Items of a chunk are timed by the chunk's own thread.
+    @step(timeout=0.01 if is_mapped else "1h", retry=ONCE)
+    def slow(n: int) -> None:
+        began.set()
+        let_go.wait(20)
+        set_value("last word", "the step's")
+        emit("words", "the step's")
+        ended.set()
+
+    @workflow
+    async def body() -> None:
+        try:
+            _ = await holdfast.map(slow, [1]) if is_mapped else slow(1)
+        except StepTimeout:
+            set_value("last word", "the body's")
+            await sleep("1h")
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        await until(began.is_set)
+        on.skip("1h")
+        await on.until_waiting(run)
+        let_go.set()
+        await until(ended.is_set)
+        on.skip("2h")
+        await run.result(PATIENCE)
+        assert await run.value("last word") == "the body's"
+        assert await run.streams() == []
 
 
 async def test_a_def_step_past_its_timeout_is_told(database_url):

@@ -98,10 +98,12 @@ class _Item(StepInfo):
         self._chunk.heartbeat(details)
 
     def send_value(self, name: str, value: Any) -> None:
-        self._chunk.send_value(name, value)
+        if not self._is_late:
+            self._chunk.send_value(name, value)
 
     def send_item(self, name: str, item: Any) -> None:
-        self._chunk.send_item(name, item)
+        if not self._is_late:
+            self._chunk.send_item(name, item)
 
 
 class _Items:

@@ -143,9 +143,9 @@ class Attempts:
             attempt.details = self._codec.value(Any).encode(details)
 
     def send(self, attempt: Attempt, name: str, value: Any, *, is_value: bool) -> None:
-        """On the step's own thread, as above. One whose run was lost sends nothing."""
+        """On the step's own thread, as above. One whose run was lost, or that was abandoned, sends nothing."""
         data = self._codec.message(value)
-        if not attempt.held.is_lost:
+        if not attempt.held.is_lost and not (attempt.is_timed_out and attempt.is_settled):
             attempt.has_sent = True
             self.outbox.add(Item(attempt, name, data, is_value))
 
