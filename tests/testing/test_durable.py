@@ -210,6 +210,38 @@ def test_effects_may_be_a_function_that_returns_a_snapshot():
     assert sorted(snapshots[0].values()) == [1, 2, 100]
 
 
+def test_branches_that_race_may_come_to_steps_of_one_name_in_any_order():
+    first = [0, 1]
+    is_done = [asyncio.Event(), asyncio.Event()]
+
+    @step
+    async def begin(branch: int) -> None:
+        if branch != first[0]:
+            await is_done[first[0]].wait()
+
+    @step
+    async def finish(branch: int) -> int:
+        is_done[branch].set()
+        return branch
+
+    @workflow
+    async def racing() -> list[int]:
+        async def one(branch: int) -> int:
+            await begin(branch)
+            return await finish(branch)
+
+        return await asyncio.gather(one(0), one(1))
+
+    def effects() -> None: ...
+
+    def clear() -> None:
+        first.reverse()
+        is_done[:] = [asyncio.Event(), asyncio.Event()]
+
+    effects.clear = clear
+    assert_durable(racing, effects=effects)
+
+
 async def test_it_works_inside_a_running_loop():
     assert assert_durable(paying, 1).crashes
 
