@@ -134,6 +134,30 @@ async def test_an_ended_run_cannot_be_paused():
             await env.client.pause(run.id)
 
 
+@workflow
+async def rounds(left: int) -> str:
+    if left:
+        await holdfast.wait_for_signal("next")
+        rounds.continue_as_new(left - 1)
+    return str(await holdfast.wait_for_signal("end"))
+
+
+async def test_a_pause_by_the_first_run_of_a_chain_is_one_of_the_run_that_goes_on():
+    async with Environment(rounds) as env:
+        run = await env.client.start(rounds, 2)
+        for _ in range(2):
+            await env.client.signal(run.id, "next")
+        await env.until_waiting(run)
+        assert [await env.client.pause(run.id), await env.client.pause(run.id)] == [1, 0]
+        [live] = [one async for one in env.client.runs(RunFilter(status="waiting"))]
+        assert await is_paused(live)
+        await env.client.signal(run.id, "end", "the end")
+        assert [await env.client.resume(run.id), await env.client.resume(run.id)] == [1, 0]
+        assert await run.result() == "the end"
+        with pytest.raises(RunEnded, match="has ended \\(completed\\)"):
+            await env.client.pause(run.id)
+
+
 async def test_no_run_cannot_be_paused():
     async with Environment(quick) as env:
         with pytest.raises(RunNotFound):

@@ -112,7 +112,8 @@ class Managing:
         """Stop taking turns of a run, or of all that a filter lets through; returns how many were paused by this.
 
         Steps in flight end and are recorded; what they came to is delivered on resume. Timers wait, the deadline runs
-        on, a cancel acts. Raises RunNotFound, and RunEnded for a run that has ended.
+        on, a cancel acts. Of a run that continued as new, the one that goes on is paused. Raises RunNotFound, and
+        RunEnded for a run that has ended.
         """
         refuse_in_body("client.pause()", "do it in a step")
         return await self._set_paused(which, True)
@@ -120,7 +121,8 @@ class Managing:
     async def resume(self, which: str | RunFilter) -> int:
         """Let a paused run go on, or all that a filter lets through; returns how many were paused until now.
 
-        Raises RunNotFound, and RunEnded for a run that has ended.
+        As with `pause`, a run that continued as new is the one that goes on. Raises RunNotFound, and RunEnded for a run
+        that has ended.
         """
         refuse_in_body("client.resume()", "do it in a step")
         return await self._set_paused(which, False)
@@ -231,9 +233,19 @@ class Managing:
         if isinstance(which, RunFilter):
             return await self._in_batches(which, LIVE, lambda store, ids: store.pause_runs(ids, paused))
         store, record = await self._connection.found(which)
-        if record.status.is_final:
-            raise RunEnded(f"run {record.id} of {record.workflow!r} has ended ({record.status}); nothing was changed")
-        return len(await store.pause_runs([record.id], paused))
+        while True:
+            if record.status is RunStatus.CONTINUED and record.successor_id is not None:
+                _, record = await self._connection.found(record.successor_id)
+                continue
+            if record.status.is_final:
+                text = f"run {record.id} of {record.workflow!r} has ended ({record.status}); nothing was changed"
+                raise RunEnded(text)
+            if await store.pause_runs([record.id], paused):
+                return 1
+            # It was so already, or it has gone on in another run meanwhile.
+            _, record = await self._connection.found(record.id)
+            if record.status is not RunStatus.CONTINUED:
+                return 0
 
     async def _in_batches(
         self, where: RunFilter, statuses: Sequence[RunStatus], deed: Callable[[Store, list[str]], Any]
