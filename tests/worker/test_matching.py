@@ -3,16 +3,16 @@ from anything else."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from holdfast.codec import AesGcm, Codec
 from holdfast.model import SECOND, NewWait, Out
-from holdfast.store import open_store
-from holdfast.testing.contract.stage import T0, Stage, turn
+from holdfast.store import Store, open_store
+from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, turn
 from holdfast.worker import SystemClock
 from holdfast.worker.events import Matchmaker
 from tests.servers import Databases
@@ -140,6 +140,46 @@ async def test_a_wait_that_nobody_has_looked_at_overtakes_no_older_one_of_its_ru
         await worker.look()
         found = sorted((message.wait, PLAIN.open(message.payload)) for message in await stage.store.read_inbox("one"))
         assert found == [(1, b"1"), (2, b"2"), (3, b"3")]
+
+
+class Interrupted:
+    """A store, but something happens right after what is unmatched was read."""
+
+    def __init__(self, stage: Stage, between: Callable[[], Awaitable[object]]) -> None:
+        self._store = stage.store
+        self._between = between
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def read_unmatched(self, *args: Any, **kwargs: Any) -> Any:
+        found = await self._store.read_unmatched(*args, **kwargs)
+        await self._between()
+        return found
+
+
+async def test_a_wait_that_was_given_up_while_it_was_looked_at_hides_no_event_from_the_next(url):
+    """It lost a race, say. The event is old by then: nobody would look at it again for its own sake."""
+    async with on_stage(url) as stage:
+        an_hour_ago = SystemClock().now() - 3600 * SECOND
+        await stage.store.register_worker("one", [LANE], LEASE)
+        run = await stage.held(now=an_hour_ago)
+        await stage.store.publish_event("paid", PLAIN.message(1), now=an_hour_ago)
+        [event] = (await stage.store.read_unmatched(1)).events
+        await stage.store.mark_matched([event.id], [], now=an_hour_ago)
+        first, second = (Out(waits=(NewWait(number=number, kind="event", name="paid"),)) for number in (1, 2))
+
+        async def give_up() -> None:
+            assert await stage.commit(turn(run, after=1, out=Out(closed=(1,)))) == [True]
+
+        assert await stage.commit(turn(run, out=first)) == [True]
+        worker = matchmaker(stage, PLAIN)
+        worker._store = cast(Store, Interrupted(stage, give_up))
+        await worker.look()
+        worker._store = stage.store
+        assert await stage.commit(turn(run, after=2, out=second)) == [True]
+        await worker.look()
+        assert len(await got(stage)) == 1
 
 
 async def test_a_wait_that_asks_for_nothing_in_it_gets_it_from_any_worker(url):

@@ -118,6 +118,7 @@ class Matchmaker:
         key = wait.run, wait.name, wait.match
         looked = self._looked.pop(key, None)
         began = self._clock.now() - _LATE
+        refused: Looked | None = None
         after = 0
         while True:
             events = await self._store.find_events(wait, after=after, limit=_PAGE, looked=looked)
@@ -132,10 +133,12 @@ class Matchmaker:
                     self._keep(key, Looked(event.published_at, event.id, began))
                     await self._store.mark_matched([], [wait])
                     return True
+                refused = refused or Looked(event.published_at, event.id - 1, began)
             if len(events) < _PAGE:
                 break
             after = events[-1].id
-        self._keep(key, Looked(began, 0, began))
+        # A wait that got none of them is gone, maybe given up while we looked: the next one begins with the first.
+        self._keep(key, refused or Looked(began, 0, began))
         await self._store.mark_matched([], [wait])
         return True
 
