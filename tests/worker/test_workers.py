@@ -23,6 +23,8 @@ def plain() -> None: ...
         ({"workflows": []}, "at least one workflow"),
         ({"workflows": [plain]}, "decorated with @workflow"),
         ({"workflows": ["ready"]}, "decorated with @workflow"),
+        ({"workflows": None}, "workflows=.*is no list"),
+        ({"codec": "zstd"}, "codec='zstd'"),
         ({"lease": "10ms"}, "a second or more"),
         ({"lease": "soon"}, "soon"),
         ({"grace": "-1s"}, "-1s"),

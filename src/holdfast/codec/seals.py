@@ -34,6 +34,12 @@ class Seal:
     __slots__ = ("_chain", "_transforms", "encrypts", "is_empty", "limit")
 
     def __init__(self, chain: Sequence[Transform], limit: int) -> None:
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise DefinitionError(f"Codec(max_payload={limit!r}): expected a whole number of bytes, from 1")
+        if not isinstance(chain, Sequence) or not all(map(_is_transform, chain)):
+            raise DefinitionError(
+                f"Codec(chain={chain!r}): expected a list of transforms, such as [Zstd(), AesGcm(keys, primary)]"
+            )
         self.limit = limit
         self._chain = [(_layer(transform.id), transform) for transform in chain]
         self._transforms = {transform.id.encode(): transform for transform in chain}
@@ -83,6 +89,11 @@ class Seal:
             raise
         except Exception as error:
             raise NotDecodable(f"the payload can't be read through {transform.id!r}: {error}") from error
+
+
+def _is_transform(given: object) -> bool:
+    # The class looks like one, too.
+    return isinstance(given, Transform) and not isinstance(given, type)
 
 
 def _layer(name: str) -> bytes:

@@ -42,6 +42,11 @@ class Zstd:
 
     def __init__(self, level: int = 3, threshold: int = 1024) -> None:
         self._zstandard = load_extra("zstandard", extra="compress", needed_by="Zstd")
+        if not isinstance(level, int) or not level <= self._zstandard.MAX_COMPRESSION_LEVEL:
+            limit = self._zstandard.MAX_COMPRESSION_LEVEL
+            raise DefinitionError(f"Zstd(level={level!r}): expected a whole number up to {limit}")
+        if not isinstance(threshold, int) or threshold < 0:
+            raise DefinitionError(f"Zstd(threshold={threshold!r}): expected a whole number of bytes, from 0")
         self._level = level
         self._threshold = threshold
         # A (de)compressor must not be shared between threads.
@@ -75,7 +80,12 @@ class AesGcm:
 
     def __init__(self, keys: Mapping[str, bytes], primary: str) -> None:
         aead = load_extra("cryptography.hazmat.primitives.ciphers.aead", extra="encrypt", needed_by="AesGcm")
+        if not isinstance(keys, Mapping) or not all(isinstance(key, (bytes, bytearray)) for key in keys.values()):
+            # Not shown: they are secret.
+            raise DefinitionError('AesGcm(keys=): expected keys in bytes by their names, such as {"2026": b"..."}')
         for name, key in keys.items():
+            if not isinstance(name, str):
+                raise DefinitionError(f"AesGcm(keys=): the name {name!r} is no text")
             if len(key) not in (16, 24, 32):
                 raise DefinitionError(f"the key {name!r} has {len(key)} bytes: give it 16, 24 or 32 random ones")
             if not 0 < len(name.encode()) < 256:

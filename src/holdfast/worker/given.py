@@ -28,7 +28,8 @@ def known_workflows(
 ) -> dict[tuple[str, str], AnyWorkflow]:
     """Workflows by name and version. Two functions under one name and version are refused, one given twice is not."""
     known: dict[tuple[str, str], AnyWorkflow] = {}
-    for one in [workflows] if isinstance(workflows, Workflow) else workflows:
+    several = [workflows] if isinstance(workflows, Workflow) else workflows
+    for one in listed(several, what=f"{giver}(workflows=)"):
         if not isinstance(one, Workflow):
             raise DefinitionError(f"{giver}(workflows=[{one!r}]): expected functions decorated with @workflow")
         other = known.setdefault((one.name, one.version), one)

@@ -117,6 +117,8 @@ class Worker:
                 "Worker(max_retention=) is for a worker that opens its own store; give it to the client: "
                 "Client(max_retention=...)"
             )
+        if codec is not None and not isinstance(codec, Codec):
+            raise DefinitionError(f"Worker(codec={codec!r}): expected a holdfast.codec.Codec(...)")
         store, codec = _store_of(url, settings, codec)
         if namespace is not None and namespace != store.namespace:
             raise DefinitionError(

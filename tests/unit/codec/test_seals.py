@@ -180,7 +180,17 @@ def test_a_result_that_is_too_large_names_its_function():
         (lambda: AesGcm({"a": b"short"}, primary="a"), "'a' has 5 bytes"),
         (lambda: AesGcm({"a": OLD}, primary="b"), "'b' is not among the keys"),
         (lambda: AesGcm({"": OLD}, primary=""), "1 to 255 bytes"),
+        (lambda: AesGcm({"a": "k" * 32}, primary="a"), "expected keys in bytes"),
+        (lambda: AesGcm([OLD], primary="a"), "expected keys in bytes"),
+        (lambda: AesGcm({1: OLD}, primary=1), "1 is no text"),
+        (lambda: Zstd(level=99), "level=99"),
+        (lambda: Zstd(level="best"), "level='best'"),
+        (lambda: Zstd(threshold=-1), "threshold=-1"),
         (lambda: Codec(chain=[Zstd(), Zstd()]), "the same id"),
+        (lambda: Codec(chain=[Zstd]), "a list of transforms"),
+        (lambda: Codec(chain=Zstd()), "a list of transforms"),
+        (lambda: Codec(max_payload=0), "max_payload=0"),
+        (lambda: Codec(max_payload="4 MiB"), "max_payload='4 MiB'"),
     ],
 )
 def test_a_chain_that_can_t_work_is_refused_where_it_is_written(make, told):
