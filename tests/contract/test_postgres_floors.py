@@ -12,7 +12,7 @@ import pytest
 from holdfast.model import SECOND, NewWait, Out, RowChange, RunStatus
 from holdfast.store import open_store
 from holdfast.store.postgres import floors
-from holdfast.testing.contract.stage import LANE, LEASE, PATIENCE, Stage, turn
+from holdfast.testing.contract.stage import LANE, LEASE, PATIENCE, Stage, new_run, turn
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +71,29 @@ async def test_an_event_that_was_published_long_before_it_met_its_wait_is_found_
             await asyncio.wait_for(heard.wait(), PATIENCE)
         assert await looked(stage.store, is_parked)
     finally:
+        await stage.close()
+
+
+@pytest.mark.parametrize("when", ["due_at", "deadline_at"])
+@pytest.mark.parametrize("is_guest", [True, False], ids=["in a caller's transaction", "by itself"])
+async def test_a_start_whose_time_has_passed_long_ago_is_found_at_once(on_stage, when, is_guest):
+    url, stage = on_stage
+    heard = asyncio.Event()
+    connection = await asyncpg.connect(url)
+    try:
+        _, a_minute_ago = await begun(stage, heard, is_parked=True)
+        late = new_run(**{when: a_minute_ago})
+        heard.clear()
+        if is_guest:
+            async with connection.transaction():
+                await stage.store.guest(connection).start_runs([late])
+        else:
+            await stage.store.start_runs([late])
+        await asyncio.wait_for(heard.wait(), PATIENCE)
+        assert await stage.store.next_due([LANE]) is not None
+        assert [run.id for run in await stage.store.claim_runs("one", [LANE], 1)] == [late.id]
+    finally:
+        await connection.close()
         await stage.close()
 
 

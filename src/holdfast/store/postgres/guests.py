@@ -147,8 +147,8 @@ class PostgresGuest:
                 self._is_checked = True
             answer = await deed(tx)
             if tx.has_news:
-                # As old as the caller's transaction is, by the time that it is committed.
-                await tx.one("notify", {"channel": home.channel, "sender": _SENDER, "since": None})
+                # At least as old as the caller's transaction is, by the time that it is committed.
+                await tx.one("notify", {"channel": home.channel, "sender": _SENDER, "since": tx.since})
         return answer
 
     async def _check(self, tx: Transaction) -> None:

@@ -52,5 +52,5 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 -- name: notify
 -- Tell other processes that something happened, and how old it may be; never in a transaction that matters.
 SELECT pg_notify(
-    :channel, :sender || ' ' || coalesce(:since::bigint, (extract(epoch FROM now()) * 1000000)::bigint)::text
+    :channel, :sender || ' ' || least(:since::bigint, (extract(epoch FROM now()) * 1000000)::bigint)::text
 );

@@ -125,6 +125,9 @@ async def create_runs(tx: Transaction, creations: Sequence[Creation], now: Insta
         await find_lanes(tx, list(lanes))
     started = await tx.all("start_runs", {**await _params(tx, creations), "now": now})
     tx.has_news = tx.has_news or bool(started)
+    # A time that was given may have passed long ago: then the run is due below where claims begin to look.
+    times = [tx.since, *(at for run, _ in creations for at in (run.due_at, run.deadline_at))]
+    tx.since = min((at for at in times if at is not None), default=None)
     return {id for id, _ in started}
 
 
