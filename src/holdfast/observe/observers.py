@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, TypeGuard
 
 from holdfast.define import RunInfo, StepInfo
@@ -47,10 +46,6 @@ class Observer:
         """The trace that the caller of a client is in, as W3C writes it: a `traceparent`, and after a space a
         `tracestate` if there is one."""
         return None
-
-    def within(self, trace: str) -> AbstractContextManager[object]:
-        """Inside, the running code is in this trace, which a caller told over HTTP, unless it is in one already."""
-        return nullcontext()
 
     def trace_of(self, run: RunRecord) -> str | None:
         """Where a run stands in its trace, as W3C writes it: what retries it, or forks from it, is put below that."""

@@ -72,6 +72,7 @@ class Tracing(GroupObserver):
         return found
 
     def within(self, trace: str) -> AbstractContextManager[object]:
+        """Inside, the running code is in this trace, which a caller told over HTTP, unless it is in one already."""
         found: AbstractContextManager[object] = self._contexts.within(trace)
         return found
 
