@@ -162,6 +162,7 @@ class Hook(Generic[T]):
 
     @property
     def token(self) -> str:
+        """What the outside resumes this run with, once."""
         return self._hook.token
 
     def wait(self) -> T:

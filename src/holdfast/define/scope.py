@@ -91,10 +91,12 @@ class RunInfo:
 
     @property
     def created_at(self) -> datetime:
+        """When it was started."""
         return moment_of(self.created_instant)
 
     @property
     def started_at(self) -> datetime:
+        """When a worker claimed it for the first time."""
         return moment_of(self.started_instant)
 
     @property
@@ -153,12 +155,14 @@ class StepInfo:
         """What the worker has opened for its steps."""
         self.heartbeat_details = heartbeat_details
         self.deadline: datetime | None = None
+        """When it must have ended, by its own timeout or with its run; None: whenever it has."""
         self.cancelled = False
         self.done: Any = None
         """Of the chunk of a map whose items can be undone: what came of them so far."""
 
     @property
     def idempotency_key(self) -> str:
+        """What names this deed to others, who must not do it twice."""
         return f"{self.run.origin_id}/{self.key}"
 
     @property

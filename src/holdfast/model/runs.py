@@ -40,6 +40,7 @@ class RunStatus(StrEnum):
 
     @property
     def is_final(self) -> bool:
+        """Whether the run has ended: it never changes again."""
         return self in _FINAL
 
 
