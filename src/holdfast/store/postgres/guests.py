@@ -19,15 +19,14 @@ from holdfast.model import (
     Lane,
     NewRun,
     RunRecord,
-    Sent,
     StartedRun,
-    WaitRecord,
     WorkflowCount,
     WorkflowVersion,
 )
 
-from . import events, messages, runs, starts, waits, workflows
+from . import runs, starts, workflows
 from .drivers import Driver, driver_of
+from .messaging import Deed, Messaging
 from .migrations import applied
 from .statements import PostgresBlocks
 from .texts import refuse_unstorable
@@ -50,10 +49,11 @@ class Home(NamedTuple):
     """The same for a caller that blocks."""
 
 
-class PostgresGuest:
+class PostgresGuest(Messaging):
     """What a store does on one connection of a caller."""
 
     needs_open = True
+    _is_guest = True
 
     def __init__(self, home: Home, connection: Any) -> None:
         self._home = home
@@ -68,75 +68,32 @@ class PostgresGuest:
         missing = [lane for lane in asked if lane not in self._home.known.lanes]
         if missing:
             # Not before this is known to be the right database.
-            await self._do(_nothing)
+            await self._write(_nothing)
             if self.is_async:
                 await self._home.make_lanes(missing)
             else:
                 self._home.make_lanes_now(missing)
-        return await self._do(partial(starts.start_runs, runs=runs, now=now))
+        return await self._write(partial(starts.start_runs, runs=runs, now=now))
 
     async def get_run(self, run_id: str) -> RunRecord | None:
-        return await self._do(partial(runs.get_run, run_id=run_id))
+        return await self._read(partial(runs.get_run, run_id=run_id))
 
     async def find_run(self, workflow: str, key: str) -> RunRecord | None:
-        return await self._do(partial(runs.find_run, workflow=workflow, key=key))
+        return await self._read(partial(runs.find_run, workflow=workflow, key=key))
 
     async def read_journal(self, run_id: str) -> list[JournalRow]:
-        return await self._do(partial(runs.read_journal, run_id=run_id))
+        return await self._read(partial(runs.read_journal, run_id=run_id))
 
     async def list_versions(self, workflow: str | None = None, *, now: Instant | None = None) -> list[WorkflowVersion]:
-        return await self._do(partial(workflows.list_versions, workflow=workflow, now=now))
+        return await self._read(partial(workflows.list_versions, workflow=workflow, now=now))
 
     async def list_workflows(self) -> list[WorkflowCount]:
-        return await self._do(workflows.list_workflows)
+        return await self._read(workflows.list_workflows)
 
-    async def send_signal(
-        self,
-        run_id: str,
-        name: str,
-        payload: bytes,
-        *,
-        message_id: str | None = None,
-        trace: str | None = None,
-        now: Instant | None = None,
-    ) -> Sent:
-        deed = partial(
-            messages.send_signal, run_id=run_id, name=name, payload=payload, message_id=message_id, trace=trace, now=now
-        )
-        return await self._do(partial(deed, is_guest=True))
+    async def _read(self, deed: Deed[T]) -> T:
+        return await self._write(deed)
 
-    async def publish_event(
-        self,
-        name: str,
-        payload: bytes,
-        *,
-        message_id: str | None = None,
-        trace: str | None = None,
-        now: Instant | None = None,
-    ) -> Sent:
-        return await self._do(
-            partial(events.publish_event, name=name, payload=payload, message_id=message_id, trace=trace, now=now)
-        )
-
-    async def find_hook(self, token: str) -> WaitRecord | None:
-        return await self._do(partial(waits.find_hook, token=token))
-
-    async def resume_hook(
-        self,
-        token: str,
-        payload: bytes,
-        *,
-        message_id: str | None = None,
-        trace: str | None = None,
-        now: Instant | None = None,
-    ) -> Sent:
-        deed = partial(waits.resume_hook, token=token, payload=payload, message_id=message_id, trace=trace, now=now)
-        return await self._do(partial(deed, is_guest=True))
-
-    async def read_waits(self, run_id: str) -> list[WaitRecord]:
-        return await self._do(partial(waits.read_waits, run_id=run_id))
-
-    async def _do(self, deed: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def _write(self, deed: Deed[T], *, is_one: bool = False) -> T:
         home = self._home
         # A copy: lanes that others have committed stay, those that come with this transaction may not.
         known = replace(home.known, lanes=dict(home.known.lanes), numbers={}, floors={})

@@ -1,13 +1,12 @@
-"""The contract's methods about messages, events, values and managing: each is handed on, as in store.py.
+"""The contract's methods about events that meet waits, values and managing: each is handed on, as in store.py.
 
 Reads and single statements are transactions by themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
 
 from holdfast.model import (
     Event,
@@ -15,7 +14,6 @@ from holdfast.model import (
     Instant,
     Looked,
     NewRun,
-    Sent,
     StepItems,
     StreamName,
     StreamRecord,
@@ -23,70 +21,15 @@ from holdfast.model import (
     Trigger,
     Unmatched,
     ValueName,
-    WaitRecord,
 )
 
-from . import events, messages, retention, values, waits
+from . import events, retention, values
+from .messaging import Messaging
 from .texts import refuse_unstorable
-from .transactions import Transaction
-
-T = TypeVar("T")
-Deed = Callable[[Transaction], Awaitable[T]]
 
 
-class LifeStore:
+class LifeStore(Messaging):
     """A part of the Postgres store; the other part does the deeds."""
-
-    async def _read(self, deed: Deed[T]) -> T:
-        raise NotImplementedError
-
-    async def _write(self, deed: Deed[T], *, is_one: bool = False) -> T:
-        raise NotImplementedError
-
-    async def send_signal(
-        self,
-        run_id: str,
-        name: str,
-        payload: bytes,
-        *,
-        message_id: str | None = None,
-        trace: str | None = None,
-        now: Instant | None = None,
-    ) -> Sent:
-        deed = partial(
-            messages.send_signal, run_id=run_id, name=name, payload=payload, message_id=message_id, trace=trace, now=now
-        )
-        return await self._write(deed, is_one=True)
-
-    async def publish_event(
-        self,
-        name: str,
-        payload: bytes,
-        *,
-        message_id: str | None = None,
-        trace: str | None = None,
-        now: Instant | None = None,
-    ) -> Sent:
-        deed = partial(events.publish_event, name=name, payload=payload, message_id=message_id, trace=trace, now=now)
-        return await self._write(deed, is_one=True)
-
-    async def find_hook(self, token: str) -> WaitRecord | None:
-        return await self._read(partial(waits.find_hook, token=token))
-
-    async def resume_hook(
-        self,
-        token: str,
-        payload: bytes,
-        *,
-        message_id: str | None = None,
-        trace: str | None = None,
-        now: Instant | None = None,
-    ) -> Sent:
-        deed = partial(waits.resume_hook, token=token, payload=payload, message_id=message_id, trace=trace, now=now)
-        return await self._write(deed)
-
-    async def read_waits(self, run_id: str) -> list[WaitRecord]:
-        return await self._read(partial(waits.read_waits, run_id=run_id))
 
     async def read_unmatched(
         self, limit: int, *, after_event: int = 0, after_wait: tuple[int, int] = (0, 0)

@@ -21,7 +21,7 @@ async def send_signal(
     trace: str | None,
     now: Instant | None,
     *,
-    is_guest: bool = False,
+    is_guest: bool,
 ) -> Sent:
     """To the newest run of the chain, if that is live. In a caller's own transaction nothing is locked."""
     params = {

@@ -47,10 +47,11 @@ from .commits import Commits
 from .connections import COMMAND_TIMEOUT, parse_target
 from .guests import Home, PostgresGuest
 from .lanes import add_lanes, find_lanes
-from .life import Deed, LifeStore
+from .life import LifeStore
 from .links import Link, Pool
 from .loans import PostgresLender, find_epoch
 from .loops import LoopThread
+from .messaging import Deed
 from .migrations import migrate
 from .starters import Starter
 from .statements import blocks_for

@@ -64,7 +64,7 @@ async def resume_hook(
     trace: str | None,
     now: Instant | None,
     *,
-    is_guest: bool = False,
+    is_guest: bool,
 ) -> Sent:
     """Of those who resume it whoever marks it is first; of that one and its run, whoever deletes the row.
 

@@ -21,17 +21,16 @@ from holdfast.model import (
     JournalRow,
     NewRun,
     RunRecord,
-    Sent,
     StartedRun,
-    WaitRecord,
     WorkflowCount,
     WorkflowVersion,
 )
 from holdfast.store.callers import django_connection, is_session, root_of
 from holdfast.store.stats import Stats
 
-from . import events, messages, runs, starts, waits, workflows
+from . import runs, starts, workflows
 from .connections import MEMORY
+from .messaging import Messaging
 from .migrations import migrations
 from .statements import SQL
 from .transactions import Clock, Transaction
@@ -59,7 +58,7 @@ class _Executes(Protocol):
     def execute(self, text: str, values: Sequence[Any] = (), /) -> Any: ...
 
 
-class SqliteGuest:
+class SqliteGuest(Messaging):
     """What a store does on one connection of a caller."""
 
     needs_open = False
@@ -78,70 +77,27 @@ class SqliteGuest:
             raise DefinitionError(f"connection={connection!r} can't be used with a SQLite store; {_EXPECTED}")
 
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
-        return await self._do(partial(starts.start_runs, runs=runs, now=now))
+        return await self._write(partial(starts.start_runs, runs=runs, now=now))
 
     async def get_run(self, run_id: str) -> RunRecord | None:
-        return await self._do(partial(runs.get_run, run_id=run_id))
+        return await self._read(partial(runs.get_run, run_id=run_id))
 
     async def find_run(self, workflow: str, key: str) -> RunRecord | None:
-        return await self._do(partial(runs.find_run, workflow=workflow, key=key))
+        return await self._read(partial(runs.find_run, workflow=workflow, key=key))
 
     async def read_journal(self, run_id: str) -> list[JournalRow]:
-        return await self._do(partial(runs.read_journal, run_id=run_id))
+        return await self._read(partial(runs.read_journal, run_id=run_id))
 
     async def list_versions(self, workflow: str | None = None, *, now: Instant | None = None) -> list[WorkflowVersion]:
-        return await self._do(partial(workflows.list_versions, workflow=workflow, now=now))
+        return await self._read(partial(workflows.list_versions, workflow=workflow, now=now))
 
     async def list_workflows(self) -> list[WorkflowCount]:
-        return await self._do(workflows.list_workflows)
+        return await self._read(workflows.list_workflows)
 
-    async def send_signal(
-        self,
-        run_id: str,
-        name: str,
-        payload: bytes,
-        *,
-        message_id: str | None = None,
-        trace: str | None = None,
-        now: Instant | None = None,
-    ) -> Sent:
-        deed = partial(
-            messages.send_signal, run_id=run_id, name=name, payload=payload, message_id=message_id, trace=trace, now=now
-        )
-        return await self._do(deed)
+    async def _read(self, deed: Callable[[Transaction], T]) -> T:
+        return await self._write(deed)
 
-    async def publish_event(
-        self,
-        name: str,
-        payload: bytes,
-        *,
-        message_id: str | None = None,
-        trace: str | None = None,
-        now: Instant | None = None,
-    ) -> Sent:
-        return await self._do(
-            partial(events.publish_event, name=name, payload=payload, message_id=message_id, trace=trace, now=now)
-        )
-
-    async def find_hook(self, token: str) -> WaitRecord | None:
-        return await self._do(partial(waits.find_hook, token=token))
-
-    async def resume_hook(
-        self,
-        token: str,
-        payload: bytes,
-        *,
-        message_id: str | None = None,
-        trace: str | None = None,
-        now: Instant | None = None,
-    ) -> Sent:
-        deed = partial(waits.resume_hook, token=token, payload=payload, message_id=message_id, trace=trace, now=now)
-        return await self._do(deed)
-
-    async def read_waits(self, run_id: str) -> list[WaitRecord]:
-        return await self._do(partial(waits.read_waits, run_id=run_id))
-
-    async def _do(self, deed: Callable[[Transaction], T]) -> T:
+    async def _write(self, deed: Callable[[Transaction], T]) -> T:
         if not self._is_alchemy:
             return self._on(_Plain(self._inner), self._inner, deed)
         connection = self._inner
