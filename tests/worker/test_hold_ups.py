@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from holdfast import StoreAway, Worker, sleep, step, wait_for_signal, workflow
+from holdfast.define import StepInfo
 from holdfast.store import SqliteStore
 from holdfast.worker import Alarm
 from holdfast.worker.threads import Threads
@@ -215,6 +218,41 @@ async def test_a_step_whose_thread_came_after_the_lease_had_lapsed_begins_when_i
         one()
 
     async with stage(database_url) as on, Worker(store, workflows=[body], clock=clock, lease="1h", stall="10d"):
+        run = await on.client.start(body)
+        await until(lambda: store.failed)
+        failed = store.failed
+        await until(lambda: store.failed > failed)
+        assert begun == []
+        store.is_away = False
+        await run.result(PATIENCE)
+        assert begun == ["one"]
+    await store.close()
+
+
+async def test_a_step_whose_middleware_outlasted_the_lease_begins_when_it_is_renewed(database_url, begun):
+    """As when a limiter lets it wait for its turn while the database is away."""
+    store, clock = Slow(database_url), JumpingClock()
+    store.rows.set()
+    store.turns.set()
+    await store.open()
+
+    @step
+    async def one() -> None:
+        begun.append("one")
+
+    @workflow
+    async def body() -> None:
+        await one()
+
+    @asynccontextmanager
+    async def limiter(_: StepInfo) -> AsyncIterator[None]:
+        store.is_away = True
+        clock.jumped = 2 * 3_600_000_000
+        await until(lambda: store.failed)
+        yield
+
+    worker = Worker(store, workflows=[body], clock=clock, lease="1h", stall="10d", middleware=[limiter])
+    async with stage(database_url) as on, worker:
         run = await on.client.start(body)
         await until(lambda: store.failed)
         failed = store.failed

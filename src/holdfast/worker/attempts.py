@@ -283,6 +283,8 @@ class Attempts:
             if step.is_transactional:
                 return await self.inside.execute(attempt, args, kwargs, self._threads.call, self._limit)
             if step.is_async:
+                while not self._holds():  # noqa: ASYNC110  # its middleware took long; a lost lease cancels this
+                    await asyncio.sleep(_PAUSE)
                 return await step.fn(*args, **kwargs)
             return await self._in_thread(attempt, args, kwargs)
 
