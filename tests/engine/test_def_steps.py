@@ -251,3 +251,32 @@ def test_a_def_step_does_not_hold_up_siblings_that_share_its_context(begin):
     drive.complete("triple:1")
     drive.complete("triple")
     assert drive.check().result == ["async, here", "second def", "def, there", "nowhere", "there"]
+
+
+def test_the_reason_of_a_cancel_comes_out_of_a_def_step(begin):
+    """Those who share one task among scopes tell by it whose cancel it is, and may cancel until they are heard."""
+
+    @workflow
+    async def body() -> list[str]:
+        reasons = []
+
+        async def one() -> None:
+            for _ in range(2):
+                try:
+                    triple(1)
+                except asyncio.CancelledError as cancelled:
+                    reasons.append(str(cancelled))
+
+        task = asyncio.create_task(one())
+        await double(1)
+        task.cancel("first")
+        task.cancel("second")
+        await double(2)
+        task.cancel("third")
+        await task
+        return reasons
+
+    drive = begin(body)
+    drive.complete("double")
+    drive.complete("double:1")
+    assert drive.check().result == ["first", "third"]

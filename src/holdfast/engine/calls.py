@@ -202,9 +202,9 @@ class Calls:
             _enter_task(self.loop, task)
         if self.is_dead:
             self.refuse()
-        if task.must_cancel:
-            task.must_cancel = False
-            raise asyncio.CancelledError
+        late, task.must_raise = task.must_raise, None
+        if late is not None and not future.cancelled():
+            raise late
         return future.result()
 
     def run_inside(self, work: Coroutine[Any, Any, T]) -> T:

@@ -90,7 +90,7 @@ class BodyTask(asyncio.Task[T]):
     While it is blocked in a `def` call its greenlet is set aside and `blocked_on` is what it waits for.
     """
 
-    __slots__ = ("_hash", "_raised_cancels", "blocked_on", "greenlet", "must_cancel", "own_context")
+    __slots__ = ("_hash", "_raised_cancels", "blocked_on", "greenlet", "must_raise", "own_context")
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class BodyTask(asyncio.Task[T]):
         self.own_context = context
         self.blocked_on: asyncio.Future[Any] | None = None
         self.greenlet: greenlet | None = None
-        self.must_cancel = False
+        self.must_raise: asyncio.CancelledError | None = None
         self._raised_cancels = 0
         super().__init__(coro, loop=loop, name=name, context=context)
 
@@ -121,7 +121,7 @@ class BodyTask(asyncio.Task[T]):
         self._raised_cancels += 1
         if not self.blocked_on.cancel(msg):
             # What it waits for is done, but it has not gone on yet: the cancel comes first, as in asyncio.
-            self.must_cancel = True
+            self.must_raise = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
         return True
 
     def cancelling(self) -> int:
