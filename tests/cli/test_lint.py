@@ -88,8 +88,9 @@ def test_a_comment_that_allows_nothing_is_a_finding(module, capsys, comment):
     assert "jobs.py:1:8: allow " in capsys.readouterr().out
 
 
-def test_a_file_that_cannot_be_parsed_is_a_finding(module, capsys):
-    assert module("def order(:\n") == 1
+@pytest.mark.parametrize("text", ["def order(:\n", f"x = {' + '.join('a' * 20_000)}\n"], ids=["wrong", "too deep"])
+def test_a_file_that_cannot_be_parsed_is_a_finding(module, capsys, text):
+    assert module(text) == 1
     assert "syntax" in capsys.readouterr().out
 
 

@@ -44,7 +44,7 @@ def check(project: Project, path: Path) -> list[Finding]:
     """Everything that is found in the bodies of one file and in the helpers that they call there, by line."""
     try:
         source = project.source(path)
-    except (SyntaxError, ValueError, OSError) as error:
+    except (SyntaxError, ValueError, OSError, RecursionError) as error:
         line = getattr(error, "lineno", None) or 1
         column = getattr(error, "offset", None) or 1
         return [Finding(str(path), line, column, "syntax", f"{CODES['syntax']}: {getattr(error, 'msg', error)}")]
