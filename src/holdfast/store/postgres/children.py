@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model import Instant, NewRun, OutSignal
 
-from .starts import Creation, create_runs
+from .starts import Creation, create_runs, is_takeover, start_keyed
 from .transactions import Transaction
 
 
@@ -27,7 +27,11 @@ async def begin_children(
             free.setdefault(child.id, child)
     # Keys are taken in one order: two commits that begin children with the same keys wait in line.
     ordered = sorted(free.values(), key=lambda child: (child.workflow, child.key or ""))
-    created = await create_runs(tx, [Creation(child) for child in ordered], now)
+    created = await create_runs(tx, [Creation(child) for child in ordered if not is_takeover(child)], now)
+    for child in ordered:
+        # A later try asks for another run than the one that has ended with the key.
+        if is_takeover(child) and (await start_keyed(tx, child, now)).created:
+            created.add(child.id)
     joining: list[tuple[int, NewRun, Instant]] = []
     for asker, child, at in children:
         if child.id in created:

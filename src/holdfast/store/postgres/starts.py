@@ -43,7 +43,7 @@ async def start_runs(tx: Transaction, runs: Sequence[NewRun], now: Instant | Non
         elif run.id in known:
             answers.append(known[run.id])
         else:
-            answers.append(await _start_keyed(tx, run, now))
+            answers.append(await start_keyed(tx, run, now))
             if answers[-1].created:
                 known[run.id] = StartedRun(run.id, RunStatus.PENDING, created=False)
     return answers
@@ -54,7 +54,7 @@ def is_takeover(run: NewRun) -> bool:
     return run.key is not None and (run.on_conflict in ("restart", "replace") or run.takes_key_of is not None)
 
 
-async def _start_keyed(tx: Transaction, run: NewRun, now: Instant | None) -> StartedRun:
+async def start_keyed(tx: Transaction, run: NewRun, now: Instant | None) -> StartedRun:
     """Start a run whose key is held, or may be."""
     assert run.key is not None
     await tx.one("lock_key", {"namespace_id": tx.namespace_id, "key": f"{run.workflow}/{run.key}"})

@@ -142,6 +142,27 @@ class TestChildren:
         [message] = await stage.store.read_inbox("one")
         assert end_in(message) == ChildEnd(holder.id, "failed", None, b"why")
 
+    async def test_a_child_of_a_later_try_takes_the_key_from_a_run_that_has_ended(self, stage: Stage) -> None:
+        parent = await stage.held()
+        holder = await stage.held(worker="two", key="k")
+        await stage.end(holder, RunStatus.FAILED)
+        child = child_of(parent, key="k", on_conflict="restart")
+        assert await stage.commit(turn(parent, out=Out(children=(child,)))) == [True]
+        assert await stage.store.read_inbox("one") == []
+        found = await stage.store.find_run(child.workflow, "k")
+        assert found is not None
+        assert (found.id, found.parent_id) == (child.id, parent.id)
+
+    async def test_a_child_of_a_later_try_joins_a_live_run_that_holds_its_key(self, stage: Stage) -> None:
+        parent = await stage.held()
+        holder = await stage.held(worker="two", key="k")
+        child = child_of(parent, key="k", on_conflict="restart")
+        assert await stage.commit(turn(parent, out=Out(children=(child,)))) == [True]
+        assert await stage.store.get_run(child.id) is None
+        await stage.end(holder)
+        [message] = await stage.store.read_inbox("one")
+        assert end_in(message).run_id == holder.id
+
     async def test_a_child_whose_id_exists_joins_that_run(self, stage: Stage) -> None:
         parent = await stage.held()
         other = await stage.held(worker="two")
