@@ -169,6 +169,20 @@ def test_an_event_is_registered_and_taken(begin):
     assert drive.check().result == {"order": 1, "cents": 5}
 
 
+def test_an_event_that_was_found_for_a_younger_wait_goes_to_the_oldest_and_the_younger_one_waits_on(begin):
+    @workflow
+    async def body() -> list[int]:
+        return await asyncio.gather(wait_for_event("paid"), wait_for_event("paid"))
+
+    drive = begin(body)
+    assert [wait.number for wait in drive.out[0].waits] == [1, 2]
+    done = drive.tell("event", "paid", 3, wait=2)
+    assert done.out.closed == (1,)
+    assert [wait.number for wait in done.out.waits] == [2]
+    drive.tell("event", "paid", 4, wait=2)
+    assert drive.check().result == [3, 4]
+
+
 def test_an_event_that_came_for_a_wait_that_is_over_is_there_for_the_next(begin):
     @workflow
     async def body() -> Any:
