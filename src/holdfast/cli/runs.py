@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 
 from holdfast.client import Client, Run
-from holdfast.errors import CodecError, HoldfastError, RunCancelled, RunFailed
+from holdfast.errors import BadCursor, CodecError, HoldfastError, RunCancelled, RunFailed
 from holdfast.model import Page, RunFilter, RunRecord, spoken
 
 from .journals import told_entry
@@ -49,7 +49,7 @@ def runs(
             return
         try:
             page = client.runs(where).page(cursor=cursor, limit=limit)
-        except ValueError as error:
+        except BadCursor as error:
             raise typer.BadParameter(str(error), param_hint="--cursor") from None
     records = [_record(run) for run in page.items]
     if as_json:

@@ -10,7 +10,7 @@ from pydantic import StringConstraints
 from starlette.requests import Request
 
 from holdfast.define import StartOptions
-from holdfast.errors import CodecError
+from holdfast.errors import BadCursor
 from holdfast.model import NOT_GIVEN, RunFilter, microseconds
 
 from . import showing
@@ -195,8 +195,6 @@ async def get_result(
 async def _page(service: Service, where: RunFilter, cursor: str | None, limit: int) -> RunPage:
     try:
         page: Any = await service.client.runs(where).page(cursor=cursor, limit=limit)
-    except CodecError:
-        raise
-    except ValueError as error:
+    except BadCursor as error:
         raise Refused(HTTPStatus.BAD_REQUEST, "bad-cursor", str(error), field=("query", "cursor")) from None
     return RunPage(runs=[showing.summary(run) for run in page.items], next=page.next)
