@@ -40,11 +40,6 @@ class SimClock(SystemClock):
     def monotonic(self) -> int:
         return self._virtual.microseconds + self._booted
 
-    def now(self) -> Instant:
-        # The real one reads the host's clock without asking `monotonic`: it is asked very often.
-        self._latest = max(self._latest, self.monotonic() + self._offset)
-        return self._latest
-
     def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
         # As the real one does it, but in a context that dies with the process.
         return self._virtual.call_later(max(when - self.now(), 0) / 1_000_000, callback, context=self._context.copy())
