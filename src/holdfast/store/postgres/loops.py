@@ -1,6 +1,7 @@
-"""The thread on which all connections of a store live, with an event loop of its own.
+"""The thread on which a store's connections live, with an event loop of its own; but for those of single turns.
 
-So a store answers callers on any event loop, and renewals go out whatever the user's code does on theirs.
+So a store answers callers on any event loop, and renewals go out whatever the user's code does on theirs. What takes
+the shorter way instead is in commits.py.
 """
 
 from __future__ import annotations
