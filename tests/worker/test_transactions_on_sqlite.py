@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import FatalError, RunFailed, StepTimeout, step, workflow
+from holdfast import AsyncClient, FatalError, RunFailed, StepTimeout, Worker, step, workflow
 from holdfast.model import RunStatus, Turn
 from holdfast.store import Undone
 from tests.worker.stage import ONCE, QUICK, stage, until
+
+ROOT = Path(__file__).parents[2]
 
 
 @step(transaction=True, retry=QUICK)
@@ -182,6 +188,65 @@ async def test_one_past_its_timeout_is_rolled_back_and_can_write_no_more(file):
         go_on.set()
         await until(lambda: said)
         assert booked(file) == []
+
+
+async def test_one_past_its_timeout_gives_the_lock_back_although_it_is_half_way_through_a_query(file):
+    begun, go_on, said = threading.Event(), threading.Event(), []
+
+    @step(transaction=True, retry=ONCE)
+    def slow(db: sqlite3.Connection) -> None:
+        rows = db.execute("SELECT 1 UNION SELECT 2")
+        next(rows)
+        db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        begun.set()
+        said.append(go_on.wait(60))
+
+    @workflow
+    async def order() -> None:
+        slow()
+
+    async with stage(file, order) as s:
+        run = await s.client.start(order)
+        await until(begun.is_set)
+        s.skip("6s")
+        with pytest.raises(RunFailed):
+            await run.result()
+        go_on.set()
+        await until(lambda: said)
+        assert said == [True]
+        assert booked(file) == []
+
+
+@step(transaction=True, timeout="30ms", retry=ONCE)
+def never_still(db: sqlite3.Connection) -> None:
+    """It executes one statement after another, and goes on with that after its timeout."""
+    deadline = time.monotonic() + 0.1
+    while time.monotonic() < deadline:
+        db.execute(f"SELECT {time.monotonic()}, type, name, tbl_name, rootpage, sql FROM sqlite_master")
+
+
+@workflow
+async def restless() -> str:
+    try:
+        never_still()
+    except StepTimeout:
+        return "timed out"
+    return "ended"
+
+
+async def time_out_ten_times(url: str) -> None:
+    async with AsyncClient(url) as client, Worker(client, workflows=[restless]):
+        for _ in range(10):
+            run = await client.start(restless)
+            assert await run.result() == "timed out"
+
+
+@pytest.mark.parametrize("url", ["sqlite:///restless.db", "sqlite:///:memory:"])
+def test_one_that_executes_statements_past_its_timeout_freezes_nobody(url, tmp_path):
+    """In a process of its own: one that is frozen can't even notice that the test's time is over."""
+    code = f"import asyncio; from {__name__} import time_out_ten_times; asyncio.run(time_out_ten_times({url!r}))"
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environ, check=True, timeout=60)
 
 
 async def test_results_that_come_meanwhile_wait_for_the_next_turn(file):

@@ -18,6 +18,8 @@ from urllib.parse import quote
 from holdfast.errors import LeaseLost, StoreAway, StoreError
 from holdfast.store.locks import WaitingRoom
 
+from .lent import LentConnection
+
 MEMORY = ":memory:"
 PATIENCE = 30.0
 LIMIT_LOG = "PRAGMA journal_size_limit = 67108864"
@@ -118,14 +120,18 @@ def patiently(deed: Callable[[], T], path: str, room: WaitingRoom | None = None)
             room.leave()
 
 
-def connect(path: str, *, create: bool = False, read_only: bool = False) -> sqlite3.Connection:
-    """A connection in autocommit mode, with this store's pragmas. Only the first opening creates the file."""
+def connect(path: str, *, create: bool = False, read_only: bool = False, is_lent: bool = False) -> sqlite3.Connection:
+    """A connection in autocommit mode, with this store's pragmas. Only the first opening creates the file.
+
+    `is_lent`: a transactional step gets it. In memory there is only one, so it always is.
+    """
     try:
         if path == MEMORY:
-            connection = _connection(MEMORY, uri=False)
+            connection = _connection(MEMORY, uri=False, factory=LentConnection)
         else:
             mode = "rwc" if create else "rw"
-            connection = _connection(f"file:{quote(os.path.abspath(path))}?mode={mode}", uri=True)
+            factory = LentConnection if is_lent else sqlite3.Connection
+            connection = _connection(f"file:{quote(os.path.abspath(path))}?mode={mode}", uri=True, factory=factory)
     except sqlite3.Error as error:
         raise explained(error, path) from error
     try:
@@ -138,9 +144,9 @@ def connect(path: str, *, create: bool = False, read_only: bool = False) -> sqli
     return connection
 
 
-def _connection(name: str, *, uri: bool) -> sqlite3.Connection:
+def _connection(name: str, *, uri: bool, factory: type[sqlite3.Connection]) -> sqlite3.Connection:
     return sqlite3.connect(
-        name, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256, uri=uri
+        name, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256, uri=uri, factory=factory
     )
 
 

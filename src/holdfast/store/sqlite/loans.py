@@ -4,8 +4,8 @@ In a file each loan is a connection of its own. In memory there is only the writ
 and whatever else is asked for waits until it is back; a step that goes on after its timeout can't be kept off it there.
 
 SQLite itself is told to refuse COMMIT and ROLLBACK while the user's function has the connection, by whichever way they
-come. After an abort it refuses everything. The connection is closed by whoever knows that its thread is done with it:
-closing it under a statement that runs would take the process down.
+come. After an abort, for which the connection is taken from its thread (lent.py), it refuses everything. It is closed
+by whoever knows that its thread is done with it: closing it under a statement that runs would take the process down.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from holdfast.errors import StoreError
 from holdfast.model import SECOND, Instant, Turn
@@ -25,6 +25,7 @@ from holdfast.store.loans import Undone
 from holdfast.store.stats import Stats
 
 from .connections import connect, explained, patiently, require_folder
+from .lent import LentConnection
 from .statements import SQL
 from .transactions import Clock, Transaction
 from .turns import commit_turns
@@ -76,7 +77,7 @@ class SqliteLender:
     def opened(self) -> Transaction:
         """A connection of its own."""
         require_folder(self.path)
-        connection = connect(self.path)
+        connection = connect(self.path, is_lent=True)
         try:
             found = patiently(
                 lambda: connection.execute(SQL["find_namespace"], {"name": self.namespace}).fetchone(), self.path
@@ -143,9 +144,9 @@ class SqliteLoan:
             return
         self._is_aborted = True
         connection = self._tx.connection
-        connection.interrupt()
-        # It waits for the statement that was interrupted.
-        threading.Thread(target=self._cut_off, args=(connection,), name="holdfast-sqlite-abort", daemon=True).start()
+        # It waits for the statement that it interrupts.
+        cut_off = partial(self._rollback, connection, is_last=False)
+        threading.Thread(target=cut_off, name="holdfast-sqlite-abort", daemon=True).start()
 
     def _begin(self) -> None:
         with self._lock:
@@ -163,8 +164,7 @@ class SqliteLoan:
     def _commit(self, turn: Turn, now: Instant | None) -> bool:
         tx = self._tx
         assert tx is not None
-        with self._lock:
-            tx.connection.set_authorizer(None)
+        with self._lock, _taken(tx.connection):
             tx.has_news = False
             numbers = tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": f'["{turn.run_id}"]'})
             found = tx.one("find_turn", {"run": numbers[0][1], "seq": turn.seq}) if numbers else None
@@ -181,16 +181,12 @@ class SqliteLoan:
             self._lender.news()
         return True
 
-    def _rollback(self, connection: sqlite3.Connection) -> None:
-        with self._lock, contextlib.suppress(sqlite3.Error):
-            connection.set_authorizer(None)
+    def _rollback(self, connection: sqlite3.Connection, *, is_last: bool = True) -> None:
+        """Undo what was done. Unless it is the last that is done there, whatever its thread still tries is refused."""
+        with self._lock, contextlib.suppress(sqlite3.Error), _taken(connection):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-
-    def _cut_off(self, connection: sqlite3.Connection) -> None:
-        self._rollback(connection)
-        with self._lock:
-            if not self._is_ended:
+            if not (is_last or self._is_ended):
                 connection.set_authorizer(lambda *_: sqlite3.SQLITE_DENY)
 
     def _authorize(self, action: int, what: str | None, *_: str | None) -> int:
@@ -251,8 +247,8 @@ class MemoryLoan(SqliteLoan):
     def _return(self) -> None:
         tx, self._tx = self._tx, None
         if tx is not None:
-            tx.connection.set_authorizer(None)
-            tx.numbers.clear()
+            with _taken(tx.connection):
+                tx.numbers.clear()
             self._lender.lent(None)
             self._writer.take_back()
 
@@ -263,9 +259,12 @@ class MemoryLoan(SqliteLoan):
         # Everybody waits for this connection, so nobody waits for the thread that still has it.
         if self._tx is not None:
             self._is_ended = True
-            self._tx.connection.interrupt()
             self._rollback(self._tx.connection)
             self._return()
+
+
+def _taken(connection: sqlite3.Connection) -> contextlib.AbstractContextManager[None]:
+    return cast(LentConnection, connection).taken()
 
 
 def _hand_over(taken: asyncio.Future[Transaction], tx: Transaction, writer: Writer) -> None:

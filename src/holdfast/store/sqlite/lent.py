@@ -1,0 +1,127 @@
+"""The connection that a transactional step is lent: the step's thread may have it or the store's, never both at once.
+
+Python's sqlite3 holds the interpreter's lock in many calls while it waits for the connection. SQLite, while it has the
+connection, asks Python whether a statement is allowed, or calls a function of the user's, and waits for the
+interpreter's lock. So two threads on one connection can wait for each other for ever, and the whole process with them,
+whatever it holds. That is why each call of the step's thread has the guard, and whoever takes the transaction away from
+it takes the guard first.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+from weakref import WeakSet
+
+_PAUSE = 0.001
+
+
+class LentCursor(sqlite3.Cursor):
+    """Whatever executes statements, or goes on with one."""
+
+    @property
+    def _guard(self) -> threading.RLock:
+        return cast(LentConnection, self.connection).guard
+
+    def execute(self, *given: Any) -> Any:
+        with self._guard:
+            return super().execute(*given)
+
+    def executemany(self, *given: Any) -> Any:
+        with self._guard:
+            return super().executemany(*given)
+
+    def executescript(self, *given: Any) -> Any:
+        with self._guard:
+            return super().executescript(*given)
+
+    def fetchone(self) -> Any:
+        with self._guard:
+            return super().fetchone()
+
+    def fetchmany(self, *given: Any, **named: Any) -> Any:
+        with self._guard:
+            return super().fetchmany(*given, **named)
+
+    def fetchall(self) -> Any:
+        with self._guard:
+            return super().fetchall()
+
+    def __next__(self) -> Any:
+        with self._guard:
+            return super().__next__()
+
+
+class LentConnection(sqlite3.Connection):
+    """One that can be taken away from whoever uses it."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        # The user's functions are called inside statements, and may execute others.
+        self.guard = threading.RLock()
+        self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Have it alone, and be asked nothing. A call that is under way is interrupted, with all that it executes."""
+        is_interrupted = False
+        while not self.guard.acquire(timeout=_PAUSE):
+            is_interrupted = True
+            self.interrupt()
+        try:
+            self.set_authorizer(None)
+            if is_interrupted:
+                self._settle()
+            yield
+        finally:
+            self.guard.release()
+
+    def _settle(self) -> None:
+        """An interrupt strikes whatever is executed until no statement is half-way through: see to that."""
+        for cursor in list(self._cursors):
+            cursor.close()
+        while True:
+            try:
+                self.execute("SELECT 1").close()
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                    raise
+                # A cursor that its thread is just dropping.
+                time.sleep(_PAUSE)
+            else:
+                return
+
+    def cursor(self, factory: Any = LentCursor) -> Any:
+        with self.guard:
+            cursor = super().cursor(factory)
+            self._cursors.add(cursor)
+        return cursor
+
+    def execute(self, *given: Any) -> Any:
+        return self.cursor().execute(*given)
+
+    def executemany(self, *given: Any) -> Any:
+        return self.cursor().executemany(*given)
+
+    def executescript(self, *given: Any) -> Any:
+        return self.cursor().executescript(*given)
+
+    def commit(self) -> None:
+        with self.guard:
+            super().commit()
+
+    def rollback(self) -> None:
+        with self.guard:
+            super().rollback()
+
+    def __exit__(self, *raised: Any) -> Any:
+        with self.guard:
+            return super().__exit__(*raised)
+
+    def close(self) -> None:
+        with self.guard:
+            super().close()
