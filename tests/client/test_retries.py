@@ -162,6 +162,30 @@ async def test_a_run_whose_key_has_gone_to_another_is_not_retried(client, hands)
     assert taken.value.run_id == other.id
 
 
+async def test_a_run_whose_key_went_to_one_that_is_gone_takes_it_again(client, hands):
+    old = await failed(client, hands, key="k")
+    other = await client.start(total, 1, key="k", on_conflict="restart")
+    await client.cancel(other.id)
+    await client.delete(other.id)
+    again = await client.retry(old.id)
+    assert again.created
+    assert (await client.get_run(total, key="k")).id == again.id
+
+
+async def test_a_run_that_is_deleted_while_it_is_retried_is_not_there(client, hands, monkeypatch):
+    old = await failed(client, hands, key="k")
+    read_journal = client.store.read_journal
+
+    async def read_and_delete(run_id):
+        rows = await read_journal(run_id)
+        await client.store.delete_runs([run_id])
+        return rows
+
+    monkeypatch.setattr(client.store, "read_journal", read_and_delete)
+    with pytest.raises(RunNotFound):
+        await client.retry(old.id)
+
+
 async def test_a_live_or_completed_run_is_not_retried(client, hands):
     run = await client.start(total, 1)
     with pytest.raises(NotRetryable, match="has not ended"):

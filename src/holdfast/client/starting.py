@@ -99,6 +99,8 @@ class Starter:
                     "retry that one, or start another run",
                     holder.id,
                 )
+            # Deleted meanwhile, it can't be retried at all.
+            await self._connection.found(record.id)
 
     async def _settle(
         self, store: Store | Guest, workflow: _Named, new: NewRun, record: RunRecord, is_served: bool

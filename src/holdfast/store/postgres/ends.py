@@ -53,17 +53,24 @@ async def live_run(tx: Transaction, run_id: str) -> Live | None:
     return None if row is None else Live.of(row)
 
 
+async def newest_of(tx: Transaction, run: Live) -> Live:
+    """The run, or the newest of its chain if it has continued as new; locked."""
+    while run.status is RunStatus.CONTINUED:
+        row = await tx.one("find_newest", {"namespace_id": tx.namespace_id, "id": run.id})
+        newest = None if row is None or row[0] == run.id else await live_run(tx, row[0])
+        if newest is None:
+            break
+        run = newest
+    return run
+
+
 async def cancel_run(
     tx: Transaction, run_id: str, reason: str | None, force: bool, now: Instant | None
 ) -> RunRecord | None:
     """End the run, or ask it to. The record is as it was before."""
     run = await live_run(tx, run_id)
-    while run is not None and run.status is RunStatus.CONTINUED:
-        # The lock waited for a commit that continued it, or it was continued before: the newest of its chain is asked.
-        newest = await tx.one("find_newest", {"namespace_id": tx.namespace_id, "id": run_id})
-        if newest is None or newest[0] == run.id:
-            break
-        run = await live_run(tx, newest[0])
+    # The lock waited for a commit that continued it, or it was continued before: the newest of its chain is asked.
+    run = None if run is None else await newest_of(tx, run)
     before = None if run is None else await get_run(tx, run.id)
     if before is None or run is None:
         return None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from holdfast.model import Instant, Lane, NewRun, RunStatus, StartedRun
 
-from .ends import Live, end_unbegun, live_run, send_cancel
+from .ends import Live, end_unbegun, live_run, newest_of, send_cancel
 from .lanes import add_lanes, find_lanes
 from .rows import STATUS
 from .transactions import Transaction, as_json
@@ -63,22 +63,25 @@ async def start_keyed(tx: Transaction, run: NewRun, now: Instant | None) -> Star
         if again is not None:
             return StartedRun(again.id, again.status, created=False)
         holder = await _holder(tx, run.workflow, run.key)
-        if run.takes_key_of is not None and (
-            holder is None or holder.id != run.takes_key_of or not holder.status.is_final
-        ):
-            return await _instead(tx, run.takes_key_of, holder)
+        if run.takes_key_of is not None:
+            # Nobody may hold the key any more: whoever took it over is gone.
+            giver = holder or await live_run(tx, run.takes_key_of)
+            if giver is None or giver.id != run.takes_key_of or not giver.status.is_final:
+                return await _instead(tx, run.takes_key_of, holder)
         after: str | None = None
         if holder is not None:
+            # Whose life counts: a run that went on as another workflow keeps its key, which is one of its workflow's.
+            last = await newest_of(tx, holder)
             if run.takes_key_of is None and (
                 run.on_conflict not in ("restart", "replace")
-                or (run.on_conflict == "restart" and not holder.status.is_final)
+                or (run.on_conflict == "restart" and not last.status.is_final)
             ):
                 return StartedRun(holder.id, holder.status, created=False)
             at = await tx.now(now)
-            if holder.status.is_final:
-                after = await _still_before(tx, holder)
+            if last.status.is_final:
+                after = await _still_before(tx, last)
             else:
-                after = await _replace(tx, holder, run.id, at)
+                after = await _replace(tx, last, run.id, at)
             await tx.all("drop_key", {"namespace_id": tx.namespace_id, "workflow": run.workflow, "key": run.key})
         if await create_runs(tx, [Creation(run, after)], now):
             return StartedRun(run.id, RunStatus.PENDING, created=True)

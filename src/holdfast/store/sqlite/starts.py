@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from holdfast.model import Instant, Lane, NewRun, RunStatus, StartedRun
 
-from .chains import chain_start
+from .chains import chain_start, find_chain
 from .ends import Live, end_unbegun, live_run
 from .rows import STATUS
 from .transactions import Row, Transaction, as_json
@@ -51,16 +51,19 @@ def _start_keyed(tx: Transaction, run: NewRun, at: Instant) -> StartedRun:
     if again is not None:
         return StartedRun(again.id, again.status, created=False)
     holder = _holder(tx, run.workflow, run.key)
-    if run.takes_key_of is not None and (holder is None or holder.id != run.takes_key_of or not holder.status.is_final):
-        return _instead(tx, run.takes_key_of, holder)
+    if run.takes_key_of is not None:
+        # Nobody may hold the key any more: whoever took it over is gone.
+        giver = holder or live_run(tx, run.takes_key_of)
+        if giver is None or giver.id != run.takes_key_of or not giver.status.is_final:
+            return _instead(tx, run.takes_key_of, holder)
     after: str | None = None
     if holder is not None:
+        last = _last_of(tx, holder)
         if run.takes_key_of is None and (
-            run.on_conflict not in ("restart", "replace")
-            or (run.on_conflict == "restart" and not holder.status.is_final)
+            run.on_conflict not in ("restart", "replace") or (run.on_conflict == "restart" and not last.status.is_final)
         ):
             return StartedRun(holder.id, holder.status, created=False)
-        after = _still_before(tx, holder) if holder.status.is_final else _replace(tx, holder, run.id, at)
+        after = _still_before(tx, last) if last.status.is_final else _replace(tx, last, run.id, at)
     number = _create(tx, [Creation(run, after)], at)
     tx.run("hold_key", {"namespace_id": tx.namespace_id, "workflow": run.workflow, "key": run.key, "run": number})
     tx.has_news = True
@@ -90,6 +93,12 @@ def _still_before(tx: Transaction, ended: Live) -> str | None:
     """Whom a run that ended unbegun had to wait for, if that lives on: then so does whoever gets the key."""
     before = live_run(tx, ended.after_run_id) if ended.after_run_id else None
     return before.id if before is not None and not before.status.is_final else None
+
+
+def _last_of(tx: Transaction, holder: Live) -> Live:
+    """Whose life counts: a run that went on as another workflow keeps its key, which is one of its workflow's."""
+    chain = find_chain(tx, holder.id) if holder.status is RunStatus.CONTINUED else None
+    return holder if chain is None else live_run(tx, chain.run_id) or holder
 
 
 def _holder(tx: Transaction, workflow: str, key: str) -> Live | None:

@@ -80,6 +80,18 @@ class TestContinuedRuns:
         assert found is not None
         assert found.id == new.id
 
+    async def test_a_key_that_stays_with_a_run_that_went_on_as_another_workflow_is_the_whole_chain_s(
+        self, stage: Stage
+    ) -> None:
+        run = await stage.held(key="k")
+        other = new_run(workflow="pay")
+        assert await stage.commit(turn(run, change=CONTINUED, out=Out(successor=other))) == [True]
+        [same] = await stage.store.start_runs([new_run(key="k", on_conflict="restart")], now=T0)
+        assert (same.id, same.created) == (run.id, False)
+        [new] = await stage.store.start_runs([new_run(key="k", on_conflict="replace")], now=T0)
+        assert new.created
+        assert (await stage.run(other.id)).status is RunStatus.CANCELLED
+
     async def test_who_waits_for_a_run_to_end_waits_for_its_successor(self, stage: Stage) -> None:
         run = await stage.held(key="k")
         [new] = await stage.store.start_runs([new_run(key="k", on_conflict="replace")], now=T0)

@@ -329,6 +329,18 @@ class TestKeys:
         assert (answer.id, answer.status, answer.created) == (holder.id, RunStatus.FAILED, False)
         assert await stage.store.get_run(run.id) is None
 
+    async def test_a_key_that_a_run_had_lost_is_its_own_again_when_nobody_holds_it(self, stage: Stage) -> None:
+        old = await stage.held(key="k")
+        await stage.end(old, RunStatus.FAILED)
+        holder = await stage.held(key="k", on_conflict="restart")
+        await stage.end(holder)
+        await stage.store.delete_runs([holder.id])
+        [new] = await stage.store.start_runs([new_run(key="k", takes_key_of=old.id)], now=T0)
+        assert new.created
+        found = await stage.store.find_run(LANE.workflow, "k")
+        assert found is not None
+        assert found.id == new.id
+
     async def test_a_key_of_a_run_that_never_was_is_not_taken_over(self, stage: Stage) -> None:
         run = new_run(key="k", takes_key_of="nobody")
         [answer] = await stage.store.start_runs([run], now=T0)
