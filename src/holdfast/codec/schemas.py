@@ -2,8 +2,8 @@
 
 A schema is a first sieve and errs on the side of letting through: what can't be said in one is said by `{}`, which
 everything fits, and the receiver's own annotation has the last word. So only the words that decide about structure are
-read, and the formats of texts that the codec itself reads; lengths and patterns are the receiver's affair. A model of
-pydantic reads them in its own way, and takes 1.0 for an integer.
+read, with what `refining` adds, and the formats of texts that the codec itself reads; lengths and patterns are the
+receiver's affair. A model of pydantic reads texts in its own way, and takes 1.0 for an integer.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec import inspect
 
 from holdfast.codec.hints import Unresolved, function_hints
+from holdfast.codec.refining import referred, refine
 from holdfast.codec.texts import TEXTS, UNREADABLE
 
 Schema = Mapping[str, Any]
@@ -53,11 +55,10 @@ def schema_of(annotation: Any) -> dict[str, Any] | None:
         if isinstance(annotation, type) and callable(model_schema):
             found: dict[str, Any] = _as_stored(_without_tuples(model_schema(by_alias=False, mode="validation")))
             found[_MODEL] = True
-        elif annotation in (datetime, time):
-            # By msgspec's schemas they have a format only if they must have a zone.
-            found = {"type": "string", "format": "date-time" if annotation is datetime else "time"}
         else:
-            found = _as_stored(msgspec.json.schema(annotation))
+            found = msgspec.json.schema(annotation)
+            refine(found, inspect.type_info(annotation))
+            found = _as_stored(found)
     except (TypeError, ValueError, NameError, AttributeError, RecursionError):
         # Not an annotation that both sides can say in a schema: a mix of libraries, a class of its own kind.
         return None
@@ -104,8 +105,8 @@ def _misfit(schema: Any, given: Any, root: Schema, path: str, depth: int) -> str
     if not isinstance(schema, Mapping) or depth > 100:
         return None
     if "$ref" in schema:
-        return _misfit(_target(root, schema["$ref"]), given, root, path, depth + 1)
-    value = _unwrapped(given)
+        return _misfit(referred(root, schema["$ref"]), given, root, path, depth + 1)
+    value, is_strict = _unwrapped(given), _MODEL not in root
     if isinstance(given, dict) and given.keys() == {"~enum"}:
         # A member that kept its class: whether that is a kind of what is expected, only the receiver knows.
         return None
@@ -115,9 +116,9 @@ def _misfit(schema: Any, given: Any, root: Schema, path: str, depth: int) -> str
             if reasons and all(reasons):
                 return reasons[0] if len(reasons) == 1 else f"{path}: {_shown(value)} fits none of {len(reasons)} kinds"
     if "enum" in schema and isinstance(value, (str, int, float, bool, type(None))) and not _is_one(schema, value):
-        # An enum member may be stored by its name: only the receiver knows.
-        return None if isinstance(value, str) else f"{path}: {_shown(value)} is none of {schema['enum']}"
-    is_strict = _MODEL not in root
+        # In a model, a member of an enum may be stored by its name: only the receiver knows.
+        is_known = is_strict or not isinstance(value, str)
+        return f"{path}: {_shown(value)} is none of {schema['enum']}" if is_known else None
     wrong = _wrong_type(schema, value, path, is_strict) or _wrong_inside(schema, value, root, path, depth)
     # What is in an envelope may be a subtype, as a datetime for a date: its own class has written it.
     return wrong or (_wrong_text(schema, value, path) if is_strict and value is given else None)
@@ -179,13 +180,6 @@ def _wrong_inside(schema: Schema, value: Any, root: Schema, path: str, depth: in
             if reason is not None:
                 return reason
     return None
-
-
-def _target(root: Schema, reference: Any) -> Any:
-    found: Any = root
-    for step in str(reference).removeprefix("#/").split("/"):
-        found = found.get(step.replace("~1", "/").replace("~0", "~"), {}) if isinstance(found, Mapping) else {}
-    return found
 
 
 def _unwrapped(value: Any) -> Any:

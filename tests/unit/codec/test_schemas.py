@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Flag, IntEnum
+from enum import Enum, Flag, IntEnum
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -41,6 +41,25 @@ class Other(msgspec.Struct, tag=True):
 
 class Short(msgspec.Struct, array_like=True):
     only: int
+
+
+@dataclass
+class Visit:
+    at: datetime
+    until: time | None = None
+    before: list[Visit] = field(default_factory=list)
+
+
+class Size(Enum):
+    LARGE = "large"
+
+
+class Forgiving(Enum):
+    LARGE = "large"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Forgiving | None:
+        return cls.LARGE if str(value).lower() == "large" else None
 
 
 class Colours(Flag):
@@ -105,6 +124,19 @@ def is_read(annotation: Any, stored: bytes) -> bool:
         (tuple[int, str], [1, "a", "b"]),
         (tuple[int, ...], [1, 2, 3]),
         (Place, {"x": 1.5}),
+        (Visit, {"at": "2026-01-31T12:00:00"}),
+        (Visit, {"at": "yesterday"}),
+        (Visit, {"at": "2026-01-31T12:00:00", "until": "noon"}),
+        (Visit, {"at": "2026-01-31T12:00:00", "until": None, "before": [{"at": "long ago"}]}),
+        (list[datetime | None], ["2026-01-31T12:00:00", None]),
+        (list[datetime | None], ["soon"]),
+        (dict[str, tuple[int, time]], {"a": [1, "12:00"]}),
+        (dict[str, tuple[int, time]], {"a": [1, "noon"]}),
+        (datetime | Tagged, "soon"),
+        (Size, "large"),
+        (Size, "huge"),
+        (Forgiving, "LARGE"),
+        (Literal["a", "b"], "c"),
         (Colours, 3),
         (Colours, 4),
         (Literal[1, 2], 3),
