@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import holdfast
 from holdfast import blocking, now, sleep, sleep_until, workflow
 from holdfast.errors import BadDuration
+from holdfast.model import moment_of
 from tests.engine.drive import START, note
 from tests.engine.samples import double
 
@@ -398,3 +400,23 @@ def test_a_timer_that_fired_and_a_result_in_one_turn_are_taken_in_order(begin):
     timer, result = second.fired(), second.completed("double")
     second.take(timer, result)
     assert [first.result, second.result] == ["in time", "late"]
+
+
+def test_a_timeout_may_be_endless(begin):
+    @workflow
+    async def body() -> int:
+        async with asyncio.timeout(math.inf), asyncio.timeout_at(math.inf):
+            return await double(1)
+
+    drive = begin(body)
+    drive.complete("double")
+    assert drive.check().result == 2
+
+
+def test_an_endless_sleep_is_as_long_as_a_store_can_tell(begin):
+    @workflow
+    async def body() -> None:
+        await asyncio.sleep(math.inf)
+
+    due_at = begin(body).execution.next_timer()
+    assert moment_of(START) + timedelta(days=365_000) < moment_of(due_at)

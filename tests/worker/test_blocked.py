@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from holdfast import AsyncClient, IOInBody, NotDecodable, RunCancelled, compensate, sleep, step, workflow
+from holdfast import (
+    AsyncClient,
+    IOInBody,
+    NotDecodable,
+    RunCancelled,
+    StoreError,
+    Worker,
+    compensate,
+    sleep,
+    step,
+    workflow,
+)
 from holdfast.client import AsyncRun
 from holdfast.define import Workflow
+from holdfast.store import SqliteStore
 from tests.worker.samples import add, ready
 from tests.worker.stage import PATIENCE, Stage, stage, until
 
@@ -280,3 +293,45 @@ async def test_an_input_that_no_longer_fits_blocks_the_run(database_url):
             assert (await on.record(run)).status == "waiting"
         async with on.worker(before):
             assert await run.wait(PATIENCE) == "completed"
+
+
+async def test_a_reason_that_is_no_text_is_written_all_the_same(database_url):
+    """It is in the words of a user's class, and may quote anything."""
+    is_strict: list[int] = []
+
+    @dataclass
+    class Order:
+        number: int
+
+        def __post_init__(self) -> None:
+            if is_strict:
+                raise ValueError("not \ud800")
+
+    async def body(order) -> int:
+        return order.number
+
+    body.__annotations__["order"] = Order
+    checked = workflow(body)
+    async with stage(database_url) as on:
+        run = await on.client.start(checked, Order(1))
+        is_strict.append(1)
+        async with on.worker(checked):
+            assert "not \\ud800" in await on.until_blocked(run)
+
+
+async def test_a_row_that_can_t_be_stored_blocks_its_run_with_that_error(database_url):
+    class Refusing(SqliteStore):
+        async def write_rows(self, writes, *, now=None):
+            answers = await super().write_rows([one for one in writes if one.change.blocked], now=now)
+            return [answers.pop(0) if one.change.blocked else StoreError("a number too large") for one in writes]
+
+    @workflow
+    async def waits() -> None:
+        await sleep("1h")
+
+    store = Refusing(database_url.removeprefix("sqlite:///"), database_url, "default")
+    await store.open()
+    async with stage(database_url) as on, Worker(store, workflows=[waits]):
+        run = await on.client.start(waits)
+        assert "a number too large" in await on.until_blocked(run)
+    await store.close()

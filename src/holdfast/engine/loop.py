@@ -21,6 +21,7 @@ from holdfast.errors import IOInBody, Suspended
 from holdfast.model import Instant
 
 T = TypeVar("T")
+_LONGEST = 1_000 * 366 * 86_400 * 1_000_000
 _ENSURE_FUTURE = frozenset({"ensure_future", "_ensure_future"})
 
 
@@ -216,12 +217,13 @@ class BodyLoop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]  # as above
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
-        return self.call_after(round(delay * 1_000_000), callback, *args, context=context)
+        return self.call_after(_within(delay, _LONGEST), callback, *args, context=context)
 
     def call_at(  # type: ignore[override]  # as above
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
-        return self.call_after(round(when * 1_000_000) - self._owner.time, callback, *args, context=context)
+        now = self._owner.time
+        return self.call_after(_within(when, now + _LONGEST) - now, callback, *args, context=context)
 
     def call_after(
         self,
@@ -336,6 +338,11 @@ class BodyLoop(asyncio.AbstractEventLoop):
             if frame.f_back is None:
                 return
             frame = frame.f_back
+
+
+def _within(seconds: float, most: int) -> int:
+    """In microseconds. To asyncio a time may be endlessly far off, for which a thousand years will do."""
+    return round(min(seconds * 1_000_000, most))
 
 
 def _refusal(name: str) -> Callable[..., NoReturn]:

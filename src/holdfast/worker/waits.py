@@ -168,7 +168,8 @@ class Waits(Resting):
         if held.is_lost:
             return
         if verdict is not True:
-            self._not_committed(held, False)
+            # That a run is blocked can always be written; if not even that, all that is left is to let go of it.
+            self._not_committed(held, verdict if change.blocked is None else False)
             return
         self.row_says(held, change)
         if change.release:
@@ -285,7 +286,8 @@ class Waits(Resting):
             self._clock.now() + pause,
             # To be blocked is neither a crash nor progress; a step that ended is.
             crashes=0 if results else held.crashes,
-            blocked=f"{type(error).__name__}: {error}",
+            # Any words may be in it, also some that are no text.
+            blocked=f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode(),
             release=True,
         )
         self._keep(held, results, change)
