@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import AsyncClient, Worker, resource, sleep, step, workflow
 from holdfast.errors import HoldfastError
+from holdfast.worker import known_workflows
 from tests.worker.samples import add, ready
 from tests.worker.stage import PATIENCE, stage, until
 
@@ -56,7 +57,8 @@ async def test_a_name_that_is_taken_in_another_version_is_no_duplicate():
     async def newer() -> str:
         return "2"
 
-    Worker("sqlite:///:memory:", workflows=[ready, newer])
+    known = known_workflows([ready, newer], giver="Worker")
+    assert (known["ready", "1"], known["ready", "2"]) == (ready, newer)
 
 
 async def test_a_worker_has_no_id_before_it_runs(database_url):

@@ -6,7 +6,7 @@ import asyncio
 
 from holdfast.model import NewWait, Out, OutEvent, OutSignal, RowChange, RunStatus, Sent, Unmatched
 
-from .stage import LANE, PATIENCE, T0, Stage, after, ids_of, new_run, on_stage, turn
+from .stage import LANE, T0, Stage, after, ids_of, new_run, on_stage, turn, until
 
 
 @on_stage
@@ -204,5 +204,5 @@ class TestTurnsGiveOut:
         told = asyncio.Event()
         unsubscribe = stage.store.subscribe(told.set)
         await stage.commit(turn(run, out=Out(signals=(OutSignal(other.id, "go", b""),))))
-        await asyncio.wait_for(told.wait(), PATIENCE)
+        assert await until(told.is_set)
         unsubscribe()

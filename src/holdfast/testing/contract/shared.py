@@ -8,7 +8,7 @@ from functools import partial
 from holdfast.model import RowChange, RunFilter, RunStatus
 from holdfast.store import Store
 
-from .stage import LANE, LEASE, PATIENCE, T0, Stage, after, ids_of, new_run, on_stage, turn, until
+from .stage import LANE, LEASE, T0, Stage, after, ids_of, new_run, on_stage, turn, until
 
 
 @on_stage
@@ -102,7 +102,7 @@ class TestWakeUps:
             for run in runs:
                 await stage.store.start_runs([run], now=T0)
                 await asyncio.sleep(pause)
-            await asyncio.wait_for(seen.wait(), PATIENCE)
+            assert await until(seen.is_set)
             unsubscribe()
 
     async def test_a_store_that_writes_itself_still_hears_of_others(self, stage: Stage) -> None:

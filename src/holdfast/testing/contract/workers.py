@@ -196,7 +196,9 @@ class TestRemoveWorker:
         assert not (await stage.claim_one(worker="two")).is_takeover
 
     async def test_removing_nobody_changes_nothing(self, stage: Stage) -> None:
+        await stage.store.register_worker("one", [LANE], LEASE)
         await stage.store.remove_worker("nobody")
+        assert [worker.id for worker in await stage.store.list_workers()] == ["one"]
 
 
 @on_stage
