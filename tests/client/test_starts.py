@@ -93,6 +93,7 @@ async def test_wrong_options_are_refused_and_nothing_is_written(client):
         ({"id": "a\udfff"}, DefinitionError),
         ({"id": "a\0"}, DefinitionError),
         ({"queue": "\ud800"}, DefinitionError),
+        ({"queue": "q" * 201}, DefinitionError),
         ({"tags": {"a": "\ud800"}}, DefinitionError),
         ({"tags": {"\ud800": "a"}}, DefinitionError),
         ({"retention": "for ever"}, BadDuration),

@@ -254,6 +254,17 @@ async def test_a_pending_child_is_waited_for_in_a_plain_body():
         assert await (await env.client.start(holding_two)).result() == [2, 3]
 
 
+async def test_a_child_that_is_to_do_something_else_about_its_key_than_join_is_refused():
+    @workflow
+    async def insisting() -> object:
+        return await told_child.options(key="one", on_conflict="restart")()
+
+    async with Environment([insisting, told_child]) as env:
+        run = await env.client.start(insisting)
+        with pytest.raises(RunFailed, match=r"told_child\.options\(on_conflict='restart'\) in a body: a child joins"):
+            await run.result()
+
+
 async def test_a_key_joins_the_run_there_is():
     @workflow
     async def joining() -> Any:

@@ -55,10 +55,10 @@ class StartOptions:
     """Of a child run: whether it is cancelled when its parent ends first."""
 
     def __post_init__(self) -> None:
-        for what, text in (("id", self.id), ("key", self.key), ("queue", self.queue)):
-            if text is not None and not is_name(text, 500):
+        for what, text, most in (("id", self.id, 500), ("key", self.key, 500), ("queue", self.queue, 200)):
+            if text is not None and not is_name(text, most):
                 raise DefinitionError(
-                    f"{what}={text!r}: expected text of 1 to 500 characters, without a NUL or a lone surrogate"
+                    f"{what}={text!r}: expected text of 1 to {most} characters, without a NUL or a lone surrogate"
                 )
         if self.on_parent_end not in (None, "cancel", "abandon"):
             raise DefinitionError(f"on_parent_end={self.on_parent_end!r}: expected 'cancel' or 'abandon'")
@@ -168,7 +168,8 @@ class Workflow(Generic[P, R]):
             held = audit.options(on_parent_end="abandon").start(order)              # in a body: a child run
 
         They mean what they mean in `client.start`. A child run is cancelled when its parent ends first, unless
-        `on_parent_end` is "abandon".
+        `on_parent_end` is "abandon"; with a `key` that a run has already it joins that one, so `on_conflict` is for
+        starts by a client.
         """
         given = StartOptions(
             id=id, key=key, on_conflict=on_conflict, delay=delay, deadline=deadline, priority=priority, tags=tags,

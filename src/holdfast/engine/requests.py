@@ -212,6 +212,11 @@ class Requests(Sends):
         if self.is_dead:
             self.refuse()
         self.check_limit()
+        if workflow.start_options.on_conflict not in (None, "return"):
+            raise DefinitionError(
+                f"{workflow.name}.options(on_conflict={workflow.start_options.on_conflict!r}) in a body: a child joins "
+                "the run that has its key; leave on_conflict= out, or start the run by a client in a step"
+            )
         earlier: Earlier = _as_it_is
         if isinstance(workflow, Unseen):
             plain = from_text(args[0])
