@@ -135,6 +135,37 @@ async def test_a_signal_that_was_taken_is_put_back_behind_those_that_were_sent_b
         assert await run.result() == ["a", "b"]
 
 
+async def test_a_hooks_payload_is_put_back_although_the_next_try_waits_for_other_things_before():
+    tokens: list[str] = []
+    failures: list[ConnectionError] = [ConnectionError()]
+
+    @step(retry=Retry(attempts=1))
+    async def connect() -> None:
+        if failures:
+            raise failures.pop()
+
+    @step
+    async def mail(token: str) -> None:
+        tokens.append(token)
+
+    @workflow(retry=HOURLY)
+    async def asking() -> Any:
+        try:
+            await connect()
+        except ConnectionError:
+            await holdfast.wait_for_signal("go", timeout="1m", default=None)
+            await mail((hook := holdfast.hook()).token)
+            await hook.wait()
+            raise
+        return await holdfast.hook().wait()
+
+    async with Environment(asking) as env:
+        run = await env.client.start(asking)
+        await env.skip("2m")
+        await env.client.resume_hook(tokens[0], "yes")
+        assert await run.result(timeout="1d") == "yes"
+
+
 async def test_a_cancel_ends_the_pause():
     async with Environment(listening) as env:
         begun = env.now

@@ -142,6 +142,8 @@ class Deliveries(Requests):
             self._take_in(SetAside(at, wait.number, wait.name, message.payload, str(value)))
         else:
             entry = _ENTRIES[wait.kind](at, wait.number, wait.name, message.payload, message.sent_at)
+            if wait.hook:
+                entry = msgspec.structs.replace(entry, hook=wait.hook)
             if message.trace is not None:
                 self.life.traces = (*self.life.traces, (entry, message.trace))
             self._take_in(entry)
@@ -361,7 +363,9 @@ def unread(life: Life) -> tuple[Signal | EventTaken | HookResumed, ...]:
         for message in life.mailbox
         if message.id < 0
     ]
-    resumed = [msgspec.structs.replace(entry, wait=0) for reply, entry in life.resumed if reply.wait is not None]
+    resumed = [
+        msgspec.structs.replace(entry, wait=0, hook=0) for reply, entry in life.resumed if reply.wait is not None
+    ]
     return (*put_back, *resumed)
 
 

@@ -20,7 +20,7 @@ from holdfast.model import ChildEnded, Entry, HookResumed, Message, NewRun, NewW
 class Wait:
     """A wait for a signal, an event or a hook's payload."""
 
-    __slots__ = ("is_registered", "kind", "match", "name", "number", "reply", "row", "shape")
+    __slots__ = ("hook", "is_registered", "kind", "match", "name", "number", "reply", "row", "shape")
 
     def __init__(
         self, number: int, kind: str, name: str, match: Any, shape: ValueCodec, reply: Reply[Any], row: NewWait | None
@@ -34,6 +34,8 @@ class Wait:
         self.row = row
         """What the store is to know of it; None: nothing."""
         self.is_registered = False
+        self.hook = 0
+        """Of a hook: which of them it is."""
 
 
 class Child:

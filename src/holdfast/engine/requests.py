@@ -76,6 +76,7 @@ class Requests(Sends):
         reply._is_seen = True
         until = None if expires is None else self.time + expires
         wait = self._wait("hook", name, None, type, reply, token=_digest(token), expires_at=until)
+        wait.hook = life.hooks
         if expires is not None:
             reply.timer = self.loop.call_after(
                 expires, self._time_out, wait, NOT_GIVEN, expires, context=self.runners.context
@@ -149,13 +150,12 @@ class Requests(Sends):
         return None
 
     def _takes(self, wait: Wait, message: Message) -> bool:
-        if message.kind != wait.kind:
+        if message.kind != wait.kind or message.name != wait.name:
             return False
         if wait.kind == "hook":
-            # One that an earlier run of the chain has made is known by its name alone.
-            return message.name == wait.name and message.wait in (wait.number, None)
-        if message.name != wait.name:
-            return False
+            # Waits may have other numbers since the run was tried again; a hook's token is the same. One that an
+            # earlier run of the chain has made is known by its name alone.
+            return message.hook == wait.hook if message.hook else message.wait in (wait.number, None)
         if wait.match is None:
             return True
         try:

@@ -129,6 +129,8 @@ class HookResumed(_Entry, frozen=True, gc=False, tag="hook"):
     name: str
     payload: bytes
     sent_at: Instant = 0
+    hook: int = 0
+    """Which of the run's hooks it was, in the order in which they were made; 0: that is not known."""
 
 
 class SetAside(_Entry, frozen=True, gc=False, tag="set_aside"):

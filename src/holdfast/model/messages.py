@@ -26,6 +26,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """The number of the wait that this event or hook payload is for; None: a wait of an earlier run of the chain."""
     trace: str | None = None
     """Where its sender stands in a trace, as W3C writes it."""
+    hook: int = 0
+    """Of a payload that was taken before the run was tried again: which of its hooks has the token, by their order."""
 
 
 class ChildEnd(msgspec.Struct, frozen=True, array_like=True):

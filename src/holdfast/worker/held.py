@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.define import RunInfo, Workflow
 from holdfast.engine import Advance, Execution
-from holdfast.model import MESSAGES, ClaimedRun, Entry, History, Input, Instant, Message, StepCompleted
+from holdfast.model import MESSAGES, ClaimedRun, Entry, History, HookResumed, Input, Instant, Message, StepCompleted
 
 from .clock import Alarm
 
@@ -133,7 +133,8 @@ class Held:
             if isinstance(entry, MESSAGES):
                 # No row of the inbox any more, so its id is none that a row has.
                 sent_at, wait = entry.sent_at or entry.at, entry.wait or None
-                message = Message(-number, self.id, entry.kind, entry.name, entry.payload, sent_at, wait)
+                hook = entry.hook if isinstance(entry, HookResumed) else 0
+                message = Message(-number, self.id, entry.kind, entry.name, entry.payload, sent_at, wait, None, hook)
                 found.append(Arrival(sent_at, MESSAGE, message, is_recorded=True))
             else:
                 again = msgspec.structs.replace(entry, at=now)
