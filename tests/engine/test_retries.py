@@ -93,6 +93,17 @@ def test_a_fatal_error_is_not_tried_again(begin):
     assert begin(body).status == "failed"
 
 
+def test_a_fatal_error_among_those_of_a_task_group_is_not_tried_again(begin):
+    @workflow(retry=THRICE)
+    async def body() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(refuse("visa"))
+
+    drive = begin(body)
+    drive.fail("refuse", FatalError("enough"))
+    assert drive.status == "failed"
+
+
 def test_unless_is_not_tried_again(begin):
     @workflow(retry=Retry(attempts=3, unless=(Declined,)))
     async def body() -> None:

@@ -70,7 +70,7 @@ class Retry:
 
         `spent` is the time since the first attempt began, `dice` a number from 0 to 1.
         """
-        if isinstance(error, FatalError) or not isinstance(error, Exception):
+        if _is_fatal(error) or not isinstance(error, Exception):
             return None
         if self.attempts is not None and attempt >= self.attempts:
             return None
@@ -94,6 +94,13 @@ class Retry:
             pause = self._initial * self.factor ** min(attempt - 1, 64)
         pause = min(pause, self._max)
         return round(pause * (1 + self.jitter * (2 * dice - 1)))
+
+
+def _is_fatal(error: BaseException) -> bool:
+    # Also among those of a task group.
+    return isinstance(error, FatalError) or (
+        isinstance(error, BaseExceptionGroup) and error.subgroup(FatalError) is not None
+    )
 
 
 def stored_retry(retry: Retry) -> StoredRetry:
