@@ -186,6 +186,20 @@ async def test_a_run_that_is_deleted_while_it_is_retried_is_not_there(client, ha
         await client.retry(old.id)
 
 
+async def test_many_are_retried_but_for_what_is_deleted_meanwhile(client, hands, monkeypatch):
+    kept, gone = await failed(client, hands, key="kept"), await failed(client, hands, key="gone")
+    read_journal = client.store.read_journal
+
+    async def read_and_delete(run_id):
+        rows = await read_journal(run_id)
+        await client.store.delete_runs([run_id] if run_id == gone.id else [])
+        return rows
+
+    monkeypatch.setattr(client.store, "read_journal", read_and_delete)
+    assert await client.retry(RunFilter(workflow=total)) == 1
+    assert (await client.get_run(total, key="kept")).id != kept.id
+
+
 async def test_a_live_or_completed_run_is_not_retried(client, hands):
     run = await client.start(total, 1)
     with pytest.raises(NotRetryable, match="has not ended"):

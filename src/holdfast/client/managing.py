@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any, Unpack, overload
 
 from holdfast.define import Workflow, refuse_in_body
-from holdfast.errors import AlreadyCompensated, BadArguments, DefinitionError, KeyTaken, NotRetryable, RunEnded
+from holdfast.errors import (
+    AlreadyCompensated,
+    BadArguments,
+    DefinitionError,
+    KeyTaken,
+    NotRetryable,
+    RunEnded,
+    RunNotFound,
+)
 from holdfast.model import (
     ENDED,
     LIVE,
@@ -103,7 +111,8 @@ class Managing:
             raise DefinitionError("retry(id=) names one new run, and a filter may let many through; leave it out")
         count = 0
         for record in [record async for record in self._matching(run_id, RETRYABLE)]:
-            with suppress(AlreadyCompensated, KeyTaken, NotRetryable):
+            # One may be retried by somebody else, or deleted, while this goes on.
+            with suppress(AlreadyCompensated, KeyTaken, NotRetryable, RunNotFound):
                 await self._starter.retry(record)
                 count += 1
         return count

@@ -91,7 +91,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     trace: str | None = None
     """The trace that it belongs to, as W3C writes it: that of whoever started it. Neither a body nor a step sees it."""
     takes_key_of: str | None = None
-    """Take `key` over from this run, which must hold it and have ended; if it doesn't any more, nothing is created."""
+    """Take `key` over from this run, which must be there and have ended; if another holds it, nothing is created."""
 
 
 class StartedRun(msgspec.Struct, frozen=True, gc=False):
