@@ -88,3 +88,30 @@ async def test_a_cancelled_parent_cancels_its_children_on_every_store(url):
         await run.cancel()
         await until_status(held, RunStatus.CANCELLED)
         assert await run.wait(timeout=30) is RunStatus.CANCELLED
+
+
+BEGUN: list[str] = []
+FINAL = (RunStatus.CANCELLED, RunStatus.COMPLETED)
+
+
+@workflow
+async def hasty() -> str:
+    """One that would have done its work before it hears of a cancel."""
+    BEGUN.append("begun")
+    return "done"
+
+
+@workflow
+async def waits_for_a_later_one() -> str:
+    return await hasty.options(id="later", delay="1h")()
+
+
+async def test_a_child_that_has_not_begun_when_its_parent_is_cancelled_never_begins(url):
+    BEGUN.clear()
+    async with AsyncClient(url) as client, Worker(client, workflows=[waits_for_a_later_one, hasty]):
+        run = await client.start(waits_for_a_later_one)
+        await until_waiting(run)
+        await client.cancel(run.id)
+        await until_status(await client.get_run("later"), *FINAL)
+        assert BEGUN == []
+        assert [entry.kind for entry in await client.journal("later")] == ["ended"]

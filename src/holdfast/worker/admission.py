@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.engine import Advance
 from holdfast.errors import DeadlineExceeded, NotDecodable, RunCrashed
-from holdfast.model import ClaimedRun, Ended, Entry, RunStatus, decode_entries, history_of
+from holdfast.model import ClaimedRun, Ended, Entry, RunStatus, Stopped, decode_entries, history_of
 
 from .held import Held
 from .turns import Turns
@@ -86,6 +86,10 @@ class Admission(Turns):
         if _never_began(held):
             self._stop_late(held)
             return
+        cancel = next((message for message in claimed.inbox if message.kind == "cancel"), None)
+        if cancel is not None and _is_unbegun(held, claimed):
+            self._stop_unbegun(held, cancel.payload.decode() or None)
+            return
         for message in claimed.inbox:
             self.arrive(held, message)
         is_late = held.is_late(max(self._clock.now(), claimed.claimed_at))
@@ -141,6 +145,11 @@ class Admission(Turns):
         ended = Ended(self._clock.now(), RunStatus.FAILED, None, self._codec.encode_exception(error))
         self.commit(held, Advance([ended], [], [], ended), ())
 
+    def _stop_unbegun(self, held: Held, reason: str | None) -> None:
+        """A child whose parent has no more use for it: claimed to be ended, as a client's cancel does in the store."""
+        ended = Stopped(self._clock.now(), RunStatus.CANCELLED.value, None, None, reason)
+        self.commit(held, Advance([ended], [], [], ended), ())
+
     def hand_back_all(self) -> None:
         """Give everything back that has no write under way."""
         for held in list(self.held.values()):
@@ -158,3 +167,10 @@ def _never_began(held: Held) -> bool:
         return False
     # What an earlier run of its chain has left to be undone is undone after its body, which gets the deadline.
     return not held.execution.has_to_undo
+
+
+def _is_unbegun(held: Held, claimed: ClaimedRun) -> bool:
+    """Whether this is the first claim of a run that has no journal: nobody can have begun anything of it."""
+    if claimed.next_seq or claimed.epoch > 1:
+        return False
+    return held.execution is not None and held.execution.main is None and not held.execution.has_to_undo
