@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import BadArguments, Client, RunFilter, sleep, step, workflow
+from holdfast import BadArguments, Client, RunFilter, StoreAway, sleep, step, workflow
 from holdfast.testing import Environment
 
 
@@ -70,3 +70,25 @@ def test_a_blocking_client_forks_by_a_filter_too(database_url):
         client.start(shipping, 1)
         assert client.fork(RunFilter(workflow=shipping), input=(2,)) == 1
         assert client.count(RunFilter(workflow=shipping)) == 2
+
+
+async def test_many_are_cancelled_and_retried_in_a_few_commits(client):
+    await client.start_many(sleepy, [(n,) for n in range(100)])
+    for deed in (client.cancel, client.retry):
+        before = client.store.stats.commits
+        assert await deed(RunFilter(workflow=sleepy)) == 100
+        assert client.store.stats.commits - before < 50
+
+
+async def test_an_error_about_one_of_many_is_raised(client, monkeypatch):
+    runs = await client.start_many(sleepy, [(n,) for n in range(3)])
+    cancel_run = client.store.cancel_run
+
+    async def lose(run_id, **options):
+        if run_id == runs[1].id:
+            raise StoreAway("the cable is out")
+        return await cancel_run(run_id, **options)
+
+    monkeypatch.setattr(client.store, "cancel_run", lose)
+    with pytest.raises(StoreAway, match="cable"):
+        await client.cancel(RunFilter(workflow=sleepy))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from holdfast.define import Workflow, refuse_in_body
 from holdfast.errors import (
@@ -43,6 +44,10 @@ from .runs import AsyncRun, Cancellation, cancel
 from .starting import Starter
 
 _BATCH = 200
+_TOGETHER = 50
+"""Runs that are cancelled or retried at once."""
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ class Managing:
         if not isinstance(run_id, RunFilter):
             return await cancel(self._connection, run_id, reason=reason, force=force)
         ids = [record.id async for record in self._matching(run_id, LIVE)]
-        told = [await cancel(self._connection, one, reason=reason, force=force) for one in ids]
+        told = await _together(ids, lambda one: cancel(self._connection, one, reason=reason, force=force))
         return sum(one.is_sent for one in told)
 
     @overload
@@ -109,13 +114,15 @@ class Managing:
             return await self._starter.retry(record, id=id)
         if id is not None:
             raise DefinitionError("retry(id=) names one new run, and a filter may let many through; leave it out")
-        count = 0
-        for record in [record async for record in self._matching(run_id, RETRYABLE)]:
-            # One may be retried by somebody else, or deleted, while this goes on.
-            with suppress(AlreadyCompensated, KeyTaken, NotRetryable, RunNotFound):
-                await self._starter.retry(record)
-                count += 1
-        return count
+        records = [record async for record in self._matching(run_id, RETRYABLE)]
+        return sum(await _together(records, self._retried))
+
+    async def _retried(self, record: RunRecord) -> bool:
+        # One may be retried by somebody else, or deleted, while this goes on.
+        with suppress(AlreadyCompensated, KeyTaken, NotRetryable, RunNotFound):
+            await self._starter.retry(record)
+            return True
+        return False
 
     async def pause(self, which: str | RunFilter) -> int:
         """Stop taking turns of a run, or of all that a filter lets through; returns how many were paused by this.
@@ -273,3 +280,15 @@ class Managing:
         async for run in AsyncRuns(self._connection, checked_filter(where)):
             if run.record is not None and (statuses is None or run.status in statuses):
                 yield run.record
+
+
+async def _together(items: Sequence[T], deed: Callable[[T], Awaitable[R]]) -> list[R]:
+    """Do it to each, some at a time: what they write goes out in one commit. The first error ends it, not halfway."""
+    answers: list[R] = []
+    for start in range(0, len(items), _TOGETHER):
+        some = await asyncio.gather(*map(deed, items[start : start + _TOGETHER]), return_exceptions=True)
+        for answer in some:
+            if isinstance(answer, BaseException):
+                raise answer
+            answers.append(answer)
+    return answers
