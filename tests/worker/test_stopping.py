@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from holdfast import MisplacedCall, StoreAway, Worker, sleep, step, workflow
+from holdfast import AsyncClient, MisplacedCall, StoreAway, Worker, sleep, step, workflow
 from tests.worker.samples import ready, stubborn
-from tests.worker.stage import PATIENCE, SkippingStore, stage, until
+from tests.worker.stage import ONCE, PATIENCE, SkippingStore, stage, until
 
 
 class Gate:
@@ -398,3 +398,43 @@ async def test_a_worker_that_leaves_waits_for_no_step_and_writes_nothing(databas
             worker.leave()
             await worker.wait()
         assert (await on.record(run)).owner == owner
+
+
+def test_steps_that_are_cancelled_with_their_whole_loop_have_not_failed(database_url):
+    """Nobody stopped the worker, and `asyncio.run` cancels whatever is left when its coroutine has returned."""
+    go_on, begun = threading.Event(), []
+
+    @step(retry=ONCE)
+    async def on_the_loop() -> int:
+        begun.append("loop")
+        if not go_on.is_set():
+            await asyncio.Event().wait()
+        return 1
+
+    @step(retry=ONCE)
+    def in_a_thread() -> int:
+        begun.append("thread")
+        go_on.wait(60)
+        return 2
+
+    @workflow
+    async def both() -> int:
+        first, second = on_the_loop.start(), in_a_thread.start()
+        return await first + await second
+
+    async def return_under_the_worker() -> str:
+        async with AsyncClient(database_url) as client:
+            run = await client.start(both)
+            working.append(asyncio.create_task(Worker(database_url, workflows=[both]).run()))
+            await until(lambda: len(begun) == 2)
+            return run.id
+
+    async def go_on_with(run_id: str) -> object:
+        async with AsyncClient(database_url) as client, Worker(database_url, workflows=[both]):
+            return await (await client.get_run(run_id)).result()
+
+    working: list[asyncio.Task[None]] = []
+    run_id = asyncio.run(return_under_the_worker())
+    go_on.set()
+    assert asyncio.run(go_on_with(run_id)) == 3
+    assert sorted(begun) == ["loop", "loop", "thread", "thread"]

@@ -121,6 +121,7 @@ class Attempts:
         self.dice: Callable[[], float] = random.random
         """Spreads the delays of retries; in a test environment it always shows the middle."""
         self.inside: Inside
+        self.is_cancelled: Callable[[], bool] = lambda: False
         self.tasks: set[asyncio.Task[None]] = set()
         """Every attempt's task until it ends, also those that nobody waits for any more."""
 
@@ -189,10 +190,14 @@ class Attempts:
         """The worker stops: what has not begun will not; its run is handed back with it open."""
         for queue in self._queues.values():
             for waiting in queue:
-                if not waiting.is_settled:
-                    self._settle(waiting)
-                    waiting.held.attempts.pop(waiting.key, None)
+                self._give_up(waiting)
             queue.clear()
+
+    def _give_up(self, attempt: Attempt) -> None:
+        """No result and no failure: the step executes again wherever the run goes on."""
+        if not attempt.is_settled:
+            self._settle(attempt)
+            attempt.held.attempts.pop(attempt.key, None)
 
     def withdraw(self, attempt: Attempt) -> None:
         """Nobody wants its result any more: an async step is cancelled, one in a thread is told."""
@@ -243,13 +248,12 @@ class Attempts:
         except asyncio.CancelledError as error:
             if attempt.is_timed_out:
                 self._fail(attempt, timed_out(attempt))
-            elif not attempt.is_settled:
-                # Nobody cancelled it: the step raised it by itself.
+            elif self.is_cancelled():  # As all tasks are that `asyncio.run` finds when its own has ended.
+                self._give_up(attempt)
+            else:  # Nobody cancelled it, the step raised it by itself; or nobody wants it any more.
                 self._fail(attempt, error)
         except KeyboardInterrupt:
-            # No result and no failure: the worker stops, and the step executes again wherever the run goes on.
-            self._settle(attempt)
-            attempt.held.attempts.pop(attempt.key, None)
+            self._give_up(attempt)
             self._interrupted()
         except BaseException as error:
             self._fail(attempt, timed_out(attempt, error) if attempt.is_timed_out else error)
@@ -331,22 +335,18 @@ class Attempts:
         if type(error) is RuntimeError and error.args == _LEFT_COROUTINE:
             # What Python makes of a StopIteration that leaves a coroutine; a step may make another one of its own.
             error = error.__cause__ or error
+        now = self._clock.now()
+        pause: int | None = None
         if isinstance(error, StopIteration) or not isinstance(error, Exception):
             error = as_step_failed(error)
-            pause = None
-        elif isinstance(error, (MisplacedCall, DefinitionError)):
-            # A resource that was not given, a durable wait in a step: no further try will find it otherwise.
-            pause = None
-        else:
-            now = self._clock.now()
+        elif not isinstance(error, (MisplacedCall, DefinitionError)):
+            # Those say that a resource was not given, or that a step waits durably: a further try finds that again.
             try:
                 pause = attempt.command.step.retry.delay(error, attempt.attempt, now - attempt.first_at, self.dice())
             except Exception as broken:
-                error, pause = broken, None
+                error = broken
         if pause is None:
-            self._end_failed(attempt, error)
-            return
-        now = self._clock.now()
+            return self._end_failed(attempt, error)
         stored = self._codec.encode_exception(error, notes=notes_of(attempt))
         self._settle(attempt)
         self._done(

@@ -112,6 +112,7 @@ class Session:
             outbox=Outbox(self._store, self._clock),
         )
         self.runs.attempts.resources = self._resources
+        self.runs.attempts.is_cancelled = lambda: any(task.cancelling() for task in self.tasks)
         self.runs.attempts.inside = Inside(
             self._lender,
             store_time=self._clock.store_time,
