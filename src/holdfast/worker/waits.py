@@ -276,8 +276,10 @@ class Waits(Resting):
         """
         count = self._block_counts[held.id] = self._block_counts.get(held.id, 0) + 1
         pause = min(5_000_000 * 2 ** min(count - 1, 7), 600_000_000)
+        # Any words may be in it, also some that are no text.
+        reason = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
         if count == 1:
-            _log.error("%r is blocked: %s: %s", held.info, type(error).__name__, error)
+            _log.error("%r is blocked: %s", held.info, reason)
         self.cancel_attempts(held)
         self.discard(held)
         arrivals, held.arrivals = [*taken, *held.arrivals], ()
@@ -286,8 +288,7 @@ class Waits(Resting):
             self._clock.now() + pause,
             # To be blocked is neither a crash nor progress; a step that ended is.
             crashes=0 if results else held.crashes,
-            # Any words may be in it, also some that are no text.
-            blocked=f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode(),
+            blocked=reason,
             release=True,
         )
         self._keep(held, results, change)
