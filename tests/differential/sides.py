@@ -205,6 +205,7 @@ class Side:
         found["journals"] = dict(zip(ids, await asyncio.gather(*map(store.read_journal, ids)), strict=True))
         ended = await store.read_ended([*ids, "r999"])
         found["ended"] = sorted(map(comparable, ended), key=lambda record: record.id)
+        found["gone"] = sorted(await store.read_gone(sorted({*ids, *self.touched, "r999"})))
         held = sorted({(record.workflow, record.key) for record in listed if record.key is not None})
         holders = await asyncio.gather(*(store.find_run(*one) for one in held))
         found["holders"] = {one: record and record.id for one, record in zip(held, holders, strict=True)}

@@ -176,21 +176,21 @@ def test_an_end_that_the_row_tells_otherwise_is_noticed(monkeypatch):
 
 
 def test_crashes_that_nobody_counts_are_noticed(monkeypatch):
-    let_in = Admission._let_in
+    admit = Admission.admit
     monkeypatch.setattr(
         Admission,
-        "_let_in",
-        lambda self, held, claimed: let_in(self, held, msgspec.structs.replace(claimed, crashes=0)),
+        "admit",
+        lambda self, claimed: admit(self, msgspec.structs.replace(claimed, crashes=0)),
     )
     assert_noticed("P8", first=15)
 
 
 def test_a_takeover_that_counts_for_too_much_is_noticed(monkeypatch):
-    let_in = Admission._let_in
+    admit = Admission.admit
     monkeypatch.setattr(
         Admission,
-        "_let_in",
-        lambda self, held, claimed: let_in(self, held, msgspec.structs.replace(claimed, crashes=3 * claimed.crashes)),
+        "admit",
+        lambda self, claimed: admit(self, msgspec.structs.replace(claimed, crashes=3 * claimed.crashes)),
     )
     assert_noticed("P8")
 
