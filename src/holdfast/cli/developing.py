@@ -37,4 +37,7 @@ class Developing:
 
 
 if __name__ == "__main__":
+    # Python takes a module for unchanged whose size and second of change are the same: code that is changed again and
+    # again must leave nothing compiled behind for the next process.
+    sys.dont_write_bytecode = True
     sys.exit(main(Developing()))
