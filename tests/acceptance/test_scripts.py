@@ -14,11 +14,16 @@ def script(stage: Stage, *arguments: str) -> Process:
     return stage.start("-m", "tests.acceptance.script", *arguments)
 
 
+def interrupt(stage: Stage, process: Process) -> None:
+    """Ctrl-C, and wait until it has arrived, which may be long after it was sent. The script was started with --log."""
+    process.send(signal.SIGINT)
+    stage.until(lambda: "stopping: " in process.output, "the Ctrl-C has arrived")
+    assert process.is_alive
+
+
 def interrupt_twice(stage: Stage, process: Process) -> None:
     """The second time when the first one has arrived: two that come together are one. It ends."""
-    process.send(signal.SIGINT)
-    stage.until(lambda: "stopping: " in process.output, "the first Ctrl-C has arrived")
-    assert process.is_alive
+    interrupt(stage, process)
     process.send(signal.SIGINT)
     assert process.wait() == -signal.SIGINT, process.output
 
@@ -47,9 +52,9 @@ def test_a_script_that_has_ended_gives_its_result_again_and_executes_nothing(sta
 
 
 def test_ctrl_c_lets_the_step_end_leaves_the_run_intact_and_says_how_to_go_on(stage: Stage):
-    first = script(stage, "gated", "one")
+    first = script(stage, "--log", "gated", "one")
     run_id = stage.until(lambda: stage.effects("begin", key="until_allowed"), "the gate is reached")[0].run_id
-    first.send(signal.SIGINT)
+    interrupt(stage, first)
     stage.allow("gate")
     assert first.wait() == -signal.SIGINT, first.output
     assert "is intact" in first.output
