@@ -71,13 +71,23 @@ SELECT number, 0, 0, 1, 1, false, 'event', 'paid', '\\x' FROM holdfast.runs WHER
 """
 
 
-def filled(url, many=MANY, *, with_statistics=True):
-    """A store's database with many runs of every kind in it."""
+def migrated(url):
+    """A store's database without a run in it."""
 
-    async def fill():
+    async def migrate():
         store = open_store(url)
         await store.open()
         await store.close()
+
+    asyncio.run(migrate())
+    return url
+
+
+def filled(url, many=MANY, *, with_statistics=True):
+    """A store's database with many runs of every kind in it."""
+    migrated(url)
+
+    async def fill():
         connection = await asyncpg.connect(url)
         await connection.execute(FILL.format(now=NOW, many=many))
         if with_statistics:

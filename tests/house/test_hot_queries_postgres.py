@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.model import RunFilter
 from holdfast.store.listing import fragments
-from tests.house.filled_postgres import BLOCKS, VALUES, VALUES_OF, filled, on_connection
+from tests.house.filled_postgres import BLOCKS, VALUES, VALUES_OF, filled, migrated, on_connection
 
 BIG = {"runs", "starts", "journal", "inbox", "keys", "waits"}
 FRAGMENTS = {"get_run", "find_run", "read_ended"}
@@ -99,10 +99,30 @@ def unknown(postgres):
     return filled(postgres.create_database(), with_statistics=False)
 
 
+@pytest.mark.parametrize(("name", "statement"), [pytest.param(*found, id=found[0]) for found in statements()])
+def test_a_plan_made_before_the_first_row_does_not_walk_when_there_are_many(empty, name, statement):
+    if name in MAY_WALK:
+        return
+    values = {**VALUES, **VALUES_OF.get(name, {})}
+    _, kept = on_connection(empty, lambda connection: plans_of(connection, statement, values))
+    assert walks(kept) == []
+
+
+@pytest.fixture(scope="module")
+def empty(postgres):
+    """As the first worker finds it, which keeps its plans until autovacuum has come round."""
+    return migrated(postgres.create_database())
+
+
 @pytest.mark.parametrize("name", ["next_due", "read_inbox", "commit_turns", "read_journals"])
 def test_a_plan_made_while_there_were_a_few_rows_does_not_walk_when_there_are_many(tiny, name):
     statement = BLOCKS.statement(name)
     _, kept = on_connection(tiny, lambda connection: plans_of(connection, statement, VALUES))
+    assert walks(kept) == []
+
+
+def test_a_claim_planned_for_a_few_dozen_runs_does_not_walk_when_there_are_many(few):
+    _, kept = on_connection(few, lambda connection: plans_of(connection, BLOCKS.statement("claim_runs"), VALUES))
     assert walks(kept) == []
 
 
@@ -128,9 +148,19 @@ def test_a_claim_goes_by_its_index_while_statistics_are_behind(tiny, name):
 
 @pytest.fixture(scope="module")
 def tiny(postgres):
+    return with_runs(postgres, 3)
+
+
+@pytest.fixture(scope="module")
+def few(postgres):
+    return with_runs(postgres, 60)
+
+
+def with_runs(postgres, kept):
+    """So many runs, which the statistics know."""
     url = filled(postgres.create_database(), 1)
 
-    async def empty(connection):
+    async def remove(connection):
         for table, number in (
             ("inbox", "run"),
             ("journal", "run"),
@@ -138,10 +168,10 @@ def tiny(postgres):
             ("starts", "number"),
             ("runs", "number"),
         ):
-            await connection.execute(f"DELETE FROM holdfast.{table} WHERE {number} > 3")
+            await connection.execute(f"DELETE FROM holdfast.{table} WHERE {number} > {kept}")
         await connection.execute("VACUUM FULL ANALYZE")
 
-    on_connection(url, empty)
+    on_connection(url, remove)
     return url
 
 

@@ -89,12 +89,14 @@ WITH missed AS (
     RETURNING followers.run, followers.follower, followers.parent_key
 )
 INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
-SELECT runs.number, runs.lane_id, 'child', missed.parent_key,
+SELECT hearers.number, hearers.lane_id, 'child', missed.parent_key,
     holdfast.child_end(ended.id, ended.status, ended.output, ended.error), ended.ended_at
 FROM missed
 JOIN holdfast.runs AS ended ON ended.number = missed.run
-JOIN holdfast.runs ON runs.number = missed.follower
-WHERE runs.ended_at IS NULL
+CROSS JOIN LATERAL (
+    SELECT runs.number, runs.lane_id, runs.ended_at FROM holdfast.runs WHERE runs.number = missed.follower OFFSET 0
+) AS hearers
+WHERE hearers.ended_at IS NULL
 RETURNING inbox.run;
 
 -- name: tell_ends
@@ -153,7 +155,10 @@ CROSS JOIN LATERAL (
     WHERE starts.parent_id = finished.id AND starts.on_parent_end = 'cancel'
     OFFSET 0
 ) AS born
-JOIN holdfast.runs AS children ON children.number = born.number
+CROSS JOIN LATERAL (
+    SELECT runs.number, runs.lane_id, runs.namespace_id, runs.ended_at
+    FROM holdfast.runs WHERE runs.number = born.number OFFSET 0
+) AS children
 WHERE children.namespace_id = finished.namespace_id AND children.ended_at IS NULL
 ON CONFLICT DO NOTHING;
 
@@ -164,7 +169,10 @@ SELECT children.number, children.lane_id, 'cancel',
     convert_to('its parent ' || parents.id || ' has ended', 'UTF8'), parents.ended_at
 FROM holdfast.runs AS children
 JOIN holdfast.starts ON starts.number = children.number
-JOIN holdfast.runs AS parents ON parents.namespace_id = :namespace_id AND parents.id = starts.parent_id
+CROSS JOIN LATERAL (
+    SELECT runs.id, runs.ended_at
+    FROM holdfast.runs WHERE runs.namespace_id = :namespace_id AND runs.id = starts.parent_id OFFSET 0
+) AS parents
 WHERE children.namespace_id = :namespace_id AND children.id = ANY (:ids::text[]) AND children.ended_at IS NULL
     AND starts.on_parent_end = 'cancel' AND parents.ended_at IS NOT NULL
 ON CONFLICT DO NOTHING;
@@ -182,7 +190,7 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
 asked AS MATERIALIZED (
-    SELECT nextval(pg_get_serial_sequence('holdfast.runs', 'number')) AS number, clock.now, given.run, given.id,
+    SELECT nextval('holdfast.runs_number_seq') AS number, clock.now, given.run, given.id,
         given.lane_id, given.priority, given.next_seq, given.input, given.seed, given.tags,
         CASE WHEN starts.has_own_retention THEN starts.retention ELSE given.retention END AS retention,
         starts.has_own_retention, given.forked_from, given.origin_id, old.id AS old_id, old.paused, starts.parent_id,
@@ -230,7 +238,7 @@ moved_keys AS (
     FROM asked
     JOIN holdfast.lanes ON lanes.id = asked.lane_id
     WHERE keys.namespace_id = :namespace_id AND keys.workflow = lanes.workflow AND keys.key = asked.key
-        AND keys.run = asked.run
+        AND keys.run = asked.run AND keys.key = ANY (ARRAY(SELECT asked.key FROM asked))
 ),
 moved_hooks AS (
     UPDATE holdfast.waits SET run = asked.number, number = open.number

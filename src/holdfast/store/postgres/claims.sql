@@ -4,9 +4,9 @@
 
 -- name: claim_runs
 -- Due runs and runs with fresh messages become ours. Lanes times levels are index probes of bounded length: no backlog is
--- ever sorted. What others have locked is left to them, so more than the limit is looked at. One that was not handed back
--- counts as a crash, and a cancel or a deadline ends a pause. Its journal is read by a later statement: this one's snapshot may be older
--- than the lock.
+-- ever sorted. What others have locked is left to them, so more than the limit is looked at, one by one in the order
+-- chosen. One that was not handed back counts as a crash, and a cancel or a deadline ends a pause. Its journal is read by
+-- a later statement: this one's snapshot may be older than the lock.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
@@ -60,15 +60,16 @@ chosen AS MATERIALIZED (
     LIMIT :reach::integer
 ),
 locked AS MATERIALIZED (
-    SELECT runs.number, chosen.due_at, runs.next_seq, runs.started_at, runs.paused, clock.now
+    SELECT free.number, chosen.due_at, free.next_seq, free.started_at, free.paused, clock.now
     FROM clock
     CROSS JOIN chosen
-    JOIN holdfast.runs ON runs.number = chosen.number
-    WHERE runs.owner IS NULL AND runs.ended_at IS NULL
-        AND (:generation::integer IS NULL OR EXISTS (SELECT 1 FROM me))
-    ORDER BY chosen.priority DESC, chosen.due_at, chosen.number
+    CROSS JOIN LATERAL (
+        SELECT runs.number, runs.next_seq, runs.started_at, runs.paused
+        FROM holdfast.runs WHERE runs.number = chosen.number AND runs.owner IS NULL AND runs.ended_at IS NULL
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS free
+    WHERE :generation::integer IS NULL OR EXISTS (SELECT 1 FROM me)
     LIMIT :limit::integer
-    FOR NO KEY UPDATE OF runs SKIP LOCKED
 )
 UPDATE holdfast.runs
 SET owner = :owner, epoch = runs.epoch + 1, status = 'running', started_at = coalesce(runs.started_at, locked.now),

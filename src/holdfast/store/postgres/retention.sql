@@ -44,6 +44,7 @@ WITH key AS (
     JOIN holdfast.lanes ON lanes.id = runs.lane_id
     WHERE starts.number = ANY (:runs::bigint[]) AND keys.namespace_id = :namespace_id
         AND keys.workflow = lanes.workflow AND keys.key = starts.key AND keys.run = starts.number
+        AND keys.key = ANY (ARRAY(SELECT theirs.key FROM holdfast.starts AS theirs WHERE theirs.number = ANY (:runs::bigint[])))
 ),
 turn AS (
     DELETE FROM holdfast.journal WHERE journal.run = ANY (:runs::bigint[])

@@ -54,7 +54,7 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
 asked AS MATERIALIZED (
-    SELECT nextval(pg_get_serial_sequence('holdfast.runs', 'number')) AS number, clock.now, given.id, given.workflow,
+    SELECT nextval('holdfast.runs_number_seq') AS number, clock.now, given.id, given.workflow,
         given.lane_id, given.priority, given.next_seq, given.after_run_id, given.input, given.seed, given.key,
         given.tags, given.retention, given.chain_id, given.parent_id, given.parent_key, given.on_parent_end,
         given.forked_from, given.trace, given.has_own_retention, given.origin_id,

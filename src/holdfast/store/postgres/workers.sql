@@ -119,9 +119,12 @@ WITH missed AS MATERIALIZED (
     SELECT runs.number, least(starts.due_at, runs.deadline_at) AS due_at
     FROM holdfast.runs
     JOIN holdfast.starts ON starts.number = runs.number
-    JOIN holdfast.runs AS before ON before.namespace_id = runs.namespace_id AND before.id = runs.after_run_id
     WHERE runs.namespace_id = :namespace_id AND runs.after_run_id IS NOT NULL AND runs.started_at IS NULL
-        AND runs.ended_at IS NULL AND before.ended_at IS NOT NULL
+        AND runs.ended_at IS NULL AND EXISTS (
+            SELECT 1 FROM holdfast.runs AS before
+            WHERE before.namespace_id = :namespace_id AND before.id = runs.after_run_id AND before.ended_at IS NOT NULL
+            OFFSET 0
+        )
     ORDER BY runs.number FOR NO KEY UPDATE OF runs SKIP LOCKED
 )
 UPDATE holdfast.runs

@@ -48,7 +48,8 @@ CREATE TABLE holdfast.runs (
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
 
-CREATE UNIQUE INDEX runs_by_id ON holdfast.runs (namespace_id, id);
+-- The id first: while nothing is known of the table, a tenant looks as good a start as a run.
+CREATE UNIQUE INDEX runs_by_id ON holdfast.runs (id, namespace_id);
 CREATE INDEX runs_claimable ON holdfast.runs (lane_id, priority, due_at)
     WHERE owner IS NULL AND due_at IS NOT NULL AND NOT paused;
 -- A paused run is due when its deadline is over.
@@ -127,7 +128,7 @@ CREATE TABLE holdfast.keys (
     namespace_id integer NOT NULL,
     workflow text NOT NULL,
     key text NOT NULL,
-    PRIMARY KEY (namespace_id, workflow, key)
+    PRIMARY KEY (key, workflow, namespace_id)
 );
 
 -- Runs that are told of another's end as of a child's, though it is no child of theirs: they joined it.
