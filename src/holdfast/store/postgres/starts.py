@@ -6,8 +6,8 @@ is created. What is done about a held key ("restart", "replace", a retry) is dec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from holdfast.model import Instant, Lane, NewRun, RunStatus, StartedRun
 
@@ -15,6 +15,9 @@ from .ends import Live, end_unbegun, live_run, newest_of, send_cancel
 from .lanes import add_lanes, find_lanes
 from .rows import STATUS
 from .transactions import Transaction, as_json
+
+
+T = TypeVar("T")
 
 
 class Creation(NamedTuple):
@@ -143,29 +146,35 @@ async def _params(tx: Transaction, creations: Sequence[Creation]) -> dict[str, A
         "workflows": [run.workflow for run in runs],
         "lanes": [lanes[Lane(run.workflow, run.version, run.queue)] for run in runs],
         "priorities": [run.priority for run in runs],
-        "delays": [run.delay for run in runs],
-        "due_ats": [run.due_at for run in runs],
-        "deadlines": [run.deadline for run in runs],
-        "deadline_ats": [run.deadline_at for run in runs],
+        "delays": _few(run.delay for run in runs),
+        "due_ats": _few(run.due_at for run in runs),
+        "deadlines": _few(run.deadline for run in runs),
+        "deadline_ats": _few(run.deadline_at for run in runs),
         "next_seqs": [len(run.rows) for run in runs],
-        "after_run_ids": [creation.after_run_id for creation in creations],
+        "after_run_ids": _few(creation.after_run_id for creation in creations),
         "inputs": [run.input for run in runs],
         "seeds": [await _seed(tx, run) for run in runs],
-        "keys": [run.key for run in runs],
+        "keys": _few(run.key for run in runs),
         "tags": [as_json(run.tags) if run.tags else "{}" for run in runs],
-        "retentions": [run.retention for run in runs],
-        "chain_ids": [run.chain_id for run in runs],
-        "parent_ids": [run.parent_id for run in runs],
-        "parent_keys": [run.parent_key for run in runs],
-        "on_parent_ends": [run.on_parent_end for run in runs],
-        "forked_froms": [run.forked_from for run in runs],
-        "traces": [run.trace for run in runs],
-        "origin_ids": [run.origin_id for run in runs],
+        "retentions": _few(run.retention for run in runs),
+        "chain_ids": _few(run.chain_id for run in runs),
+        "parent_ids": _few(run.parent_id for run in runs),
+        "parent_keys": _few(run.parent_key for run in runs),
+        "on_parent_ends": _few(run.on_parent_end for run in runs),
+        "forked_froms": _few(run.forked_from for run in runs),
+        "traces": _few(run.trace for run in runs),
+        "origin_ids": _few(run.origin_id for run in runs),
         "own_retentions": [run.has_own_retention for run in runs],
         "journal_ids": [run.id for run in runs for _ in run.rows],
         "journal_seqs": [seq for run in runs for seq in range(len(run.rows))],
         "journal_datas": [data for run in runs for data in run.rows],
     }
+
+
+def _few(column: Iterable[T | None]) -> list[T | None]:
+    """Nothing, if nobody has it: an array that is shorter than the others is filled up, and most are of nulls alone."""
+    given = list(column)
+    return given if any(value is not None for value in given) else []
 
 
 async def _seed(tx: Transaction, run: NewRun) -> bytes:
