@@ -16,7 +16,6 @@ from .lanes import add_lanes, find_lanes
 from .rows import STATUS
 from .transactions import Transaction, as_json
 
-
 T = TypeVar("T")
 
 
