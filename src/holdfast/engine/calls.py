@@ -37,6 +37,8 @@ _log = logging.getLogger("holdfast.engine")
 _CLEANUP_RESERVE = 1_000
 _TALKATIVE = 100
 _Task: TypeAlias = "asyncio.Task[Any] | None"
+_NO_CALLS: dict[int, Any] = {}
+"""Of every run that has none open, and never written to: a run that waits keeps no empty table."""
 Earlier: TypeAlias = Callable[[bytes], Iterable[bytes]]
 """How a call may have been packed before."""
 
@@ -74,8 +76,8 @@ class Calls:
         self._withdrawn: list[Command] | tuple[()] = ()
         self._counts: dict[str, int] = {}
         self._numbers = 0
-        self._tickets: dict[int, tuple[Coroutine[Any, Any, Any], _Task, CodeType, int]] = {}
-        self._open_pendings: dict[int, tuple[Pending[Any], _Task, CodeType, int]] = {}
+        self._tickets: dict[int, tuple[Coroutine[Any, Any, Any], _Task, CodeType, int]] = _NO_CALLS
+        self._open_pendings: dict[int, tuple[Pending[Any], _Task, CodeType, int]] = _NO_CALLS
         self._awaited_in: CodeType | None = None
         self._awaited_at = 0
         self._limit = workflow.journal_limit
@@ -104,6 +106,8 @@ class Calls:
     def expect_look(self, pending: Pending[Any]) -> None:
         """A Pending was handed to the user, who has to look at it."""
         frame = sys._getframe(3)
+        if self._open_pendings is _NO_CALLS:
+            self._open_pendings = {}
         self._open_pendings[hash(pending)] = (pending, current_task(self.loop), frame.f_code, frame.f_lineno)
 
     def _ask(
@@ -233,6 +237,8 @@ class Calls:
         return self.next_number()
 
     def track(self, work: Coroutine[Any, Any, T], ticket: int, frame: FrameType) -> Coroutine[Any, Any, T]:
+        if self._tickets is _NO_CALLS:
+            self._tickets = {}
         self._tickets[ticket] = (work, current_task(self.loop), frame.f_code, frame.f_lineno)
         return work
 
@@ -246,6 +252,13 @@ class Calls:
 
     def seen(self, pending: Pending[Any]) -> None:
         self._open_pendings.pop(hash(pending), None)
+
+    def rest(self) -> None:
+        """Give back what only a busy run needs: tables that grew and are empty now."""
+        self.commands = dict(self.commands)
+        self._tickets = dict(self._tickets) if self._tickets else _NO_CALLS
+        self._open_pendings = dict(self._open_pendings) if self._open_pendings else _NO_CALLS
+        self._awaited_in = None
 
     def next_number(self) -> int:
         self._numbers += 1

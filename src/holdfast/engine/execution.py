@@ -158,13 +158,6 @@ class Execution(Deliveries):
         """When each timer that is due was due, and its number, in the order in which they fire."""
         return [(timer.due_at, timer.number) for timer in self.loop.due_timers(now)]
 
-    def rest(self) -> None:
-        """Give back what only a busy run needs: tables that grew and are empty now."""
-        self.commands = dict(self.commands)
-        self._tickets = dict(self._tickets)
-        self._open_pendings = dict(self._open_pendings)
-        self._awaited_in = None
-
     def put_away(self) -> None:
         """End the body without effect: nothing it does from here on gets out."""
         put_away(self)
