@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from demo_timeline import COLOURS, Story
-from demo_workflow import EFFECTS, Receipt, order
+from demo_workflow import EFFECTS, PACKING, Receipt, order
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -44,15 +44,14 @@ class Demo:
     async def play(self) -> list[tuple[bool, str]]:
         """All of it; returns what was checked."""
         story = self.story
-        for letter in "AB":
-            self.start_worker(letter)
-        await self.until_two_workers()
-        # Held back for a moment, so that it is A that takes the order.
-        self.processes["B"].send_signal(signal.SIGSTOP)
+        # Longer than anybody waits: however slow the machine is, A is in the middle of it when it is killed.
+        self.start_worker("A", packing=2 * LIMIT)
+        await self.until_at_work()
         run = await self._client.start(order, "4711", 1200)
         self.say("client", f"starts the order 4711 as run {run.id[:13]}…")
         await self.until(run, lambda: bool(story.attempts))
-        self.processes["B"].send_signal(signal.SIGCONT)
+        # Only now, so that it is A that took the order.
+        self.start_worker("B", packing=2)
         await self.until(run, self.is_midway)
         story.kill()
         self.processes["A"].send_signal(signal.SIGKILL)
@@ -61,13 +60,12 @@ class Demo:
         await self.until(run, lambda: bool(story.journal) and story.journal[-1].kind == "ended")
         return self.checks(await run.result(timeout=5))
 
-    def start_worker(self, letter: str) -> None:
+    def start_worker(self, letter: str, packing: float) -> None:
         command = [sys.executable, str(Path(__file__).with_name("demo_workflow.py")), self._client.url]
         log = (self._folder / f"worker-{letter}.log").open("wb")
         with log:
-            process = subprocess.Popen(
-                command, stdout=log, stderr=log, env={**os.environ, EFFECTS: str(self.story.effects)}
-            )
+            environ = {**os.environ, EFFECTS: str(self.story.effects), PACKING: str(packing)}
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=environ)
         self.processes[letter] = process
         self.story.workers[process.pid] = letter
         self.say(letter, f"is started, pid {process.pid}")
@@ -78,8 +76,8 @@ class Demo:
         is_retrying = any(entry.kind == "step_retrying" for entry in self.story.journal)
         return is_in_flight and is_retrying and self.story.recorded("invoice") is not None
 
-    async def until_two_workers(self) -> None:
-        while len(await self._client.workers()) < 2:  # noqa: ASYNC110  # it happens in another process
+    async def until_at_work(self) -> None:
+        while not await self._client.workers():  # noqa: ASYNC110  # it happens in another process
             await asyncio.sleep(0.02)
 
     async def until(self, run: AsyncRun[Receipt], is_so: Callable[[], bool]) -> None:

@@ -17,6 +17,8 @@ import holdfast
 from holdfast import Retry, Worker, current_step, step, workflow
 
 EFFECTS = "HOLDFAST_DEMO_EFFECTS"
+PACKING = "HOLDFAST_DEMO_PACKING"
+"""How long a worker packs, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ async def invoice(order: str) -> str:
     return f"invoice-{order}"
 
 
-@step(retry=Retry(attempts=3, initial="2.5s", jitter=0))
+@step(retry=Retry(attempts=3, initial="4s", jitter=0))
 async def charge(order: str, cents: int) -> str:
     note("begin")
     await asyncio.sleep(0.5)
@@ -68,7 +70,7 @@ async def charge(order: str, cents: int) -> str:
 @step
 def pack(order: str, shelf: str) -> str:  # a plain function: it runs in a thread
     note("begin")
-    time.sleep(2)
+    time.sleep(float(os.environ[PACKING]))
     note("end")
     return f"parcel-{order} from {shelf}"
 

@@ -1,7 +1,7 @@
 """A worker process of these tests: `python -m tests.acceptance.serve '{"lease": "2s"}'`, until SIGTERM.
 
-With `{"stop_before_commit": 2}` it stops itself with SIGSTOP when it is about to send its second turn: whatever the
-test does until SIGCONT, that write is under way.
+With `{"stops_before_commit": true}` it stops itself with SIGSTOP when it is about to send what came of its gate:
+whatever the test does until SIGCONT, that write is under way.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import sys
-from itertools import count
 from typing import Any
 
 from holdfast import Worker
@@ -22,12 +21,14 @@ from tests.acceptance.effects import note_looks, url
 from tests.acceptance.points import Pointed
 
 
-def stopping(at: int) -> Any:
-    """A store that stops its process before a commit."""
-    commits = count(1)
+def stopping() -> Any:
+    """A store that stops its process, once, before a commit: the first one after the gate of this process is open."""
+    has_stopped = False
 
     def reach(point: str) -> None:
-        if point == "before commit_turns" and next(commits) == at:
+        nonlocal has_stopped
+        if point == "before commit_turns" and not has_stopped and workflows.gate_here().exists():
+            has_stopped = True
             os.kill(os.getpid(), signal.SIGSTOP)
 
     return Pointed(open_store(url()), reach)
@@ -37,8 +38,7 @@ async def main() -> None:
     note_looks()
     options = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    stop_at = options.pop("stop_before_commit", None)
-    store = url() if stop_at is None else stopping(stop_at)
+    store = stopping() if options.pop("stops_before_commit", False) else url()
     await Worker(store, workflows=workflows.ALL, **options).run()
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
+import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
 import pytest
 
 from holdfast import Client
@@ -54,6 +58,29 @@ class Stage:
         """Wait until these have registered."""
         pids = {worker.pid for worker in workers}
         self.until(lambda: pids <= {record.pid for record in self.client.workers()}, "the workers have registered")
+
+    def stop(self, process: Process) -> None:
+        """SIGSTOP, and wait until it has stopped: outside of any write, for nobody else could write meanwhile."""
+        with self.no_writes():
+            process.send(signal.SIGSTOP)
+            self.has_stopped(process)
+
+    def has_stopped(self, process: Process) -> None:
+        """Wait until SIGSTOP, whoever sent it, has stopped this one."""
+        stopped = psutil.STATUS_STOPPED
+        self.until(lambda: psutil.Process(process.pid).status() == stopped, f"{process.name} has stopped")
+
+    @contextlib.contextmanager
+    def no_writes(self) -> Iterator[None]:
+        """Inside, no process is in the middle of a write to the file. A server needs nobody to end a write."""
+        if self._server:
+            yield
+            return
+        file = sqlite3.connect(effects.database(self.folder), isolation_level=None, timeout=PATIENCE)
+        with contextlib.closing(file):
+            file.execute("BEGIN IMMEDIATE")
+            yield
+            file.execute("ROLLBACK")
 
     def allow(self, name: str) -> None:
         """Let steps that wait for this file go on."""

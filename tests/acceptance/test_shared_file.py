@@ -89,7 +89,7 @@ def test_a_file_that_is_away_for_a_while_makes_work_wait_and_loses_nothing(stage
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits another process")
 def test_a_full_disk_makes_work_wait_and_loses_nothing(stage: Stage):
-    worker = stage.worker(lease="2s")
+    worker = stage.worker(lease="1h")
     stage.ready(worker)
     run = stage.client.start(gated)
     stage.begun(run.id, "until_allowed")

@@ -11,13 +11,15 @@ from tests.acceptance.stage import PATIENCE, Stage, on_every_store
 from tests.acceptance.workflows import addressed, errand, gated, gated_here, nap, side_by_side, thread_gated
 
 pytestmark = on_every_store
+SHORT = "5s"
+"""A lease that is waited for. Nobody is kept from renewing a shorter one for its whole length before it is meant to."""
 
 
 def test_sigterm_lets_the_step_in_flight_end_and_hands_the_rest_back_at_once(stage: Stage):
     first, second = (stage.worker(lease="1h", grace="1h") for _ in range(2))
     stage.ready(first, second)
     # While the second one is stopped, the first one takes everything.
-    second.send(signal.SIGSTOP)
+    stage.stop(second)
     busy, waiting = stage.client.start(gated), stage.client.start(addressed)
     stage.begun(busy.id, "until_allowed")
     stage.until(lambda: waiting.refresh().status == "waiting", "the other one waits")
@@ -114,11 +116,11 @@ def test_a_step_left_open_is_begun_again_although_a_timer_beside_it_has_become_d
 
 
 def test_a_worker_stopped_past_its_lease_loses_its_run_and_its_late_result_is_refused(stage: Stage):
-    first = stage.worker(lease="2s")
+    first = stage.worker(lease=SHORT)
     stage.ready(first)
     run = stage.client.start(gated)
     stage.begun(run.id, "until_allowed")
-    first.send(signal.SIGSTOP)
+    stage.stop(first)
     second = stage.worker(lease="1h")
     stage.begun(run.id, "until_allowed", 2)
     stage.allow("gate")
@@ -137,13 +139,14 @@ def test_a_worker_stopped_past_its_lease_loses_its_run_and_its_late_result_is_re
 
 
 def test_a_write_that_was_under_way_when_the_run_was_taken_over_is_refused(stage: Stage):
-    first = stage.worker(lease="2s", stop_before_commit=2)
+    first = stage.worker(lease=SHORT, stops_before_commit=True)
     stage.ready(first)
     run = stage.client.start(gated_here)
     stage.begun(run.id, "until_allowed_here")
     # It has checked its lease, and stops with the result in its hands.
-    stage.allow(f"gate-{first.pid}")
-    stage.until(lambda: stage.effects("end", key="until_allowed_here"), "the first worker has a result")
+    with stage.no_writes():
+        stage.allow(f"gate-{first.pid}")
+        stage.has_stopped(first)
     second = stage.worker(lease="1h")
     stage.begun(run.id, "until_allowed_here", 2)
     first.send(signal.SIGCONT)
@@ -160,7 +163,7 @@ def test_a_worker_that_is_stopped_within_its_lease_goes_on_as_if_nothing_had_bee
     run = stage.client.start(gated)
     (begun,) = stage.begun(run.id, "until_allowed")
     holder = first if begun.pid == first.pid else second
-    holder.send(signal.SIGSTOP)
+    stage.stop(holder)
     # The other one looks for the dead every second: a stopped process is not dead.
     stage.client.start(nap, 2).result(timeout=PATIENCE)
     holder.send(signal.SIGCONT)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from pathlib import Path
 
 import holdfast
 from holdfast import Retry, blocking, current_step, step, workflow
@@ -146,11 +147,16 @@ def until_allowed_in_thread(name: str) -> str:
     return name
 
 
+def gate_here() -> Path:
+    """What lets this very process go on."""
+    return effects.folder() / f"gate-{os.getpid()}"
+
+
 @step
 async def until_allowed_here() -> int:
     """Ends when the test lets this very process go on."""
     effects.begin()
-    while not (effects.folder() / f"gate-{os.getpid()}").exists():
+    while not gate_here().exists():
         await asyncio.sleep(0.01)
     effects.end()
     return os.getpid()
@@ -162,7 +168,7 @@ async def errand(seconds: float) -> list[int]:
     return [await work(1, 0), await work(2, seconds), await work(3, 0)]
 
 
-@workflow
+@workflow(max_crashes=KILLED)
 async def gated() -> list[object]:
     """A quick step, one that ends when the test says so, a quick one."""
     return [await work(1, 0), await until_allowed("gate"), await work(3, 0)]
@@ -261,7 +267,7 @@ async def rude() -> int:
     return await work(1, 0)
 
 
-@step(timeout="2s", retry=Retry(attempts=2, initial="0.05s", jitter=0))
+@step(timeout="5s", retry=Retry(attempts=2, initial="0.05s", jitter=0))
 def deaf() -> str:
     """Ignores its timeout in a thread, the first time."""
     effects.begin(is_first=True)

@@ -10,9 +10,18 @@ import psutil
 import pytest
 
 from tests.cli.stage import Stage, on_every_store
+from tests.processes import Process
 
 # So long that nothing here is ever due to a lease that ended, or to the end of patience with a step.
 LONG = ("--lease", "1h", "--grace", "1h")
+# Children say that they have heard.
+DEBUG = ("--log-level", "debug")
+
+
+def have_heard(stage: Stage, fleet: Process, children: list[int]) -> None:
+    """Wait until each of these knows that it has to stop: a step that ends before is followed by the next one."""
+    heard = [f" {pid} holdfast.worker stopping: the parent" for pid in children]
+    stage.until(lambda: all(line in fleet.output for line in heard), "every process has heard")
 
 
 @on_every_store
@@ -39,13 +48,14 @@ def test_the_ready_line_comes_when_every_process_has_registered(stage: Stage):
 @on_every_store
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_the_parent_lets_steps_end_and_hands_the_rest_over_at_once(stage: Stage, number):
-    fleet = stage.worker("--processes", "2", *LONG)
+    fleet = stage.worker("--processes", "2", *LONG, *DEBUG)
     children = stage.ready(fleet)
     busy, asleep = stage.client.start("gated"), stage.client.start("nap")
     stage.begun(busy.id, "until_allowed")
     stage.until(lambda: asleep.refresh().status == "waiting", "the other one is asleep")
     fleet.send(number)
     stage.until(lambda: asleep.refresh().record.owner is None, "it was handed back")
+    have_heard(stage, fleet, children)
     other = stage.worker(*LONG)
     stage.ready(other)
     # What only waits is done by the other one while the step in flight goes on.
@@ -79,11 +89,12 @@ def test_a_child_that_is_killed_is_replaced_and_its_runs_go_on_at_once(stage: St
 
 @on_every_store
 def test_when_the_parent_is_killed_its_children_stop_in_good_order(stage: Stage):
-    fleet = stage.worker("--processes", "3", *LONG)
+    fleet = stage.worker("--processes", "3", *LONG, *DEBUG)
     children = stage.ready(fleet)
     run = stage.client.start("gated")
     (begun,) = stage.begun(run.id, "until_allowed")
     fleet.kill()
+    have_heard(stage, fleet, children)
     # Those with nothing to do go at once, the busy one when its step has ended.
     stage.gone([pid for pid in children if pid != begun.pid])
     assert stage.working() == {begun.pid}

@@ -92,6 +92,7 @@ class Link:
             if self._worker is not None:
                 loop, worker = self._worker
                 loop.call_soon_threadsafe(worker.stop)
+        _log.debug("stopping: the parent has said so, or is gone")
         # The process ends and this thread with it, unless a body or a resource never lets go of the loop.
         threading.Event().wait(patience)
         _log.error("this worker process was told to stop %.0f s ago and has not; it is ended now", patience)
