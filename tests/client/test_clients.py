@@ -140,7 +140,7 @@ def test_one_client_may_serve_one_loop_after_another(database_url):
 
     async def once(n: int) -> int:
         run = await client.start(total, n)
-        waiting = asyncio.create_task(run.result(timeout="10s"))
+        waiting = asyncio.create_task(run.result(timeout="60s"))
         await asyncio.sleep(0)
         await hands.complete(run.id, n)
         return await waiting
@@ -194,4 +194,4 @@ async def test_a_database_that_goes_away_is_an_error_with_advice(client, databas
             await asyncio.sleep(0.01)
 
     with pytest.raises(StoreAway, match=r"holdfast\.db"):
-        await asyncio.wait_for(until_it_is_noticed(), 10)
+        await asyncio.wait_for(until_it_is_noticed(), 60)

@@ -196,7 +196,9 @@ async def test_an_error_that_is_not_the_stores_absence_reaches_everybody_who_wai
 async def test_closing_the_client_ends_its_waits(client):
     run = await client.start(total, 1)
     waiting = asyncio.create_task(run.result())
-    await asyncio.sleep(0.05)
+    watcher = await client._connection.watcher()
+    while not watcher._waiting:
+        await asyncio.sleep(0.001)
     await client.close()
     with pytest.raises(ClientClosed, match="the run goes on"):
         await waiting

@@ -1,6 +1,7 @@
 """What SQLite does when its file, its disk or its neighbours fail."""
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 import time
@@ -108,18 +109,22 @@ def test_a_file_that_has_vanished_is_away_until_it_is_back(play, path, tmp_path)
     play(act)
 
 
-def test_a_writer_waits_for_the_lock_and_gets_it_soon(play, path):
+def test_a_writer_waits_for_the_lock_and_looks_for_it_often(play, path, monkeypatch):
+    pauses: list[float] = []
+    sleep = time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: (pauses.append(seconds), sleep(seconds)))
+
     async def act(stage):
-        other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        other.execute("BEGIN IMMEDIATE")
-        freed = []
-        timer = threading.Timer(0.5, lambda: (other.execute("COMMIT"), freed.append(time.monotonic())))
-        timer.start()
-        await asyncio.gather(stage.start(1), asyncio.to_thread(stage.store.renew_lease, "one", LEASE))
-        assert time.monotonic() - freed[0] < 2
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            writes = asyncio.gather(stage.start(1), asyncio.to_thread(stage.store.renew_lease, "one", LEASE))
+            while len(pauses) < 100:
+                await asyncio.sleep(0.001)
+            assert not writes.done()
+            other.execute("COMMIT")
+            await writes
+        assert max(pauses) < 0.01
         assert await stage.store.get_run("nobody") is None
-        timer.join()
-        other.close()
 
     play(act)
 
@@ -244,7 +249,7 @@ def test_closing_leaves_no_thread_and_no_lock_behind(path):
         await store.get_run("nobody")
         unsubscribe()
         await store.close()
-        for _ in range(200):
+        for _ in range(6_000):
             if threading.active_count() <= before:
                 break
             await asyncio.sleep(0.01)

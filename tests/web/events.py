@@ -33,7 +33,7 @@ async def read(lines: AsyncIterator[str]) -> AsyncIterator[Told]:
 
 @asynccontextmanager
 async def followed(address: str, path: str, **headers: str) -> AsyncIterator[AsyncIterator[Told]]:
-    async with httpx.AsyncClient(timeout=30) as http, http.stream("GET", address + path, headers=headers) as answer:
+    async with httpx.AsyncClient(timeout=60) as http, http.stream("GET", address + path, headers=headers) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
         yield read(answer.aiter_lines())

@@ -138,7 +138,7 @@ async def test_a_right_that_is_missing_tells_nothing_about_runs(database_url):
 async def test_without_a_key_the_head_of_an_answer_tells_nothing_either(database_url):
     async with served(database_url, keys=KEYS) as made, listening(made.app) as address:
         run = await made.client.start("checkout", "4711")
-        async with httpx.AsyncClient(base_url=address) as http:
+        async with httpx.AsyncClient(base_url=address, timeout=60) as http:
             told = set()
             for path in (f"/v1/runs/{run.id}", "/v1/runs/nobody", "/v1/nothing", "/docs", "/v1/live", "/metrics"):
                 answer = await http.head(path, headers={"x-request-id": "same"})

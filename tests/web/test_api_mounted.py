@@ -39,7 +39,7 @@ async def test_mounted_it_is_guarded_as_it_is_alone(database_url):
 
 async def test_over_an_address_it_opens_a_client_and_closes_it(database_url):
     app = api(database_url)
-    async with listening(app) as address, httpx.AsyncClient() as http:
+    async with listening(app) as address, httpx.AsyncClient(timeout=60) as http:
         assert (await http.get(f"{address}/v1/runs")).json() == {"runs": [], "next": None}
     with pytest.raises(Exception, match="closed"):
         await app.state.holdfast.client.workers()

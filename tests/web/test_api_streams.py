@@ -107,7 +107,8 @@ async def test_a_place_is_free_again_when_its_stream_has_ended(database_url):
 
 
 async def test_a_place_is_free_again_when_somebody_who_waits_has_left(database_url):
-    async with served(database_url, streams=1) as made, listening(made.app) as address, httpx.AsyncClient() as http:
+    asks = httpx.AsyncClient(timeout=60)
+    async with served(database_url, streams=1) as made, listening(made.app) as address, asks as http:
         run = await made.client.start("approval", "ann")
         service = made.app.state.holdfast
         asking = asyncio.create_task(http.get(f"{address}/v1/runs/{run.id}/result?wait=60s"))

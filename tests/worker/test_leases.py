@@ -12,9 +12,12 @@ from holdfast.worker.clock import SystemClock
 from tests.worker.samples import ready
 from tests.worker.stage import LATER, PATIENCE, stage, until
 
+SHORT = "6s"
+"""Renewed soon enough to be waited for, and long enough for a machine that stands still for a while."""
+
 
 async def test_renewals_are_seen_by_others(database_url):
-    async with stage(database_url, ready, lease="1s") as on:
+    async with stage(database_url, ready, lease=SHORT) as on:
         (first,) = await on.store.list_workers()
 
         async def is_renewed() -> bool:
@@ -50,7 +53,7 @@ async def test_a_lease_is_renewed_while_a_step_blocks_the_loop(database_url):
 
     store = Watched(database_url.removeprefix("sqlite:///"), database_url, "default")
     await store.open()
-    async with Worker(store, workflows=[body], lease="1s"), stage(database_url) as on:
+    async with Worker(store, workflows=[body], lease=SHORT), stage(database_url) as on:
         assert await (await on.client.start(body)).result(PATIENCE) >= 1
     await store.close()
     assert None not in renewals

@@ -72,7 +72,7 @@ async def test_a_worker_waits_for_a_store_that_went_away_and_goes_on(database_ur
 async def test_renewals_that_fail_for_a_while_lose_nothing(database_url):
     store = Flaky(database_url)
     await store.open()
-    async with Worker(store, workflows=[ready], lease="2s") as worker:
+    async with Worker(store, workflows=[ready], lease="6s") as worker:
         first = worker.id
         store.away.add("renew_lease")
         await until(lambda: store.refused)
