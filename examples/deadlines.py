@@ -47,7 +47,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with AsyncClient(f"sqlite:///{folder}/desk.db") as client, Worker(client, workflows=[research, report]):
             print(await (await client.start(research)).result(timeout=30))
-            run = await client.start(report.options(deadline="0.3s"))
+            run = await client.start(report.options(deadline="3s"))
             try:
                 await run.result(timeout=30)
             except RunFailed as error:

@@ -23,6 +23,10 @@ async def main() -> None:
             tagged = campaign.options(tags={"region": "north"})
             runs = [await client.start(tagged, "Oslo"), await client.start(tagged, "Turku")]
             south = await client.start(campaign, "Rome")
+            for run in runs:
+                async for status in run.changes():
+                    if status == "waiting":
+                        break
             north = RunFilter(workflow=campaign, tags={"region": "north"}, status=("pending", "running", "waiting"))
             print("to pause:", await client.count(north), "paused:", await client.pause(north))
             for run in (*runs, south):

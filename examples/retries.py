@@ -21,7 +21,7 @@ async def publish(text: str) -> str:
     raise FatalError("the press is broken for good")  # no further attempt, whatever the policy says
 
 
-@step(timeout="0.3s", retry=Retry(attempts=1))
+@step(timeout="30s", retry=Retry(attempts=1))
 async def shelve(text: str) -> str:
     return f"shelved {text}"
 
