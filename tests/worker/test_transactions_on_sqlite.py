@@ -70,6 +70,17 @@ async def test_a_def_body_calls_it_too(file):
         assert await (await s.client.start(order, "a")).result() == 1
 
 
+async def test_a_run_whose_id_has_quotes_in_it_books_as_any_other(file):
+    @workflow
+    async def order(name: str) -> int:
+        return book(name)
+
+    async with stage(file, order) as s:
+        run = await s.client.start(order, "a", id='the "first" \\ order')
+        assert await run.result() == 1
+        assert booked(file) == ["a"]
+
+
 async def test_a_failed_attempt_leaves_nothing(file):
     tries = []
 

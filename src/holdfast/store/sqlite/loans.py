@@ -27,7 +27,7 @@ from holdfast.store.stats import Stats
 from .connections import connect, explained, patiently, require_folder
 from .lent import LentConnection
 from .statements import SQL
-from .transactions import Clock, Transaction
+from .transactions import Clock, Transaction, as_json
 from .turns import commit_turns
 from .writer import Writer
 
@@ -166,7 +166,7 @@ class SqliteLoan:
         assert tx is not None
         with self._lock, _taken(tx.connection):
             tx.has_news = False
-            numbers = tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": f'["{turn.run_id}"]'})
+            numbers = tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": as_json([turn.run_id])})
             found = tx.one("find_turn", {"run": numbers[0][1], "seq": turn.seq}) if numbers else None
             if found is None or found[0] is not None:
                 # Somebody's row, whosever: it was not written by this transaction.
