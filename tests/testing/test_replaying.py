@@ -135,6 +135,61 @@ async def test_another_step_in_the_last_turn_is_divergence():
         replay(journal, more)
 
 
+@workflow
+async def reminder(order: Order) -> None:
+    await holdfast.sleep("1d")
+
+
+def reminded(target) -> None:
+    target.options(on_parent_end="abandon").start(ORDER)
+
+
+async def test_a_child_begun_in_the_last_turn_matches_in_whichever_form_the_journal_comes():
+    @changed
+    async def reminding(order: Order) -> str:
+        payment = await charge(order.card, order.cents)
+        reminded(reminder)
+        return payment
+
+    journal = await recorded(reminding, ORDER)
+    assert replay(journal, reminding).status is RunStatus.COMPLETED
+    assert replay([one.entry for one in journal], reminding, args=[ORDER]).status is RunStatus.COMPLETED
+
+
+async def test_another_child_in_the_last_turn_is_divergence():
+    @workflow
+    async def other(order: Order) -> None:
+        await holdfast.sleep("1d")
+
+    def reminding(target):
+        @changed
+        async def body(order: Order) -> str:
+            payment = await charge(order.card, order.cents)
+            reminded(target)
+            return payment
+
+        return body
+
+    journal = await recorded(reminding(reminder), ORDER)
+    with pytest.raises(JournalDiverged, match=r"holds: child run 'reminder' asked.*\n.*child run 'other' asked"):
+        replay(journal, reminding(other))
+
+
+async def test_a_change_that_is_no_longer_asked_about_in_the_last_turn_matches():
+    @changed
+    async def patching(order: Order) -> str:
+        payment = await charge(order.card, order.cents)
+        return payment if holdfast.patched("no-shipping") else ship(order, payment)
+
+    @changed
+    async def patched(order: Order) -> str:
+        return await charge(order.card, order.cents)
+
+    journal = await recorded(patching, ORDER)
+    assert replay(journal, patching).status is RunStatus.COMPLETED
+    assert replay(journal, patched).status is RunStatus.COMPLETED
+
+
 async def test_another_result_is_divergence():
     journal = await recorded(checkout, ORDER)
 

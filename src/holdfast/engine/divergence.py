@@ -7,7 +7,17 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 from holdfast.errors import JournalDiverged
-from holdfast.model import Entry, StepAsked, StepCompleted, StepFailed, StepRetrying, TimerFired
+from holdfast.model import (
+    MESSAGES,
+    ChildAsked,
+    ChildEnded,
+    Entry,
+    StepAsked,
+    StepCompleted,
+    StepFailed,
+    StepRetrying,
+    TimerFired,
+)
 
 _HOUSE = str(Path(__file__).parent.parent) + "/"
 _ASYNCIO = "/asyncio/"
@@ -50,6 +60,12 @@ def describe(entry: Entry) -> str:
         return f"step {entry.key!r} asked, arguments {entry.digest.hex()}"
     if isinstance(entry, (StepCompleted, StepFailed, StepRetrying)):
         return f"{entry.kind} of {entry.key!r}, attempt {entry.attempt}"
+    if isinstance(entry, ChildAsked):
+        return f"child run {entry.key!r} asked, arguments {entry.digest.hex()}"
+    if isinstance(entry, ChildEnded):
+        return f"{entry.kind} of {entry.key!r}"
+    if isinstance(entry, MESSAGES):
+        return f"{entry.kind} {entry.name!r}"
     if isinstance(entry, TimerFired):
         return f"timer {entry.timer} fired"
     return entry.kind

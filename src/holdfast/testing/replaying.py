@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 import msgspec
@@ -15,11 +16,14 @@ from holdfast.define import RunInfo, Workflow
 from holdfast.engine import Execution, Runners, describe
 from holdfast.errors import DefinitionError, JournalDiverged
 from holdfast.model import (
+    ASKS,
+    ChildAsked,
     Claimed,
     Ended,
     Entry,
     Instant,
     JournalRow,
+    Patched,
     RunRecord,
     RunStatus,
     Started,
@@ -108,10 +112,10 @@ def _replay(execution: Execution, entries: list[Entry], codec: Codec) -> Replaye
         execution.replay(history, found.lives)
         return Replayed(len(entries), _status(entries), _waits(execution) if ended is None else ())
     # The body ended with the last thing delivered to it: up to there it is replayed, and that is taken in anew.
-    last = max(index for index, entry in enumerate(history) if not isinstance(entry, StepAsked))
+    last = max(index for index, entry in enumerate(history) if not isinstance(entry, ASKS))
     execution.replay(history[:last], found.lives)
     done = execution.advance([history[last]])  # type: ignore[list-item]  # what is no ask is an input
-    _compare(execution, history[last:], [entry for entry in done.entries if not isinstance(entry, Ended)], at=last)
+    _compare(execution, history[last + 1 :], done.entries[1:], at=last + 1)
     if done.ended is None:
         raise _diverged(execution, len(history), _end_told(ended, codec), "nothing; the body goes on waiting")
     if _end(ended, codec) != _end(done.ended, codec):
@@ -120,17 +124,18 @@ def _replay(execution: Execution, entries: list[Entry], codec: Codec) -> Replaye
 
 
 def _compare(execution: Execution, held: Sequence[Entry], asked: Sequence[Entry], *, at: int) -> None:
-    """The last turn's entries: what was delivered, and what the body asked for before it ended."""
-    for number in range(1, max(len(held), len(asked))):
-        one = held[number] if number < len(held) else None
-        other = asked[number] if number < len(asked) else None
-        if one != other and not (isinstance(one, StepAsked) and isinstance(other, StepAsked) and _same(one, other)):
-            holds = "nothing more" if one is None else describe(one)
-            raise _diverged(execution, at + number, holds, "nothing more" if other is None else describe(other))
+    """What the body asked for in its last turn. Changes don't count: code may ask about more of them, or fewer."""
+    held, asked = ([one for one in entries if not isinstance(one, (Patched, Ended))] for entries in (held, asked))
+    for number, (one, other) in enumerate(zip_longest(held, asked), at):
+        if not _is_same(one, other):
+            holds, asks = ("nothing more" if entry is None else describe(entry) for entry in (one, other))
+            raise _diverged(execution, number, holds, asks)
 
 
-def _same(one: StepAsked, other: StepAsked) -> bool:
-    return (one.key, one.digest) == (other.key, other.digest)
+def _is_same(one: Entry | None, other: Entry | None) -> bool:
+    if isinstance(one, (StepAsked, ChildAsked)) and type(other) is type(one):
+        return (one.key, one.digest) == (other.key, other.digest)
+    return one == other
 
 
 def _diverged(execution: Execution, number: int, holds: str, asked: str) -> JournalDiverged:
