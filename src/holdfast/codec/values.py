@@ -163,17 +163,15 @@ def parsed(plain: bytes, what: str) -> Any:
 
 
 def _is_surrogate(item: object) -> bool:
-    try:
-        return isinstance(item, str) and not item.encode()
-    except UnicodeEncodeError:
-        return True
+    return isinstance(item, str) and any("\ud800" <= letter <= "\udfff" for letter in item)
 
 
 def _is_huge(item: object) -> bool:
     try:
-        return isinstance(item, int) and not encode_json(item)
+        encode_json(item)
     except (ValueError, OverflowError):
-        return True
+        return isinstance(item, int)
+    return False
 
 
 def _find(plain: Any, is_culprit: Callable[[object], bool]) -> str | None:

@@ -342,6 +342,11 @@ def test_text_with_a_lone_surrogate_is_refused(annotation):
         codec.value(annotation).encode(values.get(annotation, "\ud800"))
 
 
+def test_a_lone_surrogate_is_refused_with_its_path_past_texts_that_are_empty():
+    with pytest.raises(NotEncodable, match=r"value\[''\]\[1\]: str with a lone surrogate"):
+        codec.value(dict[str, list[str]]).encode({"": ["", "\ud800"]})
+
+
 def test_a_huge_number_is_refused_with_its_path():
     with pytest.raises(NotEncodable, match=r"value\[1\]: int of too many digits"):
         codec.value(list[int]).encode([1, 10**5000])
