@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar, TypeVarTuple, overload
 
 from holdfast import define
-from holdfast.define import NoClass, Pending, Step, body_for, make_step
+from holdfast.define import NoClass, Pending, body_for, checked_wait, inline_step
 from holdfast.errors import WaitTimeout
 from holdfast.model import NOT_GIVEN, Duration, Retry, instant_of, microseconds
 
@@ -59,8 +59,7 @@ def call(  # type: ignore[misc]  # mypy can't match *args: Any with *Ts before k
 ) -> Any:
     """An inline step from any callable of either colour; blocks until it has ended."""
     body = body_for("blocking.call()")
-    made = make_step(fn.fn if isinstance(fn, Step) else fn, name=name, retry=retry, timeout=timeout)
-    return body.block(body.ask_step(made, args, {}))
+    return body.block(body.ask_step(inline_step(name, fn, retry, timeout), args, {}))
 
 
 def gather(*pendings: Pending[T]) -> list[T]:
@@ -144,8 +143,7 @@ def wait_for_event(
 
 def _wait(kind: str, name: str, match: Any, timeout: Duration | None, default: Any, type: Any) -> Any:
     body = body_for(f"blocking.wait_for_{kind}()")
-    delay = None if timeout is None else microseconds(timeout, what=f"wait_for_{kind}({name!r}): timeout")
-    return body.block(body.ask_wait(kind, name, match, type, delay, default))
+    return body.block(body.ask_wait(kind, name, match, type, checked_wait(kind, name, timeout), default))
 
 
 class Hook(Generic[T]):

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import holdfast
-from holdfast import WaitTimeout, blocking, step, workflow
+from holdfast import DefinitionError, WaitTimeout, blocking, step, workflow
 from tests.engine.drive import note
 from tests.engine.samples import Declined, double, echo, refuse, triple
 
@@ -202,6 +202,25 @@ def test_call_in_a_def_body_is_an_inline_step(begin):
     drive = begin(body).finish().check()
     assert drive.asked == ["parse", "parse:1"]
     assert drive.result == 42
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: blocking.wait_for_signal(""),
+        lambda: blocking.wait_for_event("a\0b"),
+        lambda: blocking.call("parse", "int", "12"),  # type: ignore[call-overload]
+    ],
+    ids=["signal", "event", "call"],
+)
+def test_what_nobody_could_answer_is_refused_where_it_is_asked(begin, call):
+    @workflow
+    def body() -> str:
+        with pytest.raises(DefinitionError):
+            call()
+        return "refused"
+
+    assert begin(body).check().result == "refused"
 
 
 def test_call_in_an_async_body_is_awaited_whatever_the_colour(begin):

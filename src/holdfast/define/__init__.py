@@ -24,9 +24,9 @@ from .scope import (
     is_body,
 )
 from .shields import compensate, rollback, shield
-from .steps import AsyncStep, BlockingStep, Step, call, make_step, step
+from .steps import AsyncStep, BlockingStep, Step, call, inline_step, make_step, step
 from .timers import now, rng, sleep, sleep_until, uuid4
-from .waits import Hook, NoClass, hook, wait_for_event, wait_for_signal
+from .waits import Hook, NoClass, checked_wait, hook, wait_for_event, wait_for_signal
 from .workflows import AsyncWorkflow, BlockingWorkflow, StartOptions, Workflow, refuse_in_body, workflow
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "blocking_chunk",
     "body_for",
     "call",
+    "checked_wait",
     "chunked",
     "compensate",
     "continue_as_new",
@@ -65,6 +66,7 @@ __all__ = [
     "current_step",
     "emit",
     "hook",
+    "inline_step",
     "is_body",
     "logger",
     "make_step",

@@ -323,13 +323,20 @@ def call(  # type: ignore[misc]  # mypy can't match *args: Any with *Ts before k
     `fn`, and a call in flight when its process dies is made again.
     """
     body = body_for("holdfast.call()")
-    if not callable(fn):
-        raise DefinitionError(f"call({name!r}, {fn!r}): expected a function, and its arguments behind it")
-    made = make_step(fn.fn if isinstance(fn, Step) else fn, name=name, retry=retry, timeout=timeout)
+    made = inline_step(name, fn, retry, timeout)
     if body.is_blocking:
         return body.block(body.ask_step(made, args, {}))
     ticket = body.new_ticket()
     return body.track(_ask(body, ticket, made, args, {}), ticket, sys._getframe(1))
+
+
+def inline_step(
+    name: str, fn: Callable[..., Any], retry: Retry | None, timeout: Duration | None
+) -> AsyncStep[..., Any] | BlockingStep[..., Any]:
+    """The step that `call` makes of a callable."""
+    if not callable(fn):
+        raise DefinitionError(f"call({name!r}, {fn!r}): expected a function, and its arguments behind it")
+    return make_step(fn.fn if isinstance(fn, Step) else fn, name=name, retry=retry, timeout=timeout)
 
 
 def name_of(fn: Callable[..., Any]) -> str:

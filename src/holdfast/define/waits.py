@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from types import FrameType, GenericAlias, UnionType
 from typing import Any, Generic, TypeAlias, TypeVar, _SpecialForm, cast, overload
 
-from holdfast.model import NOT_GIVEN, Duration, NotGiven, microseconds
+from holdfast.model import NOT_GIVEN, Duration, microseconds
 
 from .pending import Pending
 from .scope import Body, body_for
@@ -58,7 +58,7 @@ def wait_for_signal(
     refused where it is sent if the run waits for it by then; one that was there before is set aside, and the wait
     goes on. After `timeout` it raises WaitTimeout, or gives `default`; `timeout=0` takes what has come already.
     """
-    return _wait("signal", "wait_for_signal", name, match, timeout, default, type, sys._getframe(1))
+    return _wait("signal", name, match, timeout, default, type, sys._getframe(1))
 
 
 @overload
@@ -93,26 +93,24 @@ def wait_for_event(
     that continue it, an event is taken by one wait. `match`, `timeout`, `default` and `type` are as for
     `wait_for_signal`.
     """
-    return _wait("event", "wait_for_event", name, match, timeout, default, type, sys._getframe(1))
+    return _wait("event", name, match, timeout, default, type, sys._getframe(1))
 
 
 def _wait(
-    kind: str,
-    what: str,
-    name: str,
-    match: Any,
-    timeout: Duration | None,
-    default: Any,
-    type: Any,
-    frame: FrameType,
+    kind: str, name: str, match: Any, timeout: Duration | None, default: Any, type: Any, frame: FrameType
 ) -> Coroutine[Any, Any, Any]:
-    body = body_for(f"holdfast.{what}()")
-    checked_name(name)
-    delay = None if timeout is None else microseconds(timeout, what=f"{what}({name!r}): timeout")
+    body = body_for(f"holdfast.wait_for_{kind}()")
+    delay = checked_wait(kind, name, timeout)
     if body.is_blocking:
         return cast("Coroutine[Any, Any, Any]", body.block(body.ask_wait(kind, name, match, type, delay, default)))
     ticket = body.new_ticket()
     return body.track(_awaited(body, ticket, kind, name, match, type, delay, default), ticket, frame)
+
+
+def checked_wait(kind: str, name: str, timeout: Duration | None) -> int | None:
+    """The microseconds that a wait lasts at most. A name or a duration that can't be one is refused."""
+    checked_name(name)
+    return None if timeout is None else microseconds(timeout, what=f"wait_for_{kind}({name!r}): timeout")
 
 
 async def _awaited(
@@ -173,7 +171,7 @@ def hook(*, name: str = "hook", type: type[T], expires: Duration | None = "30d")
 def hook(*, name: str = "hook", type: NoClass, expires: Duration | None = "30d") -> Hook[Any]: ...
 @overload
 def hook(*, name: str = "hook", expires: Duration | None = "30d") -> Hook[Any]: ...
-def hook(*, name: str = "hook", type: Any = Any, expires: Duration | NotGiven | None = "30d") -> Hook[Any]:
+def hook(*, name: str = "hook", type: Any = Any, expires: Duration | None = "30d") -> Hook[Any]:
     """A one-time token that resumes this run.
 
         link = holdfast.hook(name="confirm", type=Answer, expires="3d")
@@ -185,5 +183,5 @@ def hook(*, name: str = "hook", type: Any = Any, expires: Duration | NotGiven | 
     """
     body = body_for("holdfast.hook()")
     checked_name(name)
-    delay = None if expires is None else microseconds(cast(Duration, expires), what=f"hook({name!r}): expires")
+    delay = None if expires is None else microseconds(expires, what=f"hook({name!r}): expires")
     return Hook(body, name, body.ask_hook(name, type, delay))
