@@ -140,6 +140,17 @@ def test_a_run_is_started_with_arguments_as_json(client, say, given):
     )
 
 
+@workflow
+async def deliver(key: str, connection: str) -> str:
+    return f"{key} over {connection}"
+
+
+def test_arguments_may_be_named_as_options_are(client, say):
+    holdfast.run(deliver, "first", "road")
+    run_id = say("start", "deliver", "--input", '{"key": "next", "connection": "rail"}').strip()
+    assert json.loads(say("show", run_id, "--json"))["input"] == {"args": ["next", "rail"], "kwargs": {}}
+
+
 def test_a_run_is_started_with_what_stands_on_stdin(client, say, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("[9]"))
     run_id = say("start", "halve", "--input", "-").strip()

@@ -6,15 +6,16 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
 from rich.live import Live
 
 from holdfast.client import Client, Run
+from holdfast.define import StartOptions
 from holdfast.errors import BadCursor, CodecError, HoldfastError, RunCancelled, RunFailed
-from holdfast.model import Page, RunFilter, RunRecord, spoken
+from holdfast.model import NOT_GIVEN, OnConflict, Page, RunFilter, RunRecord, spoken
 
 from .journals import told_entry
 from .options import Chosen, Json, Place, RunId, Tags, duration_given, json_given, tags_of
@@ -127,18 +128,13 @@ def start(
             duration_given(duration, option)
     patience = None if timeout is None else duration_given(timeout, "--timeout") / 1_000_000
     args, kwargs = _arguments(input)
-    options: dict[str, Any] = {
-        "key": key, "id": id, "on_conflict": on_conflict, "delay": delay, "deadline": deadline, "priority": priority,
-        "queue": queue, "tags": tags_of(tag) or None, "retention": retention,
-    }  # fmt: skip  # one line a group reads better here
-    for name in options.keys() & kwargs.keys():
-        raise typer.BadParameter(
-            f"an argument named {name!r} would be taken for the option; give the arguments as a list, by position",
-            param_hint="--input",
-        )
+    options = StartOptions(
+        id=id, key=key, on_conflict=cast("OnConflict | None", on_conflict), delay=delay, deadline=deadline,
+        priority=priority, tags=tags_of(tag) or None, queue=queue,
+        retention=NOT_GIVEN if retention is None else retention,
+    )  # fmt: skip  # one line a group reads better here
     with place.client() as client:
-        given = {name: value for name, value in options.items() if value is not None}
-        run = client.start(workflow, *args, **kwargs, **given)
+        run = client.start_call(workflow, args, kwargs, options=options)
         told: dict[str, Any] = {"id": run.id, "workflow": run.workflow, "created": run.created}
         if wait:
             told |= {"result": None, "error": None}
