@@ -12,6 +12,7 @@ import holdfast
 from holdfast import (
     AsyncClient,
     BadPayload,
+    DefinitionError,
     HookExpired,
     HookNotFound,
     HookUsed,
@@ -164,6 +165,12 @@ async def test_a_hook_that_was_resumed_is_used():
             await env.client.resume_hook(tokens[run.id], 2)
         await run.signal("end")
         assert await run.result() == 1
+
+
+async def test_a_token_that_is_no_text_is_refused():
+    async with Environment(done_with_it) as env:
+        with pytest.raises(DefinitionError, match="expected the token of a hook"):
+            await env.client.resume_hook("\ud800")
 
 
 async def test_a_second_resume_before_the_run_saw_the_first_is_refused():

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.codec import Codec, misfit
 from holdfast.define import refuse_in_body
 from holdfast.errors import BadPayload, DefinitionError, HookExpired, HookNotFound, HookUsed, RunEnded
-from holdfast.model import Sent, WaitRecord, holds, is_name
+from holdfast.model import Sent, WaitRecord, holds, is_name, is_text
 from holdfast.observe import MessageSent
 
 from .connections import Connection
@@ -74,7 +74,7 @@ class Messaging:
         """
         refuse_in_body("client.resume_hook()", "do it in a step")
         _check_message_id(message_id)
-        if not isinstance(token, str) or not token:
+        if not is_text(token) or not token:
             raise DefinitionError(f"resume_hook({token!r}): expected the token of a hook, as text")
         digest = sha256(token.encode()).hexdigest()
         store = await self._connection.opened_for(connection)
