@@ -65,6 +65,23 @@ def count(ctx: Any) -> Any:
     return Next("start", after="1s" if ctx["n"] % 7 == 0 else None)
 
 
+def test_a_state_that_says_how_to_undo_it_is_refused():
+    @step(compensate=print)
+    def start(ctx: Any) -> Done[None]:
+        return Done()
+
+    with pytest.raises(DefinitionError, match="'start' has compensate="):
+        Machine("m", {"start": start})
+
+
+def test_the_arguments_of_a_state_are_recorded_if_its_step_says_so():
+    @step(record_args=True)
+    def start(ctx: Any) -> Done[None]:
+        return Done()
+
+    assert Machine("m", {"start": start}).states["start"].record_args
+
+
 def test_a_long_machine_replays_from_its_last_checkpoint(begin):
     drive = begin(Machine("m", {"start": count}), 250)
     for _ in range(230):

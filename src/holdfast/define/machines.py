@@ -175,23 +175,27 @@ def _step_of(
         raise DefinitionError(
             f"machine {machine!r}: the state {state!r} must take one argument, the context"
         ) from error
-
+    if own is not None and own.compensate is not None:
+        raise DefinitionError(
+            f"machine {machine!r}: the state {state!r} has compensate=, and no state is ever undone; go on to "
+            "one that undoes it"
+        )
+    made: Step[..., Any]
     if is_coroutine_callable(target):
 
         async def execute(input: Any, pad: dict[str, Any]) -> Any:
-            context = Context(input, state, pad)
-            return _outcome(machine, state, await target(context), pad)
+            return _outcome(machine, state, await target(Context(input, state, pad)), pad)
 
-        made: Step[..., Any] = AsyncStep(execute, name=state, retry=retry, timeout=timeout)
+        made = AsyncStep(execute, name=state, retry=retry, timeout=timeout)
     else:
 
         def execute_blocking(input: Any, pad: dict[str, Any]) -> Any:
-            context = Context(input, state, pad)
-            return _outcome(machine, state, target(context), pad)
+            return _outcome(machine, state, target(Context(input, state, pad)), pad)
 
         made = BlockingStep(execute_blocking, name=state, retry=retry, timeout=timeout)
     if own is not None:
-        made.retry, made.timeout = own.retry, own.timeout if own.timeout is not None else made.timeout
+        made.retry, made.record_args = own.retry, own.record_args
+        made.timeout = made.timeout if own.timeout is None else own.timeout
     return made
 
 
