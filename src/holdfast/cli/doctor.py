@@ -73,8 +73,7 @@ def _checks(place: Place, targets: Sequence[str], load: bool) -> Iterator[Check]
     found, is_readable = check_database(settings)
     yield from found
     if load:
-        checks, _ = check_modules(settings, targets)
-        yield from checks
+        yield from check_modules(settings, targets)
         yield from check_codec(settings)
     if is_readable:
         with Client(settings.url, namespace=settings.namespace, schema=settings.schema, migrate=False) as client:

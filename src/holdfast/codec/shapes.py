@@ -24,10 +24,10 @@ KIND_OF = {type(None): "null", bool: "bool", int: "int", float: "float", str: "s
 class Misfit(Exception):
     """A value that a shape can't take. The path grows from the inside out while it travels up."""
 
-    def __init__(self, why: str, path: str = "") -> None:
+    def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
-        self.steps = [path] if path else []
+        self.steps: list[str] = []
 
     def under(self, step: str) -> Misfit:
         self.steps.append(step)

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from holdfast.discovery import Found, find_codec, survey
+from holdfast.discovery import find_codec, survey
 from holdfast.errors import DuplicateWorkflow, HoldfastError
 from holdfast.settings import Settings, settings_folder
 
 from .checks import Check, fine, mend
 
 
-def check_modules(settings: Settings, targets: Sequence[str]) -> tuple[list[Check], Found]:
-    """What was found; loading the modules executes them."""
+def check_modules(settings: Settings, targets: Sequence[str]) -> Iterator[Check]:
+    """What is in them, and what is wrong with them; loading them executes them."""
     named = tuple(targets) or settings.workflows
     found, problems = survey(named, ignore=settings.ignore, directory=Path.cwd(), home=settings_folder())
-    checks = list(_problems(problems))
+    for problem in problems:
+        yield mend("duplicate workflow" if isinstance(problem, DuplicateWorkflow) else "module", str(problem))
     if found.workflows:
-        names = ", ".join(sorted({one.name for one in found.workflows}))
-        checks.append(fine("workflows", names))
-    return checks, found
+        yield fine("workflows", ", ".join(sorted({one.name for one in found.workflows})))
 
 
 def check_codec(settings: Settings) -> Iterator[Check]:
@@ -33,9 +32,3 @@ def check_codec(settings: Settings) -> Iterator[Check]:
         yield mend("codec", str(error))
     else:
         yield fine("codec", settings.codec)
-
-
-def _problems(problems: Sequence[Exception]) -> Iterator[Check]:
-    for problem in problems:
-        name = "duplicate workflow" if isinstance(problem, DuplicateWorkflow) else "module"
-        yield mend(name, str(problem))

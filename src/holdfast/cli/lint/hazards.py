@@ -105,17 +105,8 @@ _PREFIXES: dict[str, Hazard] = {
         f"{name}.": Hazard("network")
         for name in (
             *("socket", "ssl", "requests", "httpx", "urllib.request", "urllib3", "aiohttp", "http.client", "smtplib"),
-            *(
-                "ftplib",
-                "imaplib",
-                "poplib",
-                "telnetlib",
-                "nntplib",
-                "xmlrpc.client",
-                "websockets",
-                "websocket",
-                "grpc",
-            ),
+            *("ftplib", "imaplib", "poplib", "telnetlib", "nntplib", "xmlrpc.client", "websockets", "websocket"),
+            "grpc",
             *("boto3", "botocore", "aioboto3", "redis", "pymongo", "motor", "psycopg", "psycopg2", "asyncpg"),
             *("pymysql", "aiomysql", "mysql", "kafka", "aiokafka", "pika", "aio_pika", "nats", "paramiko", "stripe"),
             *("twilio", "openai", "anthropic", "elasticsearch", "opensearchpy", "select", "selectors", "aiosmtplib"),
@@ -154,19 +145,21 @@ _PURE = frozenset(
 
 _FILE_DEEDS = frozenset(
     {
+        *("open", "read_text", "read_bytes", "write_text", "write_bytes", "exists", "is_file", "is_dir", "stat"),
         *(
-            "open",
-            "read_text",
-            "read_bytes",
-            "write_text",
-            "write_bytes",
-            "exists",
-            "is_file",
-            "is_dir",
-            "stat",
             "touch",
+            "lstat",
+            "unlink",
+            "mkdir",
+            "rmdir",
+            "rename",
+            "replace",
+            "iterdir",
+            "glob",
+            "rglob",
+            "walk",
+            "resolve",
         ),
-        *("lstat", "unlink", "mkdir", "rmdir", "rename", "replace", "iterdir", "glob", "rglob", "walk", "resolve"),
         *("chmod", "samefile", "symlink_to", "hardlink_to", "readlink", "is_symlink", "is_mount", "owner", "group"),
         *("copy", "copy_into", "move", "move_into", "expanduser", "absolute"),
     }

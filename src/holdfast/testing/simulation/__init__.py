@@ -13,9 +13,9 @@ that breaks a promise breaks it again. `python -m holdfast.testing.simulate --se
     laws      the promises, checked while a world runs; replays and endings check the journals afterwards
     mail      messages and children; streams, managing, maps and forks: what else must hold of runs' whole life
     quiet     what must happen when nothing goes wrong any more, and when
-    world     one seed from its first start to its last law; runner runs many and reports
+    world     one seed from its first start to its last law; runner runs it and reports
 """
 
-from .runner import Report, run_seed, run_seeds
+from .runner import Report, run_seed
 
-__all__ = ["Report", "run_seed", "run_seeds"]
+__all__ = ["Report", "run_seed"]

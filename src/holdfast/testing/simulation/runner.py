@@ -1,9 +1,9 @@
-"""Run seeds and report: a seed that breaks a law comes with its last events and the command to run it again."""
+"""Run a seed and report: a seed that breaks a law comes with its last events and the command to run it again."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -62,11 +62,6 @@ def run_seed(seed: int, listener: Callable[[str], None] | None = None) -> Report
         said="" if broken is None else str(broken),
         tail=tuple(oracle.tail)[-_SHOWN:],
     )
-
-
-def run_seeds(seeds: Iterable[int]) -> Iterator[Report]:
-    """Each seed's report, in order."""
-    return map(run_seed, seeds)
 
 
 @contextmanager

@@ -125,9 +125,8 @@ CREATE TABLE message_ids (
 
 CREATE INDEX message_ids_of_events ON message_ids (namespace_id, sent_at) WHERE scope = 'event';
 
--- What the outside may know about what a run waits for. since is when its chain began, an empty probe is none. A number
--- below zero is that of
--- a hook which an earlier run of the chain has opened.
+-- What the outside may know about what a run waits for. since is when its chain began, an empty probe is none. Deleting a
+-- row decides who was first. A number below zero is that of a hook which an earlier run of the chain has opened.
 CREATE TABLE waits (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     namespace_id INTEGER NOT NULL,
@@ -161,7 +160,8 @@ CREATE TABLE used_hooks (
 
 CREATE INDEX used_hooks_by_run ON used_hooks (run);
 
--- Published facts, kept until they are swept. matched_at is when somebody had looked for waits. Which of them a chain has taken is not forgotten before that.
+-- Published facts, kept until they are swept. matched_at is when somebody had looked for waits. Which of them a chain has
+-- taken is not forgotten before that.
 CREATE TABLE events (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     namespace_id INTEGER NOT NULL,
