@@ -30,40 +30,9 @@ from holdfast.observe import (
 )
 from holdfast.worker.session import Session
 from holdfast.worker.watched import new_session
+from tests.observe.observed import PATIENCE, both, double, fails, waits
 from tests.observe.watchers import Notebook
 from tests.worker.stage import stage, until
-
-PATIENCE = "60s"
-
-
-@step
-async def double(number: int) -> int:
-    return number * 2
-
-
-@step
-def half(number: int) -> int:
-    return number // 2
-
-
-@step(retry=Retry(attempts=2, initial=0))
-async def broken() -> None:
-    raise LookupError("nothing there")
-
-
-@workflow
-async def both(number: int) -> int:
-    return half(await double(number))
-
-
-@workflow
-async def fails() -> None:
-    await broken()
-
-
-@workflow
-async def waits() -> str:
-    return str(await holdfast.wait_for_signal("go"))
 
 
 async def test_a_run_is_told_from_its_claim_to_its_end(database_url):

@@ -9,7 +9,7 @@ from opentelemetry.trace import StatusCode
 
 from holdfast import AsyncClient, Client, RunFailed, Worker, current_run, workflow
 from holdfast.observe import Tracing
-from tests.observe.traced import (
+from tests.observe.observed import (
     PATIENCE,
     both,
     counts,

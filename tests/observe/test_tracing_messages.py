@@ -6,7 +6,7 @@ from typing import Any
 
 from opentelemetry.trace import SpanKind
 
-from tests.observe.traced import (
+from tests.observe.observed import (
     PATIENCE,
     begun,
     hears,

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ConcurrentMultiSpanProcessor, SpanProcessor,
 
 from holdfast import DefinitionError, workflow
 from holdfast.observe import Tracing
-from tests.observe.traced import (
+from tests.observe.observed import (
     PATIENCE,
     both,
     double,

@@ -11,7 +11,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
 
 from holdfast import step, workflow
-from tests.observe.traced import (
+from tests.observe.observed import (
     PATIENCE,
     waits,
 )

@@ -1,4 +1,4 @@
-"""Workflows whose spans are looked at, and how long to wait for them."""
+"""Workflows that are observed, and how long to wait for them."""
 
 from __future__ import annotations
 
