@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sqlite3
 from typing import Any
 
 import pytest
@@ -16,3 +17,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), 100))
     return True
+
+
+@pytest.fixture
+def file(database_url: str) -> str:
+    """A SQLite file with a table of the user's."""
+    connection = sqlite3.connect(database_url.removeprefix("sqlite:///"))
+    connection.execute("CREATE TABLE bookings (id TEXT PRIMARY KEY)")
+    connection.close()
+    return database_url

@@ -3,48 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import os
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, FatalError, RunFailed, StepTimeout, Worker, current_step, step, workflow
+from holdfast import FatalError, RunFailed, step, workflow
 from holdfast.model import RunStatus, Turn
 from holdfast.store import Undone
+from tests.worker.bookings import book, booked, is_locked
 from tests.worker.stage import ONCE, QUICK, stage, until
-
-ROOT = Path(__file__).parents[2]
-
-
-@step(transaction=True, retry=QUICK)
-def book(db: sqlite3.Connection, order: str) -> int:
-    db.execute("INSERT INTO bookings (id) VALUES (?)", (order,))
-    return int(db.execute("SELECT count(*) FROM bookings").fetchone()[0])
-
-
-@pytest.fixture
-def file(database_url: str) -> str:
-    """A SQLite file with a table of the user's."""
-    connection = sqlite3.connect(database_url.removeprefix("sqlite:///"))
-    connection.execute("CREATE TABLE bookings (id TEXT PRIMARY KEY)")
-    connection.close()
-    return database_url
-
-
-def booked(url: str) -> list[str]:
-    connection = sqlite3.connect(url.removeprefix("sqlite:///"))
-    try:
-        return [row[0] for row in connection.execute("SELECT id FROM bookings ORDER BY id")]
-    finally:
-        connection.close()
 
 
 async def test_writes_and_result_are_there_together(file):
@@ -172,98 +143,6 @@ async def test_a_savepoint_may_be_used(file):
         assert booked(file) == ["a"]
 
 
-async def test_one_past_its_timeout_is_rolled_back_and_can_write_no_more(file):
-    go_on, said = threading.Event(), []
-
-    @step(transaction=True, retry=ONCE)
-    def slow(db: sqlite3.Connection) -> None:
-        db.execute("INSERT INTO bookings (id) VALUES ('a')")
-        go_on.wait(30)
-        try:
-            db.execute("INSERT INTO bookings (id) VALUES ('b')")
-        except sqlite3.Error as error:
-            said.append(error)
-
-    @workflow
-    async def order() -> None:
-        slow()
-
-    async with stage(file, order) as s:
-        run = await s.client.start(order)
-        await until(lambda: _is_locked(file))
-        # Five seconds are what it has on SQLite.
-        s.skip("6s")
-        with pytest.raises(RunFailed) as failed:
-            await run.result()
-        assert isinstance(failed.value.__cause__, StepTimeout)
-        assert "5s" in str(failed.value.__cause__)
-        go_on.set()
-        await until(lambda: said)
-        assert booked(file) == []
-
-
-async def test_one_past_its_timeout_gives_the_lock_back_although_it_is_half_way_through_a_query(file):
-    begun, go_on, said = threading.Event(), threading.Event(), []
-
-    @step(transaction=True, retry=ONCE)
-    def slow(db: sqlite3.Connection) -> None:
-        rows = db.execute("SELECT 1 UNION SELECT 2")
-        next(rows)
-        db.execute("INSERT INTO bookings (id) VALUES ('a')")
-        begun.set()
-        said.append(go_on.wait(60))
-
-    @workflow
-    async def order() -> None:
-        slow()
-
-    async with stage(file, order) as s:
-        run = await s.client.start(order)
-        await until(begun.is_set)
-        s.skip("6s")
-        with pytest.raises(RunFailed):
-            await run.result()
-        go_on.set()
-        await until(lambda: said)
-        assert said == [True]
-        assert booked(file) == []
-
-
-@step(transaction=True, timeout="30ms", retry=ONCE)
-def never_still(db: sqlite3.Connection) -> None:
-    """It executes one statement after another, and goes on with that after its timeout."""
-    me = current_step()
-    deadline = math.inf
-    while time.monotonic() < deadline:
-        if me.cancelled and deadline == math.inf:
-            deadline = time.monotonic() + 0.07
-        db.execute(f"SELECT {time.monotonic()}, type, name, tbl_name, rootpage, sql FROM sqlite_master")
-
-
-@workflow
-async def restless() -> str:
-    try:
-        never_still()
-    except StepTimeout:
-        return "timed out"
-    return "ended"
-
-
-async def time_out_ten_times(url: str) -> None:
-    async with AsyncClient(url) as client, Worker(client, workflows=[restless]):
-        for _ in range(10):
-            run = await client.start(restless)
-            assert await run.result() == "timed out"
-
-
-@pytest.mark.parametrize("url", ["sqlite:///restless.db", "sqlite:///:memory:"])
-def test_one_that_executes_statements_past_its_timeout_freezes_nobody(url, tmp_path):
-    """In a process of its own: one that is frozen can't even notice that the test's time is over."""
-    code = f"import asyncio; from {__name__} import time_out_ten_times; asyncio.run(time_out_ten_times({url!r}))"
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environ, check=True, timeout=60)
-
-
 async def test_results_that_come_meanwhile_wait_for_the_next_turn(file):
     begun = threading.Event()
     others = []
@@ -294,22 +173,6 @@ async def test_results_that_come_meanwhile_wait_for_the_next_turn(file):
         assert booked(file) == ["a"]
 
 
-async def test_several_at_once_take_turns(file):
-    @step(transaction=True, retry=ONCE)
-    def one(db: sqlite3.Connection, name: str) -> str:
-        db.execute("INSERT INTO bookings (id) VALUES (?)", (name,))
-        return name
-
-    @workflow
-    async def order(name: str) -> list[str]:
-        return await asyncio.gather(*[one.start(f"{name}{number}") for number in range(5)])
-
-    async with stage(file, order) as s:
-        runs = await s.client.start_many(order, [("a",), ("b",), ("c",)])
-        assert [await run.result(timeout=60) for run in runs] == [[f"{n}{i}" for i in range(5)] for n in "abc"]
-        assert len(booked(file)) == 15
-
-
 async def test_a_cancelled_run_rolls_its_step_back(file):
     go_on = threading.Event()
 
@@ -324,7 +187,7 @@ async def test_a_cancelled_run_rolls_its_step_back(file):
 
     async with stage(file, order) as s:
         run = await s.client.start(order)
-        await until(lambda: _is_locked(file))
+        await until(lambda: is_locked(file))
         cancelling = asyncio.create_task(s.client.cancel(run.id))
         go_on.set()
         await cancelling
@@ -417,7 +280,7 @@ async def test_a_worker_that_stops_rolls_back_what_is_not_done(file):
     async with stage(file) as s:
         run = await s.client.start(order)
         async with s.worker(order, grace=0):
-            await until(lambda: _is_locked(file))
+            await until(lambda: is_locked(file))
         assert booked(file) == []
         go_on.set()
         async with s.worker(order):
@@ -443,36 +306,3 @@ async def test_runs_are_started_in_the_same_transaction(file):
         async with stage(file, order, ship) as s:
             child = await (await s.client.start(order, "a")).result()
             assert await (await s.client.get_run(child)).result() == "a"
-
-
-def _is_locked(url: str) -> bool:
-    """Whether somebody has the write lock."""
-    connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=0, isolation_level=None)
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("ROLLBACK")
-        return False
-    except sqlite3.OperationalError:
-        return True
-    finally:
-        connection.close()
-
-
-async def test_those_who_wait_for_the_lock_don_t_keep_the_one_who_has_it_from_committing(file):
-    """However many there are. Threads that others use up don't either: the loop's own have nothing to do with it."""
-
-    @workflow
-    async def order(name: str) -> int:
-        return book(name)
-
-    go_on = threading.Event()
-    async with stage(file, order) as s:
-        loop = asyncio.get_running_loop()
-        others = [loop.run_in_executor(None, go_on.wait) for _ in range(40)]
-        runs = await s.client.start_many(order, [(f"{number:02}",) for number in range(40)])
-        try:
-            assert sorted([await run.result(timeout="25s") for run in runs]) == list(range(1, 41))
-        finally:
-            go_on.set()
-            await asyncio.gather(*others)
-    assert len(booked(file)) == 40

@@ -1,0 +1,160 @@
+"""A worker beside other code: entered, waited for, stopped, left and entered again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from holdfast import AsyncClient, MisplacedCall, Worker, step, workflow
+from tests.worker.gates import Gate, body_of
+from tests.worker.stage import ONCE, PATIENCE, stage, until
+
+
+async def test_run_returns_when_it_is_stopped(database_url):
+    gate = Gate()
+    body = body_of(gate.step())
+    gate.go_on.set()
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        worker = on.worker(body)
+        working = asyncio.create_task(worker.run())
+        await run.result(PATIENCE)
+        worker.stop()
+        await working
+        assert worker.id is None
+
+
+async def test_a_worker_stopped_before_it_began_never_begins(database_url):
+    gate = Gate()
+    body = body_of(gate.step())
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        worker = on.worker(body)
+        worker.stop()
+        await worker.run()
+        assert (await on.record(run)).status == "pending"
+
+
+async def test_a_worker_leaves_the_store_of_its_client_open(database_url):
+    gate = Gate()
+    body = body_of(gate.step())
+    async with stage(database_url) as on:
+        async with on.worker(body):
+            pass
+        await on.client.start(body)
+        assert len([run async for run in on.client.runs()]) == 1
+
+
+async def test_a_worker_that_was_given_a_url_works_beside_other_code(database_url):
+    gate = Gate()
+    body = body_of(gate.step())
+    gate.go_on.set()
+    async with stage(database_url) as on, Worker(database_url, workflows=[body]):
+        assert await (await on.client.start(body)).result(PATIENCE) == "let go the 1. time"
+
+
+@step
+async def for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+@workflow
+async def endless() -> None:
+    await for_ever()
+
+
+async def test_waiting_for_a_worker_ends_when_somebody_has_stopped_it(database_url):
+    async with stage(database_url) as on:
+        worker = on.worker(endless)
+        async with worker:
+            waiting = asyncio.ensure_future(worker.wait())
+            worker.stop()
+            await waiting
+            assert worker.id is None
+
+
+async def test_a_worker_that_was_stopped_inside_its_block_works_when_it_is_entered_again(database_url):
+    async with stage(database_url) as on:
+        worker = on.worker(endless)
+        async with worker:
+            worker.stop()
+            await worker.wait()
+        async with worker:
+            assert worker.id is not None
+
+
+async def test_a_worker_that_is_at_work_is_not_set_to_work_again(database_url):
+    async with stage(database_url) as on:
+        worker = on.worker(endless)
+        async with worker:
+            at_work = worker.id
+            with pytest.raises(MisplacedCall, match="make another Worker"):
+                await worker.run()
+            with pytest.raises(MisplacedCall, match="make another Worker"):
+                await worker.__aenter__()
+            assert worker.id == at_work
+
+
+async def test_whoever_stops_waiting_leaves_the_worker_alone(database_url):
+    async with stage(database_url) as on:
+        worker = on.worker(endless)
+        async with worker:
+            waiting = asyncio.ensure_future(worker.wait())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            assert worker.id is not None
+
+
+async def test_a_worker_that_leaves_waits_for_no_step_and_writes_nothing(database_url):
+    async with stage(database_url) as on:
+        run = await on.client.start(endless)
+        worker = on.worker(endless)
+        async with worker:
+            await until(lambda: worker._session.runs.attempts.tasks)
+            owner = worker.id
+            worker.leave()
+            await worker.wait()
+        assert (await on.record(run)).owner == owner
+
+
+def test_steps_that_are_cancelled_with_their_whole_loop_have_not_failed(database_url):
+    """Nobody stopped the worker, and `asyncio.run` cancels whatever is left when its coroutine has returned."""
+    go_on, begun = threading.Event(), []
+
+    @step(retry=ONCE)
+    async def on_the_loop() -> int:
+        begun.append("loop")
+        if not go_on.is_set():
+            await asyncio.Event().wait()
+        return 1
+
+    @step(retry=ONCE)
+    def in_a_thread() -> int:
+        begun.append("thread")
+        go_on.wait(60)
+        return 2
+
+    @workflow
+    async def both() -> int:
+        first, second = on_the_loop.start(), in_a_thread.start()
+        return await first + await second
+
+    async def return_under_the_worker() -> str:
+        async with AsyncClient(database_url) as client:
+            run = await client.start(both)
+            working.append(asyncio.create_task(Worker(database_url, workflows=[both]).run()))
+            await until(lambda: len(begun) == 2)
+            return run.id
+
+    async def go_on_with(run_id: str) -> object:
+        async with AsyncClient(database_url) as client, Worker(database_url, workflows=[both]):
+            return await (await client.get_run(run_id)).result()
+
+    working: list[asyncio.Task[None]] = []
+    run_id = asyncio.run(return_under_the_worker())
+    go_on.set()
+    assert asyncio.run(go_on_with(run_id)) == 3
+    assert sorted(begun) == ["loop", "loop", "thread", "thread"]
