@@ -67,7 +67,12 @@ INSERT INTO holdfast.inbox (run, sent_at, lane_id, fresh, kind, payload)
 SELECT number, number, lane_id, id LIKE 'owned-%' AND number % 100 = 0, 'signal', '\\x'
 FROM holdfast.runs WHERE ended_at IS NULL;
 INSERT INTO holdfast.waits (run, registered_at, since, number, namespace_id, unmatched, kind, name, probe)
-SELECT number, 0, 0, 1, 1, false, 'event', 'paid', '\\x' FROM holdfast.runs WHERE id LIKE 'asleep-%'
+SELECT number, 0, 0, 1, 1, false, 'event', 'paid', '\\x' FROM holdfast.runs WHERE id LIKE 'asleep-%';
+INSERT INTO holdfast.events (published_at, matched_at, namespace_id, unmatched, name, payload)
+SELECT n, CASE WHEN n % 100 > 0 THEN n END, 1, n % 100 = 0, 'name-' || n % 20, '\\x'
+FROM generate_series(1, 20000) AS n;
+INSERT INTO holdfast.taken_events (event, namespace_id, chain_id)
+SELECT n, 1, 'ended-' || n % 10 FROM generate_series(1, 10000) AS n
 """
 
 

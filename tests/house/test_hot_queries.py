@@ -18,7 +18,8 @@ PARAMS = {
     "host": "h", "pid": 1, "has_lock": 1, "number": 1, "name": "n",
     "held": '["r"]', "declared": None, "on_event": None, "waits": "[[1, 1]]", "event": 1, "chains": '["r"]',
     "chain_id": "r", "token": "t", "scope": "event", "probes": '["", "00"]', "published_at": 1, "after_run": 0,
-    "after_number": 0, "after": 0, "since": 0, "successor": 2, "successor_id": "s", "stream": "log", "step": "s",
+    "after_number": 0, "after_at": 0, "after_id": 0,
+    "after": 0, "since": 0, "successor": 2, "successor_id": "s", "stream": "log", "step": "s",
     "paused": 1, "before": 1, "longest": None, "seen_at": 0, "seen_id": 0, "matched_since": 0, "trace": None,
     "asked": "[[1, 1]]",
 }  # fmt: skip
@@ -102,9 +103,10 @@ def test_no_statement_walks_a_table(connection, name, text):
         ("find_events", "events", "events_by_name (namespace_id=? AND name=? AND published_at>"),
         ("find_newer_events", "newer", "events_by_name (namespace_id=? AND name=? AND "),
         ("find_newer_events", "late", "events_by_match (namespace_id=? AND name=? AND matched_at>"),
+        ("find_newer_events", "fresh", "events_unmatched (namespace_id=? AND published_at>"),
         ("find_open", "open", "waits_by_run (run=? AND number=?"),
         ("unmatched_waits", "waits", "waits_unmatched (namespace_id=?"),
-        ("read_unmatched", "events", "events_unmatched (namespace_id=?"),
+        ("read_unmatched", "events", "events_unmatched (namespace_id=? AND "),
         ("find_hook", "waits", "waits_by_token (namespace_id=? AND token=?"),
         ("sweep", "runs", "runs_expiring (namespace_id=? AND expires_at<"),
         ("delete_events", "one", "events_by_age (namespace_id=? AND published_at<"),
@@ -198,8 +200,8 @@ def test_the_work_of_a_claim_is_bounded_by_its_limit_not_by_the_backlog(connecti
 def test_a_later_look_for_events_does_not_walk_what_was_taken_before(connection):
     def fill_events(count, first):
         connection.executemany(
-            "INSERT INTO events (id, namespace_id, name, payload, published_at, matched_at)"
-            " VALUES (?, 1, 'n', '', ?, ?)",
+            "INSERT INTO events (id, namespace_id, name, payload, published_at, matched_at, unmatched)"
+            " VALUES (?, 1, 'n', '', ?, ?, 0)",
             [(number, number, number) for number in range(first, first + count)],
         )
         connection.executemany(

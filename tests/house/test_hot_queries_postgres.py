@@ -13,7 +13,7 @@ from holdfast.model import RunFilter
 from holdfast.store.listing import fragments
 from tests.house.filled_postgres import BLOCKS, VALUES, VALUES_OF, filled, migrated, on_connection
 
-BIG = {"runs", "starts", "journal", "inbox", "keys", "waits"}
+BIG = {"runs", "starts", "journal", "inbox", "keys", "waits", "events", "taken_events"}
 FRAGMENTS = {"get_run", "find_run", "read_ended"}
 LISTING = {"list_runs", "select_runs"} | {
     name for name in BLOCKS if name.startswith(("and_", "list_by_", "end_")) and name != "end_run"
@@ -198,6 +198,9 @@ def with_runs(postgres, kept):
         ("change_runs", "runs_after", "after_run_id = id"),
         ("write_rows", "runs_by_id", "id = id"),
         ("find_newer_events", "events_by_name", "published_at"),
+        ("find_newer_events", "events_unmatched", "(published_at + 0) <="),
+        ("mark_events", "events_pkey", "id = ANY"),
+        ("read_unmatched_events", "events_unmatched", "ROW((published_at + 0), id) >"),
     ],
 )
 def test_a_hot_statement_goes_by_its_index(url, name, index, condition):

@@ -108,7 +108,7 @@ def test_an_event_that_begins_two_runs_is_noticed(monkeypatch):
 
 def test_a_run_that_begins_again_after_it_was_removed_is_noticed(monkeypatch):
     monkeypatch.setattr(events, "mark_matched", begin_whoever_was_first)
-    assert_noticed("events", first=370)
+    assert_noticed("events", first=1550)
 
 
 def begin_whoever_was_first(tx, events, waits, runs, now):

@@ -321,5 +321,5 @@ def test_a_child_that_goes_on_after_its_parent_s_end_is_noticed(monkeypatch):
 
 def test_the_command_ends_with_1_when_a_promise_is_broken(monkeypatch, capsys):
     monkeypatch.setattr(Upkeep, "run", lambda self: asyncio.sleep(10**6))
-    assert main(["--seeds", "3"]) == 1
+    assert main(["--seeds", "5"]) == 1
     assert "P6 was broken by" in capsys.readouterr().out

@@ -3,19 +3,29 @@ from anything else."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
 
+from holdfast import AsyncClient, Worker, workflow
 from holdfast.codec import AesGcm, Codec
 from holdfast.model import SECOND, NewWait, Out
-from holdfast.store import Store, open_store
+from holdfast.store import SqliteStore, Store, open_store
 from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, turn
 from holdfast.worker import SystemClock
 from holdfast.worker.events import Matchmaker
 from tests.servers import Databases
+from tests.worker.stage import until
+
+
+@workflow
+async def nothing() -> None:
+    """Ends at once."""
+
 
 SEALING = Codec(chain=[AesGcm({"a": bytes(32)}, "a")])
 PLAIN = Codec()
@@ -140,6 +150,42 @@ async def test_a_wait_that_nobody_has_looked_at_overtakes_no_older_one_of_its_ru
         await worker.look()
         found = sorted((message.wait, PLAIN.open(message.payload)) for message in await stage.store.read_inbox("one"))
         assert found == [(1, b"1"), (2, b"2"), (3, b"3")]
+
+
+class Asked(SqliteStore):
+    """A store that keeps the names of some of what it was asked, in order."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url.removeprefix("sqlite:///"), url, "default")
+        self.asked: list[str] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("claim_runs", "list_triggers", "mark_matched", "next_due", "read_unmatched"):
+            self.asked.append(name)
+        return super().__getattribute__(name)
+
+
+async def test_events_that_nobody_waits_for_are_marked_many_at_a_time(database_url):
+    store = Asked(database_url)
+    await store.open()
+    for number in range(100):
+        await store.publish_event("paid", PLAIN.message(number))
+    await Matchmaker(store, PLAIN, SystemClock()).look()
+    assert (await store.read_unmatched(1)).events == ()
+    assert (store.asked.count("mark_matched"), store.asked.count("list_triggers")) == (5, 1)
+    await store.close()
+
+
+async def test_a_flood_of_events_keeps_nothing_else_waiting(database_url):
+    store = Asked(database_url)
+    async with AsyncClient(store) as client:
+        await asyncio.gather(*(client.publish("paid", number) for number in range(350)))
+        async with Worker(client, workflows=[nothing]):
+            await until(lambda: store.asked.count("read_unmatched") > 3)
+    await store.close()
+    pages = [place for place, name in enumerate(store.asked) if name == "read_unmatched"]
+    for page, following in pairwise(pages):
+        assert "next_due" in store.asked[page:following]
 
 
 class Interrupted:

@@ -44,7 +44,7 @@ class WaitRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """Up to where a look for a wait's events has seen all: a place; what was matched later may stand before it."""
+    """Up to where a look for a wait's events has seen all: a place; what is matched later may stand before it."""
 
     at: Instant
     id: int

@@ -239,11 +239,11 @@ class Store(Protocol):
     # other. Any worker may do it; doing it twice changes nothing.
 
     async def read_unmatched(
-        self, limit: int, *, after_event: int = 0, after_wait: tuple[int, int] = (0, 0)
+        self, limit: int, *, after_event: tuple[Instant, int] = (0, 0), after_wait: tuple[int, int] = (0, 0)
     ) -> Unmatched:
         """Events and waits for events that nobody has looked at yet, up to `limit` of each.
 
-        Events come by their ids, waits by run and number, those behind these places.
+        Events come by their time and id, waits by run and number, those behind these places.
         """
 
     async def find_waits(
@@ -257,8 +257,8 @@ class Store(Protocol):
     ) -> list[Event]:
         """Events of the wait's name, published since its chain began and not taken by that chain, oldest first.
 
-        With `looked` only those behind what an earlier look has seen, and those that were not matched by then: what a
-        chain has taken long ago is not walked again.
+        With `looked` only those behind what an earlier look has seen, and those that were not matched by then, or are
+        not matched yet: what a chain has taken long ago is not walked again.
         """
 
     async def deliver_event(self, event: Event, waits: Sequence[EventWait]) -> int:

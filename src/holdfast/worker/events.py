@@ -3,7 +3,7 @@
 Both sides insert, commit, and are looked at by a later statement: an event finds the waits that were there before it, a
 wait the events that were there before it, so whichever of the two came second finds the other. The delete of the
 wait's row decides who was first. Crash windows: before the delivery, somebody else looks again; after it and before it
-is marked, looking again delivers nothing twice.
+is marked, looking again delivers nothing twice. So what was looked at may be marked later, many in one commit.
 
 An event that this worker's codec can't open is left unmatched, for a worker that can, and so is a wait that asks for
 something in it. They are passed by until it is time to begin anew, so that they keep nobody from what comes behind.
@@ -33,6 +33,8 @@ _ANEW = 60 * SECOND
 _LATE = 60 * SECOND
 """How long marking an event may take, and how far this worker's clock may be off."""
 _MANY_LOOKED = 10_000
+_MARKED_AT_ONCE = 20
+"""What was looked at and is not marked, other workers look at as well."""
 _SEALED = object()
 _log = logging.getLogger("holdfast.worker")
 _json = msgspec.json.Decoder()
@@ -45,27 +47,33 @@ class Matchmaker:
         self._store = store
         self._codec = codec
         self._clock = clock
-        self._event = 0
-        self._wait = 0, 0
+        self._event = self._wait = 0, 0
         """Up to where what is unmatched was left to others."""
+        self._seen_events: list[int] = []
+        self._seen_waits: list[EventWait] = []
+        """What is still to be marked."""
+        self._triggers: dict[str, list[Trigger]] = {}
+        """Of the names on this page, which was read before them: what a trigger must not miss was published later."""
         self._anew_at: int | None = None
         self._told: set[str] = set()
         self._looked: dict[tuple[int, str, bytes | None], Looked] = {}
         """By run, name and match."""
 
     async def look(self) -> bool:
-        """Match some; True if there may be more."""
+        """Match a page; True if there may be more."""
         if self._anew_at is not None and self._clock.monotonic() >= self._anew_at:
-            self._event, self._wait, self._anew_at = 0, (0, 0), None
+            self._event, self._wait, self._anew_at = (0, 0), (0, 0), None
+        self._triggers.clear()
         found = await self._store.read_unmatched(_PAGE, after_event=self._event, after_wait=self._wait)
         are_matched = [await self._match_event(event) for event in found.events]
         if not all(are_matched):
-            self._event = found.events[-1].id
+            self._event = found.events[-1].published_at, found.events[-1].id
         are_matched += [await self._match_wait(wait) for wait in found.waits]
         if not all(are_matched[len(found.events) :]):
             self._wait = found.waits[-1].run, found.waits[-1].number
         if not all(are_matched) and self._anew_at is None:
             self._anew_at = self._clock.monotonic() + _ANEW
+        await self._mark()
         return _PAGE in (len(found.events), len(found.waits))
 
     async def _match_event(self, event: Event) -> bool:
@@ -85,12 +93,31 @@ class Matchmaker:
             after = waits[-1].run, waits[-1].number
         if is_sealed:
             return False
-        triggers = await self._store.list_triggers(event.name)
-        begun = [self._run_of(trigger, event) for trigger in triggers if _fits(payload, trigger.match)]
-        # In one commit: a run that was begun before the event is marked could have ended and gone when it is looked at
-        # once more, and would begin again.
-        await self._store.mark_matched([event.id], [], runs=begun, now=self._clock.store_time())
+        begun = [
+            self._run_of(trigger, event) for trigger in await self._begin_by(event) if _fits(payload, trigger.match)
+        ]
+        if begun:
+            # In one commit: a run that was begun before the event is marked could have ended and gone when it is looked
+            # at once more, and would begin again.
+            await self._store.mark_matched([event.id], [], runs=begun, now=self._clock.store_time())
+        else:
+            self._seen_events.append(event.id)
+            await self._mark(at_least=_MARKED_AT_ONCE)
         return True
+
+    async def _begin_by(self, event: Event) -> list[Trigger]:
+        """What begins runs for events of that name."""
+        if event.name not in self._triggers:
+            self._triggers[event.name] = await self._store.list_triggers(event.name)
+        return self._triggers[event.name]
+
+    async def _mark(self, at_least: int = 1) -> None:
+        """Mark what was looked at, if it is so much."""
+        events, waits = self._seen_events, self._seen_waits
+        if len(events) + len(waits) >= at_least:
+            await self._store.mark_matched(events, waits, now=self._clock.store_time())
+            # Only now: what is marked twice is marked.
+            self._seen_events, self._seen_waits = [], []
 
     async def _look_back(self, waits: Sequence[EventWait]) -> None:
         """What came while nobody waited goes first. So do the oldest of a run's waits: one that has nothing older to
@@ -131,7 +158,7 @@ class Matchmaker:
                     continue
                 if await self._store.deliver_event(event, [wait]):
                     self._keep(key, Looked(event.published_at, event.id, began))
-                    await self._store.mark_matched([], [wait])
+                    # Its row is gone, and with it the mark.
                     return True
                 refused = refused or Looked(event.published_at, event.id - 1, began)
             if len(events) < _PAGE:
@@ -139,7 +166,8 @@ class Matchmaker:
             after = events[-1].id
         # A wait that got none of them is gone, maybe given up while we looked: the next one begins with the first.
         self._keep(key, refused or Looked(began, 0, began))
-        await self._store.mark_matched([], [wait])
+        self._seen_waits.append(wait)
+        await self._mark(at_least=_MARKED_AT_ONCE)
         return True
 
     def _keep(self, key: tuple[int, str, bytes | None], looked: Looked) -> None:

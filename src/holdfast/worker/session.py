@@ -228,7 +228,18 @@ class Session:
             await asyncio.to_thread(self._pulse.join)
 
     async def look(self) -> int:
-        """Deliver fresh messages and claim what is due, up to capacity. Returns how many runs were claimed."""
+        """Deliver fresh messages, claim what is due, and match events. Returns how many runs were claimed."""
+        claimed = await self._take()
+        if self._may_match or self._unsubscribe is None:
+            self._may_match = False
+            # A page at a time: a flood of events keeps nothing else waiting.
+            while await self._match_page() and not self.runs.is_stopping:
+                claimed += await self._take()
+        # Nothing is claimed while the lease has lapsed, and nobody but the next renewal will say so.
+        self._is_held_up = not self.lease.holds()
+        return claimed
+
+    async def _take(self) -> int:
         if self.runs.held and (self._is_changed or self._unsubscribe is None):
             self._is_changed = False
             self.runs.deliver(await self._store.read_inbox(self.worker_id))
@@ -261,18 +272,16 @@ class Session:
             self._has_backlog = len(claimed) == limit
             claimed_now += len(claimed)
             await self._admit(claimed)
-        if self._may_match or self._unsubscribe is None:
-            self._may_match = False
-            await self.match()
-        # Nothing is claimed while the lease has lapsed, and nobody but the next renewal will say so.
-        self._is_held_up = not self.lease.holds()
         return claimed_now
 
     async def match(self) -> None:
         """Bring events and waits together, all that nobody has looked at."""
+        while await self._match_page():
+            pass
+
+    async def _match_page(self) -> bool:
         async with self._matching:
-            while await self._matchmaker.look():
-                pass
+            return await self._matchmaker.look()
 
     async def _admit(self, claimed: Sequence[ClaimedRun]) -> None:
         self.taken += len(claimed)

@@ -54,12 +54,15 @@ async def publish_events(tx: Transaction, events: Sequence[tuple[OutEvent, Insta
     await tx.all("publish_events", params)
 
 
-async def read_unmatched(tx: Transaction, limit: int, after_event: int, after_wait: tuple[int, int]) -> Unmatched:
+async def read_unmatched(
+    tx: Transaction, limit: int, after_event: tuple[Instant, int], after_wait: tuple[int, int]
+) -> Unmatched:
     """What nobody has looked at. The waits are read after the events: each is looked at by itself anyway."""
-    run, number = after_wait
+    (at, event), (run, number) = after_event, after_wait
     params = {
         "namespace_id": tx.namespace_id,
-        "after": after_event,
+        "after_at": at,
+        "after_id": event,
         "after_run": run,
         "after_number": number,
         "limit": limit,

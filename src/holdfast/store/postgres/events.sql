@@ -31,8 +31,9 @@ ORDER BY asked.place;
 -- Events that nobody has looked at yet.
 SELECT events.id, events.name, events.payload, events.published_at, events.trace
 FROM holdfast.events
-WHERE events.namespace_id = :namespace_id AND events.unmatched AND events.id > :after::bigint
-ORDER BY events.id LIMIT :limit::integer;
+WHERE events.namespace_id = :namespace_id AND events.unmatched
+    AND (events.published_at + 0, events.id) > (:after_at::bigint, :after_id::bigint)
+ORDER BY events.published_at + 0, events.id LIMIT :limit::integer;
 
 -- name: read_unmatched_waits
 -- Waits for events that nobody has looked at yet.
@@ -85,8 +86,9 @@ WHERE events.namespace_id = :namespace_id AND events.name = :name
 ORDER BY events.published_at, events.id LIMIT :limit::integer;
 
 -- name: find_newer_events
--- Those of them that are newer than a place up to which an earlier look has seen all, and those that were only matched since:
--- they were committed late. What is added to name and time leaves one index for those, whatever the planner knows.
+-- Those of them that are newer than a place up to which an earlier look has seen all, and those that were only matched since,
+-- or are still to be: they were committed late, and whoever looks at them now may have missed this wait. What is added to
+-- name and time leaves one index for each of those, whatever the planner knows.
 WITH chain AS MATERIALIZED (
     SELECT coalesce(starts.chain_id, runs.id) AS id
     FROM holdfast.runs
@@ -115,6 +117,15 @@ FROM (
         AND NOT EXISTS (
             SELECT 1 FROM holdfast.taken_events
             WHERE taken_events.event = late.id AND taken_events.chain_id = (SELECT chain.id FROM chain)
+        )
+    UNION
+    SELECT fresh.id, fresh.name, fresh.payload, fresh.published_at, fresh.trace
+    FROM holdfast.events AS fresh
+    WHERE fresh.namespace_id = :namespace_id AND fresh.unmatched AND fresh.name || '' = :name
+        AND fresh.published_at + 0 BETWEEN :since::bigint AND :seen_at::bigint
+        AND NOT EXISTS (
+            SELECT 1 FROM holdfast.taken_events
+            WHERE taken_events.event = fresh.id AND taken_events.chain_id = (SELECT chain.id FROM chain)
         )
 ) AS found
 ORDER BY found.published_at, found.id LIMIT :limit::integer;
@@ -170,11 +181,11 @@ WHERE (first.chain_id IN (SELECT taken.chain_id FROM taken)) IS TRUE
 RETURNING inbox.run;
 
 -- name: mark_events
--- These events were looked at.
+-- These events were looked at. Said in another way than the index of the unmatched is: that holds a flood of them.
 UPDATE holdfast.events
 SET unmatched = false,
     matched_at = coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
-WHERE events.id = ANY (:events::bigint[]) AND events.unmatched
+WHERE events.id = ANY (:events::bigint[]) AND events.unmatched IS NOT FALSE
 RETURNING events.id;
 
 -- name: mark_waits

@@ -32,7 +32,7 @@ class LifeStore(Messaging):
     """A part of the Postgres store; the other part does the deeds."""
 
     async def read_unmatched(
-        self, limit: int, *, after_event: int = 0, after_wait: tuple[int, int] = (0, 0)
+        self, limit: int, *, after_event: tuple[Instant, int] = (0, 0), after_wait: tuple[int, int] = (0, 0)
     ) -> Unmatched:
         return await self._read(
             partial(events.read_unmatched, limit=limit, after_event=after_event, after_wait=after_wait)

@@ -42,12 +42,15 @@ def insert_events(tx: Transaction, events: Sequence[OutEvent], at: Instant) -> N
     tx.has_news = True
 
 
-def read_unmatched(tx: Transaction, limit: int, after_event: int, after_wait: tuple[int, int]) -> Unmatched:
+def read_unmatched(
+    tx: Transaction, limit: int, after_event: tuple[Instant, int], after_wait: tuple[int, int]
+) -> Unmatched:
     """What nobody has looked at."""
-    run, number = after_wait
+    (at, event), (run, number) = after_event, after_wait
     params = {
         "namespace_id": tx.namespace_id,
-        "after": after_event,
+        "after_at": at,
+        "after_id": event,
         "after_run": run,
         "after_number": number,
         "limit": limit,

@@ -11,8 +11,8 @@ WHERE column1 <> 0;
 -- Events that nobody has looked at.
 SELECT id, name, payload, published_at, trace
 FROM events
-WHERE namespace_id = :namespace_id AND unmatched = 1 AND id > :after
-ORDER BY id LIMIT :limit;
+WHERE namespace_id = :namespace_id AND unmatched = 1 AND (published_at, id) > (:after_at, :after_id)
+ORDER BY published_at, id LIMIT :limit;
 
 -- name: unmatched_waits
 -- Waits that nobody has looked at.
@@ -53,7 +53,8 @@ WHERE (events.published_at > place.at OR events.id > :after)
 ORDER BY events.published_at, events.id LIMIT :limit;
 
 -- name: find_newer_events
--- Those of them that are newer than a place up to which an earlier look has seen all, and those that were only matched since.
+-- Those of them that are newer than a place up to which an earlier look has seen all, and those that were only matched since,
+-- or are still to be: whoever looks at them now may have missed this wait.
 SELECT events.id, events.name, events.payload, events.published_at, events.trace
 FROM events
 WHERE events.id IN (
@@ -75,6 +76,16 @@ WHERE events.id IN (
                 SELECT 1 FROM taken_events
                 WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = :chain_id
                     AND taken_events.event = late.id
+            )
+    )
+    OR events.id IN (
+        SELECT fresh.id FROM events AS fresh INDEXED BY events_unmatched
+        WHERE fresh.namespace_id = :namespace_id AND fresh.unmatched = 1 AND fresh.name = :name
+            AND fresh.published_at BETWEEN :since AND :seen_at
+            AND NOT EXISTS (
+                SELECT 1 FROM taken_events
+                WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = :chain_id
+                    AND taken_events.event = fresh.id
             )
     )
 ORDER BY events.published_at, events.id LIMIT :limit;

@@ -241,6 +241,7 @@ class TestEvents:
     async def test_a_later_look_finds_what_is_newer_than_the_place_seen(self, stage: Stage) -> None:
         wait = await waiting(stage, "paid")
         events = [await published(stage, "paid", at=after(number)) for number in range(4)]
+        await stage.store.mark_matched([event.id for event in events], [], now=after(5))
         seen = Looked(events[1].published_at, events[1].id, after(100))
         assert await stage.store.find_events(wait, looked=seen) == events[2:]
         assert await stage.store.find_events(wait, looked=seen, limit=1) == events[2:3]
@@ -261,11 +262,21 @@ class TestEvents:
         old, late, new = [await published(stage, "paid", at=after(number)) for number in (1, 2, 3)]
         await stage.store.mark_matched([old.id], [], now=after(4))
         seen = Looked(new.published_at, new.id, after(10))
-        assert await stage.store.find_events(wait, looked=seen) == []
         await stage.store.mark_matched([late.id, new.id], [], now=after(10))
         assert await stage.store.find_events(wait, looked=seen) == [late, new]
         assert await stage.store.deliver_event(late, [wait]) == 1
         assert await stage.store.find_events(wait, looked=seen) == [new]
+
+    async def test_a_later_look_finds_what_is_not_matched_yet_wherever_it_stands(self, stage: Stage) -> None:
+        # Whoever matches it may have looked for waits before this one was there, and has not marked it yet.
+        wait = await waiting(stage, "paid")
+        old, late, new = [await published(stage, "paid", at=after(number)) for number in (1, 2, 3)]
+        await published(stage, "sent", at=after(1))
+        await stage.store.mark_matched([old.id, new.id], [], now=after(4))
+        seen = Looked(new.published_at, new.id, after(10))
+        assert await stage.store.find_events(wait, looked=seen) == [late]
+        await stage.store.mark_matched([late.id], [], now=after(4))
+        assert await stage.store.find_events(wait, looked=seen) == []
 
     async def test_a_later_look_finds_nothing_from_before_the_chain(self, stage: Stage) -> None:
         early = await published(stage, "paid", at=T0 - 5)
@@ -330,7 +341,7 @@ def trigger(version: str, queue: str = "default", match: bytes | None = None) ->
 async def published(stage: Stage, name: str, payload: bytes = b"", *, at: int = T0) -> Event:
     """A new event."""
     assert await stage.store.publish_event(name, payload, now=at) is Sent.SENT
-    return (await stage.store.read_unmatched(10_000)).events[-1]
+    return max((await stage.store.read_unmatched(10_000)).events, key=lambda event: event.id)
 
 
 async def waiting(stage: Stage, name: str, *, worker: str = "one") -> EventWait:

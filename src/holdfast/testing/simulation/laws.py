@@ -71,7 +71,8 @@ class Laws(Journals):
         self.streams = Streams(oracle, self.mail, store, do)
         self.managing = Managing(oracle, self.mail, store, do, now)
         self.forks = Forks(oracle, store, do)
-        self._owners: dict[str, Sender] = {}
+        self._owners: dict[str, tuple[Sender, str]] = {}
+        """By run: who claimed it last, and as which worker."""
         self._first_asks: dict[tuple[str, str], frozenset[str]] = {}
 
     def begins(self, hand: Hand, step: StepInfo) -> None:
@@ -332,11 +333,13 @@ class Laws(Journals):
                 self._oracle.durable(hand.traces[turn.run_id])
 
     def _claim(self, sender: Sender, worker_id: str, run: ClaimedRun) -> None:
-        before, self._owners[run.id] = self._owners.get(run.id), sender
-        if run.is_takeover and isinstance(before, Process) and before.left_well:
-            self._oracle.report(
-                "P8", f"{self._oracle.label(run.id)} is taken over from {before.name}, which had stopped in good order"
-            )
+        before, earlier = self._owners.get(run.id, (None, ""))
+        self._owners[run.id] = sender, worker_id
+        # Not from a worker that it was before it lost a lease: what that one held, nobody could hand back.
+        is_left = isinstance(before, Process) and before.left_well and before.hands[-1].worker_id == earlier
+        if run.is_takeover and is_left:
+            name = self._oracle.label(run.id)
+            self._oracle.report("P8", f"{name} is taken over from {earlier}, which had stopped in good order")
         self._check_key(run)
         how = f"takes {self._oracle.label(run.id)} over" if run.is_takeover else f"claims {self._oracle.label(run.id)}"
         self._oracle.note(f"{worker_id} {how}, epoch {run.epoch}, seq {run.next_seq}, crashes {run.crashes}")

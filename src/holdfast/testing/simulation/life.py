@@ -88,7 +88,7 @@ class FaultyLife:
         return await self._ask("read_waits", lambda: self._inner.read_waits(run_id))
 
     async def read_unmatched(
-        self, limit: int, *, after_event: int = 0, after_wait: tuple[int, int] = (0, 0)
+        self, limit: int, *, after_event: tuple[Instant, int] = (0, 0), after_wait: tuple[int, int] = (0, 0)
     ) -> Unmatched:
         return await self._ask(
             "read_unmatched",

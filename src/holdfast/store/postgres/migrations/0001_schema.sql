@@ -201,7 +201,8 @@ CREATE TABLE holdfast.events (
 CREATE INDEX events_by_name ON holdfast.events (namespace_id, name, published_at, id);
 CREATE INDEX events_by_match ON holdfast.events (namespace_id, (name || ''), matched_at) WHERE matched_at IS NOT NULL;
 CREATE INDEX events_by_age ON holdfast.events (namespace_id, published_at);
-CREATE INDEX events_unmatched ON holdfast.events (namespace_id, id) WHERE unmatched;
+-- The sum is there so that no other index will do: few events are unmatched, and many are as old.
+CREATE INDEX events_unmatched ON holdfast.events (namespace_id, (published_at + 0), id) WHERE unmatched;
 
 -- Within a chain an event goes to one wait.
 CREATE TABLE holdfast.taken_events (

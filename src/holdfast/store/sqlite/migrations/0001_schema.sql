@@ -176,7 +176,7 @@ CREATE TABLE events (
 CREATE INDEX events_by_name ON events (namespace_id, name, published_at, id);
 CREATE INDEX events_by_match ON events (namespace_id, name, matched_at) WHERE matched_at IS NOT NULL;
 CREATE INDEX events_by_age ON events (namespace_id, published_at);
-CREATE INDEX events_unmatched ON events (namespace_id, id) WHERE unmatched = 1;
+CREATE INDEX events_unmatched ON events (namespace_id, published_at, id) WHERE unmatched = 1;
 
 CREATE TABLE taken_events (
     namespace_id INTEGER NOT NULL,
