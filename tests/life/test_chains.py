@@ -183,6 +183,14 @@ async def test_a_cancel_of_the_first_run_reaches_the_live_one():
         assert await run.wait() is RunStatus.CANCELLED
 
 
+async def test_a_forced_cancel_of_the_first_run_lists_what_it_skipped_of_the_live_one():
+    async with Environment(summing) as env:
+        run = await env.client.start(summing, 0, 2)
+        await run.signal("add", 1)
+        await env.skip("1m")
+        assert (await run.cancel(force=True)).skipped == ("a wait", "the cleanup of its body")
+
+
 async def test_a_chain_goes_on_out_of_a_task_group():
     @workflow
     async def grouped(n: int) -> int:

@@ -285,7 +285,8 @@ async def cancel(connection: Connection, run_id: str, *, reason: str | None, for
         raise not_found(run_id, store.namespace)
     undone: tuple[str, ...] = ()
     if force and not before.status.is_final:
-        rows = await store.read_journal(run_id)
+        # Of a run that has continued, the last one of its chain was ended.
+        rows = await store.read_journal(before.id)
         undone = skipped_in(decode_entries(rows[-1].data)) if rows else ()
     return Cancellation(run_id, before.status, force, undone)
 
