@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md says which test guards which promise: those tests have to be there."""
+"""tests/GUARDS.md says which test guards which promise: those tests have to be there."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ import pytest
 
 from tests.house.sources import ROOT
 
-TEXT = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+TEXT = (ROOT / "tests/GUARDS.md").read_text("utf-8")
 SENTENCE = re.compile(r"`([\w/.]+)`: ([^;`|(]+)")
 
 

@@ -45,7 +45,7 @@ class Change(NamedTuple):
 
     number: int
     kind: str
-    """"changed", "deleted" or "reset"."""
+    """"changed", "deleted" or "reset"; "ready" is what a follower hears first."""
     run_id: str
     run: RunSummary | None
 
