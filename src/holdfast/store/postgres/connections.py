@@ -19,8 +19,10 @@ CONNECT_TIMEOUT = 10.0
 COMMAND_TIMEOUT = 60.0
 LOCK_TIMEOUT = "3s"
 # To plan a claim takes longer than to execute it, and no value that is asked for makes another plan a better one.
-# Walks are made to look dear: among few rows they look cheap, and then there are many.
+# Walks are made to look dear: among few rows they look cheap, and then there are many. Later statements look for what
+# was committed since the earlier ones, whatever the database's own default is.
 _SETTINGS = f"""
+    SET default_transaction_isolation = 'read committed';
     SET lock_timeout = '{LOCK_TIMEOUT}'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off;
     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off;
     SET synchronous_commit = on; SET plan_cache_mode = force_generic_plan
@@ -162,5 +164,5 @@ def _told(error: BaseException, target: Target) -> BaseException:
 
 
 BEGIN = "BEGIN"
-BEGIN_POOLED = f"BEGIN; {_LOCAL_SETTINGS}"
+BEGIN_POOLED = f"BEGIN ISOLATION LEVEL READ COMMITTED; {_LOCAL_SETTINGS}"
 HASTE = "SET LOCAL lock_timeout = '50ms'"

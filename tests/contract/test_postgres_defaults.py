@@ -1,0 +1,83 @@
+"""What the owner of a database has set for everybody in it, such as how far transactions are kept apart.
+
+Later statements of the store's transactions look for what was committed since the earlier ones, and a commit that is
+answered is durable: neither hangs on somebody's defaults.
+"""
+
+import asyncio
+from functools import partial
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+from holdfast.store import open_store
+from holdfast.testing.contract.stage import new_run
+
+WAYS = {"directly": "", "through a pooler": "?pooler=transaction"}
+LEVELS = ["repeatable read", "serializable"]
+
+
+async def execute(url, statement):
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+def with_default(postgres):
+    """Databases whose owner has set something for all who connect."""
+
+    def make(name, value):
+        url = postgres.create_database()
+        asyncio.run(execute(url, f"ALTER DATABASE {urlsplit(url).path[1:]} SET {name} = '{value}'"))
+        return url
+
+    return make
+
+
+@pytest.fixture(params=LEVELS)
+def apart(request, with_default):
+    """A database whose transactions see nothing that is younger than they are."""
+    return with_default("default_transaction_isolation", request.param)
+
+
+@pytest.fixture
+def unsynced(with_default):
+    """A database whose commits are answered before they are durable."""
+    return with_default("synchronous_commit", "off")
+
+
+async def done(url, way, deed):
+    """What a deed comes to in a transaction of a store that goes this way. The deed gets another store beside it."""
+    store, other = open_store(url + WAYS[way]), open_store(url)
+    await store.open()
+    await other.open()
+    try:
+        return await store._thread.call(partial(store._pool.run, partial(deed, other=other)))
+    finally:
+        await other.close()
+        await store.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_later_statements_see_what_was_committed_since(apart, way):
+    async def looking(tx, other):
+        query = "SELECT count(*) FROM holdfast.runs"
+        [[before]] = await tx.execute(query, ())
+        await other.start_runs([new_run()])
+        [[after]] = await tx.execute(query, ())
+        return before, after
+
+    assert asyncio.run(done(apart, way, looking)) == (0, 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_commit_that_is_answered_is_durable(unsynced, way):
+    async def looking(tx, other):
+        [[found]] = await tx.execute("SHOW synchronous_commit", ())
+        return found
+
+    assert asyncio.run(done(unsynced, way, looking)) == "on"
