@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+
 import pytest
 
 from holdfast import StoreAway, StoreError, Worker, step, workflow
-from holdfast.store import SqliteStore
+from holdfast.store import Answer, SqliteStore
 from tests.worker.samples import ready
-from tests.worker.stage import PATIENCE, stage, until
+from tests.worker.stage import PATIENCE, reap, stage, until
 
 
 class Flaky(SqliteStore):
@@ -104,3 +107,32 @@ async def test_a_worker_that_lost_its_lease_waits_for_a_store_that_is_away_to_re
             assert await (await on.client.start(ready)).result(PATIENCE) == "ready"
     finally:
         await store.close()
+
+
+async def test_nothing_is_said_of_a_write_that_fails_when_its_worker_has_lost_its_lease(database_url):
+    said: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: said.append(context["message"]))
+    under_way: list[asyncio.Future[list[Answer]]] = []
+
+    class Slow(Flaky):
+        def commit_turns(self, *args, **kwargs):
+            if under_way:
+                return super().commit_turns(*args, **kwargs)
+            under_way.append(asyncio.get_running_loop().create_future())
+            return under_way[0]
+
+    store = Slow(database_url)
+    await store.open()
+    async with stage(database_url) as on, Worker(store, workflows=[ready], lease="3s") as worker:
+        first = worker.id
+        await on.client.start(ready)
+        await until(lambda: under_way)
+        await reap(on)
+        await until(lambda: worker.id not in (None, first))
+        under_way[0].set_exception(StoreAway("the database is away"))
+    await store.close()
+    # Whatever nobody has asked for is reported when it goes.
+    under_way.clear()
+    del worker
+    gc.collect()
+    assert said == []

@@ -123,10 +123,13 @@ class GroupWriter(Generic[T, S]):
 
     def _answered(self, answer: asyncio.Future[Sequence[Answer]]) -> None:
         self._is_sent = False
-        if not self._batches or answer.cancelled():
+        if answer.cancelled():
+            return
+        # Looked at though nobody may be left to be told: asyncio reports what nobody has looked at.
+        error = answer.exception()
+        if not self._batches:
             return
         batch = self._batches[0]
-        error = answer.exception()
         if error is None:
             self._answer(batch, answer.result())
         else:
