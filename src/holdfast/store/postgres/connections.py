@@ -35,6 +35,8 @@ _AWAY = ("08", "53", "57", "25P", "25006", "58")
 # grow no more: those are internal errors, of these sources.
 _INTERNAL = "XX000"
 _FILES = {"md.c", "fd.c", "buffile.c", "xlog.c"}
+# What is to be found by an index does not fit into it.
+_TOO_LONG = "54000"
 _AGAIN = ("40001", "40P01", "55P03")
 # No such user, password or database; no such schema, table or column, or no right to it.
 _REFUSED = ("28", "3D000")
@@ -153,6 +155,12 @@ def _told(error: BaseException, target: Target) -> BaseException:
         return StoreError(
             f"{target.shown}: {error}. Grant the role what it needs, or let one that may change the schema run"
             " `holdfast migrate` once"
+        )
+    if code == _TOO_LONG:
+        # Without the server's hint, which is for whoever makes indexes.
+        return StoreError(
+            f"{target.shown}: {str(error).partition(chr(10))[0]}. Ids, keys and names that are looked for together may"
+            " take some 2,600 bytes; choose shorter ones"
         )
     if is_away(error):
         # With the server's hint, in one line.
