@@ -109,6 +109,24 @@ def test_a_file_that_has_vanished_is_away_until_it_is_back(play, path, tmp_path)
     play(act)
 
 
+@pytest.mark.parametrize("table", ["runs", "journal"])
+def test_a_table_that_somebody_has_taken_away_is_away_until_it_is_back(play, path, table):
+    async def act(stage):
+        run = await stage.held()
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute(f"ALTER TABLE {table} RENAME TO gone")
+            for _ in range(2):
+                with pytest.raises(StoreAway, match=f"no such table: {table}.* put it back"):
+                    await stage.commit(turn(run))
+                with pytest.raises(StoreAway, match=f"no such table: {table}.* put it back"):
+                    await stage.store.read_journal(run.id)
+            other.execute(f"ALTER TABLE gone RENAME TO {table}")
+        assert await stage.commit(turn(run)) == [True]
+        assert len(await stage.journal(run.id)) == 1
+
+    play(act)
+
+
 def test_a_writer_waits_for_the_lock_and_looks_for_it_often(play, path, monkeypatch):
     pauses: list[float] = []
     sleep = time.sleep

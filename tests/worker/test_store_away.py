@@ -133,6 +133,5 @@ async def test_nothing_is_said_of_a_write_that_fails_when_its_worker_has_lost_it
     await store.close()
     # Whatever nobody has asked for is reported when it goes.
     under_way.clear()
-    del worker
     gc.collect()
     assert said == []

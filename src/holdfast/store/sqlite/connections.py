@@ -33,6 +33,7 @@ _GIVES_WAY = 0.002
 _BUSY = frozenset({5, 6})  # BUSY, LOCKED
 _AWAY = frozenset({3, 7, 8, 10, 13, 14, 15})  # PERM, NOMEM, READONLY, IOERR, FULL, CANTOPEN, PROTOCOL
 _BROKEN = frozenset({11, 26})  # CORRUPT, NOTADB
+_ERROR = 1
 T = TypeVar("T")
 
 
@@ -51,7 +52,12 @@ def is_away(error: BaseException) -> bool:
     if isinstance(error, LeaseLost):
         # One worker's affair: what others asked for in the same commit goes on.
         return False
-    return isinstance(error, StoreError) or error_code(error) in _AWAY | _BROKEN
+    return isinstance(error, StoreError) or error_code(error) in _AWAY | _BROKEN or _is_lacking(error)
+
+
+def _is_lacking(error: BaseException) -> bool:
+    """Whether somebody has changed the tables: those that we ask for are there once the file is open."""
+    return error_code(error) == _ERROR and str(error).startswith(("no such table", "no such column"))
 
 
 def explained(error: BaseException, path: str) -> BaseException:
@@ -61,6 +67,11 @@ def explained(error: BaseException, path: str) -> BaseException:
         return StoreAway(
             f"{path}: {error}. Nothing was changed; work goes on when the file can be written again:"
             " check that it exists, its permissions and the space on its disk"
+        )
+    if _is_lacking(error):
+        return StoreAway(
+            f"{path}: {error}. Nothing was changed; somebody has changed what Holdfast made there: put it back, and"
+            " work goes on"
         )
     if code in _BROKEN:
         return StoreError(
