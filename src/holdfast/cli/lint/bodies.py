@@ -1,7 +1,8 @@
 """Which functions are bodies, which helpers they call, and what is found in them.
 
 A body is a function decorated with `@workflow`, under whichever name that was imported. From there every function of
-the same module is followed that the body calls or hands on, except to what makes a step of it.
+the same module is followed that the body calls or hands on, methods of its classes included, except to what makes a
+step of it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from .awaits import is_forgotten
 from .findings import CODES, Allowances, Finding
 from .hazards import READ, Hazard, hazard_of
-from .meanings import Function, FunctionNode, Kind, Scope, own_nodes
+from .meanings import Class, Function, FunctionNode, Kind, Scope, own_nodes
 from .sources import Project
 from .unordered import minds_no_order, unordered_in
 
@@ -119,6 +120,7 @@ class _Reader:
                 self._look(node, scope)
                 return
             case ast.Attribute(ctx=ast.Load()):
+                self._follow(node, scope)
                 self._look(node, scope)
             case ast.Assign(targets=targets):
                 for target in targets:
@@ -157,9 +159,12 @@ class _Reader:
             return True
         return isinstance(expr, (ast.Name, ast.Attribute)) and isinstance(found, str) and found not in READ
 
-    def _follow(self, name: ast.Name, scope: Scope) -> None:
-        found = scope.function(name)
-        if found is not None and found.kind is Kind.PLAIN and found.scope.source is scope.source:
+    def _follow(self, expr: ast.expr, scope: Scope) -> None:
+        self._led_to(scope.function(expr), scope)
+
+    def _led_to(self, found: Function | None, scope: Scope) -> None:
+        is_plain = found is not None and found.kind is Kind.PLAIN and found.attribute is None
+        if found is not None and is_plain and found.scope.source is scope.source:
             self._waiting.append(found)
 
     def _look(self, node: ast.Name | ast.Attribute, scope: Scope) -> None:
@@ -171,6 +176,9 @@ class _Reader:
         found = scope.meaning(call.func)
         if isinstance(found, Function) and found.kind is Kind.RESOURCE and found.attribute is None:
             self._add(call, f"{ast.unparse(call.func)}()", Hazard("resource"))
+        elif isinstance(found, Class):
+            for name in ("__new__", "__init__", "__post_init__"):
+                self._led_to(found.method(name), scope)
         elif isinstance(found, str):
             hazard = hazard_of(found, len(call.args) + len(call.keywords))
             if hazard is not None and not self._was_told(call.func, found, scope):

@@ -1,7 +1,7 @@
 """What a name or an expression stands for, as far as the text says: `dt.now` is "datetime.datetime.now".
 
-A meaning is a dotted path, in which `()` is an instance ("httpx.Client().get"); or a function of the project; or a
-module of it; or None, if nobody can tell. A name that is bound twice means what the nearest line above a use gave it.
+A meaning is a dotted path, in which `()` is an instance ("httpx.Client().get"); or a function, a class or a module of
+the project; or None, if nobody can tell. A name that is bound twice means what the nearest line above a use gave it.
 """
 
 from __future__ import annotations
@@ -52,6 +52,25 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
+class Class:
+    """A class of the project, or something that is one of it, and the scope that it was defined in."""
+
+    node: ast.ClassDef
+    scope: Scope
+
+    def method(self, name: str, depth: int = 0) -> Function | None:
+        """Its own function of that name, or the one that it has from a class of the project."""
+        for node in reversed(self.node.body):
+            if isinstance(node, _FUNCTIONS) and node.name == name:
+                return self.scope.function_at(node)
+        for base in self.node.bases if depth < _DEEPEST else ():
+            above = self.scope.meaning(base, depth + 1)
+            if isinstance(above, Class) and (found := above.method(name, depth + 1)) is not None:
+                return found
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class Binding:
     """One place where a name gets its meaning. A use below `line` sees it."""
 
@@ -59,6 +78,7 @@ class Binding:
     value: ast.expr | None = None
     annotation: ast.expr | None = None
     function: FunctionNode | None = None
+    klass: ast.ClassDef | None = None
     path: str | None = None
     """An import."""
     name: str | None = None
@@ -80,7 +100,7 @@ class Scope:
         self._evaluating: set[tuple[str, int]] = set()
         self._modules: dict[Path, Scope] = {} if outer is None else outer._modules
         top = source.tree if node is None else node
-        for name, binding in _bindings(top):
+        for name, binding in _bindings(top, source.parent(top)):
             if name == "*":
                 self._stars.append(binding)
             else:
@@ -98,7 +118,7 @@ class Scope:
         above = [one for one in found if one.line < line]
         return (above[-1] if above else found[0]), self
 
-    def meaning(self, expr: ast.expr | None, depth: int = 0) -> str | Function | Scope | None:
+    def meaning(self, expr: ast.expr | None, depth: int = 0) -> Meaning:
         """What an expression stands for."""
         if expr is None or depth > _DEEPEST:
             return None
@@ -145,13 +165,15 @@ class Scope:
         name = found.removeprefix("holdfast.").rstrip("()")
         return Kind(name) if name in ("step", "workflow", "resource") else None
 
-    def _named(self, name: str, line: int, depth: int) -> str | Function | Scope | None:
+    def _named(self, name: str, line: int, depth: int) -> Meaning:
         found = self.binding(name, line)
         if found is None:
             return self._unbound(name, depth)
         binding, scope = found
         if binding.function is not None:
             return scope.function_at(binding.function)
+        if binding.klass is not None:
+            return Class(binding.klass, scope)
         if binding.path is not None or binding.level:
             return scope._imported(binding, depth)
         if (key := (name, binding.line)) in scope._evaluating:
@@ -160,12 +182,11 @@ class Scope:
         try:
             if binding.value is not None:
                 return scope.meaning(binding.value, depth + 1)
-            of_type = scope.meaning(binding.annotation, depth + 1)
-            return f"{of_type}()" if isinstance(of_type, str) else None
+            return _instance(scope.meaning(binding.annotation, depth + 1))
         finally:
             scope._evaluating.discard(key)
 
-    def _unbound(self, name: str, depth: int) -> str | Function | Scope | None:
+    def _unbound(self, name: str, depth: int) -> Meaning:
         module = self
         while module.outer is not None:
             module = module.outer
@@ -175,7 +196,7 @@ class Scope:
                 return module._imported(replace(star, name=name), depth)
         return f"builtins.{name}" if hasattr(builtins, name) else None
 
-    def _imported(self, binding: Binding, depth: int) -> str | Function | Scope | None:
+    def _imported(self, binding: Binding, depth: int) -> Meaning:
         path = binding.path or ""
         if path.partition(".")[0] in sys.stdlib_module_names or path.partition(".")[0] == "holdfast":
             return _canonical(path if binding.name is None else f"{path}.{binding.name}")
@@ -198,11 +219,13 @@ class Scope:
             found = self._modules[source.path] = Scope(self.project, source)
         return found
 
-    def _member(self, of: str | Function | Scope | None, attr: str, depth: int) -> str | Function | Scope | None:
+    def _member(self, of: Meaning, attr: str, depth: int) -> Meaning:
         if isinstance(of, Function):
             return replace(of, attribute=attr)
         if isinstance(of, Scope):
             return of._named(attr, sys.maxsize, depth + 1)
+        if isinstance(of, Class):
+            return of.method(attr, depth + 1)
         if of is None:
             return None
         is_known = of.partition(".")[0] in sys.stdlib_module_names or of.startswith(("holdfast", "builtins"))
@@ -210,15 +233,14 @@ class Scope:
             return self._imported(Binding(0, path=of, name=attr), depth)
         return _canonical(f"{of}.{attr}")
 
-    def _called(self, call: ast.Call, depth: int) -> str | Function | Scope | None:
+    def _called(self, call: ast.Call, depth: int) -> Meaning:
         found = self.meaning(call.func, depth + 1)
         if isinstance(found, Function):
             if found.attribute == "options":
                 return replace(found, attribute=None)
-            returned = found.scope.meaning(found.node.returns, depth + 1) if found.attribute is None else None
-            return f"{returned}()" if isinstance(returned, str) else None
+            return _instance(found.scope.meaning(found.node.returns, depth + 1)) if found.attribute is None else None
         if not isinstance(found, str):
-            return None
+            return _instance(found)
         if found == "functools.partial" and call.args:
             return self.meaning(call.args[0], depth + 1)
         if found in _SEEDED and (call.args or call.keywords):
@@ -228,12 +250,22 @@ class Scope:
             return replace(given, kind=made)
         return f"{found}()"
 
-    def _quoted(self, text: str, depth: int) -> str | Function | Scope | None:
+    def _quoted(self, text: str, depth: int) -> Meaning:
         try:
             expr = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError):
             return None
         return self.meaning(expr, depth + 1) if isinstance(expr, (ast.Name, ast.Attribute)) else None
+
+
+Meaning = str | Function | Class | Scope | None
+
+
+def _instance(of: Meaning) -> Meaning:
+    """What something of this type stands for."""
+    if isinstance(of, str):
+        return f"{of}()"
+    return of if isinstance(of, Class) else None
 
 
 def _brings(star: Binding, name: str) -> bool:
@@ -264,15 +296,24 @@ def own_nodes(top: ast.AST) -> Iterator[ast.AST]:
             waiting[:0] = ast.iter_child_nodes(node)
 
 
-def _bindings(top: ast.AST) -> Iterator[tuple[str, Binding]]:
+def _bindings(top: ast.AST, around: ast.AST | None) -> Iterator[tuple[str, Binding]]:
     if isinstance(top, (*_FUNCTIONS, ast.Lambda)):
         given = top.args
         for one in [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]:
             if one is not None:
                 is_many = one in (given.vararg, given.kwarg)
                 yield one.arg, Binding(0, annotation=None if is_many else one.annotation)
+        if isinstance(around, ast.ClassDef) and not _is_static(top):
+            # `self` and `cls`, which nobody annotates. Of two bindings the later one holds.
+            for one in [*given.posonlyargs, *given.args][:1]:
+                yield one.arg, Binding(0, annotation=ast.Name(around.name, ast.Load(), lineno=around.lineno))
     for node in own_nodes(top):
         yield from _bound_by(node)
+
+
+def _is_static(node: ast.AST) -> bool:
+    decorators = node.decorator_list if isinstance(node, _FUNCTIONS) else []
+    return any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in decorators)
 
 
 def _bound_by(node: ast.AST) -> Iterator[tuple[str, Binding]]:
@@ -287,7 +328,7 @@ def _bound_by(node: ast.AST) -> Iterator[tuple[str, Binding]]:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             yield name, Binding(node.lineno, function=node)
         case ast.ClassDef(name=name):
-            yield name, Binding(node.lineno)
+            yield name, Binding(node.lineno, klass=node)
         case ast.Assign(targets=targets, value=value):
             for target in targets:
                 yield from _targets(target, value, node.end_lineno or node.lineno)
