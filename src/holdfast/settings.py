@@ -9,6 +9,7 @@ before `resolve` is called.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.errors import DefinitionError
-from holdfast.model import microseconds
+from holdfast.model import SECOND, microseconds
 
 _SQLITE = "sqlite:///"
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+")
 _SECRET = frozenset({"url", "api_keys"})
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
@@ -225,6 +227,21 @@ def _duration(value: Any) -> int:
     return microseconds(value)
 
 
+def _lease(value: Any) -> int:
+    lease = _duration(value)
+    if lease < SECOND:
+        raise ValueError("expected a second or more")
+    return lease
+
+
+def _origins(value: Any) -> tuple[str, ...]:
+    origins = _texts(value)
+    # A browser sends just this, and it is compared as text: with a path, or without its scheme, it never fits.
+    if not all(origin == "*" or _ORIGIN.fullmatch(origin) for origin in origins):
+        raise ValueError("expected origins as browsers send them, such as https://app.example.com, or *")
+    return origins
+
+
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "url": _url,
     "namespace": _text,
@@ -236,7 +253,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "queues": _texts,
     "concurrency": _count,
     "threads": _count,
-    "lease": _duration,
+    "lease": _lease,
     "grace": _duration,
     "processes": _count,
     "workflows": _texts,
@@ -247,5 +264,5 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "listen": _address,
     "api_keys": _texts,
     "allow_remote": _switch,
-    "cors": _texts,
+    "cors": _origins,
 }

@@ -1,5 +1,7 @@
 """The command as a user types it."""
 
+import asyncio
+import io
 import json
 import os
 import sqlite3
@@ -10,7 +12,15 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
+from holdfast import Client, Worker, workflow
 from holdfast.cli import main
+
+
+@workflow
+async def says_it() -> str:
+    holdfast.set_value("said", "ü")
+    return "ü"
 
 
 def test_version_prints_the_installed_version(capsys):
@@ -66,6 +76,8 @@ def test_a_database_that_cannot_be_opened_is_an_error_on_stderr(tmp_path, capsys
         ["prune", "--older-than", "long"],
         ["runs", "--url", "mysql://host/x"],
         ["start", "order", "--priority", "11"],
+        ["start", "order", "--tag", "a=1", "--tag", "a=2"],
+        ["serve", "--cors", "app.example.com"],
     ],
     ids=" ".join,
 )
@@ -76,6 +88,23 @@ def test_wrong_usage_is_told_from_a_refusal_by_its_exit_code(arguments, tmp_path
     assert seen.out == ""
     assert "Traceback" not in seen.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["start", "order", "--on-conflict", "panic"],
+        ["start", "order", "--key", ""],
+        ["start", "order", "--queue", "x" * 201],
+        ["signal", "one", ""],
+        ["publish", ""],
+        ["hook", ""],
+    ],
+    ids=lambda arguments: " ".join(arguments)[:40],
+)
+def test_a_name_or_an_option_that_can_not_be_one_is_wrong_usage(arguments, database_url, capsys):
+    assert main([*arguments, "--url", database_url]) == 2
+    assert "expected" in capsys.readouterr().err
 
 
 def test_a_traceback_is_shown_only_when_asked_for(tmp_path, capsys):
@@ -152,6 +181,24 @@ def test_migrate_creates_the_schema_that_was_named(postgres, capsys):
 def test_migrate_sql_prints_the_statements_for_the_schema_that_was_named(capsys):
     assert main(["migrate", "--url", "postgresql://nowhere/x", "--schema", "shop", "--sql"]) == 0
     assert "shop" in capsys.readouterr().out
+
+
+def test_a_stdout_that_is_closed_is_no_error(database_url, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["runs", "--json", "--url", database_url]) == 0
+    sys.stdout.close()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("command", "expected"), [("show", "\\u2192 '\\xfc'"), ("values", '"\\u00fc"')])
+def test_what_an_encoding_can_not_write_is_escaped(database_url, monkeypatch, command, expected):
+    with Client(database_url) as client:
+        run = client.start(says_it)
+        asyncio.run(Worker(database_url, workflows=[says_it]).drive(run.id))
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
+    assert main([command, run.id, *(["said"] if command == "values" else []), "--url", database_url]) == 0
+    assert expected in written.getvalue().decode("ascii")
 
 
 def test_the_package_runs_as_a_module():

@@ -139,6 +139,9 @@ def test_an_unknown_key_in_a_pyproject_is_named_with_its_table(place):
         ("processes", "0", "expected a whole number from 1"),
         ("workflows", "3", "expected names"),
         ("lease", '"soon"', "is not a duration"),
+        ("lease", '"999ms"', "expected a second or more"),
+        ("cors", '["app.example.com"]', "expected origins as browsers send them"),
+        ("cors", '["https://app.example.com/"]', "expected origins as browsers send them"),
         ("url", '"orders.db"', "expected the address of a database"),
     ],
 )

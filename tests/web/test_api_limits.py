@@ -93,6 +93,14 @@ async def test_keys_can_not_be_tried_without_end(database_url):
         assert got == [401, 429]
 
 
+async def test_a_key_that_may_not_do_something_can_not_try_it_without_end(database_url):
+    secret, key = new_key("a", "read")
+    async with served(database_url, rate=0.5, keys=[key]) as made:
+        async with reached(made.app, Authorization=f"Bearer {secret}") as http:
+            got = [(await http.delete("/v1/runs/x")).status_code for _ in range(2)]
+        assert got == [403, 429]
+
+
 async def test_a_body_that_is_too_large_is_refused_by_its_length(database_url):
     async with served(database_url, max_body=100) as made:
         answer = await made.call("POST", "/v1/events/e", "x" * 200)

@@ -86,6 +86,14 @@ async def test_a_run_is_forked_from_the_start_with_other_arguments(database_url)
         assert (await other.result("60s"))["payment"] == "charged 4712"
 
 
+async def test_a_run_is_forked_as_it_was_where_nothing_else_is_said(database_url):
+    async with served(database_url) as made:
+        run = await made.client.start("checkout", "4711")
+        await run.wait("60s")
+        fork = await made.call("POST", f"/v1/runs/{run.id}/fork")
+        assert (fork.status_code, fork.json()["forked_from"]) == (201, run.id)
+
+
 @pytest.mark.parametrize("body", [{"at": "nothing"}, {"result": 1}])
 async def test_a_fork_that_can_not_be_names_the_field(database_url, body):
     async with served(database_url) as made:

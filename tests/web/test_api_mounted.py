@@ -88,7 +88,15 @@ def test_every_operation_below_v1_declares_what_the_edge_may_answer():
 
 
 @pytest.mark.parametrize(
-    "options", [{"max_body": 0}, {"max_body": "1"}, {"streams": -1}, {"keys": str(KEY)}, {"cors": "https://a.example"}]
+    "options",
+    [
+        {"max_body": 0},
+        {"max_body": "1"},
+        {"streams": -1},
+        {"keys": str(KEY)},
+        {"cors": "https://a.example"},
+        {"cors": ["https://a.example/"]},
+    ],
 )
 def test_an_option_that_can_not_be_is_refused_where_it_is_written(options):
     with pytest.raises(DefinitionError):

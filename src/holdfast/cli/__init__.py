@@ -13,6 +13,7 @@ options, output, exits     how options are written, how answers are, which exit 
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wants_traceback = "--traceback" in given or os.environ.get("HOLDFAST_TRACEBACK", "0") not in ("", "0")
     if "--traceback" in given:
         given.remove("--traceback")
+    _ready_streams()
     try:
         for package in ("typer", "rich"):
             load_extra(package, extra="cli", needed_by=_NEEDED_BY)
@@ -53,3 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told = f"{type(error).__name__}: {error}"
         print(f"holdfast: this was not expected: {told}; --traceback shows where", file=sys.stderr)
         return code_of(error)
+
+
+def _ready_streams() -> None:
+    """See that no command fails because of where it prints: a pipe that is closed, an encoding that lacks a letter."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # for as long as the process lasts
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")

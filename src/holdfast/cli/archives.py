@@ -57,7 +57,9 @@ def export(
 
 
 def import_command(
-    file: Annotated[Path, typer.Argument(help="What `export` or `prune --archive` wrote; '-' reads stdin.")],
+    file: Annotated[
+        Path, typer.Argument(help="What `export` or `prune --archive` wrote; '-' reads stdin.", metavar="FILE")
+    ],
     *,
     place: Place,
     as_json: Json = False,

@@ -10,7 +10,8 @@ import dataclasses
 import inspect
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -196,6 +197,15 @@ def settings_of(**given: Any) -> Settings:
         raise WrongSettings(str(error)) from error
 
 
+@contextmanager
+def wrong_usage() -> Iterator[None]:
+    """Inside, what can't be a name, a key or an option is told as what was written on the command line."""
+    try:
+        yield
+    except DefinitionError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def codec_of(settings: Settings) -> Codec | None:
     """The codec that the settings name, if they do."""
     return None if settings.codec is None else find_codec(settings.codec, home=settings_folder())
@@ -251,11 +261,13 @@ def _statuses(given: Sequence[str] | None) -> tuple[RunStatus, ...]:
 
 
 def _pairs(given: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
-    found = []
+    found: list[tuple[str, str]] = []
     for one in given or ():
         name, equals, value = one.partition("=")
         if not name or not equals:
             raise typer.BadParameter(f"{one!r}: expected NAME=VALUE", param_hint=option)
+        if name in dict(found):
+            raise typer.BadParameter(f"{name!r} is given twice; expected one value", param_hint=option)
         found.append((name, value))
     return found
 

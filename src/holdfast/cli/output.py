@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 def print_json(value: object) -> None:
     """One JSON text."""
-    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.write(_json(value, indent=2) + "\n")
 
 
 def print_json_line(value: object) -> None:
@@ -34,7 +34,7 @@ def print_json_line(value: object) -> None:
 
 def json_line(value: object) -> str:
     """Any value as one line of JSON."""
-    return json.dumps(plain(value), ensure_ascii=False)
+    return _json(value)
 
 
 def print_answer(text: str, told: object, *, as_json: bool) -> None:
@@ -117,6 +117,12 @@ def agreed(question: str, is_agreed: bool) -> None:
 def printable(text: str) -> str:
     """The text without anything that would move a terminal's cursor."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _json(value: object, indent: int | None = None) -> str:
+    # An encoding that lacks a letter would write an escape of its own, which is no JSON.
+    is_whole = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    return json.dumps(plain(value), ensure_ascii=not is_whole, indent=indent)
 
 
 def _cell(value: object) -> str:

@@ -18,7 +18,7 @@ from holdfast.errors import BadCursor, CodecError, HoldfastError, RunCancelled, 
 from holdfast.model import NOT_GIVEN, OnConflict, Page, RunFilter, RunRecord, spoken
 
 from .journals import told_entry
-from .options import Chosen, Json, Place, RunId, Tags, duration_given, json_given, tags_of
+from .options import Chosen, Json, Place, RunId, Tags, duration_given, json_given, tags_of, wrong_usage
 from .output import json_line, moment, print_json, print_json_line, print_line, print_table, table_of
 from .timelines import timeline
 
@@ -134,7 +134,8 @@ def start(
         retention=NOT_GIVEN if retention is None else retention,
     )  # fmt: skip  # one line a group reads better here
     with place.client() as client:
-        run = client.start_call(workflow, args, kwargs, options=options)
+        with wrong_usage():
+            run = client.start_call(workflow, args, kwargs, options=options)
         told: dict[str, Any] = {"id": run.id, "workflow": run.workflow, "created": run.created}
         if wait:
             told |= {"result": None, "error": None}

@@ -13,12 +13,13 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.client import AsyncClient
-from holdfast.errors import HoldfastError
+from holdfast.errors import DefinitionError, HoldfastError
 from holdfast.extras import find_extra, load_extra
 from holdfast.observe import Observer, Prometheus, observers_of
 from holdfast.settings import Settings
 from holdfast.web import api
 
+from .exits import WrongSettings
 from .options import Place, codec_of
 from .output import print_line, print_note
 from .plan import set_up_logging
@@ -97,7 +98,10 @@ async def answering(
 ) -> AsyncIterator[None]:
     """Inside, the REST API answers where the settings (or a plan) say. `gone` is called if it ends before."""
     uvicorn = load_extra("uvicorn", extra="web", needed_by="the REST API")
-    app = api(client, keys=settings.api_keys, allow_remote=settings.allow_remote, cors=settings.cors)
+    try:
+        app = api(client, keys=settings.api_keys, allow_remote=settings.allow_remote, cors=settings.cors)
+    except DefinitionError as error:
+        raise WrongSettings(f"api_keys: {error}") from error
     bound = bound_socket(*settings.listen)
     config = uvicorn.Config(
         app, log_config=None, log_level=log_level, access_log=False, timeout_graceful_shutdown=_GRACE, lifespan="on"

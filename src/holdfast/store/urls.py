@@ -18,8 +18,10 @@ _EXPECTED = (
     "expected sqlite:///relative.db, sqlite:////absolute/path.db, sqlite:///:memory: or postgresql://user@host/database"
 )
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/]*(?=@)")
+# Up to the last @: a password with a slash in it should have been quoted, and is one all the same.
+_PASSWORD = re.compile(r"(?<=://)([^/@:]*):.*(?=@)", re.DOTALL)
 _PASSWORD_OPTION = re.compile(r"(?i)([?&](?:password|sslpassword)=)[^&]*")
+_HOST = re.compile(r"(?:\[[^\[\]]+\]|[^:\[\]]*)(?::(\d{1,5}))?")
 DEFAULT_SCHEMA = "holdfast"
 
 
@@ -43,6 +45,11 @@ def parse_url(url: str) -> StoreUrl:
         raise DefinitionError(f"url {shown!r} has no scheme; {_EXPECTED}")
     scheme, rest = found[1].lower(), found[2]
     if scheme in ("postgresql", "postgres"):
+        # Several hosts have commas between them.
+        for host in re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[2].split(","):
+            if (one := _HOST.fullmatch(host)) is None or int(one[1] or 0) > 65535:
+                # Not the part itself: if a password was not quoted it may be a piece of that.
+                raise DefinitionError(f"url {shown!r} has a host or a port that can't be one; {_EXPECTED}")
         return StoreUrl("postgresql", rest)
     if scheme != "sqlite":
         raise DefinitionError(f"url {shown!r}: there is no store for {scheme}://; {_EXPECTED}")

@@ -58,7 +58,7 @@ class ApiKey:
         parts = line.strip().split(":")
         if len(parts) != 3:
             # Not shown: it may be a key, put in the wrong place.
-            raise DefinitionError(f"an API key that can't be read: expected {_WRITTEN}; new_key() makes one")
+            raise DefinitionError(f"an API key that can't be read: expected {_WRITTEN}; `holdfast keys` makes one")
         right, plus, payloads = parts[1].partition("+")
         if plus and payloads != "payloads":
             raise DefinitionError(f"the API key {parts[0]!r}: expected {_WRITTEN}, and not {parts[1]!r}")

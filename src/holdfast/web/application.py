@@ -18,7 +18,7 @@ from starlette.responses import Response
 from holdfast.client import AsyncClient
 from holdfast.errors import DefinitionError, HoldfastError
 from holdfast.observe import Prometheus, Tracing, observers_of
-from holdfast.settings import resolve
+from holdfast.settings import checked, resolve
 
 from . import audit as auditing
 from .access import ApiKey, Keys
@@ -61,6 +61,8 @@ def build(
         raise DefinitionError("keys= and cors= are lists: put a single one into brackets")
     own = client if isinstance(client, AsyncClient) else AsyncClient(client)
     origins = tuple(cors)
+    if origins:
+        checked({"cors": origins}, lambda key: f"{key}=")
     rules = Rules(
         keys=Keys(keys),
         allow_remote=allow_remote,

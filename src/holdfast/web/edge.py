@@ -110,6 +110,7 @@ class Edge:
             known = replace(caller, who=key.id, right=key.right, sees_payloads=key.payloads)
             if not allows(key.right, scope["method"]):
                 scope["holdfast.caller"] = known
+                self._refuse_often(scope, known)
                 needed = needed_for(scope["method"])
                 raise Refused(
                     HTTPStatus.FORBIDDEN, "forbidden", f"{scope['method']} needs a key with the right {needed!r}"

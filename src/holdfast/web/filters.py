@@ -41,7 +41,7 @@ def filter_of(
         workflow=workflow,
         status=tuple(status) or None,
         key=key,
-        tags=dict(map(_tag, tag)),
+        tags=_tags(tag),
         parent=parent,
         since=since,
         until=until,
@@ -88,11 +88,16 @@ def _value(name: str, text: str) -> Any:
     return value
 
 
-def _tag(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name or not is_text(text):
-        raise _wrong("tag", "expected name=value")
-    return name, value
+def _tags(texts: Iterable[str]) -> dict[str, str]:
+    tags: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not is_text(text):
+            raise _wrong("tag", "expected name=value")
+        if name in tags:
+            raise _wrong("tag", f"{name!r} is asked for twice")
+        tags[name] = value
+    return tags
 
 
 def _check_moment(name: str, moment: datetime) -> None:

@@ -72,7 +72,8 @@ async def fork_run(
     run: FoundRun, service: ServiceDep, caller: CallerDep, body: Annotated[ForkRun | None, Body()] = None
 ) -> RunStarted:
     """A new run that shares this one's history up to a step. The old one stays as it was."""
-    asked = body or ForkRun(at=None, input=None, result=None)
+    # By its fields that are set: a result of null is one, too.
+    asked = body or ForkRun.model_validate({})
     if "result" in asked.model_fields_set and asked.at is None:
         raise Refused(
             HTTPStatus.UNPROCESSABLE_ENTITY,

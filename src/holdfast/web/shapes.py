@@ -126,7 +126,7 @@ class StartRun(_Request):
     retention: Length | None = Field(None, description="How long it is kept after its end; null for ever.")
     priority: int | None = Field(None, ge=0, le=9, description="0 to 9, larger first.")
     tags: dict[Text, Text] | None = None
-    queue: Name | None = None
+    queue: Annotated[Name, StringConstraints(max_length=200)] | None = None
 
 
 class CancelRun(_Request):

@@ -144,8 +144,6 @@ class Worker:
             observers=_observers_of(url, settings, observers),
             event_retention=WEEK if settings.event_retention is None else settings.event_retention,
         )
-        if self._plan.lease < SECOND:
-            raise DefinitionError(f"Worker(lease={lease!r}): expected a second or more")
         self._stopping = asyncio.Event()
         self._session: Session | None = None
         self._task: asyncio.Task[None] | None = None

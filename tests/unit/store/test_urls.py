@@ -25,7 +25,8 @@ def test_a_sqlite_url_names_a_file(url, path):
 @pytest.mark.parametrize(
     "url",
     ["", "holdfast.db", "/tmp/holdfast.db", "sqlite:", "sqlite://", "sqlite:///", "sqlite://host.db", "sqlite:////dir/",
-     "sqlite:///a.db?mode=ro", "mysql://localhost/x", "sqlite3:///x.db"],
+     "sqlite:///a.db?mode=ro", "mysql://localhost/x", "sqlite3:///x.db", "postgresql://me@[::1/db",
+     "postgresql://me@host:port/db", "postgresql://one:1,two:65536/db"],
 )  # fmt: skip
 def test_a_url_that_names_no_store_is_refused_with_what_was_expected(url):
     with pytest.raises(DefinitionError, match=r"sqlite:///relative\.db"):
@@ -38,6 +39,13 @@ def test_a_postgres_url_names_the_store_for_it_and_shows_no_password(scheme):
     assert type(store).__name__ == "PostgresStore"
     assert (store.namespace, store.schema) == ("mine", "theirs")
     assert "secret" not in f"{store.url} {store!r}"
+
+
+@pytest.mark.parametrize(
+    "place", ["", "host", "host:5432", "127.0.0.1:1,other:2", "[::1]", "[fe80::1%25eth0]:5432", "me:a%2Fb@host"]
+)
+def test_a_postgres_url_names_any_number_of_hosts_with_or_without_ports(place):
+    assert parse_url(f"postgresql://{place}/db") == ("postgresql", f"{place}/db")
 
 
 @pytest.mark.parametrize("schema", ["", "Upper", "pg_own", 'a"b', "a-b", "x" * 64])
@@ -57,6 +65,7 @@ def test_a_pooler_that_is_none_is_refused():
         ("sqlite:///a.db", "sqlite:///a.db"),
         ("postgresql://me:secret@host:5432/db", "postgresql://me:***@host:5432/db"),
         ("postgresql://me:se:c@ret@host/db", "postgresql://me:***@host/db"),
+        ("postgresql://me:se/c?r#et@host/db", "postgresql://me:***@host/db"),
         ("postgresql://:secret@host/db", "postgresql://:***@host/db"),
         ("postgresql://me@host/db", "postgresql://me@host/db"),
         ("postgresql://host/db?user=me&password=secret&x=1", "postgresql://host/db?user=me&password=***&x=1"),
