@@ -282,6 +282,7 @@ async def test_no_page_of_another_origin_may_read_an_answer(database_url):
 async def test_pages_of_the_origins_that_are_named_may(database_url):
     async with served(database_url, keys=KEYS, cors=["https://app.example"]) as made:
         asked = {"origin": "https://app.example", "access-control-request-method": "DELETE"}
+        asked["access-control-request-headers"] = "authorization,content-type,idempotency-key,traceparent,tracestate"
         assert (await made.call("OPTIONS", "/v1/runs/a", headers=asked)).status_code == 200
         for origin, is_told in (("https://app.example", True), ("https://evil.example", False)):
             answer = await made.call("GET", "/v1/runs", headers={"origin": origin, **bearer(READ)})

@@ -126,13 +126,16 @@ def start(
     for option, duration in {"--delay": delay, "--deadline": deadline, "--retention": retention}.items():
         if duration is not None:
             duration_given(duration, option)
+    if timeout is not None and not wait:
+        raise typer.BadParameter("it says how long to wait: give --wait, too", param_hint="--timeout")
     patience = None if timeout is None else duration_given(timeout, "--timeout") / 1_000_000
     args, kwargs = _arguments(input)
-    options = StartOptions(
-        id=id, key=key, on_conflict=cast("OnConflict | None", on_conflict), delay=delay, deadline=deadline,
-        priority=priority, tags=tags_of(tag) or None, queue=queue,
-        retention=NOT_GIVEN if retention is None else retention,
-    )  # fmt: skip  # one line a group reads better here
+    with wrong_usage():
+        options = StartOptions(
+            id=id, key=key, on_conflict=cast("OnConflict | None", on_conflict), delay=delay, deadline=deadline,
+            priority=priority, tags=tags_of(tag) or None, queue=queue,
+            retention=NOT_GIVEN if retention is None else retention,
+        )  # fmt: skip  # one line a group reads better here
     with place.client() as client:
         with wrong_usage():
             run = client.start_call(workflow, args, kwargs, options=options)

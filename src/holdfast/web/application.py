@@ -104,7 +104,10 @@ def build(
             CORSMiddleware,
             allow_origins=list(origins),
             allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-Id"],
+            allow_headers=[
+                *("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-Id"),
+                *("traceparent", "tracestate"),
+            ],
             expose_headers=["X-Request-Id", "Retry-After"],
         )
     app.openapi = lambda: _openapi(app, bool(rules.keys))  # type: ignore[method-assign]  # FastAPI's own way

@@ -147,6 +147,10 @@ async def handle(request: Request, error: Exception) -> Response:
     """The exception handler of the application."""
     if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         error = _not_allowed(request)
+    elif isinstance(error, HTTPException) and error.status_code == HTTPStatus.NOT_FOUND:
+        error = HTTPException(
+            HTTPStatus.NOT_FOUND, "there is no such path; /v1/openapi.json lists those that there are"
+        )
     request_id = request.scope["holdfast.caller"].request_id
     return answer_of(error, request_id) or unforeseen(error, request_id)
 
