@@ -19,6 +19,8 @@ import pytest
 from tests.docs.pages import DOCS, ROOT, blocks_of, commands_of
 
 START = DOCS / "start.md"
+# A dozen processes, one after another.
+pytestmark = pytest.mark.timeout(300)
 
 # Background commands get a process group each, as in a terminal, so that %1 is a job that can be killed.
 _SHELL = r"""
@@ -26,7 +28,7 @@ set -m
 say() { printf '\n=== %s\n' "$1"; }
 sleep() { until_printed; python -c "$UNTIL_WAITING"; }
 until_printed() {
-    for turn in {1..2400}; do
+    for turn in {1..5600}; do
         [ "$(sed -n "/^=== $step\$/,\$p" "$OUT" | grep -cv -e '^===' -e '^$')" -ge "$lines" ] && return
         command sleep 0.05
     done
@@ -74,7 +76,7 @@ def played(page: Path, folder: Path) -> list[tuple[str, list[str], list[str]]]:
             stdout=stream,
             stderr=subprocess.PIPE,
             check=False,
-            timeout=110,
+            timeout=280,
         )
     parts = re.split(r"^=== (\w+)$", out.read_text("utf-8"), flags=re.MULTILINE)
     printed = dict(zip(parts[1::2], parts[2::2], strict=True))

@@ -10,7 +10,18 @@ import pytest
 from holdfast import StoreAway, StoreError, Worker, step, workflow
 from holdfast.store import Answer, SqliteStore
 from tests.worker.samples import ready
-from tests.worker.stage import PATIENCE, reap, stage, until
+from tests.worker.stage import PATIENCE, SkippingClock, reap, stage, until
+
+
+class Stalling(SkippingClock):
+    """The clock of a process that stood still for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stalled = 0
+
+    def monotonic(self) -> int:
+        return super().monotonic() + self.stalled
 
 
 class Flaky(SqliteStore):
@@ -41,6 +52,10 @@ class Flaky(SqliteStore):
     def commit_turns(self, *args, **kwargs):
         self._check("commit_turns")
         return super().commit_turns(*args, **kwargs)
+
+    async def read_unmatched(self, *args, **kwargs):
+        self._check("read_unmatched")
+        return await super().read_unmatched(*args, **kwargs)
 
     def renew_lease(self, *args, **kwargs):
         self._check("renew_lease")
@@ -83,6 +98,23 @@ async def test_renewals_that_fail_for_a_while_lose_nothing(database_url):
         async with stage(database_url) as on:
             assert await (await on.client.start(ready)).result(PATIENCE) == "ready"
         assert worker.id == first
+    await store.close()
+
+
+async def test_a_store_is_said_to_be_back_when_it_has_answered_and_not_when_nobody_has_asked(database_url, caplog):
+    """While its lease has lapsed a worker asks for no runs: whether the store is there shows by its other questions."""
+    store, clock = Flaky(database_url), Stalling()
+    await store.open()
+    async with Worker(store, workflows=[ready], clock=clock), stage(database_url) as on:
+        store.away |= {"next_due", "claim_runs", "read_unmatched", "renew_lease"}
+        clock.stalled += 31_000_000
+        run = await on.client.start(ready)
+        await until(lambda: store.refused.count("read_unmatched") >= 3)
+        assert "the store is away, claims wait for it" in caplog.text
+        assert "the store is back" not in caplog.text
+        store.away.clear()
+        assert await run.result(PATIENCE) == "ready"
+        assert caplog.text.count("the store is back") == 1
     await store.close()
 
 

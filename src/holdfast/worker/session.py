@@ -353,6 +353,7 @@ class Session:
                 if not self._is_away:
                     self._is_away = True
                     _log.warning("the store is away, claims wait for it: %s", error)
+                self._is_changed = self._may_match = True  # nobody has looked
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 5.0)
                 continue

@@ -142,13 +142,18 @@ class TestProcesses:
     async def test_a_start_in_another_process_is_told(self, stage: Stage, url: str) -> None:
         told: list[int] = []
         unsubscribe = stage.store.subscribe(lambda: told.append(1))
-        async with _running(url, 'sys.stdin.readline()\nawait store.start_runs([new_run(id="far")])') as child:
-            await asyncio.sleep(1)
+        body = """
+        print("open", flush=True)
+        sys.stdin.readline()
+        await store.start_runs([new_run(id="far")])
+        """
+        async with _running(url, body) as child:
+            assert await _line(child) == "open"
             told.clear()
             assert child.stdin is not None
             child.stdin.write("go\n")
             child.stdin.flush()
-            assert await until(lambda: bool(told), 20)
+            assert await until(lambda: bool(told))
         unsubscribe()
 
     async def test_what_a_killed_process_was_told_is_accepted_is_there(self, stage: Stage, url: str) -> None:

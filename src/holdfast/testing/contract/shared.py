@@ -8,7 +8,7 @@ from functools import partial
 from holdfast.model import RowChange, RunFilter, RunStatus
 from holdfast.store import Store
 
-from .stage import LANE, LEASE, T0, Stage, after, ids_of, new_run, on_stage, turn, until
+from .stage import LANE, LEASE, PATIENCE, T0, Stage, after, ids_of, new_run, on_stage, turn, until
 
 
 @on_stage
@@ -114,10 +114,10 @@ class TestWakeUps:
         told.clear()
         start = asyncio.ensure_future(other.start_runs([new_run()], now=T0))
         number = 0
-        while not told and number < 2000:
-            assert await stage.commit(turn(run, after=number)) == [True]
-            number += 1
-        assert told
+        async with asyncio.timeout(PATIENCE):
+            while not told:
+                assert await stage.commit(turn(run, after=number)) == [True]
+                number += 1
         await start
         unsubscribe()
 
