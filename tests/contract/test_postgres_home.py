@@ -100,6 +100,19 @@ async def test_the_connection_goes_when_the_worker_leaves_and_comes_back_for_ano
     await stage.close()
 
 
+async def test_a_connection_that_is_made_again_while_a_worker_leaves_goes_with_the_store(url):
+    stage = await opened(url)
+    run, other = await stage.held(), await stage.held()
+    await stage.commit(turn(run))
+    # Of another worker on the same loop: on its way, and not yet at the connection.
+    written = stage.store.commit_turns([turn(run, after=1), turn(other)])
+    await stage.store._commits.home.close_here()
+    assert await written == [True, True]
+    [pid] = pids(stage)
+    await stage.close()
+    assert await gone(url, pid)
+
+
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 async def test_a_store_that_is_closed_leaves_no_connection_on_any_loop(url):
     """One loop still turns, one was closed with its connection open, and one is our own."""

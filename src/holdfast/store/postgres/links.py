@@ -48,6 +48,10 @@ class Link:
     def is_busy(self) -> bool:
         return self._lock.locked()
 
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None
+
     async def run(
         self,
         deed: Callable[[Transaction], Awaitable[T]],
@@ -222,12 +226,14 @@ class HomeLinks:
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
         if link is None:
+            for past in [one for one, link in list(self._links.items()) if one.is_closed() and not link.is_open]:
+                self._links.pop(past, None)
             link = self._links[loop] = self._link()
         return link
 
     async def close_here(self) -> None:
-        """Whoever used it leaves, maybe with the loop. For anybody else here, the next deed makes a new one."""
-        link = self._links.pop(asyncio.get_running_loop(), None)
+        """Whoever used it leaves, maybe with the loop. Anybody else's deed here, also one under way, connects anew."""
+        link = self._links.get(asyncio.get_running_loop())
         if link is not None:
             await link.close()
 
