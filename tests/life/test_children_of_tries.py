@@ -109,6 +109,27 @@ async def test_a_child_that_no_later_try_asks_for_is_called_off():
 
 
 @workflow
+async def own_id() -> str:
+    await holdfast.wait_for_signal("go")
+    return current_run().id
+
+
+@workflow(retry=Retry(attempts=2, initial="1ms"))
+async def naming(id: str) -> str:
+    child = own_id.options(id=id).start()
+    await refuse_at_first()
+    child.signal("go", None)
+    return await child
+
+
+async def test_an_id_has_an_end_also_when_its_child_is_asked_anew(url):
+    id = "x" * 500
+    async with AsyncClient(url) as client, Worker(client, workflows=[naming, own_id]):
+        found = await (await client.start(naming, id)).result(timeout="60s")
+        assert (len(found), found == id) == (500, False)
+
+
+@workflow
 async def errand() -> str:
     word: str = await holdfast.wait_for_signal("go")
     return f"went {word}"

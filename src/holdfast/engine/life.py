@@ -14,7 +14,19 @@ import msgspec
 from holdfast.codec import ValueCodec
 from holdfast.define import ChildRun, Reply, Step, Workflow
 from holdfast.errors import Continued
-from holdfast.model import ChildEnded, Entry, HookResumed, Message, NewRun, NewWait, Out, OutEvent, OutSignal, Undo
+from holdfast.model import (
+    ChildEnded,
+    Entry,
+    HookResumed,
+    Message,
+    NewRun,
+    NewWait,
+    Out,
+    OutEvent,
+    OutSignal,
+    Undo,
+    bounded_id,
+)
 
 
 class Wait:
@@ -75,7 +87,7 @@ class Child:
         self.former += (old,)
         # Whoever holds its key by then is joined while it lives.
         conflict = self.new.on_conflict if self.new.key is None else "restart"
-        new_id = f"{first}~{attempt}"
+        new_id = bounded_id(f"{first}~{attempt}")
         seed = seed_of_child(new_id, self.new.seed)
         self.new = msgspec.structs.replace(self.new, id=new_id, seed=seed, on_conflict=conflict)
         if isinstance(self.reply, ChildRun):
