@@ -57,7 +57,8 @@ ONLY_SQLITE = {
     ),
     **dict.fromkeys(["find_used_hook", "resume_hook"], "Postgres takes a hook and tells what became of it: take_hook"),
     **dict.fromkeys(
-        ["find_sender", "last_item", "last_place"], "Postgres counts the items of a stream in a row: hold_stream"
+        ["find_sender", "last_item", "last_place", "was_retried"],
+        "Postgres counts the items of a stream in a row, hold_stream, and adds to it by one statement",
     ),
 }
 ONLY_POSTGRES = {

@@ -49,8 +49,21 @@ RETURNING streams.chain_id, streams.last, (
 
 -- name: append_items
 -- Items that an execution of a step sends and that come behind the last it has sent. The first one is marked if an earlier
--- execution has sent any. Nothing comes from one that is not the last, or whose run was claimed meanwhile.
-WITH earlier AS MATERIALIZED (
+-- execution has sent any, here or in a run of the chain that this one retries. Nothing comes from one that is not the last,
+-- or whose run was claimed meanwhile.
+WITH RECURSIVE retried (run, forked_from) AS (
+    SELECT starts.number, starts.forked_from FROM holdfast.starts WHERE starts.number = :run::bigint
+    UNION ALL
+    SELECT found.number, starts.forked_from
+    FROM retried
+    CROSS JOIN LATERAL (
+        SELECT runs.number, runs.id FROM holdfast.runs
+        WHERE runs.namespace_id = :namespace_id AND runs.id = retried.forked_from OFFSET 0
+    ) AS found
+    JOIN holdfast.starts ON starts.number = found.number
+    WHERE coalesce(starts.chain_id, found.id) = :chain_id::text
+),
+earlier AS MATERIALIZED (
     SELECT stream_items.epoch, stream_items.attempt, stream_items.number
     FROM holdfast.stream_items
     WHERE stream_items.run = :run::bigint AND stream_items.stream = :stream::text AND stream_items.step = :step::text
@@ -74,7 +87,12 @@ added AS (
         payload, reset)
     SELECT :namespace_id, :chain_id::text, :stream::text, :last::bigint + asked.place, :run::bigint,
         coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), :step::text,
-        :attempt::integer, :epoch::integer, asked.number, asked.payload, asked.place = 1 AND coalesce(asked.resets, false)
+        :attempt::integer, :epoch::integer, asked.number, asked.payload,
+        asked.place = 1 AND coalesce(asked.resets, EXISTS (
+            SELECT FROM retried
+            JOIN holdfast.stream_items ON stream_items.run = retried.run
+                AND stream_items.stream = :stream::text AND stream_items.step = :step::text
+        ))
     FROM asked
     RETURNING stream_items.place
 )

@@ -56,13 +56,17 @@ def _names(tx: Transaction, block: str, run_id: str, after: str, limit: int) -> 
 
 
 def append_items(tx: Transaction, sent: StepItems, now: Instant | None) -> None:
-    """As a step sends them. Steps are told apart by run: a successor's step of the same key is another one."""
+    """As a step sends them. A successor's step of the same key is another one; that of a retry is the same."""
     sender = _find_sender(tx, sent.run_id, sent.epoch)
     if sender is None:
         return
-    payloads, number, resets = sent.payloads, sent.number, False
-    last = tx.one("last_item", {"run": sender.run, "stream": sent.stream, "step": sent.step})
-    if last is not None:
+    payloads, number = sent.payloads, sent.number
+    by = {"run": sender.run, "stream": sent.stream, "step": sent.step}
+    last = tx.one("last_item", by)
+    if last is None:
+        asked = {**by, "namespace_id": tx.namespace_id, "chain_id": sender.chain_id}
+        resets = tx.one("was_retried", asked) is not None
+    else:
         execution = (sent.epoch, sent.attempt)
         if tuple(last[:2]) > execution:
             return

@@ -37,6 +37,21 @@ SELECT epoch, attempt, number FROM stream_items
 WHERE run = :run AND stream = :stream AND step = :step
 ORDER BY epoch DESC, attempt DESC, number DESC LIMIT 1;
 
+-- name: was_retried
+-- Whether a run that this one retries has sent anything by a step: one of the same chain, for a fork has another.
+WITH RECURSIVE earlier (run, forked_from) AS (
+    SELECT number, forked_from FROM starts WHERE number = :run
+    UNION ALL
+    SELECT runs.number, starts.forked_from
+    FROM earlier
+    CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = earlier.forked_from
+    CROSS JOIN starts ON starts.number = runs.number
+    WHERE coalesce(starts.chain_id, runs.id) = :chain_id
+)
+SELECT 1 FROM earlier
+CROSS JOIN stream_items ON stream_items.run = earlier.run AND stream_items.stream = :stream AND stream_items.step = :step
+LIMIT 1;
+
 -- name: append_items
 -- Items at the end of streams; a row of zeros is padding.
 INSERT INTO stream_items (namespace_id, chain_id, stream, place, run, step, attempt, epoch, number, at, reset, payload)

@@ -108,6 +108,30 @@ class TestStreams:
         resets = [(one.payload, one.reset) for one in await stage.store.read_items(run.id, "log")]
         assert resets == [(b"a", False), (b"b", False), (b"a", True), (b"b", False), (b"c", False)]
 
+    async def test_a_retry_says_that_what_the_runs_before_it_sent_by_a_step_no_longer_counts(
+        self, stage: Stage
+    ) -> None:
+        run = await stage.held()
+        await stage.store.append_items(sent(run, b"a", attempt=3, epoch=7), now=T0)
+        # The one between them sends nothing.
+        silent = await stage.held(chain_id=run.id, forked_from=run.id)
+        again = await stage.held(chain_id=run.id, forked_from=silent.id)
+        await stage.store.append_items(sent(again, b"b"), now=T0)
+        await stage.store.append_items(sent(again, b"c", number=1), now=T0)
+        await stage.store.append_items(sent(again, b"d", step="other"), now=T0)
+        resets = [(one.payload, one.reset) for one in await stage.store.read_items(run.id, "log")]
+        assert resets == [(b"a", False), (b"b", True), (b"c", False), (b"d", False)]
+
+    async def test_neither_a_successor_nor_a_fork_resets_what_another_run_sent(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.store.append_items(sent(run, b"a"), now=T0)
+        successor = await stage.held(chain_id=run.id)
+        fork = await stage.held(forked_from=run.id)
+        for one in (successor, fork):
+            await stage.store.append_items(sent(one, b"b"), now=T0)
+        assert [one.reset for one in await stage.store.read_items(successor.id, "log")] == [False, False]
+        assert [one.reset for one in await stage.store.read_items(fork.id, "log")] == [False]
+
     async def test_an_attempt_after_silent_ones_resets_nothing(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.append_items(sent(run, b"x", step="other"), now=T0)

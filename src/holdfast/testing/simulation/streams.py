@@ -2,8 +2,8 @@
 
 - A stream of a chain holds what the accepted turns and the steps of its runs have sent, in the order in which the store
   took it; what was read once never changes.
-- The first item of another execution of a step says `reset`. Whoever follows that has, of every step whose result is
-  recorded, the items of one execution, all of them and in order.
+- The first item of another execution of a step, also in a retry of its run, says `reset`. Whoever follows that has, of
+  every step whose result is recorded, the items of one execution, all of them and in order.
 - A value is the last one that was set.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.model import Out, StepCompleted, StepItems, StreamRecord, decode_entries
 from holdfast.store import Store
 
-from .forks import inherited
+from .forks import inherited, is_fork
 from .mail import Mail
 from .oracle import Journal, Oracle
 
@@ -80,7 +80,7 @@ class Streams:
         heard = [item for item in known if (item.run_id, item.step) == (run_id, items.step)]
         if heard and heard[-1].execution > execution:
             return
-        is_reset = bool(heard) and heard[-1].execution < execution
+        is_reset = heard[-1].execution < execution if heard else self._was_retried(run_id, items.step, known)
         count = sum(item.execution == execution for item in heard)
         new = items.payloads[max(0, count - items.number) :]
         known += [
@@ -88,6 +88,15 @@ class Streams:
         ]
         if known:
             self._check_items(run_id, items.stream)
+
+    def _was_retried(self, run_id: str, step: str, known: list[Item]) -> bool:
+        """Whether a run that this one retries has sent anything by the step."""
+        run = self._oracle.runs[run_id]
+        while run.forked_from is not None and not is_fork(run) and run.forked_from not in self._oracle.gone:
+            run = self._oracle.runs[run.forked_from]
+            if any((item.run_id, item.step) == (run.id, step) for item in known):
+                return True
+        return False
 
     def gone(self, chain: str) -> None:
         """The last run of a chain was deleted."""
