@@ -99,11 +99,11 @@ async def test_a_row_only_write_whose_row_is_locked_waits_and_the_others_are_wri
         writes = [row_write(run) for run in runs]
         stranger = row_write(runs[1], worker="stranger")
         async with locked(url, runs[1].id):
-            answers = await stage.store.write_rows([*writes, stranger], now=T0)
+            answers = await stage.store.write_rows([*writes, stranger])
             assert [answer is True for answer in answers] == [True, False, True, False]
             assert isinstance(answers[1], StoreAway)
             assert answers[3] is False
-        assert await stage.store.write_rows([writes[1]], now=T0) == [True]
+        assert await stage.store.write_rows([writes[1]]) == [True]
 
 
 async def test_a_follower_that_is_locked_when_its_turn_comes_is_woken_later(url):

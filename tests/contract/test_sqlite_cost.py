@@ -142,7 +142,7 @@ def test_starts_and_hand_backs_take_as_many_statements_for_a_hundred_runs_as_for
             _, started = await spent(stage.store, stage.start(count))
             runs = await stage.claim(count + 1)
             writes = [row_write(run, due_at=T0) for run in runs]
-            _, written = await spent(stage.store, stage.store.write_rows(writes, now=T0))
+            _, written = await spent(stage.store, stage.store.write_rows(writes))
             costs.append((started, written))
         assert costs[0] == costs[1]
 

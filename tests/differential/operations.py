@@ -291,7 +291,7 @@ class Dice(ListingDice):
                     change=self._change(LIVE if not self._is(0.03) else FINAL),
                 )
             )
-        return Operation("write_rows", {"writes": writes, "now": self.now}, self._via())
+        return Operation("write_rows", {"writes": writes}, self._via())
 
     def _inbox(self) -> Operation:
         return Operation("read_inbox", {"worker_id": self._one(*WORKERS)}, self._via())

@@ -321,8 +321,8 @@ async def test_a_reason_that_is_no_text_is_written_all_the_same(database_url):
 
 async def test_a_row_that_can_t_be_stored_blocks_its_run_with_that_error(database_url):
     class Refusing(SqliteStore):
-        async def write_rows(self, writes, *, now=None):
-            answers = await super().write_rows([one for one in writes if one.change.blocked], now=now)
+        async def write_rows(self, writes):
+            answers = await super().write_rows([one for one in writes if one.change.blocked])
             return [answers.pop(0) if one.change.blocked else StoreError("a number too large") for one in writes]
 
     @workflow

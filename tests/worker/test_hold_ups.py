@@ -48,10 +48,10 @@ class Slow(SqliteStore):
         await self.turns.wait()
         return answers
 
-    async def write_rows(self, writes, *, now=None):
+    async def write_rows(self, writes):
         self.waiting.append("rows")
         await self.rows.wait()
-        return await super().write_rows(writes, now=now)
+        return await super().write_rows(writes)
 
     async def read_inbox(self, worker_id):
         messages = await super().read_inbox(worker_id)

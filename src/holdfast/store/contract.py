@@ -170,7 +170,7 @@ class Store(Protocol):
         counts.
         """
 
-    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[Sequence[Answer]]:
+    def write_rows(self, writes: Sequence[RowWrite]) -> Awaitable[Sequence[Answer]]:
         """Park, hand back or block, each guarded by owner and epoch, and each answered for itself."""
 
     async def read_inbox(self, worker_id: str) -> list[Message]:

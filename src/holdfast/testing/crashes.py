@@ -109,9 +109,9 @@ class CrashingStore(MemoryStore):
                 self._record(turn, point)
         return await self._pass(point, accepted)
 
-    async def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> list[bool]:
+    async def write_rows(self, writes: Sequence[RowWrite]) -> list[bool]:
         point = await self._reach("; ".join(_write_told(write) for write in writes))
-        return await self._pass(point, await super().write_rows(writes, now=now))
+        return await self._pass(point, await super().write_rows(writes))
 
     def lender(self, lease: int) -> Lender:
         return _CrashingLender(self, super().lender(lease))

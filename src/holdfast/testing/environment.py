@@ -15,7 +15,7 @@ from holdfast.client import AsyncClient, AsyncRun, Explanation
 from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
 from holdfast.errors import DefinitionError, HoldfastError, RunEnded, RunNotFound, blocking_error
-from holdfast.model import Duration, Instant, RowWrite, RunRecord, microseconds
+from holdfast.model import Duration, RowWrite, RunRecord, microseconds
 from holdfast.store import SqliteStore
 from holdfast.worker import Plan, checked_resources, known_workflows, lanes_of, open_resources
 
@@ -35,9 +35,9 @@ class MemoryStore(SqliteStore):
         super().__init__(":memory:", _URL, "default", inline=True, clock=clock.now)
         self.clock = clock.now
 
-    async def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> list[bool]:
+    async def write_rows(self, writes: Sequence[RowWrite]) -> list[bool]:
         # A blocked run is tried again when its code may have changed. Here it never does: no timer is set for it.
-        return await super().write_rows([_without_retry(write) for write in writes], now=now)
+        return await super().write_rows([_without_retry(write) for write in writes])
 
 
 class EnvironmentClient(AsyncClient):

@@ -389,7 +389,7 @@ class Session:
         return self._store.commit_turns(turns, now=self._clock.store_time())
 
     def _write(self, writes: Sequence[RowWrite]) -> Awaitable[Sequence[Answer]]:
-        return self._store.write_rows(writes, now=self._clock.store_time())
+        return self._store.write_rows(writes)
 
     def _beat(self, held: Held) -> None:
         # Steps beat from threads, too.

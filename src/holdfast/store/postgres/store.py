@@ -248,7 +248,7 @@ class PostgresStore(LifeStore):
         self._refuse_closed()
         return self._commits.turns(turns, now)
 
-    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[Answer]]:
+    def write_rows(self, writes: Sequence[RowWrite]) -> Awaitable[list[Answer]]:
         for write in writes:
             if write.change.status.is_final:
                 raise ValueError(f"run {write.run_id}: a row-only write can't end a run; commit a turn")

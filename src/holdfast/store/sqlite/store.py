@@ -190,11 +190,11 @@ class SqliteStore(LifeStore):
     def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[list[bool]]:
         return self._write_batch(_turns.commit_turns, turns, now, _turns.commit_plain)
 
-    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[list[bool]]:
+    def write_rows(self, writes: Sequence[RowWrite]) -> Awaitable[list[bool]]:
         for write in writes:
             if write.change.status.is_final:
                 raise ValueError(f"run {write.run_id}: a row-only write can't end a run; commit a turn")
-        return self._write_batch(_turns.write_rows, writes, now)
+        return self._write_batch(_turns.write_rows, writes, None)
 
     async def read_inbox(self, worker_id: str) -> list[Message]:
         return await self._read(partial(claims.read_inbox, worker_id=worker_id))

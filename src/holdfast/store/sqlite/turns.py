@@ -119,11 +119,10 @@ def _apply(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> None:
         after_ends(tx, ended, at)
 
 
-def write_rows(tx: Transaction, writes: Sequence[RowWrite], now: Instant | None) -> list[bool]:
+def write_rows(tx: Transaction, writes: Sequence[RowWrite], _: Instant | None) -> list[bool]:
     """Row-only writes: park, hand back, block. An end is none of them, it needs a turn."""
     asked = as_json([(write.run_id, write.worker_id, write.epoch) for write in writes])
     held: dict[int, int] = dict(tx.packed(["write_rows"], {"namespace_id": tx.namespace_id, "writes": asked}))
-    at = tx.now(now)
     changes: dict[str, Row] = {}
     released: set[str] = set()
     answers = []
@@ -131,7 +130,7 @@ def write_rows(tx: Transaction, writes: Sequence[RowWrite], now: Instant | None)
         is_held = index in held and write.run_id not in released
         answers.append(is_held)
         if is_held:
-            changes[write.run_id] = _change(tx, held[index], write.change, write.next_seq, at)
+            changes[write.run_id] = _change(tx, held[index], write.change, write.next_seq, None)
             if write.change.release:
                 released.add(write.run_id)
     if changes:
@@ -142,14 +141,14 @@ def write_rows(tx: Transaction, writes: Sequence[RowWrite], now: Instant | None)
 _RELEASED = 4
 
 
-def _change(tx: Transaction, number: int, change: RowChange, next_seq: int | None, at: Instant) -> Row:
+def _change(tx: Transaction, number: int, change: RowChange, next_seq: int | None, ended_at: Instant | None) -> Row:
     """A row for change_runs."""
     is_final = change.status.is_final
     return (
         number,
         change.status.value,
         None if is_final else change.due_at,
-        at if is_final else None,
+        ended_at if is_final else None,
         change.release or is_final,
         next_seq,
         change.crashes,

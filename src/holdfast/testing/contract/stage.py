@@ -99,7 +99,7 @@ class Stage:
 
     async def hand_back(self, run: ClaimedRun, *, worker: str = "one", **change: Any) -> Answer:
         """Give a claimed run back by a row-only write."""
-        [is_done] = await self.store.write_rows([row_write(run, worker=worker, **change)], now=T0)
+        [is_done] = await self.store.write_rows([row_write(run, worker=worker, **change)])
         return is_done
 
     async def lose(self, worker: str = "one", *, now: Instant = T0) -> None:

@@ -301,20 +301,20 @@ class TestWriteRows:
         run = await stage.held()
         await stage.end(run)
         assert not await stage.hand_back(run, due_at=T0)
-        assert await stage.store.write_rows([row_write(run, run_id="nobody")], now=T0) == [False]
+        assert await stage.store.write_rows([row_write(run, run_id="nobody")]) == [False]
         assert (await stage.run(run.id)).status is RunStatus.COMPLETED
 
     async def test_each_write_of_a_batch_stands_for_itself(self, stage: Stage) -> None:
         await stage.start(700)
         runs = await stage.claim(700)
         writes = [row_write(run, epoch=run.epoch + number % 2, due_at=T0) for number, run in enumerate(runs)]
-        assert await stage.store.write_rows(writes, now=T0) == [number % 2 == 0 for number in range(700)]
+        assert await stage.store.write_rows(writes) == [number % 2 == 0 for number in range(700)]
         assert len(await stage.claim(700, worker="two")) == 350
 
     async def test_a_run_is_handed_back_once(self, stage: Stage) -> None:
         run = await stage.held()
         writes = [row_write(run, due_at=after(1)), row_write(run, due_at=after(2))]
-        assert await stage.store.write_rows(writes, now=T0) == [True, False]
+        assert await stage.store.write_rows(writes) == [True, False]
         assert (await stage.run(run.id)).due_at == moment_of(after(1))
 
     async def test_an_end_needs_a_turn(self, stage: Stage) -> None:
@@ -324,4 +324,4 @@ class TestWriteRows:
         assert (await stage.run(run.id)).status is RunStatus.RUNNING
 
     async def test_writing_nothing_changes_nothing(self, stage: Stage) -> None:
-        assert await stage.store.write_rows([], now=T0) == []
+        assert await stage.store.write_rows([]) == []

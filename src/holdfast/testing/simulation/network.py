@@ -254,8 +254,8 @@ class FaultyStore(FaultyLife):
     def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[Sequence[Answer]]:
         return self._send("commit_turns", lambda: self._inner.commit_turns(turns, now=now), turns)
 
-    def write_rows(self, writes: Sequence[RowWrite], *, now: Instant | None = None) -> Awaitable[Sequence[Answer]]:
-        return self._send("write_rows", lambda: self._inner.write_rows(writes, now=now), writes)
+    def write_rows(self, writes: Sequence[RowWrite]) -> Awaitable[Sequence[Answer]]:
+        return self._send("write_rows", lambda: self._inner.write_rows(writes), writes)
 
     async def read_inbox(self, worker_id: str) -> list[Message]:
         return await self._ask("read_inbox", lambda: self._inner.read_inbox(worker_id))
