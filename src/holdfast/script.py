@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -134,9 +135,9 @@ async def _end_of(client: AsyncClient, started: AsyncRun[Any]) -> Any:
 
 
 def workflows_of(workflow: Workflow[..., Any]) -> list[Workflow[Any, Any]]:
-    """The workflow and all others that its body can name, transitively, through globals and closures.
+    """The workflow and all others that its body can name, transitively, through globals, closures and defaults.
 
-    Named are also attributes of modules and classes, and what a collection holds.
+    Named are also attributes of modules and classes, and what a collection or a partial call holds.
     """
     found: dict[int, Workflow[Any, Any]] = {}
     seen: set[int] = set()
@@ -152,7 +153,8 @@ def workflows_of(workflow: Workflow[..., Any]) -> list[Workflow[Any, Any]]:
             continue
         seen.add(id(one))
         names = set(_names(code))
-        for reached in _within([one.__globals__.get(name) for name in names], names):
+        defaults = [*(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
+        for reached in _within([*defaults, *(one.__globals__.get(name) for name in names)], names):
             if _may_name_workflows(reached, one.__module__):
                 todo.append(reached)
         for cell in one.__closure__ or ():
@@ -177,6 +179,8 @@ def _within(things: list[Any], names: set[str]) -> Iterator[Any]:
             if id(one) not in seen:
                 seen.add(id(one))
                 things.extend(vars(one)[name] for name in names & vars(one).keys())
+        elif isinstance(one, partial):
+            things.extend((one.func, *one.args, *one.keywords.values()))
         elif isinstance(one, (Mapping, list, tuple, set, frozenset)):
             yield from (each for each in (one.values() if isinstance(one, Mapping) else one) if _is_defined(each))
         else:

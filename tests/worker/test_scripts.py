@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -306,6 +308,23 @@ def test_a_run_that_was_blocked_goes_on_with_fixed_code_under_its_key(database_u
     assert holdfast.run(fixed, key="k", url=database_url) == 2
 
 
+doubled_later = partial(doubled, 1)
+
+
+@workflow
+async def through_a_partial_call() -> int:
+    return await doubled_later()
+
+
+async def _to_the_other(which: Any = other) -> None:
+    await which()
+
+
+@workflow
+async def through_a_default() -> None:
+    await _to_the_other()
+
+
 @pytest.mark.parametrize(
     ("body", "found"),
     [
@@ -319,6 +338,8 @@ def test_a_run_that_was_blocked_goes_on_with_fixed_code_under_its_key(database_u
         (through_a_class, {through_a_class, other}),
         (through_a_table, {through_a_table, samples.ready}),
         (through_a_foreign_helper, {through_a_foreign_helper, samples.ready}),
+        (through_a_partial_call, {through_a_partial_call, doubled}),
+        (through_a_default, {through_a_default, other}),
     ],
     ids=[
         "itself",
@@ -331,6 +352,8 @@ def test_a_run_that_was_blocked_goes_on_with_fixed_code_under_its_key(database_u
         "a class",
         "a table",
         "another module's helper",
+        "a partial call",
+        "a default",
     ],
 )
 def test_workflows_are_found_through_globals(body, found):
