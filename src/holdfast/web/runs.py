@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 from pydantic import StringConstraints
 from starlette.requests import Request
 
 from holdfast.define import StartOptions
 from holdfast.errors import BadCursor
-from holdfast.model import NOT_GIVEN, RunFilter, microseconds
+from holdfast.model import NOT_GIVEN, microseconds
 
 from . import showing
 from .filters import filter_of
@@ -20,7 +21,6 @@ from .service import (
     CallerDep,
     Cursor,
     FoundRun,
-    Service,
     ServiceDep,
     WorkflowName,
     refuse_crowd,
@@ -87,10 +87,8 @@ async def start_run(
     return showing.started(run)
 
 
-@listing.get("/v1/workflows/{workflow}/runs", responses=declared(), summary="List a workflow's runs")
-async def list_runs_of_workflow(
+async def _paged(
     request: Request,
-    workflow: WorkflowName,
     service: ServiceDep,
     caller: CallerDep,
     status: Statuses = None,
@@ -101,38 +99,40 @@ async def list_runs_of_workflow(
     until: Until = None,
     cursor: Cursor = None,
     limit: Limit = 50,
-) -> RunPage:
+) -> Callable[[str | None], Awaitable[RunPage]]:
+    """What is asked for, of whichever workflow."""
+
+    async def page(workflow: str | None) -> RunPage:
+        where = filter_of(
+            workflow=workflow, status=[*(status or [])], key=key, tag=tag or [], parent=parent, since=since,
+            until=until, query=request.query_params.multi_items(), caller=caller,
+        )  # fmt: skip  # one line a group reads better here
+        try:
+            found: Any = await service.client.runs(where).page(cursor=cursor, limit=limit)
+        except BadCursor as error:
+            raise Refused(HTTPStatus.BAD_REQUEST, "bad-cursor", str(error), field=("query", "cursor")) from None
+        return RunPage(runs=[showing.summary(run) for run in found.items], next=found.next)
+
+    return page
+
+
+PageOf: TypeAlias = Annotated[Callable[[str | None], Awaitable[RunPage]], Depends(_paged)]
+
+
+@listing.get("/v1/workflows/{workflow}/runs", responses=declared(), summary="List a workflow's runs")
+async def list_runs_of_workflow(workflow: WorkflowName, page: PageOf) -> RunPage:
     """Its runs, newest first. `input.order.card=4711` keeps those whose argument `order` has that `card`: the value is
     read as JSON if it is some, else as text. Runs started meanwhile don't disturb a cursor. A page may be short, or
     even empty, and have a `next`: go on until that is null."""
-    where = filter_of(
-        workflow=workflow, status=[*(status or [])], key=key, tag=tag or [], parent=parent, since=since, until=until,
-        query=request.query_params.multi_items(), caller=caller,
-    )  # fmt: skip  # one line a group reads better here
-    return await _page(service, where, cursor, limit)
+    return await page(workflow)
 
 
 @listing.get("/v1/runs", responses=declared(), summary="List runs")
 async def list_runs(
-    request: Request,
-    service: ServiceDep,
-    caller: CallerDep,
-    workflow: Annotated[str | None, Query(description="Only runs of this workflow.")] = None,
-    status: Statuses = None,
-    key: Key = None,
-    tag: Tags = None,
-    parent: Parent = None,
-    since: Since = None,
-    until: Until = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    page: PageOf, workflow: Annotated[str | None, Query(description="Only runs of this workflow.")] = None
 ) -> RunPage:
     """All runs, newest first; filters and cursors as below a workflow."""
-    where = filter_of(
-        workflow=workflow, status=[*(status or [])], key=key, tag=tag or [], parent=parent, since=since, until=until,
-        query=request.query_params.multi_items(), caller=caller,
-    )  # fmt: skip  # one line a group reads better here
-    return await _page(service, where, cursor, limit)
+    return await page(workflow)
 
 
 @one.get("/{run_id}", responses=declared(404), summary="Read a run")
@@ -190,11 +190,3 @@ async def get_result(
     found = await showing.outcome(run, caller.sees_payloads)
     response.status_code = HTTPStatus.OK if found.done else HTTPStatus.ACCEPTED
     return found
-
-
-async def _page(service: Service, where: RunFilter, cursor: str | None, limit: int) -> RunPage:
-    try:
-        page: Any = await service.client.runs(where).page(cursor=cursor, limit=limit)
-    except BadCursor as error:
-        raise Refused(HTTPStatus.BAD_REQUEST, "bad-cursor", str(error), field=("query", "cursor")) from None
-    return RunPage(runs=[showing.summary(run) for run in page.items], next=page.next)
