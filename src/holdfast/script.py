@@ -90,7 +90,7 @@ async def _run(
         _refuse_stranger(started, served)
         worker = Worker(client, workflows=served, resources=resources, middleware=middleware)
         working = asyncio.ensure_future(worker.run())
-        waiting = asyncio.ensure_future(_end_of(client, started))
+        waiting = asyncio.ensure_future(_end_of(client, started, worker))
         try:
             await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():
@@ -124,13 +124,17 @@ def _refuse_stranger(started: AsyncRun[Any], served: list[Workflow[Any, Any]]) -
         )
 
 
-async def _end_of(client: AsyncClient, started: AsyncRun[Any]) -> Any:
+async def _end_of(client: AsyncClient, started: AsyncRun[Any], worker: Worker) -> Any:
     while True:
         try:
             return await started.result(timeout=_POLL)
         except TimeoutError:
+            known = [one.renewed_at for one in await client.workers() if one.id == worker.id]
             record = await client.store.get_run(started.id)
-            if record is not None and record.blocked is not None:
+            if record is None or record.blocked is None or record.due_at is None:
+                continue
+            # One that was blocked before is due since this worker came, which may hold the fix; blocked again, later.
+            if known and record.owner is None and record.due_at > known[0]:
                 raise blocking_error(record.blocked) from None
 
 

@@ -6,7 +6,8 @@ import asyncio
 from functools import partial
 
 from holdfast.errors import StoreAway
-from holdfast.model import Declared, NewWait, Out, Registration, RowChange, RunStatus, Sent, StepItems, Unmatched
+from holdfast.model import Declared, NewWait, Out, Registration, RowChange, RunStatus, Sent, StepItems, Turn, Unmatched
+from holdfast.store import Store
 
 from .chains import CONTINUED
 from .children import family
@@ -86,14 +87,9 @@ class TestMessagesInTwoStores:
         for number in range(15):
             parent, holder = await stage.held(), await stage.held(worker="two", key=str(number))
             child = new_run(parent_id=parent.id, parent_key="c", key=str(number))
+            join = turn(parent, out=Out(children=(child,)))
             end = turn(holder, change=RowChange(status=RunStatus.COMPLETED))
-            _, (ended,) = await asyncio.gather(
-                stage.commit(turn(parent, out=Out(children=(child,)))), other.commit_turns([end], now=T0)
-            )
-            while isinstance(ended, StoreAway):
-                # Whoever joins may hold the run for a moment: its end is sent again, as it was.
-                [ended] = await other.commit_turns([end], now=T0)
-            assert ended is True
+            await asyncio.gather(_accepted(stage.store, join), _accepted(other, end))
             assert [message.name for message in await stage.store.read_inbox("one")] == ["c"]
             await stage.commit(turn(parent, after=1, change=RowChange(status=RunStatus.COMPLETED)))
 
@@ -202,3 +198,10 @@ class TestNamespacesOfMessages:
         assert await other.read_value("same", "at") == b"theirs"
         assert [one.payload for one in await other.read_items("same", "log")] == [b"theirs"]
         assert len((await other.read_unmatched(10)).events) == 1
+
+
+async def _accepted(store: Store, sent: Turn) -> None:
+    """Send a turn until it is accepted: somebody else may have locked a run that it needs for a moment."""
+    while isinstance(answer := (await store.commit_turns([sent], now=T0))[0], StoreAway):
+        pass
+    assert answer is True
