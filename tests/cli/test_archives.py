@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,17 @@ def test_an_export_has_a_line_for_each_run(client, tmp_path, capsys):
 def test_an_export_may_be_narrowed_and_printed(client, capsys):
     assert main(["export", "--status", "failed"]) == 0
     assert json.loads(capsys.readouterr().out)["key"] == "second"
+
+
+def test_an_export_passes_through_pipes_of_any_encoding(client, tmp_path, monkeypatch):
+    client.start(halve, 5, key="dritte Hälfte", delay="1h")
+    client.cancel(client.get_run(halve, key="dritte Hälfte").id)
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
+    assert main(["export", "--key", "dritte Hälfte"]) == 0
+    assert json.loads(written.getvalue())["key"] == "dritte Hälfte"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(written.getvalue()), encoding="ascii"))
+    assert main(["import", "-", "--url", f"sqlite:///{tmp_path / 'other.db'}"]) == 0
 
 
 def test_an_export_overwrites_nothing(client, tmp_path, capsys):
@@ -237,6 +250,13 @@ def test_exported_journals_are_replayed_from_their_file(client, tmp_path):
     file = exported(tmp_path, "--status", "completed")
     assert main(["replay", "--file", str(file), "--code", code(tmp_path, "same_file")]) == 0
     assert main(["replay", "--file", str(file), "--code", code(tmp_path, "other_file", "return 1")]) == 1
+
+
+@pytest.mark.parametrize(
+    "which", [["--file", "x", "--workflow", "halve"], ["--file", "x", "one"], ["one", "--status", "failed"]]
+)
+def test_which_runs_to_replay_is_said_in_one_way(client, tmp_path, which):
+    assert main(["replay", *which, "--code", code(tmp_path, "asked")]) == 2
 
 
 def test_which_runs_to_replay_must_be_said(client, tmp_path):

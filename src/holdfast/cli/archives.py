@@ -16,7 +16,7 @@ from holdfast.model import counted
 
 from .exits import WRONG
 from .options import NOT_BOTH, Chosen, Json, Place, RunIds
-from .output import lines_of, print_json, print_line, print_note, tracked, working
+from .output import in_utf8, lines_of, print_json, print_line, print_note, tracked, working
 
 
 def export(
@@ -39,7 +39,7 @@ def export(
         with working("listing runs"):
             ids = list(run_ids or ()) or [run.id for run in client.runs(chosen.filter())]
         # "x": an earlier export is never overwritten.
-        target = sys.stdout if output is None else output.open("x", encoding="utf-8")
+        target = in_utf8(sys.stdout) if output is None else output.open("x", encoding="utf-8")
         count = 0
         try:
             for run_id in tracked(ids, "exporting"):
@@ -100,6 +100,6 @@ import_command.__name__ = "import"
 
 def _lines(file: Path) -> Iterator[str]:
     if str(file) == "-":
-        yield from sys.stdin
+        yield from in_utf8(sys.stdin)
         return
     yield from lines_of(file, "importing")

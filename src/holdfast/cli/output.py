@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 import typer
 from rich import progress
@@ -95,6 +96,13 @@ def lines_of(file: Path, what: str) -> Iterator[str]:
         file, "r", encoding="utf-8", description=what, console=console, transient=True, disable=is_hidden
     ) as lines:
         yield from lines
+
+
+def in_utf8(stream: TextIO) -> TextIO:
+    """The stream in the encoding that runs are exported in, whatever else is printed in."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(encoding="utf-8")
+    return stream
 
 
 @contextlib.contextmanager

@@ -54,6 +54,8 @@ def replay_command(
     The exit code is 1 if any run would not go on as its journal says, or if its workflow is not in this code. Each
     divergence is printed with what the journal holds, what the code asked for, and where.
     """
+    if sum((bool(run_ids), chosen.is_given or all_live, file is not None)) > 1:
+        raise typer.BadParameter("name runs, narrow them by --workflow and so on, or name a --file; not more than one")
     settings = place.settings()
     targets = tuple(code or ()) or settings.workflows
     found = discover(targets, ignore=settings.ignore, home=settings_folder())
