@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, Retry, RunCancelled, RunStatus, Worker, step, workflow
+from holdfast import AsyncClient, Retry, RunCancelled, RunFilter, RunStatus, Worker, step, workflow
 from holdfast.testing import Environment, assert_durable
 from tests.life.waiting import until_waiting
 
@@ -130,7 +130,8 @@ async def test_waiting_for_a_child_that_was_cancelled_raises_run_cancelled_when_
     async with Environment([cancelling, tidy]) as env:
         run = await env.client.start(cancelling)
         assert await run.result() == [True, True, True, False]
-        assert f"{run.id}.tidy" in cleaned
+        [child] = [one async for one in env.client.runs(RunFilter(parent=run.id))]
+        assert child.id in cleaned
 
 
 async def test_the_parent_is_not_cancelled_with_its_child_on_any_store(url):

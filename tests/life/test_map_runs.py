@@ -114,10 +114,10 @@ async def test_chunk_runs_own_the_children_of_the_items():
     async with Environment([mapping, child]) as env:
         run = await env.client.start(mapping, 4, 2)
         assert await run.result() == [0, 2, 4, 6]
-        chunks = sorted([one.id async for one in env.client.runs(RunFilter(parent=run.id))])
-        assert chunks == [f"{run.id}.holdfast.map", f"{run.id}.holdfast.map:1"]
-        items = sorted([one.id async for one in env.client.runs(RunFilter(parent=chunks[0]))])
-        assert items == [f"{chunks[0]}.child", f"{chunks[0]}.child:1"]
+        chunks = [one async for one in env.client.runs(RunFilter(parent=run.id))]
+        assert [chunk.record.workflow for chunk in chunks] == ["holdfast.map", "holdfast.map"]
+        items = [one async for one in env.client.runs(RunFilter(parent=chunks[0].id))]
+        assert [item.record.workflow for item in items] == ["child", "child"]
 
 
 @pytest.mark.parametrize("chunk", [1, 3, None])
@@ -156,7 +156,9 @@ async def test_a_failed_child_raises_its_own_exception_noted_with_its_run_on_eve
             await run.result(timeout=60)
         cause = failed.value.__cause__
         assert (type(cause), str(cause)) == (SoldOut, "not three")
-        assert f"in the child run {run.id}.holdfast.map:1.picky_child:1 of 'picky_child'" in cause.__notes__
+        failed_ones = client.runs(RunFilter(workflow=picky_child, status=RunStatus.FAILED))
+        [child_id] = [one.id async for one in failed_ones]
+        assert f"in the child run {child_id} of 'picky_child'" in cause.__notes__
 
 
 async def test_the_first_failure_calls_the_rest_off():
@@ -174,9 +176,9 @@ async def test_the_first_failure_calls_the_rest_off():
             await run.result()
         async for one in env.client.runs():
             await one.wait()
-        ends = {one.id.removeprefix(run.id): one.status async for one in env.client.runs()}
-        assert ends[".holdfast.map:1.either"] == RunStatus.FAILED
-        assert {ends[f".holdfast.map.either{n}"] for n in ("", ":1", ":2")} == {RunStatus.CANCELLED}
+        ends = {one.record.input: one.status async for one in env.client.runs(RunFilter(workflow=either))}
+        assert ends.pop(b"[3]") == RunStatus.FAILED
+        assert [ends[f"[{n}]".encode()] for n in range(3)] == [RunStatus.CANCELLED] * 3
 
 
 async def test_collect_gives_a_failure_in_the_place_of_its_item_on_every_store(url):
@@ -274,7 +276,7 @@ async def test_chunk_runs_are_taken_by_workers_that_do_not_know_the_items(url):
             await until(asked)
             await until_waiting(run)
         async with Worker(client, workflows=[child]):
-            chunk = await client.get_run(f"{run.id}.holdfast.map")
+            [chunk] = [one async for one in client.runs(RunFilter(parent=run.id))]
             assert await chunk.wait(timeout=60) is RunStatus.COMPLETED
         async with Worker(client, workflows=[mapping]):
             assert await run.result(timeout=60) == [0, 2]

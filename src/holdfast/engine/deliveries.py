@@ -181,7 +181,7 @@ class Deliveries(Requests):
         if isinstance(entry, Inherited):
             self.life.compensations = list(entry.undo)
             return
-        self.renew_hooks(entry.seed)
+        self.renew(entry.seed)
         if entry.until is None:
             self.reseed(entry.seed)
         else:

@@ -53,13 +53,15 @@ class Wait:
 class Child:
     """A child run that was asked for and has not ended."""
 
-    __slots__ = ("former", "is_cancelled", "key", "new", "reply", "told", "workflow")
+    __slots__ = ("first", "former", "is_cancelled", "key", "new", "reply", "told", "workflow")
 
-    def __init__(self, key: str, workflow: Workflow[Any, Any], new: NewRun, reply: Reply[Any]) -> None:
+    def __init__(self, key: str, workflow: Workflow[Any, Any], new: NewRun, reply: Reply[Any], first: str) -> None:
         self.key = key
         self.workflow = workflow
         self.new = new
         self.reply = reply
+        self.first = first
+        """The id that this run gives it first. A run that repeats another one knows it by the other one's."""
         self.told: list[OutSignal] = []
         """Signals that it was sent before what is known of it ends."""
         self.is_cancelled = False
@@ -82,16 +84,19 @@ class Child:
 
     def rename(self, attempt: int) -> None:
         """The run is tried again: from here on another run is meant."""
-        old = self.new.id
-        first = self.former[0] if self.former else old
-        self.former += (old,)
-        # Whoever holds its key by then is joined while it lives.
-        conflict = self.new.on_conflict if self.new.key is None else "restart"
-        new_id = bounded_id(f"{first}~{attempt}")
-        seed = seed_of_child(new_id, self.new.seed)
-        self.new = msgspec.structs.replace(self.new, id=new_id, seed=seed, on_conflict=conflict)
+        self.become(bounded_id(f"{self.first}~{attempt}"))
+        if self.new.key is not None:
+            # Whoever holds its key by then is joined while it lives.
+            self.new = msgspec.structs.replace(self.new, on_conflict="restart")
+
+    def become(self, run_id: str) -> None:
+        """From here on it is this run that is meant."""
+        if run_id == self.new.id:
+            return
+        self.former += (self.new.id,)
+        self.new = msgspec.structs.replace(self.new, id=run_id, seed=seed_of_child(run_id, self.new.seed))
         if isinstance(self.reply, ChildRun):
-            self.reply.id = self.new.id
+            self.reply.id = run_id
 
 
 class Compensation(NamedTuple):

@@ -83,12 +83,15 @@ class Requests(Sends):
             )
         return reply
 
-    def renew_hooks(self, seed: bytes) -> None:
-        """A fork goes on from here: open hooks get tokens of its own, for the old ones resume the other run."""
+    def renew(self, seed: bytes) -> None:
+        """A fork goes on from here: open hooks get tokens of its own, for the old ones resume the other run, and open
+        children ids."""
         for wait in () if self._life is None else self._life.waits.values():
             if wait.kind == "hook" and wait.row is not None:
                 token = wait.reply.key = _token(wait.number, seed, person=b"holdfast renewed")
                 wait.row = msgspec.structs.replace(wait.row, token=_digest(token))
+        for child in () if self._life is None else self._life.children.values():
+            child.become(child.first)
 
     def _wait(
         self,
@@ -225,20 +228,24 @@ class Requests(Sends):
             plain, earlier = arguments.check(args, kwargs), arguments.earlier
         key = self._new_key(workflow.name)
         digest = blake2b(plain, digest_size=8).digest()
-        new = self._new_run(workflow, key, plain)
-        if self.is_replaying:
-            self._match_child(key, digest, earlier, plain)
-        else:
+        first = workflow.start_options.id or self._child_id(key)
+        held = self._match_child(key, digest, earlier, plain) if self.is_replaying else None
+        # The body was told the id that the journal holds, also if that is a child of the run which this one repeats.
+        new = self._new_run(workflow, key, plain, first if held is None else held.run_id)
+        if held is None:
             self._entries.append(ChildAsked(key, new.id, workflow.name, digest))
             self.life.new_children.append(new)
+        elif held.run_id.startswith(f"{self.run.id}.{key}"):
+            # As this run has named it, maybe by the rules of an older version.
+            first = held.run_id
         reply = cls(self, self.loop, key)
         if isinstance(reply, ChildRun):
             reply.id = new.id
-        self.life.children[key] = Child(key, workflow, new, reply)
+        self.life.children[key] = Child(key, workflow, new, reply, first)
         self.life.has_keys = self.life.has_keys or new.key is not None
         return reply
 
-    def _new_run(self, workflow: Workflow[Any, Any], key: str, plain: bytes) -> NewRun:
+    def _new_run(self, workflow: Workflow[Any, Any], key: str, plain: bytes, run_id: str) -> NewRun:
         options = workflow.start_options
         run = self.run
         deadlines = [] if run.deadline_instant is None else [run.deadline_instant]
@@ -251,7 +258,6 @@ class Requests(Sends):
             retention = None
         elif options.retention is not NOT_GIVEN:
             retention = microseconds(options.retention, what="retention")
-        run_id = options.id or self._child_id(key)
         return NewRun(
             id=run_id,
             workflow=workflow.name,
@@ -273,15 +279,21 @@ class Requests(Sends):
         )
 
     def _child_id(self, key: str) -> str:
-        """Of a run that is tried again: what an earlier life began behind the cut is not what this one asks for."""
-        first = f"{self.run.id}.{key}"
-        return bounded_id(first if self.run.attempt == 1 else f"{first}~{self.run.attempt}")
+        """One that no other run has, or the child would be taken for that one and never begin.
 
-    def _match_child(self, key: str, digest: bytes, earlier: Earlier, plain: bytes) -> None:
+        Names alone don't do: a deleted run's children may be there still when its id is used again, a workflow's name
+        may read like that of a child's child, and what an earlier try began behind the cut is not what this one asks
+        for. So it ends in a draw of the run's own.
+        """
+        place = f"{self.run.attempt} {key}".encode()
+        drawn = blake2b(place, key=self._seed, person=b"holdfast kin", digest_size=4)
+        return bounded_id(f"{self.run.id}.{key}~{drawn.hexdigest()}")
+
+    def _match_child(self, key: str, digest: bytes, earlier: Earlier, plain: bytes) -> ChildAsked:
         held = self._next_held()
         if isinstance(held, ChildAsked) and held.key == key and is_digest_of(held.digest, digest, earlier, plain):
             self._cursor += 1
-            return
+            return held
         line = calling_line(4) or self._awaited_line
         self.stop_with(
             self.divergence(f"child run {key!r}, arguments {digest.hex()}, at {line}", held, at=self._cursor)

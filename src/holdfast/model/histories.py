@@ -80,8 +80,8 @@ def history_of(entries: Iterable[Entry]) -> History:
         elif isinstance(entry, RunRetrying):
             kept, carried = _cut(kept, carried)
             retrying, is_cut = entry, True
-            # What was cut off takes the lives that began in it along.
-            lives = [life for life in lives if life[0] < len(kept)]
+            # Of lives that began in what was cut off nothing is left but that they were: children had other ids.
+            lives = [(min(place, len(kept)), life) for place, life in lives]
             lives.append((len(kept), entry))
         elif isinstance(entry, Blocked):
             coming = entry.results
