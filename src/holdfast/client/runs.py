@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, Self, TypeVar, cast
 
-from holdfast.codec import Codec
+from holdfast.codec import Codec, message_of
 from holdfast.define import Workflow, refuse_in_body
 from holdfast.errors import (
     DefinitionError,
@@ -329,6 +329,6 @@ def described(error: BaseException | None) -> str:
     """An exception in one line."""
     if error is None:
         return "no error was recorded"
-    text = str(error).strip().partition("\n")[0]
+    text = message_of(error).strip().partition("\n")[0]
     name = error.type.rpartition(".")[2] if isinstance(error, StepFailed) and error.type else type(error).__name__
     return f"{name}: {text}" if text else name

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from holdfast.codec.arguments import ArgumentsCodec, plain_call
 from holdfast.codec.codec import Codec
-from holdfast.codec.exceptions import Relayed, traceback_text
+from holdfast.codec.exceptions import Relayed, message_of, traceback_text
 from holdfast.codec.loaded import find_all, find_class
 from holdfast.codec.plain import plain
 from holdfast.codec.schemas import misfit, parameter_schemas
@@ -34,6 +34,7 @@ __all__ = [
     "find_all",
     "find_class",
     "from_text",
+    "message_of",
     "misfit",
     "parameter_schemas",
     "plain",

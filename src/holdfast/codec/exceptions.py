@@ -107,7 +107,7 @@ def _lower(
         "module": clean(str(cls.__module__)),
         "name": clean(cls.__qualname__),
         "rebuild": False,
-        "message": _message(error),
+        "message": message_of(error),
         "args": _lower_args(error, lost),
         "state": _lower_state(error, lost),
         "traceback": traceback_text(error),
@@ -201,7 +201,7 @@ def _may_be_rebuilt(cls: type, plain: dict[str, Any]) -> bool:
         back = _rebuild(cls, plain, _load_members(plain, None))
     except Exception:
         return False
-    return _message(back) != _unprintable(cls) or plain["message"] == _unprintable(cls)
+    return message_of(back) != _unprintable(cls) or plain["message"] == _unprintable(cls)
 
 
 def _load(plain: dict[str, Any], home: str | None) -> BaseException:
@@ -250,7 +250,8 @@ def _put_notes(error: BaseException, notes: list[str]) -> None:
         object.__setattr__(error, "__notes__", list(notes))
 
 
-def _message(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """What an exception says of itself, also if its `__str__` does not work."""
     try:
         return clean(str(error))[:MAX_MESSAGE]
     except Exception:
@@ -281,7 +282,7 @@ def traceback_text(error: BaseException) -> str:
         lines = "".join(traceback.format_tb(error.__traceback__, limit=-50))
     except Exception:
         return ""
-    text = f"{lines}{type_name(type(error))}: {_message(error)}"
+    text = f"{lines}{type_name(type(error))}: {message_of(error)}"
     # The innermost frames are at the end.
     return clean("Traceback (most recent call last):\n" + text[-MAX_TRACEBACK:])
 

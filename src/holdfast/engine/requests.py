@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.codec import from_text
+from holdfast.codec import from_text, message_of
 from holdfast.define import ChildRun, Pending, Reply, Step, Unseen, Workflow
 from holdfast.errors import DefinitionError, NotDecodable, WaitTimeout
 from holdfast.model import (
@@ -350,7 +350,7 @@ class Requests(Sends):
                 life.compensations.append(found)
                 raise
             except Exception as error:
-                life.uncompensated.append(f"{name}: {type(error).__name__}: {error}")
+                life.uncompensated.append(f"{name}: {type(error).__name__}: {message_of(error)}")
                 first = first or error
         if first is not None and not life.is_compensating:
             raise first

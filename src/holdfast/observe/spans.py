@@ -33,6 +33,7 @@ from opentelemetry.sdk.trace.sampling import Decision, Sampler
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
+from holdfast.codec import message_of
 from holdfast.define import RunInfo, StepInfo
 from holdfast.model import Instant, RunStatus
 
@@ -129,7 +130,7 @@ class LiveSpan(trace.Span, ReadableSpan):
     ) -> None:
         shown = {
             "exception.type": f"{type(exception).__module__}.{type(exception).__qualname__}",
-            "exception.message": str(exception),
+            "exception.message": message_of(exception),
             "exception.stacktrace": "".join(format_exception(exception)),
             "exception.escaped": str(escaped),
         }
@@ -325,7 +326,7 @@ def seed_of(created: Instant, run_id: str) -> bytes:
 def _explain(span: LiveSpan, error: BaseException, at: int) -> None:
     span.record_exception(error, timestamp=at)
     if span._status is _UNSET:
-        span._status = Status(StatusCode.ERROR, f"{type(error).__name__}: {error}")
+        span._status = Status(StatusCode.ERROR, f"{type(error).__name__}: {message_of(error)}")
 
 
 def sent(tracer: Any, kind: str, took: int, attributes: dict[str, Any]) -> None:

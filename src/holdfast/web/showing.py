@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.client import AsyncClient, AsyncRun, Explanation, JournalEntry
-from holdfast.codec import plain
+from holdfast.codec import message_of, plain
 from holdfast.errors import CodecError, HoldfastError, RunCancelled, RunFailed, StepFailed
 from holdfast.model import RunRecord, RunStatus
 
@@ -62,7 +62,7 @@ def fault(error: BaseException | None, sees: bool) -> Fault | None:
     if error is None:
         return None
     name = error.type.rpartition(".")[2] if isinstance(error, StepFailed) and error.type else type(error).__name__
-    return Fault(type=plain(name), message=plain(str(error)) if sees else None)
+    return Fault(type=plain(name), message=plain(message_of(error)) if sees else None)
 
 
 def entry_shown(entry: JournalEntry, sees: bool) -> EntryShown:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from holdfast.codec import traceback_text
+from holdfast.codec import message_of, traceback_text
 from holdfast.errors import StepFailed, StepTimeout
 from holdfast.model import spoken
 
@@ -29,7 +29,7 @@ def timed_out(attempt: Failed, cause: BaseException | None = None) -> StepTimeou
 
 def as_step_failed(error: BaseException) -> StepFailed:
     name = f"{type(error).__module__}.{type(error).__qualname__}"
-    failed = StepFailed(f"{name}: {error}", type=name, traceback=traceback_text(error))
+    failed = StepFailed(f"{name}: {message_of(error)}", type=name, traceback=traceback_text(error))
     failed.__cause__ = error
     return failed
 

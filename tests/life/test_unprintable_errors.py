@@ -1,0 +1,71 @@
+"""Exceptions whose own `__str__` raises: whoever wants to say what went wrong must not fail by that."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast
+from holdfast import Retry, RunFailed, StepFailed, step, workflow
+from holdfast.testing import Environment
+
+undone: list[str] = []
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise AttributeError("response")
+
+
+class MuteStop(BaseException):
+    def __str__(self) -> str:
+        raise AttributeError("response")
+
+
+@step(retry=Retry(attempts=1))
+async def undo(what: str) -> None:
+    undone.append(what)
+    if what == "hotel":
+        raise Mute
+
+
+@step
+async def stop() -> None:
+    raise MuteStop
+
+
+@workflow
+async def trip() -> None:
+    for what in ("flight", "hotel", "car"):
+        holdfast.compensate(undo, what)
+    raise Mute
+
+
+@workflow
+async def stopped() -> str:
+    try:
+        await stop()
+    except StepFailed as error:
+        return str(error)
+    return "went on"
+
+
+async def test_a_compensation_that_fails_with_one_does_not_keep_the_others_from_being_called():
+    undone.clear()
+    async with Environment([trip]) as env:
+        await (await env.client.start(trip)).wait()
+        assert undone == ["car", "hotel", "flight"]
+
+
+async def test_a_run_that_fails_with_one_says_so():
+    async with Environment([trip]) as env:
+        run = await env.client.start(trip)
+        with pytest.raises(RunFailed, match="Mute without a printable message") as failed:
+            await run.result()
+        assert type(failed.value.__cause__) is Mute
+        assert "Mute without a printable message" in str(await env.client.explain(run.id))
+
+
+async def test_a_step_that_raises_one_beside_exceptions_fails():
+    async with Environment([stopped]) as env:
+        told = await (await env.client.start(stopped)).result()
+        assert told.endswith("MuteStop: <MuteStop without a printable message>")
