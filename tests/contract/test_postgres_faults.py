@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 from urllib.parse import urlsplit, urlunsplit
 
@@ -189,6 +190,23 @@ async def test_a_turn_that_never_arrived_is_accepted_when_it_is_sent_again(url):
         assert await stage.journal(run.id) == []
         assert await stage.commit(turn(run, b"one turn", change=ENDED)) == [True]
         assert (await stage.run(run.id)).status is RunStatus.COMPLETED
+
+
+async def test_a_store_that_is_closed_while_it_connects_leaves_nothing_behind(url, caplog):
+    async with Wire(url) as wire:
+        store = open_store(wire.url)
+        await store.open()
+        wire.is_slow = True
+        wire.cut_all()
+        # It has something to tell others, which takes a new connection once it is known that the old one was cut.
+        while not wire.unanswered:
+            store._thread.post(store._watcher.news)
+            await asyncio.sleep(0.01)
+        # Closing waits for that, but not for long.
+        await store.close()
+        del store
+        gc.collect()
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 async def test_a_backend_that_is_terminated_in_the_middle_is_away_and_the_next_one_works(url):

@@ -25,6 +25,9 @@ class Wire:
         self._cut_after: Test | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self.cuts = 0
+        self.is_slow = False
+        """Whoever connects from now on is never answered."""
+        self.unanswered = 0
 
     @property
     def url(self) -> str:
@@ -48,11 +51,20 @@ class Wire:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._server.close()
-        for writer in self._writers:
-            writer.close()
+        self.cut_all()
         await asyncio.sleep(0)
 
+    def cut_all(self) -> None:
+        """Cut what is connected now."""
+        for writer in self._writers:
+            writer.close()
+
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.is_slow:
+            self.unanswered += 1
+            await reader.read()
+            writer.close()
+            return
         there_reader, there_writer = await asyncio.open_connection(*self._target)
         self._writers |= {writer, there_writer}
         is_losing = asyncio.Event()

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from holdfast.extras import find_extra
 
 T = TypeVar("T")
+_PARTING = 2.0
 
 
 class LoopThread:
@@ -40,11 +41,16 @@ class LoopThread:
         asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
+            # Such as a connection that is just being made: it would keep the loop from closing.
+            if left := asyncio.all_tasks(loop):
+                for task in left:
+                    task.cancel()
+                loop.run_until_complete(asyncio.wait(left, timeout=_PARTING))
         finally:
             loop.close()
 
     def stop(self) -> None:
-        """Turn no more. What is under way is left where it is: connections are closed before this."""
+        """Turn no more. What is under way is cancelled: connections are closed before this."""
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.call_soon_threadsafe(loop.stop)
