@@ -95,7 +95,7 @@ async def test_keys_can_not_be_tried_without_end(database_url):
 
 async def test_a_key_that_may_not_do_something_can_not_try_it_without_end(database_url):
     secret, key = new_key("a", "read")
-    async with served(database_url, rate=0.5, keys=[key]) as made:
+    async with served(database_url, rate=SELDOM, keys=[key]) as made:
         async with reached(made.app, Authorization=f"Bearer {secret}") as http:
             got = [(await http.delete("/v1/runs/x")).status_code for _ in range(2)]
         assert got == [403, 429]
