@@ -13,12 +13,14 @@ from holdfast.model import (
     ChildAsked,
     Entry,
     Lane,
+    Reopened,
     RunRecord,
     RunRetrying,
     RunStatus,
     Started,
     StepAsked,
     StepCompleted,
+    StepFailed,
     StepRetrying,
     WaitRecord,
     WorkerRecord,
@@ -255,6 +257,14 @@ def test_a_run_retried_as_a_whole_tells_when():
     assert reason is Reason.RETRYING
     assert "failed with ValueError: no and is tried again as a whole at" in text
     assert details["attempt"] == 1
+
+
+def test_a_child_that_was_asked_for_anew_is_not_taken_for_the_one_that_was_called_off():
+    retrying = RunRetrying(T, 1, b"", T, T)
+    asked = (ChildAsked("ship", "r1.ship", "ship", b""), StepAsked("add", b""))
+    again = (StepFailed(T, "add", 1, b""), retrying, Reopened(T, True), StepCompleted(T, "add", 1, b"1"))
+    _, text, _ = why(record(**PARKED, due_at=None), Started(T, b""), *asked, *again)
+    assert "the child run of 'ship' that was begun anew" in text
 
 
 def test_crashes_a_cancel_and_a_deadline_are_told_beside_the_reason():

@@ -21,6 +21,7 @@ from holdfast.model import (
     ChildAsked,
     ChildEnded,
     Entry,
+    History,
     Lane,
     RunRecord,
     RunRetrying,
@@ -109,7 +110,7 @@ class _Scene:
     stopped: Stopped | None
     set_aside: tuple[SetAside, ...]
     children: Mapping[str, str]
-    """Ids of the runs of children that have not ended, by their keys."""
+    """Children that have not ended, by their keys: which runs they are, as far as the journal knows."""
     around: Surroundings
 
     @property
@@ -145,7 +146,7 @@ def explain(run: RunRecord, entries: Iterable[Entry], around: Surroundings) -> E
     stopped = next((entry for entry in known if isinstance(entry, Stopped)), None)
     steps = tuple(step for step in _open_steps(history.entries, around.describe) if _is_wanted(step, run))
     set_aside = tuple(entry for entry in history.entries if isinstance(entry, SetAside))
-    children = _open_children(history.entries)
+    children = _open_children(history)
     scene = _Scene(run, steps, history.retrying, cancel, stopped, set_aside, children, around)
     reason, text, details = _decide(scene)
     if reason is not Reason.ENDED:
@@ -320,11 +321,13 @@ def _is_wanted(step: OpenStep, run: RunRecord) -> bool:
     return step.retry_at is not None and run.due_at is not None and run.due_at <= step.retry_at
 
 
-def _open_children(entries: Iterable[Entry]) -> dict[str, str]:
+def _open_children(history: History) -> dict[str, str]:
     found: dict[str, str] = {}
-    for entry in entries:
+    cut = max((place for place, _ in history.lives), default=0)
+    for place, entry in enumerate(history.entries):
         if isinstance(entry, ChildAsked):
-            found[entry.key] = entry.run_id
+            # At a cut another run takes its place, whose id the body draws.
+            found[entry.key] = entry.run_id if place >= cut else f"of {entry.workflow!r} that was begun anew"
         elif isinstance(entry, ChildEnded):
             found.pop(entry.key, None)
     return found
