@@ -351,6 +351,31 @@ async def test_a_retried_fork_goes_on_drawing_as_it_did():
         assert len(set(seen)) == 2
 
 
+@pytest.mark.parametrize("result", [1, 9])
+async def test_a_fork_of_a_run_that_was_tried_again_knows_the_attempts_that_it_shares(result):
+    answers = iter([ConnectionError("the door is shut"), "in"])
+
+    def knock(n: int) -> str:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @workflow(retry=Retry(attempts=2, initial="1s"))
+    async def insisting() -> list[int]:
+        await enter(0)
+        attempt = holdfast.current_run().attempt
+        return [await prepare(attempt), await prepare(0), holdfast.current_run().attempt]
+
+    async with Environment(insisting, stubs={enter: knock}) as env:
+        run = await env.client.start(insisting)
+        assert await run.result() == [3, 1, 2]
+        edited = {} if result == 1 else {"result": result}
+        fork = await env.client.fork(run.id, at="prepare:1", **edited)
+        assert await fork.result(timeout="1h") == [3, result, 2]
+        assert "run_retrying" in await kinds(env.client, fork.id)
+
+
 async def test_a_fork_has_no_key():
     async with Environment(knocking) as env:
         run = await env.client.start(knocking, 1, key="one")

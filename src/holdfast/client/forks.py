@@ -18,13 +18,13 @@ from holdfast.model import (
     Blocked,
     Checkpoint,
     ChildAsked,
-    Claimed,
     Ended,
     Entry,
     Inherited,
     Instant,
     JournalRow,
     NewRun,
+    Relived,
     Reopened,
     Reseeded,
     RunRecord,
@@ -74,7 +74,7 @@ def fork_of(
 
 
 def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | None, now: Instant) -> list[Entry]:
-    history: list[Entry] = [entry for entry in history_of(entries).entries if not isinstance(entry, (Claimed, Ended))]
+    history, _, _, lives, _ = history_of(entries)
     place = next((i for i, entry in enumerate(history) if isinstance(entry, StepAsked) and entry.key == at), None)
     if place is None:
         keys = [entry.key for entry in history if isinstance(entry, StepAsked)]
@@ -111,6 +111,9 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
         if isinstance(entry, StepCompleted) and entry.key in asked and entry.key not in ended
     ]
     carried: list[Entry] = [*coming, *kept]
+    # A body is told its attempt as it was when it lived through what is shared: it may have asked by that.
+    for begins, last in reversed([life for life in lives if life[0] < len(before)]):
+        before.insert(begins, Relived(last.at, last.attempt, last.error, last.retry_at, last.first_at))
     before = [*before, Reseeded(now, secrets.token_bytes(16), until)]
     if len(before) == 1:
         return before

@@ -236,6 +236,15 @@ class RunRetrying(_Entry, frozen=True, gc=False, tag="run_retrying"):
     first_at: Instant
 
 
+class Relived(RunRetrying, frozen=True, gc=False, tag="relived"):
+    """The same in the history that a fork shares, from which what it had cut off is left out already."""
+
+    @property
+    def kind(self) -> str:
+        """To readers it is a try like any other."""
+        return "run_retrying"
+
+
 class Reopened(_Entry, frozen=True, gc=False, tag="reopened"):
     """The run goes on from a cut. What was open there, children and waits, is asked for anew; `done`: it was."""
 
@@ -296,7 +305,9 @@ MESSAGES = (Signal, EventTaken, HookResumed)
 ASKS = (StepAsked, Undoing, ChildAsked, Patched, Checkpoint)
 Result: TypeAlias = StepCompleted | StepFailed | StepRetrying
 """What an attempt comes to."""
-Entry: TypeAlias = Input | Ask | Undoing | Inherited | Reseeded | Claimed | Blocked | Reopened | Ended | Stopped
+Entry: TypeAlias = (
+    Input | Ask | Undoing | Inherited | Reseeded | Relived | Claimed | Blocked | Reopened | Ended | Stopped
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[Entry]] = msgspec.msgpack.Decoder(list[Entry])

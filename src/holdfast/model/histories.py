@@ -18,6 +18,7 @@ from .entries import (
     Ended,
     Entry,
     Inherited,
+    Relived,
     Reopened,
     Reseeded,
     Result,
@@ -78,7 +79,8 @@ def history_of(entries: Iterable[Entry]) -> History:
                 for message in entry.mail:
                     carried[_place(carried)] = message
         elif isinstance(entry, RunRetrying):
-            kept, carried = _cut(kept, carried)
+            if not isinstance(entry, Relived):
+                kept, carried = _cut(kept, carried)
             retrying, is_cut = entry, True
             # Of lives that began in what was cut off nothing is left but that they were: children had other ids.
             lives = [(min(place, len(kept)), life) for place, life in lives]

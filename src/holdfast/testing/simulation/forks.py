@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ from holdfast.model import (
     Reopened,
     Reseeded,
     RunRecord,
+    RunRetrying,
     StepAsked,
     StepCompleted,
     WaitRecord,
@@ -111,9 +112,12 @@ class Forks:
         )
 
     def _check_shared(self, name: str, asked: Asked, at: str, begun_with: list[Entry]) -> None:
-        known = history_of(entry for row in asked.rows for entry in decode_entries(row.data)).entries
+        known, _, _, lives, _ = history_of(entry for row in asked.rows for entry in decode_entries(row.data))
         cut = next(n for n, entry in enumerate(begun_with) if isinstance(entry, Reseeded) and entry not in known)
-        shared, behind = begun_with[:cut], begun_with[cut + 1 :]
+        shared, _, _, shared_lives, _ = history_of(begun_with[:cut])
+        behind = begun_with[cut + 1 :]
+        if _attempts(shared_lives) != _attempts(life for life in lives if life[0] < len(shared)):
+            self._oracle.report("forks", f"{name} begins with other attempts than the other has lived through")
         if shared != known[: len(shared)]:
             self._oracle.report("forks", f"{name} begins with {_kinds(shared)}, which is not how the other began")
             return
@@ -171,6 +175,11 @@ def inherited(run: NewRun) -> set[tuple[str, bytes]]:
     """Results that a run was begun with: steps of another one have returned them, or whoever forked it."""
     entries = (entry for row in run.rows for entry in decode_entries(row))
     return {(entry.key, entry.result) for entry in entries if isinstance(entry, StepCompleted)}
+
+
+def _attempts(lives: Iterable[tuple[int, RunRetrying]]) -> list[tuple[int, int]]:
+    """Where the tries of a run begin, and which they are."""
+    return [(begins, last.attempt) for begins, last in lives]
 
 
 def _kinds(entries: Sequence[Entry]) -> str:

@@ -24,6 +24,7 @@ from holdfast.model import (
     Inherited,
     Instant,
     Patched,
+    Relived,
     RunRecord,
     RunRetrying,
     RunStatus,
@@ -251,9 +252,10 @@ class Replays:
         return _error(end.error, self._codec) == _error(closing.error, self._codec)
 
     def _is_from_outside(self, closing: Entry | None) -> bool:
-        """An end that its body had no part in: by force, after too many crashes, or undone by a client's retry."""
+        """An end that its body had no part in: by force, after too many crashes, undone by a client's retry, or another
+        run's, which this one shares."""
         if isinstance(closing, RunRetrying):
-            return closing.attempt == 0
+            return closing.attempt == 0 or isinstance(closing, Relived)
         if not isinstance(closing, Ended):
             return False
         if closing.error is not None:
