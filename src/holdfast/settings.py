@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.errors import DefinitionError
-from holdfast.model import SECOND, microseconds
+from holdfast.model import SECOND, is_text, microseconds
 
 _SQLITE = "sqlite:///"
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+")
@@ -191,6 +191,13 @@ def _text(value: Any) -> str:
     return value
 
 
+def _name(value: Any) -> str:
+    """Text that goes into the database: a byte of the environment's that is no UTF-8 can't."""
+    if not is_text(value):
+        raise ValueError("expected text without a NUL or a lone surrogate")
+    return _text(value)
+
+
 def _texts(value: Any) -> tuple[str, ...]:
     texts = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
     if not isinstance(texts, (list, tuple)) or not texts:
@@ -244,7 +251,7 @@ def _origins(value: Any) -> tuple[str, ...]:
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "url": _url,
-    "namespace": _text,
+    "namespace": _name,
     "schema": _text,
     "max_payload": _count,
     "max_retention": _duration,

@@ -174,6 +174,12 @@ def test_a_table_that_is_none_is_refused(place):
         resolve(environ={}, directory=place)
 
 
+def test_a_name_that_no_store_can_keep_is_refused(place):
+    # As a byte that is no UTF-8 comes out of the environment.
+    with pytest.raises(DefinitionError, match=r"HOLDFAST_NAMESPACE.*expected text"):
+        resolve(environ={"HOLDFAST_NAMESPACE": "shop\udcff"}, directory=place)
+
+
 def test_an_unknown_argument_is_refused(place):
     with pytest.raises(DefinitionError, match="colour= is not a setting"):
         resolve(environ={}, directory=place, colour="red")
