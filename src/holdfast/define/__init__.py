@@ -24,7 +24,7 @@ from .scope import (
     is_body,
 )
 from .shields import compensate, rollback, shield
-from .steps import AsyncStep, BlockingStep, Step, call, inline_step, make_step, step
+from .steps import AsyncStep, BlockingStep, Step, call, inline_step, make_step, named_in, step
 from .timers import now, rng, sleep, sleep_until, uuid4
 from .waits import Hook, NoClass, checked_wait, hook, wait_for_event, wait_for_signal
 from .workflows import AsyncWorkflow, BlockingWorkflow, StartOptions, Workflow, refuse_in_body, workflow
@@ -72,6 +72,7 @@ __all__ = [
     "make_step",
     "map",
     "mapped",
+    "named_in",
     "now",
     "patched",
     "publish",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import (
     Any,
     Concatenate,
@@ -337,6 +337,14 @@ def inline_step(
     if not callable(fn):
         raise DefinitionError(f"call({name!r}, {fn!r}): expected a function, and its arguments behind it")
     return make_step(fn.fn if isinstance(fn, Step) else fn, name=name, retry=retry, timeout=timeout)
+
+
+def named_in(fn: Callable[..., Any]) -> Iterator[object]:
+    """What a function refers to by name, from around it and from its module."""
+    fn = inspect.unwrap(fn)
+    if inspect.isfunction(fn):
+        found = inspect.getclosurevars(fn)
+        yield from (*found.nonlocals.values(), *found.globals.values())
 
 
 def name_of(fn: Callable[..., Any]) -> str:

@@ -6,7 +6,6 @@ that registered it. So it must be a function that can be found: in its module, o
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
@@ -15,7 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from holdfast.codec import Codec, find_all, find_class
-from holdfast.define import Step, Workflow, make_step
+from holdfast.define import Step, Workflow, make_step, named_in
 from holdfast.errors import DefinitionError
 from holdfast.model import Undo, restored_retry, stored_retry
 
@@ -77,11 +76,7 @@ def _found(undo: Undo, workflow: Workflow[Any, Any]) -> Step[..., Any] | None:
 
 def _referred(fn: Callable[..., Any]) -> Iterator[object]:
     """Steps and functions that a function refers to by name, and what undoes those."""
-    fn = inspect.unwrap(fn)
-    if not inspect.isfunction(fn):
-        return
-    names = inspect.getclosurevars(fn)
-    for value in (*names.nonlocals.values(), *names.globals.values()):
+    for value in named_in(fn):
         yield value
         if isinstance(value, Step) and value.compensate is not None:
             yield value.compensate

@@ -7,11 +7,10 @@ is whom the words are about: "Worker", "Environment".
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from holdfast.define import CHUNK_RUNS, Resource, Step, StepInfo, Workflow
+from holdfast.define import CHUNK_RUNS, Resource, Step, StepInfo, Workflow, named_in
 from holdfast.errors import DefinitionError, DuplicateWorkflow
 from holdfast.model import Lane
 from holdfast.store import Lender
@@ -56,19 +55,9 @@ def check_transactions(workflows: Iterable[AnyWorkflow], lender: Lender) -> None
     Others are refused when they are asked for.
     """
     for one in workflows:
-        for step in _steps_in(one.fn):
-            if step.is_transactional:
+        for step in named_in(one.fn):
+            if isinstance(step, Step) and step.is_transactional:
                 check_colour(step, lender)
-
-
-def _steps_in(fn: Callable[..., Any]) -> Iterator[Step[..., Any]]:
-    """Steps that a function refers to by name."""
-    fn = inspect.unwrap(fn)
-    if inspect.isfunction(fn):
-        found = inspect.getclosurevars(fn)
-        for value in (*found.globals.values(), *found.nonlocals.values()):
-            if isinstance(value, Step):
-                yield value
 
 
 def lanes_of(workflows: Iterable[AnyWorkflow], queues: Sequence[str] | None = None) -> tuple[Lane, ...]:
