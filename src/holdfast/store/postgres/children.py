@@ -80,7 +80,8 @@ async def cancel_orphans(tx: Transaction, child_ids: Sequence[str]) -> None:
 async def look_again(tx: Transaction, followers: Sequence[int]) -> None:
     """After the commit of those who joined: a run that was just ending did not see them.
 
-    Each statement is a commit of its own. crash here: the next worker that looks for the dead tells them.
+    Each statement is a commit of its own. crash here: the next worker that looks for the dead tells them; and so it
+    does of an end that had begun before those who joined were committed, and locks its run after await_ends looked.
     """
     await tx.all("await_ends", {"followers": list(followers)})
     await _tell_missed(tx, followers)

@@ -60,8 +60,8 @@ WHERE NOT EXISTS (
 );
 
 -- name: await_ends
--- Wait for the commits that are about to end runs which these follow: after that tell_missed sees their ends. It locks in
--- a statement of its own and holds nothing else, so nobody waits for it in turn.
+-- Wait for the commits that have locked runs which these follow to end them: after that tell_missed sees their ends. It
+-- locks in a statement of its own and holds nothing else, so nobody waits for it in turn.
 SELECT runs.number
 FROM holdfast.followers
 JOIN holdfast.runs ON runs.number = followers.run
