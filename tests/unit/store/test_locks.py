@@ -57,9 +57,12 @@ from holdfast.store.locks import ProcessLocks
 
 locks = ProcessLocks(sys.argv[1], "default")
 assert locks.hold("w")
+heard, told = os.pipe()
 if os.fork() == 0:
+    os.write(told, b".")  # what a forked child does first is behind it
     os.read(0, 1)  # until the test lets go of it
     os._exit(0)
+os.read(heard, 1)
 print(ProcessLocks(sys.argv[1], "default").take_if_dead("w"), flush=True)
 os._exit(0)
 """
