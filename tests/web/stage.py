@@ -96,7 +96,9 @@ async def served(url: str, *workflows: Any, **options: Any) -> AsyncIterator[Ser
 @asynccontextmanager
 async def listening(app: Any) -> AsyncIterator[str]:
     """A real server on a socket of its own; yields its address."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="on"))
+    # Nobody is hung up on between two requests, however far apart a slow machine has them.
+    config = uvicorn.Config(app, port=0, log_level="error", lifespan="on", timeout_keep_alive=3600)
+    server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)

@@ -33,7 +33,7 @@ valid = schemathesis.openapi.from_dict(
 @schema.exclude(path="/v1/live").parametrize()
 @FEW
 def test_the_description_is_true(case: Any, server: Server) -> None:
-    assert case.call_and_validate(base_url=server.address, headers=HEADERS).status_code < 500
+    assert case.call_and_validate(base_url=server.address, headers=HEADERS, timeout=60).status_code < 500
 
 
 # A delete would leave nothing for the others.
@@ -46,4 +46,4 @@ def test_the_description_is_true_of_runs_that_there_are(case: Any, server: Serve
             case.path_parameters["run_id"] = run_id
             if "workflow" in case.path_parameters:
                 case.path_parameters["workflow"] = workflow
-            assert case.call_and_validate(base_url=server.address, headers=HEADERS).status_code < 500
+            assert case.call_and_validate(base_url=server.address, headers=HEADERS, timeout=60).status_code < 500
