@@ -50,7 +50,7 @@ def test_a_lease_that_never_lapses_by_its_worker_s_clock_is_noticed(monkeypatch)
     from holdfast.worker.lease import Lease
 
     monkeypatch.setattr(Lease, "holds", lambda self: not self.is_lost)
-    assert_noticed("P2", first=80)
+    assert_noticed("P2", first=130)
 
 
 def test_a_step_executed_twice_is_noticed(monkeypatch):
@@ -296,7 +296,7 @@ def test_an_event_that_nobody_matches_is_noticed(monkeypatch):
 
 def test_a_hook_s_payload_that_never_arrives_is_noticed(monkeypatch):
     monkeypatch.setattr(waits, "insert_messages", lambda tx, rows: None)
-    assert_noticed("P6", within=120)
+    assert_noticed("P6", within=120, first=10)
 
 
 def test_compensations_in_the_order_of_registration_are_noticed(monkeypatch):
@@ -308,7 +308,7 @@ def test_compensations_in_the_order_of_registration_are_noticed(monkeypatch):
         return begins(self, would_retry)
 
     monkeypatch.setattr(Execution, "begins_compensation", first_first)
-    assert_noticed("compensation", within=300)
+    assert_noticed("compensation", within=300, first=140)
 
 
 def test_a_child_that_goes_on_after_its_parent_s_end_is_noticed(monkeypatch):

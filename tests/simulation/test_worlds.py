@@ -8,7 +8,8 @@ from holdfast.testing.simulation import run_seed
 from tests.simulation.features import FEATURES
 
 SEEDS = 450
-CHUNK = 45
+CHUNK = 90
+"""So many worlds that the rarest of things happens in one of them."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))

@@ -229,8 +229,9 @@ async def test_a_worker_that_can_not_go_on_says_so_at_once_and_raises_it_at_its_
     async with stage(database_url) as on:
         worker = await on.worker(ready).__aenter__()
         with contextlib.closing(sqlite3.connect(database_url.removeprefix("sqlite:///"))) as connection:
-            connection.execute("ALTER TABLE inbox RENAME TO gone")
+            connection.execute("CREATE TRIGGER t BEFORE UPDATE ON runs BEGIN SELECT RAISE(ABORT, 'no claims'); END")
+        await on.client.start(ready)
         await until(lambda: "has stopped" in caplog.text)
-        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        with pytest.raises(sqlite3.IntegrityError, match="no claims"):
             await worker.wait()
-    assert "no such table" in caplog.text
+    assert "no claims" in caplog.text

@@ -57,7 +57,7 @@ def is_away(error: BaseException) -> bool:
 
 def _is_lacking(error: BaseException) -> bool:
     """Whether somebody has changed the tables: those that we ask for are there once the file is open."""
-    return error_code(error) == _ERROR and str(error).startswith(("no such table", "no such column"))
+    return error_code(error) == _ERROR and str(error).startswith(("no such table", "no such column", "no such index"))
 
 
 def explained(error: BaseException, path: str) -> BaseException:
