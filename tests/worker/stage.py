@@ -85,6 +85,17 @@ class SkippingClock:
             alarm.callback()
 
 
+class Stalling(SkippingClock):
+    """A clock of a process that stands still for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stalled = 0
+
+    def monotonic(self) -> int:
+        return super().monotonic() + self.stalled
+
+
 class SkippingStore(SqliteStore):
     """A SQLite file that takes the time from the test's clock."""
 

@@ -17,7 +17,7 @@ from holdfast import AsyncClient, LeaseLost, RunNotFound, Worker, step, workflow
 from holdfast.model import ClaimedRun, Message
 from holdfast.store.sqlite import SqliteStore
 from tests.worker.samples import add
-from tests.worker.stage import LATER, SkippingClock, SkippingStore, until
+from tests.worker.stage import LATER, SkippingClock, SkippingStore, Stalling, until
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
@@ -310,17 +310,6 @@ async def test_a_message_that_came_during_the_last_claim_is_taken(database_url):
         assert (record.reason, record.status) == ("ended", "completed")
         assert await run.result(timeout=0) == "in time"
     await store.close()
-
-
-class Stalling(SkippingClock):
-    """A clock of a process that stands still for a while."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stalled = 0
-
-    def monotonic(self) -> int:
-        return super().monotonic() + self.stalled
 
 
 class Lapsing(SkippingStore):
