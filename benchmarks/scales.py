@@ -16,7 +16,7 @@ class Scale:
     steps: int
     """In the run whose steps are timed one by one."""
     alone: int
-    """Rounds of such runs: each takes a tenth of a second, so there can be more of them."""
+    """Rounds of such runs: each takes a part of a second, so there can be more of them."""
     starts: int
     replayed: tuple[int, ...]
     """Lengths of journals."""
@@ -42,8 +42,8 @@ class Scale:
 FULL = Scale(
     rounds=5,
     runs={1: 300, 100: 4_000, 1000: 8_000},
-    steps=200,
-    alone=15,
+    steps=1_000,
+    alone=9,
     starts=100,
     replayed=(10, 100, 1_000, 10_000),
     replay_budget=1.0,

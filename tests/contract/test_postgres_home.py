@@ -55,6 +55,16 @@ async def test_a_turn_takes_no_way_through_another_thread(url, monkeypatch):
     await stage.close()
 
 
+async def test_a_worker_finds_the_connection_for_its_first_turn_there(url, monkeypatch):
+    stage = await opened(url)
+    run = await stage.held()
+    await stage.store.register_worker("two", [LANE], LEASE)
+    with monkeypatch.context() as without:
+        without.setattr(links, "connect", None)
+        assert await stage.commit(turn(run)) == [True]
+    await stage.close()
+
+
 async def test_a_turn_alone_is_answered_like_one_among_others(url):
     stage = await opened(url)
     run = await stage.held()

@@ -63,6 +63,11 @@ class Commits:
         """Row-only writes, in the same manner."""
         return self._batch(turns.write_rows, items)
 
+    async def expect(self) -> None:
+        """Turns will come from this loop, and the first need not wait for a connection, which takes as long as many."""
+        if not self._is_pooled:
+            await self.home.here().open()
+
     async def close(self) -> None:
         """Finish what is under way on this side. What is on the thread's is closed there: `close_apart`."""
         await self.home.close()

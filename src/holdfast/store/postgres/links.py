@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 
-from holdfast.errors import StoreAway
+from holdfast.errors import StoreAway, StoreError
 from holdfast.model import Instant
 
 from .connections import BEGIN, BEGIN_POOLED, HASTE, Target, connect, explained, is_again, is_away
@@ -51,6 +51,12 @@ class Link:
     @property
     def is_open(self) -> bool:
         return self._connection is not None
+
+    async def open(self) -> None:
+        """Make the connection before it is needed. If that can't be done, the first deed says so."""
+        async with self._lock:
+            with suppress(StoreError):
+                await self._connected()
 
     async def run(
         self,
@@ -105,10 +111,7 @@ class Link:
         return rows
 
     async def _try(self, deed: Callable[[Transaction], Awaitable[T]], is_one: bool, is_hasty: bool) -> T:
-        if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(self._target)
-            self._planned_at = time.monotonic()
-        connection = self._connection
+        connection = await self._connected()
         has_begun = False
         tx = Transaction(_executing(connection), self._blocks, self._known)
         try:
@@ -131,6 +134,12 @@ class Link:
         if tx.has_news:
             self._news(tx.since)
         return answer
+
+    async def _connected(self) -> asyncpg.Connection[Any]:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await connect(self._target)
+            self._planned_at = time.monotonic()
+        return self._connection
 
     async def _forget_old_plans(self, connection: asyncpg.Connection[Any]) -> None:
         """A plan made for a table with a few rows must not outlive them for long."""

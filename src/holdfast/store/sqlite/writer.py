@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from holdfast.errors import StoreError
 from holdfast.store.stats import Stats
 
+from .ahead import Ahead
 from .connections import explained, is_away, patiently
 from .jobs import Answers, AnyJob, BatchJob, Job, ShortCut, Unit, merged
 from .links import Link
@@ -44,6 +45,7 @@ class Writer:
         self._using = threading.Lock()
         """Held by whoever uses the connection: the thread, or a caller that commits by itself."""
         self._pace = Pace()
+        self._ahead = Ahead(link.path)
         self._lendings: list[Lent] = []
         self._later: list[AnyJob] = []
         """Inline: who waits for the connection while it is lent, and what."""
@@ -147,6 +149,8 @@ class Writer:
             jobs = [one for one in found if isinstance(one, (Job, BatchJob))]
             if jobs:
                 self.execute(jobs)
+                with self._using:
+                    self._ahead.look()
             for one in found:
                 if not isinstance(one, (Job, BatchJob, concurrent.futures.Future)):
                     with self._using:

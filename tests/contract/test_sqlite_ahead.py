@@ -1,0 +1,119 @@
+"""The log is written ahead of its use, and nobody notices but the clock."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from holdfast.store import open_store
+from holdfast.store.sqlite import ahead
+from holdfast.testing.contract.stage import Stage, turn
+
+PAGE = 4096
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "holdfast.db"
+
+
+@pytest.fixture
+def play(path: Path):
+    """Run an `async def` on a stage whose store is open, with a run held."""
+
+    async def on_stage(act):
+        stage = Stage(lambda: open_store(f"sqlite:///{path}"))
+        await stage.store.open()
+        try:
+            await act(stage, await stage.held())
+        finally:
+            await stage.close()
+
+    return lambda act: asyncio.run(on_stage(act))
+
+
+def log(path: Path) -> int:
+    return Path(f"{path}-wal").stat().st_size
+
+
+async def commit(stage, run, turns: range) -> None:
+    for number in turns:
+        assert await stage.commit(turn(run, after=number)) == [True]
+
+
+def contents(path: Path) -> list[object]:
+    """Of the file as another process finds it."""
+    reader = sqlite3.connect(path)
+    try:
+        tables = reader.execute("SELECT name FROM sqlite_schema ORDER BY name").fetchall()
+        seqs = reader.execute("SELECT seq FROM journal ORDER BY seq").fetchall()
+        [(verdict,)] = reader.execute("PRAGMA integrity_check").fetchall()
+    finally:
+        reader.close()
+    return [tables, [seq for (seq,) in seqs], verdict]
+
+
+def test_most_commits_overwrite_what_was_written_ahead(play, path):
+    async def act(stage, run):
+        before, _, _ = contents(path)
+        lengths = set()
+        for number in range(1000):
+            await commit(stage, run, range(number, number + 1))
+            lengths.add(log(path))
+        assert len(lengths) < 500
+        assert contents(path) == [before, list(range(1000)), "ok"]
+
+    play(act)
+
+
+def test_a_short_log_is_left_as_it_is(play, path):
+    async def act(stage, run):
+        await commit(stage, run, range(20))
+        assert log(path) < ahead._FROM
+
+    play(act)
+
+
+def test_a_log_that_is_long_enough_is_left_to_sqlite(play, path, monkeypatch):
+    monkeypatch.setattr(ahead, "_ENOUGH", ahead._FROM)
+
+    async def act(stage, run):
+        await commit(stage, run, range(250))
+        reached = log(path)
+        await commit(stage, run, range(250, 260))
+        assert log(path) == reached + 10 * (PAGE + 24)
+
+    play(act)
+
+
+def test_a_database_that_was_copied_in_the_middle_has_every_turn(play, path, tmp_path):
+    """What a machine that lost its power would find: the file and its log, with pages that were never committed."""
+
+    async def act(stage, run):
+        await commit(stage, run, range(200))
+        copy = tmp_path / "copy.db"
+        for end in ("", "-wal"):
+            Path(f"{copy}{end}").write_bytes(Path(f"{path}{end}").read_bytes())
+        assert contents(copy) == contents(path)
+
+    play(act)
+
+
+def test_a_lock_that_another_process_holds_is_not_waited_for(play, path):
+    async def act(stage, run):
+        await commit(stage, run, range(200))
+        looking = ahead.Ahead(str(path))
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        reached = log(path)
+        looking.look()
+        assert log(path) == reached
+        other.execute("ROLLBACK")
+        other.close()
+        # When there is more to see, it is tried again.
+        looking._seen -= 1
+        looking.look()
+        assert log(path) > reached
+
+    play(act)
