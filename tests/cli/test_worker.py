@@ -74,3 +74,15 @@ def test_the_settings_of_a_project_name_the_workflows_and_the_database(stage: St
     stage.ready(fleet)
     assert "2 worker processes are ready for order on" in fleet.output
     assert stage.client.start("order").result(timeout=60) == os.path.realpath(stage.folder / "deep")
+
+
+@pytest.mark.parametrize(("before", "looked"), [("", 10_000), ("gc.set_threshold(0)", 0)])
+def test_a_worker_process_looks_for_cycles_seldom_or_not_at_all(stage: Stage, before: str, looked: int):
+    (stage.folder / "workflows.py").write_text(
+        f"import gc\nfrom holdfast import workflow, step\n{before}\n"
+        "@step\ndef look() -> int: return gc.get_threshold()[0]\n"
+        "@workflow\nasync def young() -> int: return look()\n"
+    )
+    worker = stage.worker("workflows.py", cwd=stage.folder)
+    stage.ready(worker)
+    assert stage.client.start("young").result(timeout=60) == looked
