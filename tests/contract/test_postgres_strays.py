@@ -6,7 +6,7 @@ from collections.abc import Callable
 import asyncpg
 import pytest
 
-from holdfast.model import NewWait, Out, RowChange, RunStatus
+from holdfast.model import ClaimedRun, NewWait, Out, RowChange, RunStatus
 from holdfast.store import Store, open_store
 from holdfast.testing.contract.chains import continued
 from holdfast.testing.contract.children import end_in
@@ -43,6 +43,16 @@ async def execute(url: str, statement: str) -> None:
     connection = await asyncpg.connect(url)
     await connection.execute(statement)
     await connection.close()
+
+
+async def follow(url: str, joined: ClaimedRun, follower: ClaimedRun) -> None:
+    """As a join that was committed just when the run ended or went on."""
+    await execute(
+        url,
+        "INSERT INTO holdfast.followers (run, follower, parent_key) SELECT joined.number, runs.number, 'pay'"
+        f" FROM holdfast.runs JOIN holdfast.runs AS joined ON joined.id = '{joined.id}'"
+        f" WHERE runs.id = '{follower.id}'",
+    )
 
 
 async def look_for_the_dead(store: Store) -> None:
@@ -91,17 +101,31 @@ def test_an_end_that_a_follower_missed_is_told(url, play):
     async def act(stage: Stage) -> None:
         follower, joined = await stage.held(), await stage.held(worker="two")
         await stage.commit(turn(joined, change=RowChange(status=RunStatus.FAILED, error=b"why")))
-        await execute(
-            url,
-            "INSERT INTO holdfast.followers (run, follower, parent_key) SELECT joined.number, runs.number, 'pay'"
-            f" FROM holdfast.runs JOIN holdfast.runs AS joined ON joined.id = '{joined.id}'"
-            f" WHERE runs.id = '{follower.id}'",
-        )
+        await follow(url, joined, follower)
         for _ in range(2):
             await look_for_the_dead(stage.store)
         [message] = await stage.store.read_inbox("one")
         assert (message.run_id, message.name) == (follower.id, "pay")
         assert (end_in(message).run_id, end_in(message).error) == (joined.id, b"why")
+
+    play(act)
+
+
+@pytest.mark.parametrize("when", ["before anybody looks", "after"])
+def test_whoever_joined_a_run_that_was_just_going_on_is_told_of_its_successor_s_end(url, play, when):
+    async def act(stage: Stage) -> None:
+        follower, joined = await stage.held(), await stage.held(worker="two")
+        successor = await continued(stage, joined, worker="two")
+        await follow(url, joined, follower)
+        if when == "after":
+            await look_for_the_dead(stage.store)
+            assert await stage.store.read_inbox("one") == []
+        await stage.commit(turn(successor, change=RowChange(status=RunStatus.FAILED, error=b"why")))
+        for _ in range(2):
+            await look_for_the_dead(stage.store)
+        [message] = await stage.store.read_inbox("one")
+        assert (message.run_id, message.name) == (follower.id, "pay")
+        assert (end_in(message).run_id, end_in(message).error) == (successor.id, b"why")
 
     play(act)
 

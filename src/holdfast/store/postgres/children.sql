@@ -2,13 +2,16 @@
 
 -- name: join_runs
 -- Those whose children could not be created, since their ids or keys are taken: they follow the run that is there, or are
--- told at once if it has ended. A run's own child tells it anyway. One that ends while this is committed sees no
--- follower, nor does this see its end: tell_missed finds both.
+-- told at once if it has ended. A run's own child tells it anyway. One that ends, or goes on, while this is committed sees
+-- no follower, nor does this see its end: tell_missed finds both. Who went on as another workflow still holds its key.
 WITH asked AS MATERIALIZED (
     SELECT given.asker, given.parent_key, given.at, coalesce(
             (SELECT last.number FROM holdfast.last_of_chain(:namespace_id, given.id) AS last),
             (
-                SELECT keys.run FROM holdfast.keys
+                SELECT last.number
+                FROM holdfast.keys
+                JOIN holdfast.runs AS holder ON holder.number = keys.run
+                CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, holder.id) AS last
                 WHERE keys.namespace_id = :namespace_id AND keys.workflow = given.workflow AND keys.key = given.key
             )
         ) AS number
@@ -69,7 +72,7 @@ WHERE followers.follower = ANY (:followers::bigint[])
 FOR SHARE OF runs;
 
 -- name: find_missed
--- Followers of runs that have ended: nobody told them.
+-- Followers of runs that have ended, or gone on: nobody told them.
 SELECT followers.follower
 FROM holdfast.followers
 WHERE EXISTS (
@@ -79,8 +82,14 @@ WHERE EXISTS (
 
 -- name: tell_missed
 -- Tell those of some followers whose run had ended when they joined or ended while they did: neither commit could see
--- the other's. The delete decides who tells.
-WITH missed AS (
+-- the other's. The delete decides who tells. Those whose run went on then follow its successor, of whose end they are told.
+WITH moved AS (
+    UPDATE holdfast.followers SET run = successor.number
+    FROM holdfast.runs AS gone
+    JOIN holdfast.runs AS successor ON successor.namespace_id = gone.namespace_id AND successor.id = gone.successor_id
+    WHERE followers.follower = ANY (:followers::bigint[]) AND gone.number = followers.run AND gone.status = 'continued'
+),
+missed AS (
     DELETE FROM holdfast.followers
     WHERE followers.follower = ANY (:followers::bigint[]) AND EXISTS (
         SELECT 1 FROM holdfast.runs

@@ -40,6 +40,19 @@ class TestContinuedRuns:
         assert (again.chain_id, again.chain_started_at) == (run.id, T0)
         assert (await stage.run(successor.id)).successor_id is None
 
+    async def test_whoever_joins_by_the_key_of_one_that_went_on_as_another_workflow_waits_for_that(
+        self, stage: Stage
+    ) -> None:
+        parent, holder = await stage.held(), await stage.held(worker="two", key="k")
+        successor = new_run(workflow="bill")
+        await stage.commit(turn(holder, change=CONTINUED, out=Out(successor=successor)))
+        assert await stage.commit(turn(parent, out=Out(children=(child_of(parent, key="k"),)))) == [True]
+        assert await stage.store.read_inbox("one") == []
+        [last] = await stage.store.claim_runs("two", [], 1, run_id=successor.id, now=T0)
+        await stage.end(last)
+        [message] = await stage.store.read_inbox("one")
+        assert (end_in(message).run_id, end_in(message).status) == (successor.id, "completed")
+
     async def test_a_chain_goes_on_and_on(self, stage: Stage) -> None:
         first = run = await stage.held()
         for number in range(4):
