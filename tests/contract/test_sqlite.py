@@ -40,6 +40,7 @@ from holdfast.testing.contract import (
     TestValues,
     TestWriteRows,
 )
+from holdfast.testing.contract.stage import new_run
 
 __all__ = [
     "TestCancelRun",
@@ -89,3 +90,15 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path):
         return open_store(url, namespace=namespace)
 
     return make
+
+
+async def test_each_store_in_memory_that_is_opened_is_a_database_of_its_own():
+    one, other = open_store("sqlite:///:memory:"), open_store("sqlite:///:memory:")
+    await one.open()
+    await other.open()
+    try:
+        await one.start_runs([new_run(id="here")])
+        assert (await one.get_run("here") is None, await other.get_run("here")) == (False, None)
+    finally:
+        await one.close()
+        await other.close()

@@ -1,7 +1,10 @@
 """patched(): code that changes under live runs, at the end of what their journals know and after the next change."""
 
-from holdfast import patched, sleep, workflow
+import asyncio
+
+from holdfast import patched, sleep, wait_for_event, workflow
 from holdfast.model import Patched, StepAsked
+from tests.engine.drive import note
 from tests.engine.samples import double, echo
 
 
@@ -52,6 +55,42 @@ def test_a_body_that_ends_beyond_its_journal_ends_with_the_next_turn(begin):
     done = drive.replay(workflow=ending).advance([])
     assert done.ended is not None
     assert done.ended.status == "completed"
+
+
+def test_a_run_that_was_told_of_the_old_way_once_is_told_so_beyond_its_journal_too(begin):
+    @workflow(name="body")
+    async def asking_twice() -> None:
+        note(patched("change"))
+        await double(1)
+        note(patched("change"))
+        await sleep("1h")
+
+    drive = begin(waiting)
+    drive.complete("double")
+    assert drive.replay(workflow=asking_twice).run.notes == [False, False]
+
+
+def test_a_wait_of_before_that_is_given_up_beyond_the_journal_is_closed(begin):
+    @workflow(name="body")
+    async def listening() -> None:
+        paid = asyncio.create_task(wait_for_event("paid"))
+        await double(1)
+        await paid
+
+    @workflow(name="body")
+    async def giving_up() -> None:
+        paid = asyncio.create_task(wait_for_event("paid"))
+        await double(1)
+        if patched("change"):
+            paid.cancel()
+            await echo("new")
+
+    drive = begin(listening)
+    assert [wait.number for wait in drive.out[0].waits] == [1]
+    drive.complete("double")
+    done = drive.replay(workflow=giving_up).advance([])
+    assert done.out is not None
+    assert done.out.closed == (1,)
 
 
 @workflow(name="body")

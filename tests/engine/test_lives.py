@@ -157,6 +157,40 @@ def test_compensations_run_last_first_after_the_body_failed(begin):
     assert isinstance(drive.error, ValueError)
 
 
+def test_a_task_that_sleeps_when_the_body_fails_goes_on_with_nothing_beside_the_compensations(begin):
+    @workflow
+    async def body() -> None:
+        async def remind() -> None:
+            await holdfast.sleep("5s")
+            await echo("still there?")
+
+        reminding = asyncio.create_task(remind())
+        compensate(clean_up)
+        await double(1)
+        await reminding
+
+    drive = begin(body)
+    drive.fail("double", ValueError("no"))
+    assert (drive.open, drive.execution.next_timer()) == (["clean_up"], None)
+    drive.complete("clean_up")
+    assert drive.check().status == "failed"
+
+
+def test_a_step_that_nobody_awaits_when_the_body_fails_is_withdrawn_before_anything_is_undone(begin):
+    @workflow
+    async def body() -> None:
+        compensate(clean_up)
+        beside = echo.start("beside")
+        await double(1)
+        await beside
+
+    drive = begin(body)
+    drive.fail("double", ValueError("no"))
+    assert (drive.open, drive.withdrawn) == (["clean_up"], ["echo"])
+    drive.complete("clean_up")
+    assert drive.check().status == "failed"
+
+
 def test_compensations_run_after_a_cancel_and_its_cleanup(begin):
     @workflow
     async def body() -> None:

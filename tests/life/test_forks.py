@@ -261,7 +261,7 @@ async def test_steps_asked_before_the_one_forked_at_get_what_they_got():
         before = await run.result()
         for result in ({}, {"result": before[2]}):
             after = await (await env.client.fork(run.id, at="leave:1", **result)).result()
-            assert (after[:2], after[3] == before[3]) == (before[:2], False)
+            assert (after[:3], after[3] == before[3]) == (before[:3], False)
 
 
 async def test_the_hooks_of_a_fork_have_tokens_of_their_own():

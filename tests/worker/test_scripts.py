@@ -319,8 +319,25 @@ async def through_a_partial_call() -> int:
     return await doubled_later()
 
 
+doubled_by_name = partial(print, end=doubled)
+
+
+@workflow
+async def through_a_named_argument() -> object:
+    return doubled_by_name
+
+
 async def _to_the_other(which: Any = other) -> None:
     await which()
+
+
+async def _to_the_named(*, which: Any = other) -> None:
+    await which()
+
+
+@workflow
+async def through_a_named_default() -> None:
+    await _to_the_named()
 
 
 @workflow
@@ -342,7 +359,9 @@ async def through_a_default() -> None:
         (through_a_table, {through_a_table, samples.ready}),
         (through_a_foreign_helper, {through_a_foreign_helper, samples.ready}),
         (through_a_partial_call, {through_a_partial_call, doubled}),
+        (through_a_named_argument, {through_a_named_argument, doubled}),
         (through_a_default, {through_a_default, other}),
+        (through_a_named_default, {through_a_named_default, other}),
     ],
     ids=[
         "itself",
@@ -356,7 +375,9 @@ async def through_a_default() -> None:
         "a table",
         "another module's helper",
         "a partial call",
+        "its named argument",
         "a default",
+        "a named default",
     ],
 )
 def test_workflows_are_found_through_globals(body, found):
@@ -373,6 +394,20 @@ def test_workflows_are_found_through_closures():
         return inner
 
     assert set(workflows_of(outer)) == {outer, inner}
+
+
+def test_a_name_that_is_not_bound_yet_hides_no_others():
+    @workflow
+    async def outer() -> object:
+        return later, inner
+
+    @workflow
+    async def inner() -> None:
+        await sleep(1)
+
+    found = set(workflows_of(outer))
+    later = None
+    assert (later, found) == (None, {outer, inner})
 
 
 def test_workflows_that_name_each_other_are_found_once():
