@@ -238,6 +238,30 @@ def test_a_step_with_a_compensation_is_undone_with_its_result(begin):
     assert drive.check().status == "failed"
 
 
+@step(compensate=double)
+async def withdraw(cents: int) -> int:
+    return cents
+
+
+@step(compensate=withdraw)
+async def deposit(cents: int) -> int:
+    return cents
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_what_undoes_something_is_not_undone_itself(begin, by_itself):
+    @workflow
+    async def body() -> None:
+        await deposit(5)
+        if by_itself:
+            await rollback()
+        raise ValueError("no")
+
+    drive = begin(body).finish()
+    assert drive.asked == ["deposit", "withdraw"]
+    assert isinstance(drive.check().error, ValueError)
+
+
 def test_what_can_not_be_compensated_is_noted_and_the_others_still_run(begin):
     @workflow
     async def body() -> None:
@@ -263,6 +287,51 @@ def test_rollback_runs_what_is_registered_and_the_body_goes_on(begin):
     drive = begin(body).finish()
     assert drive.asked == ["echo", "double"]
     assert drive.check().result == "went on"
+
+
+def test_rollback_runs_all_and_raises_the_first_failure(begin):
+    @workflow
+    async def body() -> str:
+        compensate(echo, "registered first")
+        compensate(double, 1)
+        try:
+            await rollback()
+        except ValueError as error:
+            return str(error)
+        return "undone"
+
+    drive = begin(body)
+    drive.fail("double", ValueError("came first"))
+    drive.fail("echo", ValueError("came last"))
+    assert drive.check().result == "came first"
+
+
+def test_a_cancel_waits_until_a_rollback_is_done_so_that_nothing_is_undone_twice(begin):
+    @workflow
+    async def body() -> None:
+        compensate(clean_up)
+        await rollback()
+        await holdfast.sleep("1h")
+
+    drive = begin(body)
+    drive.cancel()
+    assert drive.open == ["clean_up"]
+    drive.complete("clean_up")
+    assert (drive.check().status, drive.asked) == ("cancelled", ["clean_up"])
+
+
+def test_what_a_rollback_was_interrupted_at_is_still_to_be_undone(begin):
+    @workflow
+    async def body() -> None:
+        compensate(clean_up)
+        async with asyncio.timeout(5):
+            await rollback()
+
+    drive = begin(body)
+    drive.fire()
+    assert (drive.withdrawn, drive.open) == (["clean_up"], ["clean_up:1"])
+    drive.complete("clean_up:1")
+    assert drive.check().status == "failed"
 
 
 def test_a_run_that_is_new_goes_the_new_way(begin):
@@ -366,6 +435,38 @@ def test_a_deadline_compensates_too(begin):
     drive.finish()
     assert drive.asked == ["double", "echo"]
     assert drive.check().status == "failed"
+
+
+def test_a_deadline_compensates_also_where_the_body_catches_it_and_returns(begin):
+    @workflow
+    async def body() -> str:
+        compensate(clean_up)
+        try:
+            await double(1)
+        except asyncio.CancelledError:
+            return "late"
+        return "in time"
+
+    drive = begin(body, deadline_at=1_700_000_001_000_000)
+    drive.cancel(deadline=True)
+    assert drive.open == ["clean_up"]
+    drive.complete("clean_up")
+    assert isinstance(drive.check().error, holdfast.DeadlineExceeded)
+
+
+@pytest.mark.parametrize("is_deadline", [True, False])
+def test_whatever_comes_while_a_run_is_compensated_changes_neither_that_nor_its_end(begin, is_deadline):
+    @workflow
+    async def body() -> None:
+        compensate(clean_up)
+        await double(1)
+
+    drive = begin(body, deadline_at=1_700_000_001_000_000)
+    drive.fail("double", ValueError("no"))
+    drive.cancel(deadline=is_deadline)
+    assert drive.open == ["clean_up"]
+    drive.complete("clean_up")
+    assert isinstance(drive.check().error, ValueError)
 
 
 def test_a_cancelled_child_raises_run_cancelled(begin):
