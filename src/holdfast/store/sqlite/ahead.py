@@ -16,7 +16,7 @@ import sqlite3
 
 from holdfast.errors import StoreError
 
-from .connections import connect
+from .connections import beside, connect
 
 _FROM = 512 * 1024
 _PIECE = 4 * 1024 * 1024
@@ -29,7 +29,7 @@ class Ahead:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._log = f"{os.path.realpath(path)}-wal"
+        self._log = beside(path, "-wal")
         self._seen = 0
 
     def look(self) -> None:

@@ -142,7 +142,7 @@ def connect(path: str, *, create: bool = False, read_only: bool = False, is_lent
         else:
             mode = "rwc" if create else "rw"
             factory = LentConnection if is_lent else sqlite3.Connection
-            connection = _connection(f"file:{quote(os.path.abspath(path))}?mode={mode}", uri=True, factory=factory)
+            connection = _connection(f"file:{quote(path)}?mode={mode}", uri=True, factory=factory)
     except sqlite3.Error as error:
         raise explained(error, path) from error
     try:
@@ -172,6 +172,11 @@ def _prepare(connection: sqlite3.Connection, read_only: bool) -> None:
     connection.execute(LIMIT_LOG)
     if read_only:
         connection.execute("PRAGMA query_only = ON")
+
+
+def beside(path: str, ending: str) -> str:
+    """Where SQLite keeps what belongs to a file, and so do we: beside the file itself, by whatever link we came."""
+    return f"{os.path.realpath(path)}{ending}"
 
 
 def identity(path: str) -> tuple[int, int] | None:

@@ -10,7 +10,17 @@ from enum import Enum
 from holdfast.errors import StoreAway
 from holdfast.store.stats import Stats
 
-from .connections import MEMORY, Turnstile, connect, explained, identity, patiently, refuse_vanished, require_folder
+from .connections import (
+    MEMORY,
+    Turnstile,
+    beside,
+    connect,
+    explained,
+    identity,
+    patiently,
+    refuse_vanished,
+    require_folder,
+)
 from .migrations import migrate
 from .statements import SQL
 from .transactions import Clock, Transaction
@@ -47,7 +57,7 @@ class Link:
         self._max_retention = max_retention
         self._role = role
         self._may_create = role is Role.LEADS and migrate
-        self.turnstile = Turnstile(None if path == MEMORY else f"{path}.holdfast")
+        self.turnstile = Turnstile(None if path == MEMORY else beside(path, ".holdfast"))
         self._open: Transaction | None = None
         self._identity: tuple[int, int] | None = None
         self._looked_at = 0.0

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -37,7 +38,7 @@ from holdfast.store.locks import ProcessLocks
 from holdfast.store.stats import Stats
 
 from . import claims, ends, runs, starts, turns, workers, workflows
-from .connections import MEMORY, explained
+from .connections import MEMORY, beside, explained
 from .guests import Home, SqliteGuest
 from .jobs import BatchDeed, BatchJob, Job, ShortCut
 from .life import LifeStore
@@ -73,6 +74,9 @@ class SqliteStore(LifeStore):
         self.namespace = namespace
         self.max_retention = max_retention
         self.stats = Stats()
+        if path != MEMORY:
+            # Where it is now: the process may go to another folder.
+            path = os.path.abspath(path)
         self._path = path
         self._clock = clock
         self._lent: sqlite3.Connection | None = None
@@ -81,9 +85,9 @@ class SqliteStore(LifeStore):
         self._is_open = False
         self._has_readers = path != MEMORY and not inline
         self._is_shared = path == MEMORY
-        self._locks = ProcessLocks(None if path == MEMORY else f"{path}.holdfast", namespace)
+        self._locks = ProcessLocks(None if path == MEMORY else beside(path, ".holdfast"), namespace)
         self._link = partial(Link, path, namespace, self.stats, clock, migrate, max_retention)
-        self._watcher = Watcher(f"{path}-wal" if self._has_readers else None, self._look_for_others)
+        self._watcher = Watcher(beside(path, "-wal") if self._has_readers else None, self._look_for_others)
         self._writer = Writer(self._link(), self.stats, self._watcher.signal, inline=inline)
         self._readers = Readers(partial(self._link, Role.READS), self.stats)
         self._renewal = self._link(Role.WRITES)
