@@ -205,6 +205,20 @@ def test_a_handle_keeps_its_client(database_url):
     run._client.close()
 
 
+@pytest.mark.parametrize(
+    ("follow", "seen"),
+    [(lambda run: run.stream("words"), []), (lambda run: run.changes(), [RunStatus.CANCELLED])],
+    ids=["a stream", "changes"],
+)
+def test_what_follows_a_run_keeps_its_client(database_url, follow, seen):
+    run = Client(database_url).start(total, 1)
+    run.cancel()
+    following = follow(run)
+    del run
+    gc.collect()
+    assert list(following) == seen
+
+
 def script(text: str, url: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", text, url],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from holdfast.model import Duration, Page, RunRecord, RunStatus
@@ -99,11 +99,15 @@ class Run(Generic[R_co]):
 
     def stream(self, name: str, *, after: int = 0, type: Any = Any) -> Iterator[StreamItem[Any]]:
         """As AsyncRun.stream."""
-        return self._client._portal.iterate(self._run.stream(name, after=after, type=type))
+        return self._following(self._run.stream(name, after=after, type=type))
 
     def changes(self) -> Iterator[RunStatus]:
         """As AsyncRun.changes."""
-        return self._client._portal.iterate(self._run.changes())
+        return self._following(self._run.changes())
+
+    def _following(self, items: AsyncIterator[T]) -> Iterator[T]:
+        # A generator of the handle's own: whoever iterates keeps the client, also without the handle.
+        yield from self._client._portal.iterate(items)
 
     def __repr__(self) -> str:
         return repr(self._run)
