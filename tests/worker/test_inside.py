@@ -39,12 +39,20 @@ def attempt():
     step = SimpleNamespace(is_async=True, name="book")
     held = SimpleNamespace(is_committing=False)
     return SimpleNamespace(
-        command=SimpleNamespace(step=step), timeout=None, loan=None, held=held, is_settled=False, is_holding=False
+        command=SimpleNamespace(step=step),
+        timeout=None,
+        loan=None,
+        held=held,
+        is_settled=False,
+        is_holding=False,
+        kept=None,
     )
 
 
 def inside(lender):
-    return Inside(lender, store_time=lambda: None, may_commit=lender.holds, undone=lambda held, why: None)
+    return Inside(
+        lender, store_time=lambda: None, may_commit=lender.holds, undone=lambda held, why: None, send=[].append
+    )
 
 
 async def test_a_connection_that_came_after_the_lease_had_lapsed_is_given_back():

@@ -64,7 +64,7 @@ from .runs import (
     Turn,
 )
 from .stops import FORCED, skipped
-from .streams import StepItems, StreamName, StreamRecord, ValueName
+from .streams import StepItems, StepValue, StreamName, StreamRecord, ValueName
 from .texts import NOT_GIVEN, NotGiven, counted, is_name, is_text
 from .waits import EventWait, Looked, NewWait, Trigger, Unmatched, WaitRecord
 from .workers import Lane, WorkerRecord
@@ -139,6 +139,7 @@ __all__ = [
     "StepFailed",
     "StepItems",
     "StepRetrying",
+    "StepValue",
     "Stopped",
     "StoredRetry",
     "StreamName",

@@ -14,6 +14,7 @@ from holdfast.errors import DefinitionError
 
 from .durations import Instant
 from .messages import Message, OutEvent, OutSignal
+from .streams import StepItems, StepValue
 from .texts import is_text
 from .waits import NewWait
 from .workflows import Declared
@@ -245,6 +246,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Ids of inbox messages that this turn took in; they are deleted with it."""
     out: Out | None = None
     """None on the hot path."""
+    sent: tuple[StepItems | StepValue, ...] = ()
+    """What a transactional step has sent meanwhile, if its loan is exclusive: it goes before the turn, with that."""
 
 
 class RowWrite(msgspec.Struct, frozen=True, kw_only=True, gc=False):

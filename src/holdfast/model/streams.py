@@ -24,6 +24,15 @@ class StepItems(msgspec.Struct, frozen=True):
     """How many this execution has sent to this stream before."""
 
 
+class StepValue(msgspec.Struct, frozen=True):
+    """A value that a step sets."""
+
+    run_id: str
+    name: str
+    value: bytes
+    epoch: int
+
+
 class ValueName(msgspec.Struct, frozen=True):
     """A value that a run has set, without the value."""
 

@@ -20,13 +20,13 @@ from typing import Any
 from holdfast.codec import Codec
 from holdfast.define import Step, StepInfo, current_scope
 from holdfast.engine import Command
-from holdfast.errors import CodecError, DefinitionError, MisplacedCall, NotEncodable
+from holdfast.errors import CodecError, DefinitionError, MisplacedCall
 from holdfast.model import Instant, StepCompleted, StepRetrying, Turn, moment_of
 from holdfast.model import StepFailed as StepFailedEntry
 from holdfast.store import Loan
 
 from .clock import Alarm, Clock
-from .failures import as_step_failed, notes_of, timed_out
+from .failures import as_step_failed, notes_of, timed_out, unreadable
 from .held import Held
 from .inside import Inside, Told
 from .outbox import NO_ITEMS, Item, Outbox
@@ -44,7 +44,7 @@ class Attempt(StepInfo):
 
     __slots__ = (
         "_attempts", "alarm", "command", "details", "first_at", "has_sent", "held", "is_holding", "is_settled",
-        "is_timed_out", "loan", "streams", "task", "timeout", "turn",
+        "is_timed_out", "kept", "loan", "streams", "task", "timeout", "turn",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, attempts: Attempts, held: Held, command: Command, now: Instant) -> None:
@@ -67,6 +67,8 @@ class Attempt(StepInfo):
         """Of a transactional step: see inside.py."""
         self.is_holding = False
         """Its transaction keeps the run's other turns waiting."""
+        self.kept: list[Item] | None = None
+        """What it sends while nothing but its transaction can be written."""
         self.turn: tuple[Turn, Told] | None = None
         """What its transaction is to commit."""
 
@@ -148,7 +150,8 @@ class Attempts:
         data = self._codec.message(value)
         if not attempt.held.is_lost and not (attempt.is_timed_out and attempt.is_settled):
             attempt.has_sent = True
-            self.outbox.add(Item(attempt, name, data, is_value))
+            kept = attempt.kept
+            (self.outbox.add if kept is None else kept.append)(Item(attempt, name, data, is_value))
 
     def _launch(self, attempt: Attempt) -> None:
         step = attempt.command.step
@@ -235,16 +238,18 @@ class Attempts:
         self._enter(attempt)
         try:
             args, kwargs = command.shapes.arguments.unpack(command.args)
-            if self._middleware or self.stand_in is not None or step.is_transactional:
-                value = await self._inside_middleware(attempt, args, kwargs)
-                if attempt.loan is not None:
-                    await self.inside.ready(attempt)
-            elif step.is_async:
-                value = await step.fn(*args, **kwargs)
-            else:
-                value = await self._in_thread(attempt, args, kwargs)
-            if attempt.has_sent:
-                await self.outbox.flush()
+            try:
+                if self._middleware or self.stand_in is not None or step.is_transactional:
+                    value = await self._inside_middleware(attempt, args, kwargs)
+                elif step.is_async:
+                    value = await step.fn(*args, **kwargs)
+                else:
+                    value = await self._in_thread(attempt, args, kwargs)
+            finally:
+                if attempt.has_sent and not attempt.is_settled:
+                    await self.outbox.flush()
+            if attempt.loan is not None:
+                await self.inside.ready(attempt)
         except asyncio.CancelledError as error:
             if attempt.is_timed_out:
                 self._fail(attempt, timed_out(attempt))
@@ -270,7 +275,7 @@ class Attempts:
                 self._succeed(attempt, value)
         finally:
             if attempt.loan is not None:
-                await attempt.loan.end()
+                await self.inside.end(attempt)
             self._landed(attempt)
 
     async def _inside_middleware(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -285,6 +290,8 @@ class Attempts:
             if self.stand_in is not None and (double := self.stand_in(step, args, kwargs)) is not None:
                 return await double
             if step.is_transactional:
+                if attempt.has_sent:  # By its middleware; the transaction may keep it from going out.
+                    await self.outbox.flush()
                 return await self.inside.execute(attempt, args, kwargs, self._threads.call, self._limit)
             if step.is_async:
                 while not self._holds():  # noqa: ASYNC110  # its middleware took long; a lost lease cancels this
@@ -314,17 +321,8 @@ class Attempts:
             return
         try:
             stored = attempt.command.shapes.result.encode(value)
-        except CodecError as error:
-            self._end_failed(attempt, error)
-            return
         except Exception as error:
-            # The value's own code failed while it was read, such as a property of a detached object.
-            refused = NotEncodable(
-                f"the result of the step {attempt.key!r} can't be stored: {type(error).__name__}: {error}; "
-                "return plain data, read while its source is open"
-            )
-            refused.__cause__ = error
-            self._end_failed(attempt, refused)
+            self._end_failed(attempt, error if isinstance(error, CodecError) else unreadable(attempt, error))
             return
         self._settle(attempt)
         self._done(attempt, StepCompleted(self._clock.now(), attempt.key, attempt.attempt, stored))

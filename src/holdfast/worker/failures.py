@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from holdfast.codec import message_of, traceback_text
-from holdfast.errors import StepFailed, StepTimeout
+from holdfast.errors import NotEncodable, StepFailed, StepTimeout
 from holdfast.model import spoken
 
 
@@ -23,6 +23,16 @@ class Failed(Protocol):
 def timed_out(attempt: Failed, cause: BaseException | None = None) -> StepTimeout:
     assert attempt.timeout is not None
     error = StepTimeout(f"the step {attempt.key!r} did not end within its timeout of {spoken(attempt.timeout)}")
+    error.__cause__ = cause
+    return error
+
+
+def unreadable(attempt: Failed, cause: Exception) -> NotEncodable:
+    """A result whose own code failed while it was read, such as a property of a detached object."""
+    error = NotEncodable(
+        f"the result of the step {attempt.key!r} can't be stored: {type(cause).__name__}: {cause}; "
+        "return plain data, read while its source is open"
+    )
     error.__cause__ = cause
     return error
 

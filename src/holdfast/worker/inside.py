@@ -5,7 +5,8 @@ step's function wrote in. It is the run's one uncommitted turn:
 
 - It is made only when no other write of the run is under way; what arrives while it is, waits for the next one.
 - On a store whose transactions exclude all others (SQLite), the run's other turns wait from the beginning of the
-  transaction: they could not be written anyway, and would wait for it while it waited for them.
+  transaction: they could not be written anyway, and would wait for it while it waited for them. So would what the step
+  sends: it is kept, and written by the transaction, before the turn.
 - Refused, it is rolled back, and the run dropped as after any refused turn. If it was not refused and did not happen
   either, the body, which has got the result already, is thrown away, and the run begins anew from its journal.
 
@@ -20,6 +21,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from holdfast.engine import Command
 from holdfast.errors import DefinitionError, FatalError, StoreAway
 from holdfast.model import Instant, Turn
@@ -27,6 +30,7 @@ from holdfast.store import LOST, Lender, Loan, Undone
 
 from .clock import Alarm
 from .held import Held
+from .outbox import Item, as_sent, numbered
 
 _PAUSE = 0.001
 _FIRST_PAUSE = 0.05
@@ -52,6 +56,8 @@ class Insider(Protocol):
     has_sent: bool
     alarm: Alarm | None
     turn: tuple[Turn, Told] | None
+    is_timed_out: bool
+    kept: list[Item] | None
 
 
 class Inside:
@@ -64,11 +70,13 @@ class Inside:
         store_time: Callable[[], Instant | None],
         may_commit: Callable[[], bool],
         undone: Callable[[Held, Undone], None],
+        send: Callable[[Item], None],
     ) -> None:
         self.lender = lender
         self._store_time = store_time
         self._may_commit = may_commit
         self._undone = undone
+        self._send = send
 
     async def begin(self, attempt: Insider) -> None:
         """Lend the attempt a connection."""
@@ -89,6 +97,7 @@ class Inside:
             else:
                 if self._may_commit():
                     attempt.loan = loan
+                    attempt.kept = [] if self.lender.is_exclusive else None
                     _refuse_settled(attempt)
                     return
                 # The wait for it outlasted the lease: nothing begins until that is renewed. If it is lost, so is this.
@@ -133,11 +142,11 @@ class Inside:
                 raise FatalError(f"the step {attempt.key!r} {why}")
             return value
         except FatalError:
-            await loan.end()
+            await self.end(attempt)
             raise
         except BaseException as error:
             why = None if attempt.is_settled else await loan.check(is_failed=True)
-            await loan.end()
+            await self.end(attempt)
             if why == LOST and isinstance(error, Exception):
                 raise _Lost(error) from None
             if why and why != LOST:
@@ -164,12 +173,23 @@ class Inside:
         assert attempt.loan is not None
         verdict: bool | Undone = Undone("the lease has lapsed")
         if self._may_commit():
-            verdict = await attempt.loan.commit(turn, now=self._store_time())
+            sent = tuple(as_sent(numbered(item)) for item in attempt.kept or ())
+            verdict = await attempt.loan.commit(replace(turn, sent=sent) if sent else turn, now=self._store_time())
         if isinstance(verdict, Undone):
-            await attempt.loan.end()
+            await self.end(attempt)
             self._undone(attempt.held, verdict)
         else:
+            attempt.kept = None
             told(attempt.held, turn, verdict)
+
+    async def end(self, attempt: Insider) -> None:
+        """Roll back what is not committed. What was to go out with it goes alone, as from any step that fails."""
+        assert attempt.loan is not None
+        await attempt.loan.end()
+        kept, attempt.kept = attempt.kept or (), None
+        for item in kept:
+            if not attempt.held.is_lost and not attempt.is_timed_out:
+                self._send(item)
 
 
 class _Lost(Exception):

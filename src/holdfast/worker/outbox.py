@@ -1,7 +1,8 @@
 """What steps send while they execute: values and items of streams, visible at once.
 
-They go out in the order in which they were sent, a few statements behind the step, and a step's result is recorded
-only after what it has sent. A process that dies takes along what was not out yet; the next attempt sends it again.
+They go out in the order in which they were sent, a few statements behind the step, and a step's result or failure is
+recorded only after what it has sent. A process that dies takes along what was not out yet; the next attempt sends it
+again. Beside a transaction on SQLite nothing goes out: see inside.py.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import contextvars
 import logging
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from holdfast.errors import StoreAway, StoreError
-from holdfast.model import StepItems
+from holdfast.model import StepItems, StepValue
 from holdfast.store import Store
 
 from .clock import Clock
@@ -50,6 +53,24 @@ class Item(NamedTuple):
     """How many items the sender has sent to the stream before."""
 
 
+def numbered(item: Item) -> Item:
+    """An item of a stream has its place among those that its sender sends there. On the loop: threads send at once."""
+    if item.is_value:
+        return item
+    streams = item.sender.streams
+    number = streams.get(item.name, 0)
+    item.sender.streams = {**streams, item.name: number + 1}
+    return item._replace(number=number)
+
+
+def as_sent(item: Item) -> StepItems | StepValue:
+    """As the store takes it, alone."""
+    held = item.sender.held
+    if item.is_value:
+        return StepValue(held.id, item.name, item.data, held.epoch)
+    return StepItems(held.id, item.name, (item.data,), item.sender.key, item.sender.attempt, held.epoch, item.number)
+
+
 class Outbox:
     """Lives on the worker's loop; steps in threads may add to it."""
 
@@ -69,12 +90,7 @@ class Outbox:
         self._loop.call_soon_threadsafe(self._add, item, context=self._context)
 
     def _add(self, item: Item) -> None:
-        if not item.is_value:
-            # Here and not where it was sent: threads of one step may send at once.
-            streams = item.sender.streams
-            item = item._replace(number=streams.get(item.name, 0))
-            item.sender.streams = {**streams, item.name: item.number + 1}
-        self._items.append(item)
+        self._items.append(numbered(item))
         self._added += 1
         if self._task is None:
             self._task = self._loop.create_task(self._send(), name="holdfast: send")
@@ -114,19 +130,15 @@ class Outbox:
 
     async def _send_some(self) -> None:
         first = self._items[0]
-        held = first.sender.held
+        sent = as_sent(first)
         now = self._clock.store_time()
-        if first.is_value:
-            await self._store.set_value(held.id, first.name, first.data, epoch=held.epoch, now=now)
-            count = 1
+        count = 1
+        if isinstance(sent, StepValue):
+            await self._store.set_value(sent.run_id, sent.name, sent.value, epoch=sent.epoch, now=now)
         else:
             # Items of one stream that follow one another go out together.
-            count = 1
             while count < len(self._items) and self._items[count][:2] == first[:2] and not self._items[count].is_value:
                 count += 1
             payloads = tuple(item.data for item in self._items[:count])
-            sent = StepItems(
-                held.id, first.name, payloads, first.sender.key, first.sender.attempt, held.epoch, first.number
-            )
-            await self._store.append_items(sent, now=now)
+            await self._store.append_items(msgspec.structs.replace(sent, payloads=payloads), now=now)
         del self._items[:count]

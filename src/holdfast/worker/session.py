@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.errors import LeaseLost, StoreAway, StoreError
 from holdfast.model import ClaimedRun, Instant, Registration, RowWrite, Swept, Turn, new_id
-from holdfast.store import Answer, Store
+from holdfast.store import Answer
 
 from .admission import Admission
 from .attempts import Attempts
@@ -55,7 +55,7 @@ class Session:
         self.is_crowded = False
         """There was no room for another one when it looked last."""
         self._plan = plan
-        self._store = plan.store
+        self.store = plan.store
         self._clock = plan.clock
         self._resources = resources
         self._interrupted = interrupted
@@ -74,11 +74,11 @@ class Session:
     async def register(self) -> None:
         """Announce this worker and make it ready to take turns; nothing is claimed yet."""
         plan = self._plan
-        self._lender = self._store.lender(plan.lease)
+        self._lender = self.store.lender(plan.lease)
         check_transactions(plan.workflows.values(), self._lender)
         asked_at = self._clock.monotonic()
         declared = [Registration(*known, workflow.declared) for known, workflow in plan.workflows.items()]
-        seen = await self._store.register_worker(
+        seen = await self.store.register_worker(
             self.worker_id, plan.lanes, plan.lease, workflows=declared, now=self._clock.store_time()
         )
         self._clock.observe(seen, asked_at)
@@ -109,7 +109,7 @@ class Session:
             done=self.runs.step_ended,
             beat=self._beat,
             interrupted=self._interrupted,
-            outbox=Outbox(self._store, self._clock),
+            outbox=Outbox(self.store, self._clock),
         )
         self.runs.attempts.resources = self._resources
         self.runs.attempts.is_cancelled = lambda: any(task.cancelling() for task in self.tasks)
@@ -118,18 +118,15 @@ class Session:
             store_time=self._clock.store_time,
             may_commit=self.lease.holds,
             undone=self.runs.undone,
+            send=self.runs.attempts.outbox.add,
         )
-
-    @property
-    def store(self) -> Store:
-        return self._store
 
     def start(self, *, with_pulse: bool = True, is_serving: bool = True) -> None:
         """Begin to serve: claim, take turns, renew, take over from the dead. Else only to renew: others say when."""
         plan, loop = self._plan, self._loop
         if with_pulse:
             self._pulse = Pulse(
-                self._store,
+                self.store,
                 self.worker_id,
                 self.lease,
                 self._clock,
@@ -140,13 +137,13 @@ class Session:
                 renewed=self.renewed,
             )
             self._pulse.start()
-        self._unsubscribe = self._store.subscribe(self._changed)
-        self._listening = Listening(self._store, self.worker_id, self.match, self.runs.deliver)
+        self._unsubscribe = self.store.subscribe(self._changed)
+        self._listening = Listening(self.store, self.worker_id, self.match, self.runs.deliver)
         self.runs.listen = self._listening.add
         if not is_serving:
             return
         kept = self._plan.event_retention
-        upkeep = Upkeep(self._store, self._clock, self.worker_id, self._wake.set, self._changed, self.swept, kept)
+        upkeep = Upkeep(self.store, self._clock, self.worker_id, self._wake.set, self._changed, self.swept, kept)
         self.tasks = [loop.create_task(self._serve()), loop.create_task(upkeep.run())]
 
     def renewed(self) -> None:
@@ -221,8 +218,8 @@ class Session:
                     await asyncio.sleep(_BREATH if runs.held else 0)
                 if self._has_strays:
                     # What a claim took whose answer was lost has not begun: no crash.
-                    await self._store.release_strays(self.worker_id, [], now=self._clock.store_time())
-                await self._store.remove_worker(self.worker_id)
+                    await self.store.release_strays(self.worker_id, [], now=self._clock.store_time())
+                await self.store.remove_worker(self.worker_id)
         self.leave()
         if self._pulse is not None:
             await asyncio.to_thread(self._pulse.join)
@@ -242,10 +239,10 @@ class Session:
     async def _take(self) -> int:
         if self.runs.held and (self._is_changed or self._unsubscribe is None):
             self._is_changed = False
-            self.runs.deliver(await self._store.read_inbox(self.worker_id))
+            self.runs.deliver(await self.store.read_inbox(self.worker_id))
         if self._has_strays:
             # The answer to a claim was lost: what it took is ours, says the store, and would wait for us for ever.
-            await self._store.release_strays(self.worker_id, list(self.runs.held), now=self._clock.store_time())
+            await self.store.release_strays(self.worker_id, list(self.runs.held), now=self._clock.store_time())
             self._has_strays = False
         claimed_now = 0
         while not self.runs.is_stopping and self.lease.holds():
@@ -255,7 +252,7 @@ class Session:
                 break
             # While the last claim got all it asked for there is likely more: no need to ask first.
             if not self._has_backlog:
-                due_at = await self._store.next_due(self._plan.lanes, now=self._clock.store_time())
+                due_at = await self.store.next_due(self._plan.lanes, now=self._clock.store_time())
                 if due_at is None or due_at > self._clock.now():
                     self._wake_at(due_at)
                     break
@@ -303,7 +300,7 @@ class Session:
         self.runs.reserved = limit
         asked_at = self._clock.monotonic()
         try:
-            claimed = await self._store.claim_runs(
+            claimed = await self.store.claim_runs(
                 self.worker_id, self._plan.lanes, limit, cached=self.runs.cached(), now=self._clock.store_time()
             )
         finally:
@@ -318,7 +315,7 @@ class Session:
     async def claim_only(self, run_id: str) -> int:
         """Claim one run, if it is due, and take it on."""
         self._has_strays = True
-        claimed = await self._store.claim_runs(
+        claimed = await self.store.claim_runs(
             self.worker_id, self._plan.lanes, 1, run_id=run_id, now=self._clock.store_time()
         )
         self._has_strays = False
@@ -331,7 +328,7 @@ class Session:
             self._wake.clear()
             if self._is_changed:
                 self._is_changed = False
-                self.runs.deliver(await self._store.read_inbox(self.worker_id))
+                self.runs.deliver(await self.store.read_inbox(self.worker_id))
                 continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(_QUIET):
@@ -386,10 +383,10 @@ class Session:
             self._wake.set()
 
     def _commit(self, turns: Sequence[Turn]) -> Awaitable[Sequence[Answer]]:
-        return self._store.commit_turns(turns, now=self._clock.store_time())
+        return self.store.commit_turns(turns, now=self._clock.store_time())
 
     def _write(self, writes: Sequence[RowWrite]) -> Awaitable[Sequence[Answer]]:
-        return self._store.write_rows(writes)
+        return self.store.write_rows(writes)
 
     def _beat(self, held: Held) -> None:
         # Steps beat from threads, too.

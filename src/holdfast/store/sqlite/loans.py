@@ -29,6 +29,7 @@ from .lent import LentConnection
 from .statements import SQL
 from .transactions import Clock, Transaction, as_json
 from .turns import commit_turns
+from .values import send
 from .writer import Writer
 
 T = TypeVar("T")
@@ -171,6 +172,8 @@ class SqliteLoan:
             if found is None or found[0] is not None:
                 # Somebody's row, whosever: it was not written by this transaction.
                 return False
+            for sent in turn.sent:
+                send(tx, sent, now)
             if commit_turns(tx, [turn], now) != [True]:
                 return False
             # crash here: nothing has happened, neither the user's writes nor the turn.

@@ -6,10 +6,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.model import Instant, StepItems, StreamName, StreamRecord, ValueName
+from holdfast.model import Instant, StepItems, StepValue, StreamName, StreamRecord, ValueName
 
 from .chains import chains_of, find_chain
 from .transactions import Row, Transaction
+
+
+def send(tx: Transaction, sent: StepItems | StepValue, now: Instant | None) -> None:
+    """What a transactional step has sent."""
+    if isinstance(sent, StepItems):
+        append_items(tx, sent, now)
+    else:
+        set_value(tx, sent.run_id, sent.name, sent.value, sent.epoch, now)
 
 
 def set_value(tx: Transaction, run_id: str, name: str, value: bytes, epoch: int, now: Instant | None) -> None:

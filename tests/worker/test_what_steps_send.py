@@ -1,0 +1,166 @@
+"""What a step sends is out before its end is recorded, whichever end that is, and goes with its transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import Any
+
+import asyncpg
+import pytest
+
+import holdfast
+from holdfast import AsyncClient, Worker, emit, set_value, step, workflow
+from holdfast.client import AsyncRun
+from tests.worker.bookings import booked
+from tests.worker.stage import ONCE, QUICK, stage
+
+
+async def items(run: AsyncRun[Any], name: str) -> list[tuple[Any, ...]]:
+    return [(item.value, item.step, item.attempt, item.reset) async for item in run.stream(name)]
+
+
+@step(retry=ONCE)
+async def failing() -> None:
+    set_value("state", "begun")
+    raise ValueError("no")
+
+
+@step(retry=ONCE)
+def failing_in_a_thread() -> None:
+    set_value("state", "begun")
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize("which", [failing, failing_in_a_thread])
+async def test_what_the_body_says_of_a_step_that_failed_is_the_last_word(file, which):
+    @workflow
+    async def order() -> None:
+        try:
+            await which.start()
+        except ValueError:
+            set_value("state", "failed")
+
+    async with stage(file, order) as s:
+        run = await s.client.start(order)
+        await run.result()
+    async with AsyncClient(file) as client:
+        # Nothing is under way any more.
+        assert await (await client.get_run(run.id)).value("state") == "failed"
+
+
+@step(transaction=True, retry=QUICK)
+def noted(db: sqlite3.Connection, name: str, failures: int = 0) -> int:
+    db.execute("INSERT INTO bookings (id) VALUES (?)", (name,))
+    attempt = holdfast.current_step().attempt
+    emit("log", "first")
+    emit("log", "second")
+    set_value("state", "booking")
+    if attempt <= failures:
+        raise ValueError("no")
+    return attempt
+
+
+@workflow
+async def noting(name: str, failures: int = 0) -> int:
+    found = noted(name, failures)
+    set_value("state", "booked")
+    return found
+
+
+async def test_on_sqlite_it_goes_out_with_the_transaction_that_nothing_else_can_be_written_beside(file):
+    async with stage(file, noting) as s:
+        run = await s.client.start(noting, "a")
+        assert await run.result() == 1
+        assert booked(file) == ["a"]
+        assert await items(run, "log") == [("first", "noted", 1, False), ("second", "noted", 1, False)]
+        assert await run.value("state") == "booked"
+
+
+async def test_what_a_transaction_that_was_rolled_back_sent_is_heard_and_reset_by_the_next_one(file):
+    async with stage(file, noting) as s:
+        run = await s.client.start(noting, "a", 1)
+        assert await run.result() == 2
+        sent = await items(run, "log")
+        assert sent == [
+            ("first", "noted", 1, False),
+            ("second", "noted", 1, False),
+            ("first", "noted", 2, True),
+            ("second", "noted", 2, False),
+        ]
+
+
+async def test_in_memory_it_goes_out_with_the_transaction_too():
+    @step(transaction=True, retry=ONCE)
+    def alone(db: sqlite3.Connection) -> None:
+        emit("log", "said")
+
+    @workflow
+    async def order() -> None:
+        alone()
+
+    async with AsyncClient("sqlite:///:memory:") as client, Worker(client, workflows=[order]):
+        run = await client.start(order)
+        await run.result(timeout=60)
+        assert await items(run, "log") == [("said", "alone", 1, False)]
+
+
+async def test_what_its_middleware_sends_beforehand_does_not_wait_for_the_transaction(file):
+    class Saying:
+        def __init__(self, info: Any) -> None: ...
+
+        def __enter__(self) -> None:
+            emit("log", "before")
+
+        def __exit__(self, *_: object) -> None:
+            emit("log", "after")
+
+    async with stage(file, noting, middleware=[Saying]) as s:
+        run = await s.client.start(noting, "a")
+        assert await run.result() == 1
+        assert [value for value, *_ in await items(run, "log")] == ["before", "first", "second", "after"]
+
+
+async def test_a_turn_that_comes_while_it_is_on_its_way_does_not_record_a_result_without_its_transaction(postgres):
+    url = postgres.create_database()
+    connection = await asyncpg.connect(url)
+    await connection.execute("CREATE TABLE bookings (id text PRIMARY KEY)")
+    is_flushing, may_append, may_commit = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @step(transaction=True, retry=ONCE)
+    async def put(db: asyncpg.Connection) -> None:
+        await db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        emit("log", "put")
+
+    @step
+    async def beside() -> None:
+        await is_flushing.wait()
+
+    @workflow
+    async def order() -> None:
+        await asyncio.gather(put(), beside())
+
+    async with AsyncClient(url) as client, Worker(client, workflows=[order]) as worker:
+        store, outbox = client.store, worker._session.runs.attempts.outbox
+        append, commit, flush = store.append_items, store.commit_turns, outbox.flush
+
+        async def appending(*args: Any, **options: Any) -> None:
+            await may_append.wait()
+            await append(*args, **options)
+
+        async def committing(*args: Any, **options: Any) -> Any:
+            # The turn of the other step is under way when what was sent goes out.
+            may_append.set()
+            await may_commit.wait()
+            return await commit(*args, **options)
+
+        async def flushing() -> None:
+            is_flushing.set()
+            await flush()
+            asyncio.get_running_loop().call_later(0.05, may_commit.set)
+
+        store.append_items, store.commit_turns, outbox.flush = appending, committing, flushing  # type: ignore[method-assign]
+        run = await client.start(order)
+        await run.result(timeout=60)
+    assert await connection.fetchval("SELECT count(*) FROM bookings") == 1
+    await connection.close()
