@@ -13,11 +13,13 @@ from itertools import chain
 from pathlib import Path
 
 from .awaits import is_forgotten
+from .fields import left_to_factories
 from .findings import CODES, Allowances, Finding
 from .hazards import READ, Hazard, hazard_of
+from .loaded import made_when_loaded
 from .meanings import Class, Function, FunctionNode, Kind, Scope, own_nodes
 from .sources import Project
-from .unordered import minds_no_order, unordered_in
+from .unordered import is_only_told, minds_no_order, unordered_in
 
 _STEP_MAKERS = frozenset(
     {
@@ -28,6 +30,8 @@ _STEP_MAKERS = frozenset(
 """What executes a function that it is given as a step, or undoes with it: elsewhere, and once."""
 _CALLERS = frozenset({"builtins.map", "builtins.filter", "functools.partial", "functools.reduce"})
 """Functions that call what they are given."""
+_SORTERS = frozenset({"builtins.sorted", "builtins.min", "builtins.max", "builtins.list.sort"})
+"""Functions that call the `key=` that they are given."""
 _CHANGES = frozenset(
     {
         *("append", "add", "update", "extend", "insert", "pop", "popitem", "clear", "setdefault", "remove", "discard"),
@@ -91,17 +95,22 @@ class _Reader:
             function = self._waiting.pop()
             if function.node not in self._visited:
                 self._visited.add(function.node)
+                self._read_defaults(function.node.args, function.scope, function.node)
+                self._waiting += _put_around(function)
                 scope = function.scope.inside(function.node)
                 for statement in function.node.body:
                     self._read(statement, scope, function.node)
         return self._found
 
+    def _read_defaults(self, args: ast.arguments, scope: Scope, owner: FunctionNode) -> None:
+        for default in (*args.defaults, *filter(None, args.kw_defaults)):
+            self._read(default, scope, owner)
+
     def _read(self, node: ast.AST, scope: Scope, owner: FunctionNode) -> None:
         match node:
             case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args):
                 # A function inside is read when something calls it; its defaults are made here.
-                for default in (*args.defaults, *filter(None, args.kw_defaults)):
-                    self._read(default, scope, owner)
+                self._read_defaults(args, scope, owner)
                 return
             case ast.ClassDef(body=statements):
                 for statement in statements:
@@ -132,6 +141,10 @@ class _Reader:
                     self._written(target, scope)
             case ast.Call():
                 self._called(node, scope, owner)
+            case ast.With(items=items):
+                self._entered(items, ("__enter__", "__exit__"), scope)
+            case ast.AsyncWith(items=items):
+                self._entered(items, ("__aenter__", "__aexit__"), scope)
         self._iterated(node, scope)
         for child in self._children(node, scope):
             self._read(child, scope, owner)
@@ -171,14 +184,27 @@ class _Reader:
         path = scope.path(node)
         if path in READ:
             self._add(node, path, READ[path])
+        found = scope.binding(node.id, node.lineno) if isinstance(node, ast.Name) else None
+        made = None if found is None else made_when_loaded(*found)
+        if made is not None and not is_only_told(node, scope):
+            self._add(node, f"{ast.unparse(node)} was made when its module was loaded: {ast.unparse(made[0])}", made[1])
+
+    def _entered(self, items: list[ast.withitem], names: tuple[str, str], scope: Scope) -> None:
+        for item in items:
+            if isinstance(found := scope.meaning(item.context_expr), Class):
+                for name in names:
+                    self._led_to(found.method(name), scope)
 
     def _called(self, call: ast.Call, scope: Scope, owner: FunctionNode) -> None:
         found = scope.meaning(call.func)
         if isinstance(found, Function) and found.kind is Kind.RESOURCE and found.attribute is None:
             self._add(call, f"{ast.unparse(call.func)}()", Hazard("resource"))
         elif isinstance(found, Class):
-            for name in ("__new__", "__init__", "__post_init__"):
+            is_class = _is_class(call.func, scope)
+            for name in ("__new__", "__init__", "__post_init__") if is_class else ("__call__",):
                 self._led_to(found.method(name), scope)
+            if is_class:
+                self._made(call, found, scope)
         elif isinstance(found, str):
             hazard = hazard_of(found, len(call.args) + len(call.keywords))
             if hazard is not None and not self._was_told(call.func, found, scope):
@@ -188,9 +214,26 @@ class _Reader:
                     self._handed(given, scope)
             if found == "asyncio.as_completed":
                 self._completed(call, scope)
+        if found in _SORTERS or (isinstance(call.func, ast.Attribute) and call.func.attr == "sort"):
+            for keyword in call.keywords:
+                if keyword.arg == "key":
+                    self._handed(keyword.value, scope)
         self._changed(call, scope)
         if isinstance(owner, ast.AsyncFunctionDef) and is_forgotten(call, scope, owner):
             self._add(call, f"{ast.unparse(call.func)}()", Hazard("await"))
+
+    def _made(self, call: ast.Call, klass: Class, scope: Scope) -> None:
+        """A thing was made, and some of its fields were left to what makes them by default."""
+        for field, factory, home in left_to_factories(call, klass):
+            self._led_to(home.function(factory), scope)
+            calls = [one for one in ast.walk(factory) if isinstance(one, ast.Call)]
+            made_by = [(one.func, len(one.args) + len(one.keywords)) for one in calls] or [(factory, 0)]
+            for func, arguments in made_by:
+                path = home.path(func)
+                hazard = None if path is None else hazard_of(path, arguments)
+                if hazard is not None:
+                    what = f"{ast.unparse(call.func)}() makes its field {field} by {ast.unparse(func)}(), which"
+                    self._add(call, what, hazard)
 
     def _was_told(self, func: ast.expr, path: str, scope: Scope) -> bool:
         """Whether the body has made the thing itself: then that was a finding, and what it does with it is none."""
@@ -227,16 +270,24 @@ class _Reader:
             self._add(call, f"{ast.unparse(func)}()", Hazard("global"))
 
     def _written(self, target: ast.expr, scope: Scope) -> None:
-        if isinstance(target, ast.Subscript) and self._is_module_state(target.value, scope):
-            self._add(target, ast.unparse(target), Hazard("global"))
+        if isinstance(target, (ast.Subscript, ast.Attribute)):
+            is_attribute = isinstance(target, ast.Attribute)
+            if self._is_module_state(target.value, scope, is_inside=is_attribute):
+                self._add(target, ast.unparse(target), Hazard("global"))
 
-    def _is_module_state(self, expr: ast.expr, scope: Scope) -> bool:
-        """A list, dict or set that stands at the top of a module."""
+    def _is_module_state(self, expr: ast.expr, scope: Scope, *, is_inside: bool = False) -> bool:
+        """A list, dict or set that stands at the top of a module, or something inside of what stands there."""
+        while isinstance(expr, (ast.Subscript, ast.Attribute)):
+            is_inside = is_inside or isinstance(expr, ast.Attribute)
+            expr = expr.value
         if not isinstance(expr, ast.Name) or (found := scope.binding(expr.id, expr.lineno)) is None:
             return False
         binding, home = found
-        if home.outer is not None or binding.value is None:
+        if home.outer is not None:
             return False
+        if is_inside:
+            # An attribute of a class of the project, or of what was made of one.
+            return isinstance(home.meaning(expr), Class)
         if isinstance(binding.value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)):
             return True
         return isinstance(binding.value, ast.Call) and home.path(binding.value.func) in _CONTAINERS
@@ -253,6 +304,32 @@ class _Reader:
         text = f"{told} (workflow {name})"
         end = getattr(node, "end_lineno", None) or line
         self._found.append(Finding(self._body.scope.source.shown, line, column, hazard.code, text, end))
+
+
+def _put_around(function: Function) -> Iterator[Function]:
+    """What the decorators of a function put around it: it runs when the function is called, unlike they themselves."""
+    for decorator in function.node.decorator_list:
+        makes = isinstance(decorator, ast.Call)
+        found = function.scope.function(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        if found is None or found.scope.source is not function.scope.source:
+            continue
+        around = list(_defined_in(found))
+        yield from [inner for one in around for inner in _defined_in(one)] if makes else around
+
+
+def _defined_in(function: Function) -> Iterator[Function]:
+    scope = function.scope.inside(function.node)
+    yield from (scope.function_at(node) for node in own_nodes(function.node) if isinstance(node, _FUNCTIONS))
+
+
+def _is_class(expr: ast.expr, scope: Scope) -> bool:
+    """Whether what stands for a class is the class itself, and not something that was made of it."""
+    if isinstance(expr, ast.Call):
+        return False
+    found = scope.binding(expr.id, expr.lineno) if isinstance(expr, ast.Name) else None
+    if found is None or found[0].klass is not None or found[0].path is not None:
+        return True
+    return isinstance(found[0].value, (ast.Name, ast.Attribute))
 
 
 def _shortened(text: str) -> str:

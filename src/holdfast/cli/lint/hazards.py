@@ -183,6 +183,13 @@ _WITHOUT_TIME = {
     "email.utils.formatdate": 0,
 }
 """They read the clock if they are given no time: with so many arguments or fewer."""
+_WITHOUT_ZONE = {
+    "datetime.datetime().astimezone": 0,
+    "holdfast.now().astimezone": 0,
+    "datetime.datetime.fromtimestamp": 1,
+    "datetime.date.fromtimestamp": 1,
+}
+"""They take the machine's own zone if they are given none."""
 
 READ = {"os.environ": Hazard("environment"), "os.environb": Hazard("environment"), "sys.argv": Hazard("environment")}
 """What is a hazard by being looked at."""
@@ -195,6 +202,8 @@ def hazard_of(path: str, arguments: int) -> Hazard | None:
         return _EXACT[path]
     if path in _WITHOUT_TIME:
         return Hazard("clock", _NOW) if arguments <= _WITHOUT_TIME[path] else None
+    if path in _WITHOUT_ZONE:
+        return Hazard("environment", "name a zone, as datetime.UTC") if arguments <= _WITHOUT_ZONE[path] else None
     if path in ("random.Random", "numpy.random.default_rng", "numpy.random.RandomState"):
         return Hazard("random", "give it a seed, or use holdfast.rng()") if not arguments else None
     if path in _PURE or name.endswith(("Error", "Exception", "Warning")):

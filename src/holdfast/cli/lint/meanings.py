@@ -20,6 +20,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 _ROOMS = frozenset({"define", "client", "worker", "script"})
 _SEEDED = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.RandomState"})
+_GENERATORS = frozenset({"random.Random", "numpy.random.Generator", "numpy.random.RandomState"})
 _DEEPEST = 12
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -243,7 +244,8 @@ class Scope:
             return _instance(found)
         if found == "functools.partial" and call.args:
             return self.meaning(call.args[0], depth + 1)
-        if found in _SEEDED and (call.args or call.keywords):
+        if found in _SEEDED and (call.args or call.keywords) and self.outer is not None:
+            # One at the top of a module is shared by all runs, and goes on drawing while they replay.
             return "seeded()"
         made = self._makes(call.func, depth) if found.startswith("holdfast.") and call.args else None
         if made is not None and isinstance(given := self.meaning(call.args[0], depth + 1), Function):
@@ -264,7 +266,8 @@ Meaning = str | Function | Class | Scope | None
 def _instance(of: Meaning) -> Meaning:
     """What something of this type stands for."""
     if isinstance(of, str):
-        return f"{of}()"
+        # Whoever was handed a generator did not make it: holdfast.rng() is one, too.
+        return "seeded()" if of in _GENERATORS else f"{of}()"
     return of if isinstance(of, Class) else None
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 
-from .meanings import Function, Scope
+from .fields import fields_of
+from .meanings import Class, Function, Scope
 
 _SET_TYPES = frozenset({"builtins.set", "builtins.frozenset", "typing.Set", "typing.FrozenSet", "typing.AbstractSet"})
 _SETS_BY_ANNOTATION = _SET_TYPES | {"collections.abc.Set", "collections.abc.MutableSet", "typing.MutableSet"}
@@ -59,6 +60,10 @@ def is_set(expr: ast.expr | None, scope: Scope, depth: int = 0) -> bool:
             return is_set(value, scope, depth + 1)
         case ast.Name(id=name):
             return _is_named(name, expr.lineno, scope, depth)
+        case ast.Attribute(value=value, attr=attr):
+            of = scope.meaning(value)
+            held = fields_of(of).get(attr) if isinstance(of, Class) else None
+            return held is not None and _is_set_type(held.annotation, held.scope)
         case _:
             return False
 
@@ -78,7 +83,7 @@ def unordered_in(node: ast.AST, scope: Scope) -> ast.expr | None:
             return value
         case ast.AugAssign(op=ast.Add(), value=value) if is_set(value, scope):
             return value
-        case ast.FormattedValue(value=value) if is_set(value, scope) and not _is_only_told(node, scope):
+        case ast.FormattedValue(value=value) if is_set(value, scope) and not is_only_told(node, scope):
             return value
         case ast.Call():
             return _unordered_call(node, scope)
@@ -106,11 +111,11 @@ def _unordered_call(call: ast.Call, scope: Scope) -> ast.expr | None:
     if not takes_order:
         path = scope.path(call.func)
         takes_order = path is not None and (path in _IN_ORDER or path.startswith("itertools."))
-        takes_order = takes_order or (path in _TEXTS and not _is_only_told(call, scope))
+        takes_order = takes_order or (path in _TEXTS and not is_only_told(call, scope))
     return next((one for one in call.args if is_set(one, scope)), None) if takes_order else None
 
 
-def _is_only_told(node: ast.AST, scope: Scope) -> bool:
+def is_only_told(node: ast.AST, scope: Scope) -> bool:
     """Whether a text is only printed, logged or said by an error: it may say the same in another order."""
     parent = scope.source.parent(node)
     while isinstance(parent, ast.expr):
