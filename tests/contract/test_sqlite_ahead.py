@@ -1,6 +1,7 @@
 """The log is written ahead of its use, and nobody notices but the clock."""
 
 import asyncio
+import contextlib
 import sqlite3
 from pathlib import Path
 
@@ -100,9 +101,40 @@ def test_a_database_that_was_copied_in_the_middle_has_every_turn(play, path, tmp
     play(act)
 
 
-def test_a_lock_that_another_process_holds_is_not_waited_for(play, path):
+@pytest.fixture
+def used_up(monkeypatch):
+    """Commit as many turns as make the log long, and have none of it written ahead."""
+
+    async def commit_all(stage, run):
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(ahead, "_FROM", ahead._ENOUGH)
+            await commit(stage, run, range(200))
+
+    return commit_all
+
+
+@pytest.mark.parametrize("page", [PAGE, 4 * PAGE])
+def test_one_of_many_processes_sees_to_it(play, path, used_up, page):
+    with contextlib.closing(sqlite3.connect(path)) as first:
+        first.execute(f"PRAGMA page_size = {page}")
+        first.execute("VACUUM")
+
     async def act(stage, run):
-        await commit(stage, run, range(200))
+        await used_up(stage, run)
+        here, there = ahead.Ahead(str(path)), ahead.Ahead(str(path))
+        here.look()
+        reached = log(path)
+        assert reached > ahead._FROM * 3 // 2
+        there.look()
+        here.look()
+        assert log(path) == reached
+
+    play(act)
+
+
+def test_a_lock_that_another_process_holds_is_not_waited_for(play, path, used_up):
+    async def act(stage, run):
+        await used_up(stage, run)
         looking = ahead.Ahead(str(path))
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")

@@ -22,6 +22,8 @@ _FROM = 512 * 1024
 _PIECE = 4 * 1024 * 1024
 _ENOUGH = 16 * 1024 * 1024
 """What SQLite carries over into the file before it begins anew: 4000 pages."""
+_ROOM = 32
+"""Pages. Where so many fit in that were written ahead already, nothing is to be done."""
 
 
 class Ahead:
@@ -51,7 +53,13 @@ class Ahead:
         # A connection of its own: a small cache spills what does not fit, and the others' statements stay prepared.
         with contextlib.closing(connect(self._path)) as connection:
             connection.execute("PRAGMA cache_size = 10")
+            (page,) = connection.execute("PRAGMA page_size").fetchone()
             connection.execute("BEGIN IMMEDIATE")
+            found = self._length()
             connection.execute("CREATE TABLE holdfast_ahead (filler)")
-            connection.execute("INSERT INTO holdfast_ahead VALUES (zeroblob(?))", (size,))
+            for piece in (_ROOM * page, size):
+                connection.execute("INSERT INTO holdfast_ahead VALUES (zeroblob(?))", (piece,))
+                if self._length() == found:
+                    # It has grown because another process has seen to it: two that answer each other would go on.
+                    break
             connection.execute("ROLLBACK")
