@@ -375,6 +375,18 @@ async def test_a_server_that_is_too_old_is_refused(url, monkeypatch):
         await open_store(url).open()
 
 
+async def test_a_database_that_can_not_hold_every_text_is_refused_with_what_to_do(server):
+    await execute(server.url, "CREATE DATABASE narrow ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    with pytest.raises(StoreError, match=r"LATIN1, which can't hold every text; name one .* ENCODING 'UTF8'"):
+        await open_store(server.url.replace("/postgres", "/narrow")).open()
+
+
+async def test_a_database_that_takes_no_writes_says_so(url):
+    await execute(url, f"ALTER DATABASE {urlsplit(url).path[1:]} SET default_transaction_read_only = on")
+    with pytest.raises(StoreAway, match=r"standby, or .* read-only: name the primary, or work goes on when"):
+        await open_store(url).open()
+
+
 async def test_opening_that_failed_works_when_the_reason_is_gone(server, url):
     store = open_store(url)
     await asyncio.to_thread(server.stop)

@@ -41,6 +41,9 @@ _AGAIN = ("40001", "40P01", "55P03")
 # No such user, password or database; no such schema, table or column, or no right to it.
 _REFUSED = ("28", "3D000")
 _UNFIT = ("42", "3F")
+_READ_ONLY = "25006"
+# The second takes every byte as it comes.
+_ENCODINGS = ("UTF8", "SQL_ASCII")
 # What somebody is changing about a database that was worked with before: who may log in, the database itself, whether
 # it takes connections, its schema, rights to it.
 _CHANGING = ("28", "3D000", "55000", "3F000", "42501", "42P01", "42703")
@@ -82,6 +85,12 @@ async def connect(target: Target) -> asyncpg.Connection[Any]:
         keep_alive(connection)
         if connection.get_server_version() < (13,):
             raise StoreError(f"{target.shown}: Holdfast needs Postgres 13 or later")
+        encoding = getattr(connection.get_settings(), "server_encoding", _ENCODINGS[0])
+        if encoding not in _ENCODINGS:
+            raise StoreError(
+                f"{target.shown}: the database's encoding is {encoding}, which can't hold every text; name one that was"
+                " made with ENCODING 'UTF8'"
+            )
         if not target.is_pooled:
             await connection.execute(_SETTINGS)
         return connection
@@ -165,6 +174,14 @@ def _told(error: BaseException, target: Target) -> BaseException:
     if is_away(error):
         # With the server's hint, in one line.
         words = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        if isinstance(error, asyncpg.InternalClientError):
+            # What the driver says of itself when the server's farewell comes between two statements.
+            words = "the server has ended the connection"
+        if code == _READ_ONLY:
+            return StoreAway(
+                f"{target.shown}: {words}. This server is a standby, or somebody has set the database or the role to"
+                " read-only: name the primary, or work goes on when it can be written"
+            )
         return StoreAway(f"{target.shown}: {words}. Work goes on when the database can be reached again")
     if isinstance(error, asyncpg.PostgresError):
         return StoreError(f"{target.shown}: {error}")
