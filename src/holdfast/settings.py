@@ -228,14 +228,15 @@ def _switch(value: Any) -> bool:
     return value
 
 
-def _duration(value: Any) -> int:
+def duration(value: Any) -> int:
+    """A duration as files, variables and options give it, `"1h30m"` or seconds, in microseconds. Raises BadDuration."""
     if isinstance(value, str) and value.strip().replace(".", "", 1).isdecimal():
         value = float(value)
     return microseconds(value)
 
 
 def _lease(value: Any) -> int:
-    lease = _duration(value)
+    lease = duration(value)
     if lease < SECOND:
         raise ValueError("expected a second or more")
     return lease
@@ -254,14 +255,14 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "namespace": _name,
     "schema": _text,
     "max_payload": _count,
-    "max_retention": _duration,
-    "event_retention": _duration,
+    "max_retention": duration,
+    "event_retention": duration,
     "migrate": _switch,
     "queues": _texts,
     "concurrency": _count,
     "threads": _count,
     "lease": _lease,
-    "grace": _duration,
+    "grace": duration,
     "processes": _count,
     "workflows": _texts,
     "ignore": _texts,

@@ -6,7 +6,9 @@ import asyncio
 import io
 import json
 import sys
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +31,11 @@ async def halve(number: int) -> int:
     {body}
 """
 SAME = "return await divide(number)"
+
+
+@holdfast.workflow
+def keeps_odd_things() -> dict[Any, Any]:
+    return {(1, 2): float("nan"), "at": datetime(2026, 1, 31, 12)}
 
 
 @pytest.fixture
@@ -58,6 +65,14 @@ def test_an_export_has_a_line_for_each_run(client, tmp_path, capsys):
     assert [line["key"] for line in lines] == ["third", "second", "first"]
     assert [entry["kind"] for entry in lines[2]["journal"]] == [one.kind for one in client.journal(lines[2]["id"])]
     assert capsys.readouterr().err == "exported 3 runs\n"
+
+
+def test_values_are_exported_as_every_program_reads_them(client, tmp_path):
+    holdfast.run(keeps_odd_things, key="odd")
+    [line] = exported(tmp_path, "--key", "odd").read_text().splitlines()
+    told = json.loads(line, parse_constant=pytest.fail)
+    assert told["journal"][-1]["value"] == {"[1,2]": None, "at": "2026-01-31T12:00:00"}
+    assert datetime.fromisoformat(told["created_at"]).isoformat() == told["created_at"]
 
 
 def test_an_export_may_be_narrowed_and_printed(client, capsys):

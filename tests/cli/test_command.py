@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 
@@ -88,6 +89,17 @@ def test_wrong_usage_is_told_from_a_refusal_by_its_exit_code(arguments, tmp_path
     assert seen.out == ""
     assert "Traceback" not in seen.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_duration_may_be_given_in_seconds(database_url):
+    with Client(database_url) as client:
+        asyncio.run(Worker(database_url, workflows=[says_it]).drive(client.start(says_it).id))
+        spans = ["--delay", "90", "--deadline", "120.5", "--retention", "3600"]
+        assert main(["start", "says_it", "--key", "later", *spans, "--url", database_url]) == 0
+        made = client.get_run(says_it, key="later").record
+    assert made.due_at == made.created_at + timedelta(seconds=90)
+    assert made.deadline_at == made.created_at + timedelta(seconds=120.5)
+    assert made.retention == 3_600_000_000
 
 
 @pytest.mark.parametrize(

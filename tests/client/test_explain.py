@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from holdfast.client import Reason
+from holdfast.client import OpenWait, Reason
 from holdfast.client.explain import Surroundings, explain
 from holdfast.model import (
     Cancel,
@@ -25,6 +25,7 @@ from holdfast.model import (
     WaitRecord,
     WorkerRecord,
     instant_of,
+    moment_of,
 )
 from tests.client.hands import total
 
@@ -183,6 +184,16 @@ def test_what_a_run_waits_for_is_named_with_what_it_must_hold():
         reason, text, _ = why(run, Started(T, b""), child, waits=waits)
         assert reason is Reason.WAITING
         assert words in text
+
+
+def test_what_a_run_waits_for_is_told_in_plain_data_and_times():
+    wait = WaitRecord(
+        run_id="r1", number=1, kind="hook", name="paid", match=b'{"order":7}', schema=b'{"type":"string"}',
+        expires_at=instant_of(LATER), registered_at=T,
+    )  # fmt: skip  # as above
+    for run in (record(**PARKED, due_at=None), record(**PARKED, owner="w1")):
+        _, _, details = why(run, Started(T, b""), waits=[wait])
+        assert details["waits"] == (OpenWait("hook", "paid", {"order": 7}, {"type": "string"}, moment_of(T), LATER),)
 
 
 def test_a_step_that_nobody_waits_for_any_more_is_not_listed():

@@ -23,8 +23,8 @@ from holdfast.client import Client
 from holdfast.codec import Codec
 from holdfast.discovery import find_codec
 from holdfast.errors import DefinitionError
-from holdfast.model import RunFilter, RunStatus, microseconds
-from holdfast.settings import Settings, checked, resolve, settings_folder
+from holdfast.model import RunFilter, RunStatus
+from holdfast.settings import Settings, checked, duration, resolve, settings_folder
 from holdfast.store import check_address
 
 from .exits import WrongSettings
@@ -243,10 +243,16 @@ def moment_given(given: str | None, option: str) -> datetime | None:
 def duration_given(given: str, option: str, *, or_time: bool = False) -> int:
     """A duration, in microseconds."""
     try:
-        return microseconds(given)
+        return duration(given)
     except DefinitionError:
-        expected = "a time, as 2026-01-31T12:00, or how long ago, as 1h30m" if or_time else "a duration, as 1h30m"
+        how_long = "as 1h30m, or seconds"
+        expected = f"a time, as 2026-01-31T12:00, or how long ago, {how_long}" if or_time else f"a duration, {how_long}"
         raise typer.BadParameter(f"{given!r}: expected {expected}", param_hint=option) from None
+
+
+def span_given(given: str | None, option: str) -> timedelta | None:
+    """A duration that may be left out."""
+    return None if given is None else timedelta(microseconds=duration_given(given, option))
 
 
 def _statuses(given: Sequence[str] | None) -> tuple[RunStatus, ...]:

@@ -18,7 +18,7 @@ from holdfast.errors import BadCursor, CodecError, HoldfastError, RunCancelled, 
 from holdfast.model import NOT_GIVEN, OnConflict, Page, RunFilter, RunRecord, spoken
 
 from .journals import told_entry
-from .options import Chosen, Json, Place, RunId, Tags, duration_given, json_given, tags_of, wrong_usage
+from .options import Chosen, Json, Place, RunId, Tags, duration_given, json_given, span_given, tags_of, wrong_usage
 from .output import json_line, moment, print_json, print_json_line, print_line, print_table, table_of
 from .timelines import timeline
 
@@ -123,18 +123,16 @@ def start(
 
     With --wait the exit code is 0 if the run completed, and 1 if it failed or was cancelled.
     """
-    for option, duration in {"--delay": delay, "--deadline": deadline, "--retention": retention}.items():
-        if duration is not None:
-            duration_given(duration, option)
     if timeout is not None and not wait:
         raise typer.BadParameter("it says how long to wait: give --wait, too", param_hint="--timeout")
     patience = None if timeout is None else duration_given(timeout, "--timeout") / 1_000_000
     args, kwargs = _arguments(input)
     with wrong_usage():
         options = StartOptions(
-            id=id, key=key, on_conflict=cast("OnConflict | None", on_conflict), delay=delay, deadline=deadline,
+            id=id, key=key, on_conflict=cast("OnConflict | None", on_conflict),
+            delay=span_given(delay, "--delay"), deadline=span_given(deadline, "--deadline"),
             priority=priority, tags=tags_of(tag) or None, queue=queue,
-            retention=NOT_GIVEN if retention is None else retention,
+            retention=NOT_GIVEN if retention is None else span_given(retention, "--retention"),
         )  # fmt: skip  # one line a group reads better here
     with place.client() as client:
         with wrong_usage():

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.codec import Codec
+from holdfast.codec import Codec, plain
 from holdfast.errors import CodecError, DefinitionError
 from holdfast.model import (
     JournalRow,
@@ -77,7 +77,7 @@ def line_of(record: RunRecord, rows: Sequence[JournalRow], codec: Codec) -> str:
         "journal": [entry.as_dict() for entry in journals.read(rows, codec)],
         "data": base64.b64encode(data).decode("ascii"),
     }
-    return json.dumps(told, default=str, ensure_ascii=False)
+    return json.dumps(plain(told), ensure_ascii=False)
 
 
 def read_archive(line: str | bytes, *, codec: Codec | None = None) -> Journal:

@@ -41,6 +41,8 @@ from holdfast.model import (
     spoken,
 )
 
+from .unfinished import OpenStep, OpenWait, open_wait
+
 
 class Reason(StrEnum):
     """Why a run is where it is, in one word."""
@@ -77,17 +79,6 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenStep:
-    """A step that was asked for and has no result: what `details["steps"]` holds."""
-
-    key: str
-    attempt: int
-    since: datetime | None
-    retry_at: datetime | None = None
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Surroundings:
     """What there is besides the run: the live workers of its namespace, the time, and words for a stored exception."""
 
@@ -116,6 +107,10 @@ class _Scene:
     @property
     def workers(self) -> Sequence[WorkerRecord]:
         return self.around.workers
+
+    @property
+    def waits(self) -> tuple[OpenWait, ...]:
+        return tuple(open_wait(wait) for wait in self.around.waits)
 
     @property
     def now(self) -> datetime:
@@ -212,7 +207,7 @@ def _held(scene: _Scene) -> _Answer:
         reason = Reason.RETRYING if len(waits) == len(scene.steps) else Reason.STEP
         return reason, f"{_steps_told(scene)} {where}.", details
     if run.status is RunStatus.WAITING and (what := _waits_told(scene)):
-        return Reason.WAITING, f"waits for {what} {where}.", {**details, "waits": tuple(scene.around.waits)}
+        return Reason.WAITING, f"waits for {what} {where}.", {**details, "waits": scene.waits}
     if run.started_at is not None and scene.retrying is None and run.status is RunStatus.RUNNING:
         what = "its first steps are in flight, or it waits for a short timer"
         return Reason.ADVANCING, f"is held {where}, begun at {_told(run.started_at)}: {what}.", details
@@ -248,7 +243,7 @@ def _unclaimed(scene: _Scene) -> _Answer:
 def _parked(scene: _Scene) -> _Answer:
     """Nobody holds it and it is not due: it waits for its time, or for a message."""
     run = scene.run
-    details: dict[str, Any] = {"steps": scene.steps, "waits": tuple(scene.around.waits)}
+    details: dict[str, Any] = {"steps": scene.steps, "waits": scene.waits}
     waits = _waits_told(scene)
     if run.due_at is None:
         what = waits or "a message that only its body can name, such as a signal without type="
