@@ -120,6 +120,27 @@ async def test_a_worker_that_leaves_waits_for_no_step_and_writes_nothing(databas
         assert (await on.record(run)).owner == owner
 
 
+async def test_a_worker_whose_stop_is_cut_short_renews_no_lease_any_more(database_url):
+    """Else its runs would be nobody's for as long as the process lives: others leave a worker alone that renews."""
+    async with stage(database_url) as on:
+        await on.client.start(endless)
+        worker = on.worker(endless, grace="1d")
+
+        async def beside() -> None:
+            async with worker:
+                await until(lambda: worker._session.runs.attempts.tasks)
+
+        besides = asyncio.ensure_future(beside())
+        await until(lambda: worker._stopping.is_set())
+        session = worker._session
+        besides.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await besides
+        assert session.ended.is_set()
+        await asyncio.to_thread(session._pulse.join)
+        assert not session._pulse._thread.is_alive()
+
+
 def test_steps_that_are_cancelled_with_their_whole_loop_have_not_failed(database_url):
     """Nobody stopped the worker, and `asyncio.run` cancels whatever is left when its coroutine has returned."""
     go_on, begun = threading.Event(), []

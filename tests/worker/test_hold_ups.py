@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast import StoreAway, Worker, sleep, step, wait_for_signal, workflow
+from holdfast import Retry, StoreAway, Worker, sleep, step, wait_for_signal, workflow
 from holdfast.define import StepInfo
 from holdfast.store import SqliteStore
 from holdfast.worker import Alarm
 from holdfast.worker.threads import Threads
-from tests.worker.stage import PATIENCE, SkippingClock, stage, until
+from tests.worker.stage import PATIENCE, SkippingClock, Stalling, stage, until
 
 
 class JumpingClock(SkippingClock):
@@ -158,6 +158,47 @@ async def test_no_step_begins_while_the_lease_has_lapsed_and_it_begins_when_it_i
         await run.result(PATIENCE)
         assert begun == ["first", "second"]
         assert worker.id == first
+    await store.close()
+
+
+async def test_a_retry_that_was_held_up_when_its_run_was_paused_begins_on_resume(database_url):
+    tries = []
+
+    @step(retry=Retry(attempts=2, initial="5s", jitter=0))
+    async def flaky() -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ValueError("no")
+        return "done"
+
+    @workflow
+    async def body() -> str:
+        return await flaky()
+
+    store, clock = Slow(database_url), Stalling()
+    store.rows.set()
+    store.turns.set()
+    await store.open()
+    worker = Worker(store, workflows=[body], clock=clock, lease="1h", stall="10d")
+    async with stage(database_url) as on, worker:
+        run = await on.client.start(body)
+        await until(lambda: tries)
+        await on.until_waiting(run)
+        store.is_away = True
+        clock.stalled = 2 * 3_600_000_000
+        clock.skip("5s")
+        await until(lambda: worker._session.runs._held_up)
+        await on.client.pause(run.id)
+        await until(lambda: store.delivered)
+        store.is_away = False
+
+        async def is_given_back() -> bool:
+            return (await on.record(run)).owner is None
+
+        await until(is_given_back)
+        assert (await on.record(run)).due_at is not None
+        await on.client.resume(run.id)
+        assert await run.result(PATIENCE) == "done"
     await store.close()
 
 

@@ -64,8 +64,8 @@ class Arrivals(Waits):
         """A turn was answered: what it has taken is gone, although an answer may be under way that has it still."""
         if held.taking and verdict is True:
             self._taken.update(dict.fromkeys(held.taking))
-            for message_id in list(self._taken)[: len(self._taken) - _REMEMBERED]:
-                del self._taken[message_id]
+            while len(self._taken) > _REMEMBERED:
+                self._taken.popitem(last=False)
         held.taking = ()
 
     def _pause_or_not(self, held: Held, is_paused: bool) -> None:

@@ -193,6 +193,15 @@ class Session:
         """Stop claiming, let steps end within the grace period, hand the rest back at once, and leave."""
         if self.ended.is_set():
             return
+        try:
+            await self._give_back()
+        finally:
+            # Also if whoever waits for it gives up: a lease that is still renewed would keep its runs from others.
+            self.leave()
+        if self._pulse is not None:
+            await asyncio.to_thread(self._pulse.join)
+
+    async def _give_back(self) -> None:
         runs = self.runs
         self.begin_no_more()
         if self.tasks:
@@ -220,9 +229,6 @@ class Session:
                     # What a claim took whose answer was lost has not begun: no crash.
                     await self.store.release_strays(self.worker_id, [], now=self._clock.store_time())
                 await self.store.remove_worker(self.worker_id)
-        self.leave()
-        if self._pulse is not None:
-            await asyncio.to_thread(self._pulse.join)
 
     async def look(self) -> int:
         """Deliver fresh messages, claim what is due, and match events. Returns how many runs were claimed."""
@@ -295,13 +301,14 @@ class Session:
                 await self._rows.idle()
             self.runs.admit(chosen)
 
-    async def _claim(self, limit: int) -> list[ClaimedRun]:
+    async def _claim(self, limit: int, run_id: str | None = None) -> list[ClaimedRun]:
         self._has_strays = True
         self.runs.reserved = limit
         asked_at = self._clock.monotonic()
         try:
+            cached, now = self.runs.cached(), self._clock.store_time()
             claimed = await self.store.claim_runs(
-                self.worker_id, self._plan.lanes, limit, cached=self.runs.cached(), now=self._clock.store_time()
+                self.worker_id, self._plan.lanes, limit, run_id=run_id, cached=cached, now=now
             )
         finally:
             self.runs.reserved = 0
@@ -314,11 +321,7 @@ class Session:
 
     async def claim_only(self, run_id: str) -> int:
         """Claim one run, if it is due, and take it on."""
-        self._has_strays = True
-        claimed = await self.store.claim_runs(
-            self.worker_id, self._plan.lanes, 1, run_id=run_id, now=self._clock.store_time()
-        )
-        self._has_strays = False
+        claimed = await self._claim(1, run_id)
         await self._admit(claimed)
         return len(claimed)
 

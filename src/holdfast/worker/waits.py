@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -55,7 +56,7 @@ class Waits(Resting):
         """Has the inbox read before a run of which a timer is due goes on: see listening.py."""
         self._heard: set[str] = set()
         """Those in line that were looked after already."""
-        self._taken: dict[int, None] = {}
+        self._taken: OrderedDict[int, None] = OrderedDict()
         """Messages that turns have taken lately, oldest first."""
         self._held_up: dict[str, Held] = {}
         self._block_counts: dict[str, int] = {}
@@ -300,7 +301,7 @@ class Waits(Resting):
             return
         arrivals, held.arrivals = held.arrivals, ()
         # A step that was asked for and has not begun does so on resume, which only finds runs that are due.
-        is_due = arrivals or any(command.retry_at is None for command in open_commands(held))
+        is_due = arrivals or held.held_up or any(command.retry_at is None for command in open_commands(held))
         due_at = self._clock.now() if is_due else self.wake_at(held)
         self.discard(held)
         self._keep(held, _results(arrivals), self.waiting(due_at, crashes=held.crashes, release=True))

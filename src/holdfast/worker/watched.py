@@ -265,9 +265,9 @@ class WatchedSession(Session):
         held = Counter(held.info.workflow for held in list(runs.held.values()))
         return Load(held, runs.busy, len(runs.attempts.tasks), len(runs.parked))
 
-    async def _claim(self, limit: int) -> list[ClaimedRun]:
+    async def _claim(self, limit: int, run_id: str | None = None) -> list[ClaimedRun]:
         asked_at = self._clock.monotonic()
-        claimed = await super()._claim(limit)
+        claimed = await super()._claim(limit, run_id)
         self._took = self._clock.monotonic() - asked_at
         return claimed
 
