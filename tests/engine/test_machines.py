@@ -74,6 +74,15 @@ def test_a_state_that_says_how_to_undo_it_is_refused():
         Machine("m", {"start": start})
 
 
+def test_a_transactional_state_is_refused():
+    @step(transaction=True)
+    def start(db: Any) -> Done[None]:
+        return Done()
+
+    with pytest.raises(DefinitionError, match="'start' is a transactional step"):
+        Machine("m", {"start": start})
+
+
 def test_the_arguments_of_a_state_are_recorded_if_its_step_says_so():
     @step(record_args=True)
     def start(ctx: Any) -> Done[None]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextvars import copy_context
+
 import pytest
 
 import holdfast
 from holdfast import Failure, Retry, step, workflow
+from holdfast.define import StepInfo, blocking_chunk, current_scope
 from holdfast.model import StepFailed
 from tests.engine.drive import CODEC
 
@@ -105,6 +108,52 @@ def test_nonsense_is_refused_where_it_is_written(begin, options):
         return "no"
 
     assert next(iter(options)) in begin(body).result
+
+
+@step(transaction=True)
+def booked(db: object, n: int) -> int:
+    return n
+
+
+def test_a_transactional_step_is_refused_by_name(begin):
+    @workflow
+    async def body() -> str:
+        try:
+            await holdfast.map(booked, [1])
+        except holdfast.DefinitionError as error:
+            return str(error)
+        return "no"
+
+    assert "'booked' is transactional" in begin(body).result
+
+
+def test_an_item_that_nobody_waits_for_any_more_is_not_tried_again():
+    info = StepInfo("flaky", "flaky", 1, None, {})  # type: ignore[arg-type]
+    tries = []
+
+    @step(retry=Retry(attempts=5, initial=0))
+    def flaky(n: int) -> None:
+        tries.append(n)
+        info.cancelled = True
+        raise ValueError("no")
+
+    context = copy_context()
+    context.run(current_scope.set, info)
+    context.run(blocking_chunk(flaky, False, flaky.fn), [1, 2])
+    assert tries == [1]
+
+
+def test_what_an_item_says_that_can_not_be_printed_is_collected_all_the_same():
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise AttributeError("response")
+
+    @step(retry=Retry(attempts=1))
+    def mute(n: int) -> None:
+        raise Mute
+
+    results, failures = blocking_chunk(mute, True, mute.fn)([1])
+    assert (results, failures[0][0]) == ([None], "Mute")
 
 
 @step

@@ -83,6 +83,19 @@ def def_sleep_until() -> None:
     blocking.sleep_until(now() + timedelta(seconds=90))
 
 
+@workflow
+async def waits_for_a_moment_later() -> None:
+    waiting = sleep_until(now() + timedelta(hours=1))
+    await sleep("30m")
+    await waiting
+
+
+def test_a_moment_that_is_waited_for_later_stays_that_moment(begin):
+    drive = begin(waits_for_a_moment_later)
+    drive.fire()
+    assert drive.execution.next_timer() == START + 3_600 * SECOND
+
+
 WAITS = [
     asyncio_sleep, asyncio_timeout, asyncio_timeout_at, asyncio_wait_for, asyncio_wait, call_later, call_at,
     holdfast_sleep, holdfast_sleep_until, def_sleep, def_sleep_by_the_other_name, def_sleep_until,

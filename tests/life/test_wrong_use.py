@@ -47,6 +47,40 @@ async def calling_a_number() -> Any:
     return await holdfast.call("number", 5)  # type: ignore[call-overload]
 
 
+@step(transaction=True)
+def book(db: Any, n: int) -> int:
+    return n
+
+
+@workflow
+async def calling_a_transaction() -> Any:
+    return await holdfast.call("again", book, 1)
+
+
+async def test_a_transactional_step_is_no_inline_step():
+    async with Environment(calling_a_transaction) as env:
+        with pytest.raises(RunFailed, match="'book' is transactional"):
+            await (await env.client.start(calling_a_transaction)).result()
+
+
+def test_a_version_that_is_no_text_is_named():
+    with pytest.raises(DefinitionError, match="workflow 'numbered': version=2 can't be a name"):
+
+        @workflow(version=2)  # type: ignore[call-overload]
+        async def numbered() -> None: ...
+
+
+def test_what_a_function_has_set_on_itself_is_not_what_a_step_or_a_workflow_says():
+    """As decorators of others do: tenacity's `retry` sets one of that name."""
+
+    async def fn() -> None: ...
+
+    fn.retry = fn.name = fn.queue = fn.is_async = "theirs"  # type: ignore[attr-defined]
+    made, flow = step(fn), workflow(fn)
+    assert (made.name, made.retry, made.is_async) == ("fn", Retry(), True)
+    assert (flow.name, flow.retry, flow.queue) == ("fn", None, "default")
+
+
 @pytest.mark.parametrize("input", [("many",), (1, 2), 5, "1"], ids=["type", "number", "no tuple", "text"])
 async def test_a_fork_is_checked_against_what_workers_have_declared(input):
     async with Environment(double) as env:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from holdfast.codec import message_of
 from holdfast.errors import StepTimeout
 from holdfast.model import NO_RETRY, SECOND, Retry, spoken
 
@@ -130,7 +131,7 @@ class _Items:
             raise error
         if pause is None:
             results, failures = self.outcome
-            failures[len(results)] = type(error).__name__, str(error)
+            failures[len(results)] = type(error).__name__, message_of(error)
             results.append(None)
         return pause
 
@@ -187,11 +188,9 @@ def blocking_chunk(target: Step[..., Any], collects: bool, fn: Callable[..., Any
         hands = _Hands(fn, done)
         try:
             for item in items:
-                if info is not None and info.cancelled:
-                    # Nobody wants the results any more.
-                    break
                 tries = _Tries(target.retry)
-                while True:
+                # Else nobody wants the results any more.
+                while info is None or not info.cancelled:
                     try:
                         done.outcome[0].append(_here(fn, item, done) if done.limit is None else hands.call(item))
                         break

@@ -175,6 +175,11 @@ def _step_of(
         raise DefinitionError(
             f"machine {machine!r}: the state {state!r} must take one argument, the context"
         ) from error
+    if own is not None and own.is_transactional:
+        raise DefinitionError(
+            f"machine {machine!r}: the state {state!r} is a transactional step, and a state gets the context, not a "
+            "connection; take transaction=True away"
+        )
     if own is not None and own.compensate is not None:
         raise DefinitionError(
             f"machine {machine!r}: the state {state!r} has compensate=, and no state is ever undone; go on to "

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import accumulate
 from typing import Any, Literal, TypeVar, cast, overload
 
+from holdfast.codec import message_of
 from holdfast.errors import DefinitionError
 
 from .chunk_runs import chunk_runs, orders_for
@@ -102,6 +103,11 @@ def mapped(
     """What a map does, once its arguments are found to be right. It is a coroutine only when it is awaited."""
     if not isinstance(target, (Step, Workflow)):
         raise DefinitionError(f"map({target!r}, ...): expected a step or a workflow; decorate it with @step")
+    if isinstance(target, Step) and target.is_transactional:
+        raise DefinitionError(
+            f"map({target.name}, ...): the step {target.name!r} is transactional, and items of a map share one step; "
+            "map a workflow that calls it, or call it for each item"
+        )
     if on_error not in ("stop", "collect"):
         raise DefinitionError(f"map(on_error={on_error!r}): expected 'stop' or 'collect'")
     for what, number in (("concurrency", concurrency), ("chunk", chunk)):
@@ -167,7 +173,7 @@ async def _map_runs(
             if not collects:
                 raise
             # Not an item but the chunk run itself: somebody has cancelled it, or its results are too large together.
-            results[first : first + len(asked)] = [Failure(type(error).__name__, str(error))] * len(asked)
+            results[first : first + len(asked)] = [Failure(type(error).__name__, message_of(error))] * len(asked)
             return
         for index, text in enumerate(texts):
             told = Failure(*failures[index]) if index in failures else body.read_result(target, text)

@@ -21,7 +21,7 @@ class Resource(Generic[T]):
         self.fn = fn
         self.name = fn.__name__
         self.is_async = inspect.isasyncgenfunction(fn)
-        functools.update_wrapper(cast(Any, self), fn)
+        functools.update_wrapper(cast(Any, self), fn, updated=())
 
     def __call__(self) -> T:
         scope = current_scope.get()

@@ -73,7 +73,8 @@ class Step(Generic[P, R]):
             _check_takes_connection(fn, self.name)
         self.shapes: Any = None
         """Whoever executes the step may keep the codecs of its arguments and result here."""
-        functools.update_wrapper(cast(Any, self), fn)
+        # What others have set on the function, such as a `retry`, is not what the step says.
+        functools.update_wrapper(cast(Any, self), fn, updated=())
 
     def options(self, *, name: str | None = None, retry: Retry | None = None, timeout: Duration | None = None) -> Self:
         """The same step under another name, retry policy or timeout: `await charge.options(name="again")(card, 5)`.
@@ -336,6 +337,11 @@ def inline_step(
     """The step that `call` makes of a callable."""
     if not callable(fn):
         raise DefinitionError(f"call({name!r}, {fn!r}): expected a function, and its arguments behind it")
+    if isinstance(fn, Step) and fn.is_transactional:
+        raise DefinitionError(
+            f"call({name!r}, ...): the step {fn.name!r} is transactional, which an inline step is not; call the step "
+            f"itself: {fn.name}.options(name={name!r})(...)"
+        )
     return make_step(fn.fn if isinstance(fn, Step) else fn, name=name, retry=retry, timeout=timeout)
 
 
@@ -354,10 +360,10 @@ def name_of(fn: Callable[..., Any]) -> str:
     return str(name)
 
 
-def checked_name(name: object) -> str:
+def checked_name(name: object, *, what: str = "") -> str:
     if not is_name(name, 200):
         raise DefinitionError(
-            f"{name!r} can't be a name; expected text of 1 to 200 characters, without a NUL or a lone surrogate"
+            f"{what}{name!r} can't be a name; expected text of 1 to 200 characters, without a NUL or a lone surrogate"
         )
     return str(name)
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Coroutine
 from datetime import datetime
 from random import Random
-from types import FrameType
 from typing import Any, cast
 from uuid import UUID
 
-from holdfast.model import Duration, instant_of, microseconds, moment_of
+from holdfast.model import Duration, Instant, instant_of, microseconds, moment_of
 
 from .scope import Body, body_for
 
@@ -23,7 +21,12 @@ def sleep(duration: Duration) -> Coroutine[Any, Any, None]:
     run's own time (`now`) and is never shortened; if it fell due while no worker was alive, it fires when one is. On
     replay a timer that has fired is over at once. In a `def` body it blocks this run only, and no thread is held.
     """
-    return _wait(body_for("holdfast.sleep()"), microseconds(duration, what="sleep"), sys._getframe(1))
+    body = body_for("holdfast.sleep()")
+    delay = microseconds(duration, what="sleep")
+    if body.is_blocking:
+        return cast("Coroutine[Any, Any, None]", body.block(body.ask_timer(delay)))
+    ticket = body.new_ticket()
+    return body.track(_slept(body, ticket, delay), ticket, sys._getframe(1))
 
 
 def sleep_until(moment: datetime) -> Coroutine[Any, Any, None]:
@@ -32,20 +35,22 @@ def sleep_until(moment: datetime) -> Coroutine[Any, Any, None]:
     In everything else as `sleep`. A datetime without a zone is refused: it would mean another time elsewhere.
     """
     body = body_for("holdfast.sleep_until()")
-    return _wait(body, max(instant_of(moment, what="sleep_until") - body.now(), 0), sys._getframe(1))
-
-
-def _wait(body: Body, delay: int, frame: FrameType) -> Coroutine[Any, Any, None]:
+    until = instant_of(moment, what="sleep_until")
     if body.is_blocking:
-        return cast("Coroutine[Any, Any, None]", body.block(body.ask_timer(delay)))
+        return cast("Coroutine[Any, Any, None]", body.block(body.ask_timer(max(until - body.now(), 0))))
     ticket = body.new_ticket()
-    return body.track(_await_timer(body, ticket, delay), ticket, frame)
+    return body.track(_slept_until(body, ticket, until), ticket, sys._getframe(1))
 
 
-async def _await_timer(body: Body, ticket: int, delay: int) -> None:
+async def _slept(body: Body, ticket: int, delay: int) -> None:
     body.redeem(ticket)
-    timer: asyncio.Future[None] = body.ask_timer(delay)
-    await timer
+    await body.ask_timer(delay)
+
+
+async def _slept_until(body: Body, ticket: int, until: Instant) -> None:
+    body.redeem(ticket)
+    # Only here: it may have been made long before it is awaited.
+    await body.ask_timer(max(until - body.now(), 0))
 
 
 def now() -> datetime:

@@ -122,7 +122,7 @@ class Workflow(Generic[P, R]):
         self.fn = fn
         self.home = fn.__module__
         self.name = checked_name(name if name is not None else name_of(fn))
-        self.version = checked_name(version)
+        self.version = checked_name(version, what=f"workflow {self.name!r}: version=")
         if retry is not None and not isinstance(retry, Retry):
             raise DefinitionError(f"workflow {self.name!r}: retry={retry!r}: expected holdfast.Retry(...)")
         if isinstance(max_crashes, bool) or not isinstance(max_crashes, int) or max_crashes < 1:
@@ -138,7 +138,7 @@ class Workflow(Generic[P, R]):
         self.retention = (
             None if retention is None else microseconds(retention, what=f"workflow {self.name!r}: retention")
         )
-        self.queue = checked_name(queue)
+        self.queue = checked_name(queue, what=f"workflow {self.name!r}: queue=")
         self.max_crashes = max_crashes
         self.journal_limit = journal_limit
         if on_event is None and match is not None:
@@ -146,7 +146,7 @@ class Workflow(Generic[P, R]):
         self.on_event = None if on_event is None else checked_name(on_event)
         self.match = match
         self.start_options = start_options or StartOptions()
-        functools.update_wrapper(cast(Any, self), fn)
+        functools.update_wrapper(cast(Any, self), fn, updated=())
 
     def options(
         self,

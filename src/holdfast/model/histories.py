@@ -102,7 +102,7 @@ def _name(entry: StepCompleted | StepFailed | StepRetrying | ChildEnded | TimerF
 
 
 def _place(carried: dict[str | int, Carried]) -> int:
-    """A name for a message among those carried: messages have none of their own, and timers count up from one."""
+    """A name for a message among those carried: messages have none of their own, and timers count up."""
     return min((name for name in carried if isinstance(name, int)), default=0) - 1
 
 
