@@ -134,6 +134,25 @@ async def test_a_retry_whose_answer_was_lost_is_found_by_its_id(client, hands, m
     assert len([run async for run in client.runs()]) == 2
 
 
+async def test_a_retry_that_is_deleted_while_it_is_asked_for_again_has_nothing_to_do_with_any_key(
+    client, hands, monkeypatch
+):
+    old = await failed(client, hands)
+    await client.start(total, 1, key="None")
+    again = await client.retry(old.id, id="again")
+    await hands.fail(again.id, ValueError("no"))
+    get_run = client.store.get_run
+
+    async def deleted(run_id):
+        if run_id == "again" and await client.store.delete_runs(["again"]):
+            return None
+        return await get_run(run_id)
+
+    monkeypatch.setattr(client.store, "get_run", deleted)
+    retried = await client.retry(old.id, id="again")
+    assert (retried.id, retried.created) == ("again", True)
+
+
 async def test_the_id_of_another_run_is_refused_for_a_retry(client, hands):
     old, other = await failed(client, hands), await client.start(total, 1)
     with pytest.raises(KeyTaken) as refused:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -127,6 +129,29 @@ async def test_an_archive_has_a_line_for_each_run_that_was_pruned(tmp_path):
         text = file.read_text("utf-8")
         assert len(lines) == 2
         assert all(run.id in text for run in runs)
+
+
+async def test_an_archive_is_on_the_disk_before_its_runs_are_deleted(tmp_path, monkeypatch):
+    done: list[str] = []
+    fsync = os.fsync
+
+    def synced(file: int) -> None:
+        fsync(file)
+        done.append("written")
+
+    async with Environment(quick) as env:
+        await (await env.client.start(quick, 1)).result()
+        await env.skip("2d")
+        delete_runs = env.client.store.delete_runs
+
+        async def deleting(run_ids: Sequence[str]) -> list[str]:
+            done.append("deleted")
+            return await delete_runs(run_ids)
+
+        monkeypatch.setattr(env.client.store, "delete_runs", deleting)
+        monkeypatch.setattr(os, "fsync", synced)
+        await env.client.prune(older_than="1d", archive=tmp_path / "runs.jsonl")
+    assert done == ["written", "deleted"]
 
 
 async def test_an_archive_is_only_ever_added_to(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -216,9 +217,9 @@ class Managing:
                 await self._archive(store, record, file)
             ids.append(record.id)
             if len(ids) == _BATCH:
-                count += len(await store.delete_runs(ids))
+                count += await _delete_archived(store, ids, file)
                 ids.clear()
-        count += len(await store.delete_runs(ids)) if ids else 0
+        count += await _delete_archived(store, ids, file) if ids else 0
         return Pruned(count, file)
 
     async def export(self, run_id: str) -> str:
@@ -280,6 +281,14 @@ class Managing:
         async for run in AsyncRuns(self._connection, checked_filter(where)):
             if run.record is not None and (statuses is None or run.status in statuses):
                 yield run.record
+
+
+async def _delete_archived(store: Store, ids: Sequence[str], file: Path | None) -> int:
+    """Delete runs. Their lines are on the disk by then: a machine that goes down keeps what it has committed."""
+    if file is not None:
+        with file.open("a", encoding="utf-8") as lines:
+            os.fsync(lines.fileno())
+    return len(await store.delete_runs(ids))
 
 
 async def _together(items: Sequence[T], deed: Callable[[T], Awaitable[R]]) -> list[R]:

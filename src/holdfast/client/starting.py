@@ -90,7 +90,7 @@ class Starter:
             if again is not None:
                 return again
             # Somebody was faster: whoever has the key now is the retry, or in its way.
-            holder = await store.find_run(record.workflow, str(record.key))
+            holder = None if record.key is None else await store.find_run(record.workflow, record.key)
             if holder is not None and holder.forked_from == record.id:
                 return self._found(workflow, holder)
             if holder is not None and holder.id != record.id:
