@@ -177,13 +177,8 @@ class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     chain_id: str
     origin_id: str
     """The run with which its life began: idempotency keys of its steps are made of it."""
-    chain_started_at: Instant
-    """When the first run of the chain was created: an event published later is not missed."""
     parent_id: str | None
-    parent_key: str | None
-    on_parent_end: str
     queue: str
-    retention: int | None
     is_paused: bool
     """It was claimed for a cancel's sake: no turn is taken but that one."""
     crashes: int

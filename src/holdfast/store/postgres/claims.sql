@@ -81,8 +81,8 @@ FROM locked, holdfast.lanes, holdfast.starts
 WHERE runs.number = locked.number AND lanes.id = runs.lane_id AND starts.number = runs.number
 RETURNING runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, locked.next_seq, starts.input, starts.seed,
     starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at, runs.deadline_at,
-    coalesce(starts.chain_id, runs.id), coalesce(starts.chain_started_at, runs.created_at), starts.parent_id,
-    starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, locked.paused, runs.crashes, runs.blocked,
+    coalesce(starts.chain_id, runs.id), starts.parent_id, lanes.queue,
+    locked.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number), locked.due_at, locked.now,
     starts.trace, coalesce(starts.origin_id, starts.chain_id, runs.id), (SELECT min(candidates.due_at) FROM candidates);
 
@@ -124,8 +124,8 @@ FROM locked, holdfast.lanes, holdfast.starts
 WHERE runs.number = locked.number AND lanes.id = runs.lane_id AND starts.number = runs.number
 RETURNING runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, locked.next_seq, starts.input, starts.seed,
     starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at, runs.deadline_at,
-    coalesce(starts.chain_id, runs.id), coalesce(starts.chain_started_at, runs.created_at), starts.parent_id,
-    starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, locked.paused, runs.crashes, runs.blocked,
+    coalesce(starts.chain_id, runs.id), starts.parent_id, lanes.queue,
+    locked.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number), coalesce(locked.due_at, locked.now),
     locked.now, starts.trace, coalesce(starts.origin_id, starts.chain_id, runs.id), locked.due_at;
 

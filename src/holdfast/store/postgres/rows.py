@@ -72,8 +72,8 @@ def run_record(row: Row) -> RunRecord:
 def claimed_run(row: Row, next_seq: int, rows: tuple[JournalRow, ...], inbox: tuple[Message, ...]) -> ClaimedRun:
     """A row of claim_runs, which is as it is after the claim."""
     (_number, id, workflow, version, epoch, stored_seq, input, seed, key, tags, priority, created_at, started_at,
-     deadline_at, chain_id, chain_started_at, parent_id, parent_key, on_parent_end, queue, retention, paused, crashes,
-     blocked, _has_messages, due_at, now, trace, origin_id) = row  # fmt: skip
+     deadline_at, chain_id, parent_id, queue, paused, crashes, blocked, _has_messages, due_at, now, trace,
+     origin_id) = row  # fmt: skip
     return ClaimedRun(
         id=id,
         workflow=workflow,
@@ -92,12 +92,8 @@ def claimed_run(row: Row, next_seq: int, rows: tuple[JournalRow, ...], inbox: tu
         deadline_at=deadline_at,
         chain_id=chain_id,
         origin_id=origin_id,
-        chain_started_at=chain_started_at,
         parent_id=parent_id,
-        parent_key=parent_key,
-        on_parent_end=on_parent_end,
         queue=queue,
-        retention=retention,
         is_paused=paused,
         crashes=crashes,
         is_takeover=stored_seq is None,

@@ -87,8 +87,7 @@ ORDER BY waits.number;
 
 -- name: mark_hook
 -- Whoever marks an open hook is first to resume it, and others wait for that one's commit. Turns never look at the mark, so
--- a caller's open transaction keeps none of them waiting, as the lock of a wait's row would. The mark is its chain's: a
--- fork has the same token, and a hook of its own.
+-- a caller's open transaction keeps none of them waiting, as the lock of a wait's row would. The mark is its chain's.
 INSERT INTO holdfast.message_ids (namespace_id, scope, id, sent_at)
 SELECT :namespace_id, 'hook/' || :token::text, chr(1) || coalesce(starts.chain_id, runs.id), :now
 FROM holdfast.waits

@@ -84,7 +84,7 @@ def _refuse_the_reaped(tx: Transaction, worker_id: str) -> None:
         raise LeaseLost(f"the worker {worker_id} was taken for dead and can claim nothing; register it anew")
 
 
-_PRIORITY, _HAS_MESSAGES, _DUE_AT = 11, 25, 26
+_PRIORITY, _HAS_MESSAGES, _DUE_AT = 11, 21, 22
 
 
 def _choose(tx: Transaction, name: str, params: dict[str, Any]) -> list[Row]:

@@ -56,8 +56,8 @@ SELECT json_group_array(json_array(
     runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, runs.next_seq,
     CASE WHEN runs.next_seq IS NULL THEN (SELECT max(journal.seq) FROM journal WHERE journal.run = runs.number) END,
     hex(starts.input), hex(starts.seed), starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at,
-    runs.deadline_at, coalesce(starts.chain_id, runs.id), coalesce(starts.chain_started_at, runs.created_at), starts.parent_id,
-    starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, runs.paused, runs.crashes, runs.blocked,
+    runs.deadline_at, coalesce(starts.chain_id, runs.id), starts.parent_id, lanes.queue,
+    runs.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number), chosen.due_at, starts.trace,
     coalesce(starts.origin_id, starts.chain_id, runs.id)
 ))
@@ -72,8 +72,8 @@ SELECT json_group_array(json_array(
     runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, runs.next_seq,
     CASE WHEN runs.next_seq IS NULL THEN (SELECT max(journal.seq) FROM journal WHERE journal.run = runs.number) END,
     hex(starts.input), hex(starts.seed), starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at,
-    runs.deadline_at, coalesce(starts.chain_id, runs.id), coalesce(starts.chain_started_at, runs.created_at), starts.parent_id,
-    starts.parent_key, starts.on_parent_end, lanes.queue, starts.retention, runs.paused, runs.crashes, runs.blocked,
+    runs.deadline_at, coalesce(starts.chain_id, runs.id), starts.parent_id, lanes.queue,
+    runs.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number), coalesce(runs.due_at, :now), starts.trace,
     coalesce(starts.origin_id, starts.chain_id, runs.id)
 ))

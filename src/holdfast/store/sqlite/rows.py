@@ -75,8 +75,8 @@ def claimed_run(
 ) -> ClaimedRun:
     """A row of claim_runs as it is after the claim."""
     (_number, id, workflow, version, epoch, stored_seq, _last_seq, input, seed, key, tags, priority, created_at,
-     started_at, deadline_at, chain_id, chain_started_at, parent_id, parent_key, on_parent_end, queue, retention,
-     paused, crashes, blocked, _has_messages, due_at, trace, origin_id) = row  # fmt: skip
+     started_at, deadline_at, chain_id, parent_id, queue, paused, crashes, blocked, _has_messages, due_at, trace,
+     origin_id) = row  # fmt: skip
     return ClaimedRun(
         id=id,
         workflow=workflow,
@@ -95,12 +95,8 @@ def claimed_run(
         deadline_at=deadline_at,
         chain_id=chain_id,
         origin_id=origin_id,
-        chain_started_at=chain_started_at,
         parent_id=parent_id,
-        parent_key=parent_key,
-        on_parent_end=on_parent_end,
         queue=queue,
-        retention=retention,
         is_paused=bool(paused),
         crashes=crashes + (stored_seq is None),
         is_takeover=stored_seq is None,

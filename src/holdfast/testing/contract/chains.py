@@ -21,7 +21,7 @@ from holdfast.model import (
 )
 
 from .children import child_of, end_in, family
-from .events import published
+from .events import chain_began, published
 from .stage import LANE, T0, Stage, after, new_run, on_stage, turn
 
 CONTINUED = RowChange(status=RunStatus.CONTINUED)
@@ -37,7 +37,7 @@ class TestContinuedRuns:
         assert (old.status, old.successor_id, old.ended_at) == (RunStatus.CONTINUED, successor.id, moment_of(after(5)))
         again = await stage.claim_one(now=after(6))
         assert (again.id, again.input, again.next_seq, again.created_at) == (successor.id, b"next", 0, after(5))
-        assert (again.chain_id, again.chain_started_at) == (run.id, T0)
+        assert (again.chain_id, await chain_began(stage, again)) == (run.id, T0)
         assert (await stage.run(successor.id)).successor_id is None
 
     async def test_whoever_joins_by_the_key_of_one_that_went_on_as_another_workflow_waits_for_that(
@@ -57,7 +57,7 @@ class TestContinuedRuns:
         first = run = await stage.held()
         for number in range(4):
             run = await continued(stage, run, now=after(number + 1))
-        assert (run.chain_id, run.chain_started_at) == (first.id, T0)
+        assert (run.chain_id, await chain_began(stage, run)) == (first.id, T0)
 
     async def test_the_successor_stays_in_the_trace(self, stage: Stage) -> None:
         run = await stage.held(trace="a trace")
@@ -118,11 +118,12 @@ class TestContinuedRuns:
         run = await stage.held(retention=given, has_own_retention=True)
         second = await continued(stage, run, retention=9 * SECOND)
         third = await continued(stage, second, retention=9 * SECOND)
-        assert [second.retention, third.retention] == [given, given]
+        assert [(await stage.run(run.id)).retention for run in (second, third)] == [given, given]
 
     async def test_a_retention_that_was_only_declared_is_that_of_the_successor(self, stage: Stage) -> None:
         run = await stage.held(retention=5 * SECOND)
-        assert (await continued(stage, run, retention=9 * SECOND)).retention == 9 * SECOND
+        successor = await continued(stage, run, retention=9 * SECOND)
+        assert (await stage.run(successor.id)).retention == 9 * SECOND
 
     async def test_a_pause_goes_over(self, stage: Stage) -> None:
         run = await stage.held()
@@ -208,7 +209,7 @@ class TestContinuedRuns:
         failed = await stage.held()
         await stage.end(failed, RunStatus.FAILED)
         retried = await stage.held(chain_id=failed.id, forked_from=failed.id, now=after(1))
-        assert retried.chain_started_at == T0
+        assert await chain_began(stage, retried) == T0
         assert await stage.store.send_signal(failed.id, "go", b"", now=T0) is Sent.SENT
         assert [message.run_id for message in await stage.store.read_inbox("one")] == [retried.id]
 
@@ -326,12 +327,21 @@ class TestContinuedRuns:
     async def test_the_parent_is_told_of_the_end_of_the_last_run(self, stage: Stage) -> None:
         parent, child = await family(stage, on_parent_end="abandon")
         successor = await continued(stage, child, worker="two")
-        assert (successor.parent_id, successor.parent_key, successor.on_parent_end) == (parent.id, "pay", "abandon")
+        assert successor.parent_id == parent.id
         assert await stage.store.read_inbox("one") == []
         await stage.end(successor)
         [message] = await stage.store.read_inbox("one")
         assert (message.run_id, message.name) == (parent.id, "pay")
         assert (end_in(message).run_id, end_in(message).status) == (successor.id, "completed")
+
+    @pytest.mark.parametrize(("on_parent_end", "told"), [("abandon", []), ("cancel", ["cancel"])])
+    async def test_whether_it_ends_with_its_parent_goes_over(
+        self, stage: Stage, on_parent_end: str, told: list[str]
+    ) -> None:
+        parent, child = await family(stage, on_parent_end=on_parent_end)
+        await continued(stage, child, worker="two")
+        await stage.end(parent)
+        assert [message.kind for message in await stage.store.read_inbox("two")] == told
 
     async def test_whoever_joined_is_told_of_the_end_of_the_last_run(self, stage: Stage) -> None:
         follower = await stage.held()

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.model import ChildEnd, ClaimedRun, Message, NewRun, Out, RowChange, RunFilter, RunStatus
 
+from .events import chain_began
 from .stage import T0, Stage, after, ids_of, new_run, on_stage, turn
 
 
@@ -20,8 +21,8 @@ class TestChildren:
         claimed = await stage.claim_one(now=after(2))
         assert (claimed.id, claimed.input, claimed.priority, dict(claimed.tags)) == (child.id, b"in", 3, {"a": "b"})
         assert (claimed.created_at, claimed.deadline_at) == (after(1), after(9))
-        assert (claimed.parent_id, claimed.parent_key, claimed.on_parent_end) == (parent.id, "pay", "cancel")
-        assert (claimed.chain_id, claimed.chain_started_at) == (child.id, after(1))
+        assert (claimed.parent_id, claimed.chain_id) == (parent.id, child.id)
+        assert await chain_began(stage, claimed) == after(1)
         assert ids_of((await stage.store.list_runs(RunFilter(parent=parent.id))).items) == [child.id]
 
     async def test_its_end_is_told_in_the_same_commit(self, stage: Stage) -> None:

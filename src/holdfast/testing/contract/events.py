@@ -10,6 +10,7 @@ from holdfast.model import (
     Declared,
     Event,
     EventWait,
+    Instant,
     Lane,
     Looked,
     NewWait,
@@ -349,3 +350,9 @@ async def waiting(stage: Stage, name: str, *, worker: str = "one") -> EventWait:
     run: ClaimedRun = await stage.held(worker=worker)
     await stage.commit(turn(run, out=Out(waits=(NewWait(number=1, kind="event", name=name),))))
     return (await stage.store.read_unmatched(10_000)).waits[-1]
+
+
+async def chain_began(stage: Stage, run: ClaimedRun) -> Instant:
+    """Since when a run that is held gets events."""
+    await stage.commit(turn(run, out=Out(waits=(NewWait(number=1, kind="event", name="any"),))))
+    return (await stage.store.read_unmatched(10_000)).waits[-1].since
