@@ -1,6 +1,7 @@
 """Turns that are one statement go out on the loop of whoever commits them, over a connection that lives there."""
 
 import asyncio
+import contextlib
 import gc
 import threading
 
@@ -8,10 +9,11 @@ import asyncpg
 import pytest
 import uvloop
 
-from holdfast.errors import StoreAway
+from holdfast.errors import StoreAway, StoreError
 from holdfast.store import open_store
-from holdfast.store.postgres import links
-from holdfast.testing.contract.stage import LANE, LEASE, Stage, turn
+from holdfast.store.postgres import connections, links
+from holdfast.testing.contract.stage import LANE, LEASE, PATIENCE, Stage, turn, until
+from tests.servers.wire import Wire
 
 
 @pytest.fixture
@@ -63,6 +65,31 @@ async def test_a_worker_finds_the_connection_for_its_first_turn_there(url, monke
         without.setattr(links, "connect", None)
         assert await stage.commit(turn(run)) == [True]
     await stage.close()
+
+
+async def test_registering_waits_for_no_connection_since_the_lease_has_begun(url, monkeypatch):
+    async with Wire(url) as wire:
+        stage = await opened(wire.url)
+        run = await stage.held()
+        monkeypatch.setattr(connections, "CONNECT_TIMEOUT", 3600.0)
+        wire.is_slow = True
+        async with asyncio.timeout(PATIENCE):
+            await stage.store.register_worker("two", [LANE], LEASE)
+        # It is being made, and nobody answers.
+        assert await until(lambda: wire.unanswered == 1)
+        assert stage.store._commits.home.here().is_busy
+        wire.is_slow = False
+        wire.cut_all()
+        while True:
+            with contextlib.suppress(StoreAway):
+                assert await stage.commit(turn(run)) == [True]
+                break
+        await stage.close()
+
+
+async def test_a_worker_can_not_register_in_a_store_that_was_never_opened(url):
+    with pytest.raises(StoreError, match="not open"):
+        await open_store(url).register_worker("one", [LANE], LEASE)
 
 
 async def test_a_turn_alone_is_answered_like_one_among_others(url):

@@ -62,6 +62,7 @@ class Wire:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.is_slow:
             self.unanswered += 1
+            self._writers.add(writer)
             await reader.read()
             writer.close()
             return

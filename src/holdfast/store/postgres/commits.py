@@ -47,6 +47,7 @@ class Commits:
         self._pool = pool
         self._is_pooled = target.is_pooled
         self._apart = Link(target, blocks, known, news)
+        self._opening: set[asyncio.Task[None]] = set()
         self.home = HomeLinks(partial(Link, target, blocks, known, lambda since: thread.post(partial(news, since))))
 
     def turns(self, items: Sequence[Turn], now: Instant | None) -> Awaitable[list[Answer]]:
@@ -63,10 +64,15 @@ class Commits:
         """Row-only writes, in the same manner."""
         return self._batch(turns.write_rows, items)
 
-    async def expect(self) -> None:
-        """Turns will come from this loop, and the first need not wait for a connection, which takes as long as many."""
+    def expect(self) -> None:
+        """Turns will come from this loop, and the first need not wait for a connection, which takes as long as many.
+
+        Nobody waits for it here: a worker that registers has a lease that runs.
+        """
         if not self._is_pooled:
-            await self.home.here().open()
+            task = asyncio.get_running_loop().create_task(self.home.here().open())
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
 
     async def close(self) -> None:
         """Finish what is under way on this side. What is on the thread's is closed there: `close_apart`."""

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 
-from holdfast.errors import StoreAway, StoreError
+from holdfast.errors import StoreAway
 from holdfast.model import Instant
 
 from .connections import BEGIN, BEGIN_POOLED, HASTE, Target, connect, explained, is_again, is_away
@@ -55,7 +55,7 @@ class Link:
     async def open(self) -> None:
         """Make the connection before it is needed. If that can't be done, the first deed says so."""
         async with self._lock:
-            with suppress(StoreError):
+            with suppress(Exception):
                 await self._connected()
 
     async def run(

@@ -6,7 +6,6 @@ shares a small pool.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import tempfile
@@ -284,8 +283,9 @@ class PostgresStore(LifeStore):
             workers.register_worker,
             locks=self._locks, worker_id=worker_id, lanes=lanes, lease=lease, registrations=workflows, now=now,
         )  # fmt: skip
-        seen, _ = await asyncio.gather(self._write(deed), self._commits.expect())
-        return seen
+        self._refuse_closed()
+        self._commits.expect()
+        return await self._write(deed)
 
     def renew_lease(self, worker_id: str, lease: int, *, now: Instant | None = None) -> Instant | None:
         self._refuse_closed()
