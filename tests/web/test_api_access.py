@@ -239,7 +239,7 @@ async def test_neither_a_proxy_nor_a_page_in_a_browser_is_this_host(database_url
         assert answer.status_code == 403
 
 
-@pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1:8000", "[::1]:8000", "localhost"])
+@pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1:8000", "[::1]:8000", "localhost", "LocalHost:8000"])
 async def test_this_host_has_several_names(database_url, host):
     async with served(database_url) as made:
         headers = {"host": host, "origin": f"http://{host}"}

@@ -176,6 +176,13 @@ async def test_a_body_that_is_too_deep_or_no_json_is_400(database_url):
             assert (answer.status_code, answer.json()["errors"][0]["place"]) == (400, "body"), content
 
 
+@pytest.mark.parametrize("content", [b'["\\ud800"]', b'{"\\udc00": 1}', b'"\\ud800x"'])
+async def test_half_a_character_in_a_body_is_called_that(database_url, content):
+    async with served(database_url) as made:
+        answer = await made.http.post("/v1/events/e", content=content, headers={"content-type": "application/json"})
+        assert (answer.status_code, "half a character" in answer.json()["detail"]) == (400, True)
+
+
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
 async def test_a_body_that_is_not_said_to_be_json_is_415(database_url, kind):
     async with served(database_url) as made:

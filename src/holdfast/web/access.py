@@ -24,7 +24,7 @@ RIGHTS: tuple[Right, ...] = get_args(Right)
 _ID = re.compile(r"[A-Za-z0-9-]{1,40}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NEEDED: dict[str, Right] = {"GET": "read", "HEAD": "read", "OPTIONS": "read", "DELETE": "admin"}
-_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _WRITTEN = "<id>:<read|operate|admin>[+payloads]:<sha-256 of the key>"
 
 
@@ -148,8 +148,8 @@ def foreign(headers: Mapping[str, str], address: str, origins: Iterable[str]) ->
 
 
 def _name_of(host: str) -> str:
-    """The name in `name:port`, which may be an address in brackets."""
-    return host if host.endswith("]") or ":" not in host else host.rpartition(":")[0]
+    """The name in `name:port`, which may be an address in brackets; capitals are as good as small letters."""
+    return (host if host.endswith("]") or ":" not in host else host.rpartition(":")[0]).lower()
 
 
 def _digest(text: str) -> str:

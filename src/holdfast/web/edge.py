@@ -8,6 +8,7 @@ It is plain ASGI, so that streams pass through it as they come.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import secrets
@@ -36,6 +37,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}")
 _READING = ("GET", "HEAD", "OPTIONS")
+_HALF = "it holds half a character, as the escape \\ud800 is without its other half"
 _logger = logging.getLogger("holdfast.web")
 _json = msgspec.json.Decoder()
 
@@ -274,7 +276,18 @@ def _check_json(body: bytes, content_type: str) -> None:
     try:
         _json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise _bad_json(str(error)) from None
+        raise _bad_json(_HALF if _has_half_a_character(body) else str(error)) from None
+
+
+def _has_half_a_character(body: bytes) -> bool:
+    """Whether that is what is wrong with it: of some, the decoder says that they end too early."""
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except ValueError:
+        pass
+    return False
 
 
 def _bad_json(reason: str) -> Refused:
