@@ -161,6 +161,13 @@ def test_workflows_that_can_t_be_loaded_end_the_fleet_with_their_error_alone(sta
     ]
 
 
+def test_an_error_however_long_ends_the_fleet(stage: Stage):
+    (stage.folder / "wordy.py").write_text("raise ValueError('many words ' * 10_000)\n")
+    fleet = stage.worker("wordy", "--processes", "2", cwd=stage.folder)
+    assert fleet.wait() == 1
+    assert (fleet.output.count("many words"), "another one" in fleet.output) == (10_000, False)
+
+
 def test_the_traceback_of_a_child_is_shown_when_asked_for(stage: Stage):
     (stage.folder / "broken.py").write_text("\nimport nowhere\n")
     fleet = stage.worker("broken", "--processes", "2", "--traceback", cwd=stage.folder)

@@ -27,6 +27,8 @@ from .serving import Ready
 _log = logging.getLogger("holdfast.fleet")
 _CHILD = "holdfast.cli.child"
 _LAST_WORDS = 1.0
+_LONGEST_NEWS = 64 * 1024 * 1024
+"""Bytes. An error may have a long text, and its traceback comes with it."""
 
 
 class Child:
@@ -55,7 +57,7 @@ class Child:
             raise
         finally:
             theirs.close()
-        reader, writer = await asyncio.open_connection(sock=ours)
+        reader, writer = await asyncio.open_connection(sock=ours, limit=_LONGEST_NEWS)
         writer.write(msgspec.json.encode(plan) + b"\n")
         return cls(process, reader, writer)
 
