@@ -193,6 +193,24 @@ def test_a_start_that_waits_tells_of_a_failure_in_json_too(client, capsys):
     assert told["error"] in seen.err
 
 
+def test_a_start_that_waited_in_vain_tells_the_run_in_json_too(client, capsys):
+    assert main(["start", "halve", "--input", "2", "--wait", "--timeout", "0s", "--json"]) == 1
+    seen = capsys.readouterr()
+    told = json.loads(seen.out)
+    assert (client.get_run(told["id"]).status, told["status"], told["result"]) == ("pending", "pending", None)
+    assert told["error"] in seen.err
+
+
+def test_ctrl_c_while_a_start_waits_tells_which_run_goes_on(client, capsys, monkeypatch):
+    def interrupted(run: holdfast.Run[Any], timeout: object = None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(holdfast.Run, "result", interrupted)
+    assert main(["start", "halve", "--id", "this-one", "--input", "2", "--wait"]) == 130
+    seen = capsys.readouterr()
+    assert (seen.out, "run this-one goes on" in seen.err) == ("", True)
+
+
 def test_a_workflow_that_nobody_knows_is_refused(client, capsys):
     assert main(["start", "dance"]) == 1
     assert "dance" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from holdfast.model import NOT_GIVEN, OnConflict, Page, RunFilter, RunRecord, sp
 
 from .journals import told_entry
 from .options import Chosen, Json, Place, RunId, Tags, duration_given, json_given, span_given, tags_of, wrong_usage
-from .output import json_line, moment, print_json, print_json_line, print_line, print_table, table_of
+from .output import json_line, moment, print_json, print_json_line, print_line, print_note, print_table, table_of
 from .timelines import timeline
 
 _FIELDS = (
@@ -142,9 +142,12 @@ def start(
             told |= {"result": None, "error": None}
             try:
                 told["result"] = run.result(timeout=patience)
-            except (RunFailed, RunCancelled) as ended:
+            except (RunFailed, RunCancelled, TimeoutError) as error:
                 if as_json:
-                    print_json({**told, "error": str(ended), "status": run.status})
+                    print_json({**told, "error": str(error), "status": run.status})
+                raise
+            except KeyboardInterrupt:
+                print_note(f"holdfast: nobody waits any more, and run {run.id} goes on: holdfast show {run.id}")
                 raise
         if as_json:
             print_json({**told, "status": run.status})
