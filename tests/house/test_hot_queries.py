@@ -89,7 +89,7 @@ def test_no_statement_walks_a_table(connection, name, text):
         ("next_due", "late", "runs_paused (lane_id=?"),
         ("reap_workers", "runs", "runs_by_owner (namespace_id=? AND owner=?"),
         ("list_owners", "runs", "runs_by_owner (namespace_id=? AND owner>?"),
-        ("wake_followers", "runs", "runs_after (namespace_id=? AND after_run_id=?"),
+        ("wake_heirs", "runs", "runs_after (namespace_id=? AND after_run_id=?"),
         ("wake_blocked", "runs", "runs_blocked (lane_id=?"),
         ("free_inboxes", "inbox", "inbox_by_run (run=?"),
         ("read_journals", "journal", "PRIMARY KEY (run=?"),

@@ -188,7 +188,7 @@ def with_runs(postgres, kept):
         ("read_inbox", "inbox_fresh", "lane_id = id"),
         ("reap_workers", "runs_by_owner", "owner = id"),
         ("release_strays", "runs_by_owner", "owner ="),
-        ("wake_followers", "runs_after", "after_run_id = id"),
+        ("wake_heirs", "runs_after", "after_run_id = id"),
         ("wake_missed", "runs_after", "namespace_id ="),
         ("wake_blocked", "runs_blocked", "lane_id = ANY"),
         ("free_inboxes", "inbox_by_run", "run = ANY"),

@@ -120,6 +120,6 @@ async def _end(tx: Transaction, run: Live, seq: int, epoch: int, entries: list[E
     await tx.all("end_run", ended)
     await tx.all("free_inboxes", {"runs": [run.number]})
     await tx.all("tell_ends", {"runs": [run.number]})
-    await tx.all("wake_followers", {"namespace_id": tx.namespace_id, "ids": [run.id], "now": at})
+    await tx.all("wake_heirs", {"namespace_id": tx.namespace_id, "ids": [run.id], "now": at})
     tx.has_news = True
     return True

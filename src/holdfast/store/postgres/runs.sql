@@ -145,7 +145,7 @@ WHERE number = :run AND ended_at IS NULL;
 -- Messages that no run will read any more.
 DELETE FROM holdfast.inbox WHERE run = ANY (:runs::bigint[]);
 
--- name: wake_followers
+-- name: wake_heirs
 -- Runs that waited for these to end begin, not before the time they were asked to, at the latest at their deadline.
 UPDATE holdfast.runs
 SET after_run_id = NULL, due_at = greatest(:now::bigint, least(starts.due_at, runs.deadline_at))

@@ -48,7 +48,7 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]);
 -- name: change_runs
 -- Journal rows, and all that the accepted ones change beside: their runs, messages taken, what an end leaves behind.
 -- A run whose row somebody else has locked is left out, turn and all: it is sent again, and nobody here waits for it. A
--- follower that is locked is left to wake_missed.
+-- run that waits for the end of one of these, and is locked, is left to wake_missed.
 -- Sets are tested by `IN (...) IS TRUE` and `= ANY (ARRAY(...))`: as joins, without knowing how many there are, the planner
 -- would compare each with each.
 -- A run whose worker was reaped stays due: its turn was accepted since nobody has taken it over yet, and somebody must.

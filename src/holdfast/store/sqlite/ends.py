@@ -127,7 +127,7 @@ def after_ends(tx: Transaction, ended: Sequence[tuple[int, str]], at: Instant) -
         # Also what was just told to one of them.
         tx.run("free_inboxes", {"runs": runs})
     if is_awaited:
-        tx.run("wake_followers", ids)
+        tx.run("wake_heirs", ids)
     tx.has_news = True
 
 

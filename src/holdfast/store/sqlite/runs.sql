@@ -83,7 +83,7 @@ WHERE number = :run AND ended_at IS NULL;
 -- Messages that no run will read any more.
 DELETE FROM inbox WHERE run IN (SELECT value FROM json_each(:runs));
 
--- name: wake_followers
+-- name: wake_heirs
 -- Runs that waited for these to end begin, not before the time they were asked to, at the latest at their deadline.
 UPDATE runs
 SET after_run_id = NULL,
