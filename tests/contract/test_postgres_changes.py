@@ -225,3 +225,19 @@ async def test_a_commit_of_a_step_that_is_never_answered_is_settled_by_looking(p
         found = [row[0] for row in await connection.fetch("SELECT number FROM effects ORDER BY number")]
         await connection.close()
     assert found == [0, 1, 2]
+
+
+async def test_a_look_for_the_dead_that_failed_lets_the_next_one_find_them(database):
+    _, _, _, url = database
+    store, other = open_store(url), open_store(url)
+    await store.open()
+    await other.open()
+    await other.register_worker("dead", [], LEASE)
+    # It leaves its row, and nobody holds its lock.
+    await other.close()
+    await execute(url, "ALTER TABLE holdfast.runs RENAME COLUMN owner TO owned_by")
+    with pytest.raises(StoreAway):
+        await store.reap_workers("one")
+    await execute(url, "ALTER TABLE holdfast.runs RENAME COLUMN owned_by TO owner")
+    assert await store.reap_workers("one") == ["dead"]
+    await store.close()

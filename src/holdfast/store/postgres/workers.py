@@ -82,13 +82,14 @@ class Dead(NamedTuple):
 
 
 async def find_dead(tx: Transaction, locks: ProcessLocks, worker_id: str, now: Instant | None) -> Dead:
-    """Look for the dead. It only reads."""
+    """Look for the dead. It reads first: a lock that was taken is for whoever gets the answer to let go."""
+    rows = await tx.all("list_workers", {"namespace_id": tx.namespace_id, "now": now})
+    owners = [owner for (owner,) in await tx.all("list_owners", {"namespace_id": tx.namespace_id})]
     here = host_name()
-    dead = Dead([], {}, [])
-    known = {worker_id}
-    for row in await tx.all("list_workers", {"namespace_id": tx.namespace_id, "now": now}):
+    known = {worker_id, *(row[0] for row in rows)}
+    dead = Dead([], {}, [owner for owner in owners if owner not in known])
+    for row in rows:
         name, host = row[0], row[1]
-        known.add(name)
         if name == worker_id:
             continue
         descriptor = locks.take_if_dead(name) if row[_HAS_LOCK] and host == here else None
@@ -96,9 +97,6 @@ async def find_dead(tx: Transaction, locks: ProcessLocks, worker_id: str, now: I
             dead.gone[name] = descriptor
         if descriptor is not None or row[_LEASE_UNTIL] < row[_NOW]:
             dead.lapsed.append(name)
-    for (owner,) in await tx.all("list_owners", {"namespace_id": tx.namespace_id}):
-        if owner not in known:
-            dead.strangers.append(owner)
     return dead
 
 

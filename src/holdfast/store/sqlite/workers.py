@@ -116,17 +116,18 @@ _HAS_LOCK, _LEASE_UNTIL = 3, 6
 
 
 def _find_dead(tx: Transaction, locks: ProcessLocks, worker_id: str, at: Instant) -> tuple[list[str], dict[str, int]]:
-    """Ids of the dead, and the locks taken to make sure of it.
+    """Ids of the dead, and the locks taken to make sure of it, after all was read: they are the caller's to let go.
 
     Dead is: lapsed, or its process is gone, or an owner of runs without a row: its claim came after it was reaped.
     """
+    rows = tx.all("list_workers", {"namespace_id": tx.namespace_id})
+    owners = [owner for (owner,) in tx.all("list_owners", {"namespace_id": tx.namespace_id})]
     here = host_name()
-    dead: list[str] = []
+    known = {worker_id, *(row[0] for row in rows)}
+    dead = [owner for owner in owners if owner not in known]
     taken: dict[str, int] = {}
-    known = {worker_id}
-    for row in tx.all("list_workers", {"namespace_id": tx.namespace_id}):
+    for row in rows:
         name, host = row[0], row[1]
-        known.add(name)
         if name == worker_id:
             continue
         descriptor = locks.take_if_dead(name) if row[_HAS_LOCK] and host == here else None
@@ -134,8 +135,6 @@ def _find_dead(tx: Transaction, locks: ProcessLocks, worker_id: str, at: Instant
             taken[name] = descriptor
         if descriptor is not None or row[_LEASE_UNTIL] < at:
             dead.append(name)
-    owners = [name for (name,) in tx.all("list_owners", {"namespace_id": tx.namespace_id})]
-    dead.extend(name for name in owners if name not in known)
     return dead, taken
 
 
