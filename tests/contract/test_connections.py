@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine
 
-from holdfast import AsyncClient, Client, DefinitionError, StoreError, workflow
+from holdfast import AsyncClient, Client, DefinitionError, StoreError, StoreTooNew, workflow
 from holdfast.model import RunFilter
 from tests.contract import ways
 
@@ -218,6 +218,24 @@ class TestRefusals:
         with pytest.raises(StoreError, match="open the client before"):
             client.start(ship, 1, connection=connection)
         connection.close()
+
+    @pytest.mark.parametrize("url", ["sqlite_url", "postgres_url"])
+    def test_a_newer_schema_that_old_clients_can_live_with_is_worked_with(self, request, url):
+        url = request.getfixturevalue(url)
+        way, schema = (ways.plain_sqlite, "") if url.startswith("sqlite") else (ways.plain_psycopg, "holdfast.")
+        insert = f"INSERT INTO {schema}migrations (number, applied_at) VALUES (999, 0)"
+        with Client(url) as client:
+            client.workflows()
+            way(url, lambda connection: connection.execute(insert), True)
+            way(url, lambda connection: client.start(ship, 1, connection=connection), True)
+            assert count(client) == 1
+
+    def test_a_schema_from_the_future_is_left_as_it_is(self, sqlite_url):
+        insert = "INSERT INTO migrations (number, applied_at) VALUES (1001, 0)"
+        client = Client(sqlite_url)
+        ways.plain_sqlite(sqlite_url, lambda connection: connection.execute(insert), True)
+        with pytest.raises(StoreTooNew, match="1001"):
+            ways.plain_sqlite(sqlite_url, lambda connection: client.start(ship, 1, connection=connection), True)
 
     def test_a_workflow_with_a_parameter_of_that_name_says_so(self, sqlite_url):
         @workflow

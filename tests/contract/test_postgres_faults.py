@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 import holdfast
-from holdfast.errors import StoreAway, StoreError, StoreTooNew
+from holdfast.errors import StoreAway, StoreError
 from holdfast.model import RowChange, RunStatus
 from holdfast.store import open_store
 from holdfast.store.postgres.statements import blocks_for
@@ -396,26 +396,3 @@ async def test_opening_that_failed_works_when_the_reason_is_gone(server, url):
     await store.open()
     assert (await store.start_runs([new_run()]))[0].created
     await store.close()
-
-
-async def test_without_migrating_a_schema_that_is_missing_is_refused(url):
-    with pytest.raises(StoreError, match="holdfast migrate"):
-        await open_store(url, migrate=False).open()
-
-
-async def test_a_newer_schema_that_old_workers_can_live_with_is_worked_with(url):
-    async with staged(url):
-        pass
-    await execute(url, "INSERT INTO holdfast.migrations (number, applied_at) VALUES (999, 0)")
-    for migrate in (True, False):
-        async with staged(url, migrate=migrate) as stage:
-            run = await stage.held()
-            assert await stage.commit(turn(run)) == [True]
-
-
-async def test_a_schema_from_the_future_is_left_as_it_is(url):
-    async with staged(url):
-        pass
-    await execute(url, "INSERT INTO holdfast.migrations (number, applied_at) VALUES (1001, 0)")
-    with pytest.raises(StoreTooNew, match="1001"):
-        await open_store(url).open()

@@ -1,4 +1,4 @@
-"""Migrations on Postgres: by a role that may do little, by hand with psql, and into a schema of another name."""
+"""Migrations on Postgres: who may make them, what is printed, into which schema, and what is done about others' schemas."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from holdfast.errors import StoreError
+from holdfast.errors import StoreError, StoreTooNew
 from holdfast.model import RowChange, RunFilter, RunStatus
 from holdfast.store import migration_sql, open_store
 from holdfast.testing.contract.stage import LANE, LEASE, new_run, turn
@@ -119,3 +119,22 @@ def test_what_the_command_prints_is_what_psql_executes(url):
 async def test_two_schemas_of_one_database_know_nothing_of_each_other(url):
     assert await use(url) == 3
     assert await use(url, schema="other") == 3
+
+
+async def test_without_migrating_a_schema_that_is_missing_is_refused(url):
+    with pytest.raises(StoreError, match="holdfast migrate"):
+        await opened(url, migrate=False)
+
+
+async def test_a_newer_schema_that_old_workers_can_live_with_is_worked_with(url):
+    await opened(url)
+    await execute(url, "INSERT INTO holdfast.migrations (number, applied_at) VALUES (999, 0)")
+    assert await use(url) == 3
+    assert await use(url, migrate=False, namespace="another") == 3
+
+
+async def test_a_schema_from_the_future_is_left_as_it_is(url):
+    await opened(url)
+    await execute(url, "INSERT INTO holdfast.migrations (number, applied_at) VALUES (1001, 0)")
+    with pytest.raises(StoreTooNew, match="1001"):
+        await opened(url)

@@ -280,3 +280,34 @@ def test_closing_leaves_no_thread_and_no_lock_behind(path):
     asyncio.run(act())
     # The file that waiters for the write lock hold stays: others may be about to open it.
     assert [file.name for file in Path(f"{path}.holdfast").iterdir() if file.name != "waiting"] == []
+
+
+def test_a_look_for_the_dead_that_failed_lets_the_next_one_find_them(play, path):
+    def rename(there, back):
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"ALTER TABLE runs RENAME COLUMN {there} TO {back}")
+
+    async def act(stage):
+        other = await stage.open()
+        await other.register_worker("dead", [LANE], LEASE)
+        # It leaves its row, and nobody holds its lock.
+        await other.close()
+        rename("owner", "owned_by")
+        with pytest.raises(StoreAway):
+            await stage.store.reap_workers("one")
+        rename("owned_by", "owner")
+        assert await stage.store.reap_workers("one") == ["dead"]
+
+    play(act)
+
+
+def test_a_store_that_could_not_be_opened_leaves_no_thread_behind(path):
+    path.write_bytes(b"my diary, not a database" * 100)
+    before = threading.enumerate()
+    for _ in range(3):
+        with pytest.raises(StoreError):
+            open_now(path)
+    for thread in threading.enumerate():
+        if thread not in before:
+            thread.join(60)
+            assert not thread.is_alive()

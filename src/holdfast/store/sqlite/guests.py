@@ -31,7 +31,7 @@ from holdfast.store.stats import Stats
 from . import runs, starts, workflows
 from .connections import MEMORY
 from .messaging import Messaging
-from .migrations import migrations
+from .migrations import migrations, refuse_newer
 from .statements import SQL
 from .transactions import Clock, Transaction
 
@@ -138,7 +138,8 @@ class SqliteGuest(Messaging):
         newest = migrations()[-1][0]
         [(is_there,)] = connection.execute(SQL["has_migrations"]).fetchall()
         applied = connection.execute(SQL["last_migration"]).fetchall()[0][0] if is_there else 0
-        if applied != newest:
+        refuse_newer(applied, newest, home.path)
+        if applied < newest:
             raise StoreError(
                 f"{home.path}: its schema is number {applied}, and this Holdfast needs {newest}; open the client before"
                 " the transaction begins, or run `holdfast migrate`"

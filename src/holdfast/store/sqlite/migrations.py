@@ -55,7 +55,7 @@ def migrate(connection: sqlite3.Connection, path: str, *, may_change: bool) -> N
     known = migrations()
     newest = known[-1][0]
     applied = patiently(lambda: _applied(connection), path)
-    _refuse_newer(applied, newest, path)
+    refuse_newer(applied, newest, path)
     if applied >= newest:
         return
     if not may_change:
@@ -66,7 +66,7 @@ def migrate(connection: sqlite3.Connection, path: str, *, may_change: bool) -> N
     try:
         # Another process may have been faster.
         applied = _applied(connection)
-        _refuse_newer(applied, newest, path)
+        refuse_newer(applied, newest, path)
         connection.execute(SQL["create_migrations"])
         for number, text in known:
             if number > applied:
@@ -80,7 +80,8 @@ def migrate(connection: sqlite3.Connection, path: str, *, may_change: bool) -> N
         raise
 
 
-def _refuse_newer(applied: int, newest: int, path: str) -> None:
+def refuse_newer(applied: int, newest: int, path: str) -> None:
+    """Refuse a schema that this version can't work with."""
     if applied // BREAKING > newest // BREAKING:
         raise StoreTooNew(
             f"{path}: its schema is number {applied}, and this Holdfast knows up to {newest}; upgrade Holdfast"

@@ -83,6 +83,8 @@ class SqliteStore(LifeStore):
         self._resting: asyncio.AbstractEventLoop | None = None
         """The loop that has committed a turn by itself in the turn it is in."""
         self._is_open = False
+        self._openers = 0
+        self._opening = threading.Lock()
         self._has_readers = path != MEMORY and not inline
         self._is_shared = path == MEMORY
         self._locks = ProcessLocks(None if path == MEMORY else beside(path, ".holdfast"), namespace)
@@ -97,12 +99,22 @@ class SqliteStore(LifeStore):
         return f"SqliteStore({self.url!r}, namespace={self.namespace!r})"
 
     async def open(self) -> None:
-        if not self._is_open:
+        if self._is_open:
+            return
+        with self._opening:
+            self._openers += 1
             self._writer.resume()
             self._readers.resume()
+        try:
             # The first job connects and migrates.
             await self._submit(_do_nothing)
             self._is_open = True
+        finally:
+            with self._opening:
+                self._openers -= 1
+                # Whoever else is trying still needs it.
+                if not self._openers and not self._is_open:
+                    self._writer.stop()
 
     async def close(self) -> None:
         if not self._is_open:
