@@ -1,4 +1,4 @@
-"""Migrations on Postgres: who may make them, what is printed, into which schema, and what is done about others' schemas."""
+"""Migrations on Postgres: who may make them, what is printed, into which schema, and schemas of other versions."""
 
 import asyncio
 import os
