@@ -201,6 +201,17 @@ def test_a_start_that_waited_in_vain_tells_the_run_in_json_too(client, capsys):
     assert told["error"] in seen.err
 
 
+def test_an_error_moves_no_terminal_s_cursor(client, capsys):
+    @workflow
+    def paints() -> None:
+        raise ValueError("\x1b[2J red")
+
+    with pytest.raises(holdfast.RunFailed):
+        holdfast.run(paints, key="k")
+    assert main(["start", "paints", "--key", "k", "--wait"]) == 1
+    assert "ValueError: \\x1b[2J red\n" in capsys.readouterr().err
+
+
 def test_ctrl_c_while_a_start_waits_tells_which_run_goes_on(client, capsys, monkeypatch):
     def interrupted(run: holdfast.Run[Any], timeout: object = None) -> None:
         raise KeyboardInterrupt

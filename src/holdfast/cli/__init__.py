@@ -8,7 +8,7 @@ schema, doctor ──▶ checks  migrate; what is wrong with a setup
 linting ──▶ lint           a static check of workflow bodies
 projects ──▶ scaffold      init
 bench, keys                a small benchmark; API keys
-options, output, exits     how options are written, how answers are, which exit code means what
+options, output, exits     how options are written, how answers are ──▶ terminals, which exit code means what
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from holdfast.errors import HoldfastError
 from holdfast.extras import load_extra
 
 from .exits import INTERRUPTED, code_of
+from .terminals import printable_lines
 
 __all__ = ["main"]
 
@@ -47,12 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # OSError: a file that can't be written, a port that is taken.
         if wants_traceback:
             traceback.print_exc()
-        print(f"holdfast: {error}", file=sys.stderr)
+        print(f"holdfast: {printable_lines(str(error))}", file=sys.stderr)
         return code_of(error)
     except Exception as error:
         if wants_traceback:
             raise
-        told = f"{type(error).__name__}: {error}"
+        told = f"{type(error).__name__}: {printable_lines(str(error))}"
         print(f"holdfast: this was not expected: {told}; --traceback shows where", file=sys.stderr)
         return code_of(error)
 

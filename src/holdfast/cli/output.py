@@ -18,6 +18,8 @@ from rich.table import Table
 
 from holdfast.codec import plain
 
+from .terminals import printable, printable_lines
+
 _WIDE = 100_000
 T = TypeVar("T")
 
@@ -48,7 +50,7 @@ def print_answer(text: str, told: object, *, as_json: bool) -> None:
 
 def print_line(text: str = "") -> None:
     """A line as it is, without anything that would move a terminal's cursor."""
-    sys.stdout.write("\n".join(printable(line) for line in text.split("\n")) + "\n")
+    sys.stdout.write(printable_lines(text) + "\n")
     # Whoever waits for a worker to be ready reads this from a pipe.
     sys.stdout.flush()
 
@@ -120,11 +122,6 @@ def agreed(question: str, is_agreed: bool) -> None:
     if not sys.stdin.isatty():
         raise typer.BadParameter(f"{question} Nobody is there to answer: say --yes", param_hint="--yes")
     typer.confirm(question, abort=True, err=True)
-
-
-def printable(text: str) -> str:
-    """The text without anything that would move a terminal's cursor."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _json(value: object, indent: int | None = None) -> str:
