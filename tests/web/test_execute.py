@@ -147,6 +147,13 @@ async def test_it_may_stand_under_any_prefix_and_an_id_may_hold_a_slash(database
         assert await run.result(timeout=0) == "charged h"
 
 
+@pytest.mark.parametrize("raw", [b"/no-one/execute?from=cron", b"/no-\xff/execute"])
+async def test_a_raw_path_may_hold_a_query_and_bytes_that_are_no_text(database_url, raw):
+    async with AsyncClient(database_url) as client:
+        answer = await call(execute_app(worker(client)), "POST", "/no-one/execute", raw_path=raw)
+        assert (answer.status, "there is no run 'no-" in answer.body["detail"]) == (404, True)
+
+
 async def test_a_database_that_is_away_is_for_the_caller_to_try_again(tmp_path):
     app = execute_app(worker("postgresql://nobody@127.0.0.1:1/none"))
     answer = await call(app, "POST", "/a/execute")

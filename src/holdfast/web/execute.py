@@ -87,7 +87,9 @@ async def _answer(worker: Worker, budget: Duration, scope: Scope, send: Send) ->
 def _run_id_in(scope: Scope) -> str | None:
     """The run that a path names; None if it names none. An id with a slash comes quoted, so the raw path counts."""
     raw = scope.get("raw_path")
-    parts = [unquote(part) for part in raw.decode("ascii").split("/")] if raw else scope["path"].split("/")
+    # Some servers leave the query in it, and some bytes in it are no text.
+    path = raw.decode("utf-8", "replace").partition("?")[0] if raw else None
+    parts = scope["path"].split("/") if path is None else [unquote(part) for part in path.split("/")]
     if len(parts) < 2 or parts[-1] != "execute" or not is_name(parts[-2], 500):
         return None
     return str(parts[-2])
