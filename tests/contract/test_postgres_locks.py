@@ -352,3 +352,25 @@ async def test_a_run_whose_turn_can_never_be_stored_is_blocked_with_that_error(u
                 await asyncio.sleep(0.02)
 
         await asyncio.wait_for(is_blocked(), 30)
+
+
+async def test_a_close_that_is_cancelled_comes_to_its_end_all_the_same(url):
+    store, other = open_store(url), open_store(url)
+    await store.open()
+    await store.register_worker("one", [LANE], LEASE)
+    [run] = await store.start_runs([new_run()])
+    async with locked(url, run.id):
+        waiting = asyncio.ensure_future(store.cancel_run(run.id))
+        await asyncio.sleep(0)
+        closing = asyncio.ensure_future(store.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+    assert await waiting is not None
+    await other.open()
+    # Nobody holds the worker's lock any more.
+    while not (dead := await other.reap_workers("two")):
+        await asyncio.sleep(0.01)
+    assert dead == ["one"]
+    await other.close()

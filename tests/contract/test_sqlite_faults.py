@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import StoreAway, StoreError, StoreTooNew
-from holdfast.model import RowChange, RunStatus
+from holdfast.model import RowChange, RunFilter, RunStatus
 from holdfast.store import SqliteStore, open_store
 from holdfast.testing.contract.stage import LANE, LEASE, Stage, new_run, turn
 
@@ -307,6 +307,42 @@ def test_a_store_that_could_not_be_opened_leaves_no_thread_behind(path):
     for _ in range(3):
         with pytest.raises(StoreError):
             open_now(path)
+    for thread in threading.enumerate():
+        if thread not in before:
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+def test_a_close_that_is_cancelled_comes_to_its_end_all_the_same(path):
+    begun, may_end = threading.Event(), threading.Event()
+
+    def accept(_record):
+        begun.set()
+        return may_end.wait(60)
+
+    async def act():
+        store, other = open_store(f"sqlite:///{path}"), open_store(f"sqlite:///{path}")
+        await store.open()
+        await store.register_worker("one", [LANE], LEASE)
+        await store.start_runs([new_run()])
+        reading = asyncio.ensure_future(store.list_runs(RunFilter(), accept=accept))
+        await asyncio.to_thread(begun.wait)
+        closing = asyncio.ensure_future(store.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        may_end.set()
+        assert len((await reading).items) == 1
+        await other.open()
+        # Nobody holds the worker's lock any more.
+        while not (dead := await other.reap_workers("two")):
+            await asyncio.sleep(0.01)
+        assert dead == ["one"]
+        await other.close()
+
+    before = threading.enumerate()
+    asyncio.run(act())
     for thread in threading.enumerate():
         if thread not in before:
             thread.join(60)

@@ -141,14 +141,20 @@ class PostgresStore(LifeStore):
         self._known.origin, self._known.namespace_id = place
 
     async def close(self) -> None:
-        if not self._is_open:
-            return
-        self._is_open = False
-        await self._commits.close()
-        await self._thread.call(self._disconnect)
-        # Here and now, for it has nothing left to do: at the end of a program no executor would take this.
-        self._thread.stop()
-        self._locks.release_all()
+        if self._is_open:
+            self._is_open = False
+            # To its end, whoever gives up waiting for it: it lets go of connections and of the locks of workers.
+            self._closing = asyncio.ensure_future(self._close())
+            await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            await self._commits.close()
+            await self._thread.call(self._disconnect)
+        finally:
+            # Here and now, for it has nothing left to do: at the end of a program no executor would take this.
+            self._thread.stop()
+            self._locks.release_all()
 
     async def _disconnect(self) -> None:
         await self._thread.finish()

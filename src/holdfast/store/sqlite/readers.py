@@ -60,7 +60,9 @@ class Readers:
         while (job := self._queue.get()) is not None:
             self._read(link, job)
         link.close()
-        done.set_result(None)
+        # Nobody may wait for it any more.
+        if done.set_running_or_notify_cancel():
+            done.set_result(None)
 
     def _read(self, link: Link, job: Job) -> None:
         answers = Answers()

@@ -117,15 +117,21 @@ class SqliteStore(LifeStore):
                     self._writer.stop()
 
     async def close(self) -> None:
-        if not self._is_open:
-            return
-        self._is_open = False
+        if self._is_open:
+            self._is_open = False
+            # To its end, whoever gives up waiting for it: it lets go of the locks of workers.
+            self._closing = asyncio.ensure_future(self._close())
+            await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         self._watcher.stop()
-        for done in [*self._readers.stop(), self._writer.stop()]:
-            await asyncio.wrap_future(done)
-        with self._renewal_lock:
-            self._renewal.close()
-        self._locks.release_all()
+        try:
+            for done in [*self._readers.stop(), self._writer.stop()]:
+                await asyncio.wrap_future(done)
+        finally:
+            with self._renewal_lock:
+                self._renewal.close()
+            self._locks.release_all()
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         return self._watcher.subscribe(changed)
