@@ -134,6 +134,16 @@ def test_a_body_that_fails_where_its_journal_goes_on_is_divergence(begin):
     assert "timer" in report(drive, raises_early)
 
 
+@pytest.mark.parametrize("passed", [False, True], ids=["waits", "goes_on"])
+def test_a_body_that_fails_is_reported_with_its_error_and_its_line(begin, passed: bool):
+    drive = begin(charge_and_ship)
+    drive.complete("double")
+    if passed:
+        drive.fire()
+    line = line_of("raise ", raises_early)
+    assert f"ValueError: new code, at test_divergence.py:{line} in raises_early" in report(drive, raises_early)
+
+
 @workflow
 async def swallows() -> int:
     try:

@@ -71,6 +71,27 @@ async def held_in_a_variable() -> int:
     return result
 
 
+@workflow
+async def tasks_of_a_gather() -> int:
+    result = await double(2)
+    asyncio.gather(double(3), double(4))  # forgotten
+    return result
+
+
+@workflow
+async def task_of_a_step() -> int:
+    result = await double(2)
+    task = asyncio.create_task(double(3))  # forgotten
+    return result + len(repr(task)[:0])
+
+
+@workflow
+async def task_of_a_map() -> int:
+    result = await double(2)
+    asyncio.ensure_future(holdfast.map(double, [3, 4]))  # forgotten  # noqa: RUF006  # that is the point
+    return result
+
+
 BODIES = [
     coroutine_of_a_step,
     coroutine_of_a_sleep,
@@ -79,6 +100,9 @@ BODIES = [
     pending_of_a_def_step,
     pending_in_a_def_body,
     held_in_a_variable,
+    tasks_of_a_gather,
+    task_of_a_step,
+    task_of_a_map,
 ]
 
 
@@ -244,6 +268,35 @@ def test_a_failing_step_that_nobody_awaits_in_a_task_is_no_error_of_the_run(begi
     drive.fail("refuse", ValueError("unseen"))
     drive.complete("double")
     assert drive.status == "completed"
+
+
+def test_a_task_of_an_abandoned_child_that_begins_with_the_end_is_no_error(begin):
+    @workflow
+    async def child() -> None: ...
+
+    @workflow
+    async def body() -> int:
+        task = asyncio.create_task(child.options(on_parent_end="abandon")())
+        return len(repr(task)[:1])
+
+    assert begin(body).finish().check().result == 1
+
+
+def test_what_the_cleanup_of_a_cancelled_task_has_no_time_for_is_no_error(begin):
+    @workflow
+    async def body() -> int:
+        async def waits() -> None:
+            try:
+                await holdfast.sleep("1h")
+            finally:
+                await asyncio.gather(double(3), double(4))
+
+        task = asyncio.create_task(waits())
+        result = await double(2)
+        task.cancel()
+        return result
+
+    assert begin(body).finish().check().result == 4
 
 
 def test_wait_for_over_a_coroutine_that_times_out_at_once_is_no_error(begin):

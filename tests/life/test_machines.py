@@ -164,3 +164,18 @@ async def test_a_machine_goes_on_under_another_worker(url):
             await until_waiting(run)
         async with Worker(client, workflows=[machine]):
             assert await run.result(timeout=30) == 2
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["def", "async"])
+async def test_what_can_not_be_stored_is_told_with_the_name_of_its_state(is_async: bool):
+    def keep(ctx: Any) -> Any:
+        ctx["socket"] = object()
+        return Done(None)
+
+    async def keep_async(ctx: Any) -> Any:
+        return keep(ctx)
+
+    keeper = Machine("keeper", {"start": keep_async if is_async else keep})
+    async with Environment(keeper) as env:
+        with pytest.raises(RunFailed, match=r"\['socket'\].* \(returned by keeper\.start\(\)\)"):
+            await (await env.client.start(keeper, None)).result()

@@ -246,3 +246,17 @@ async def test_items_of_a_chunk_that_failed_are_undone_on_every_store(url):
         with pytest.raises(RunFailed):
             await (await client.start(noting)).result(timeout=60)
     assert undone == ["note 2", "note 1", "note 0"]
+
+
+async def test_results_that_are_no_text_or_number_are_told_with_the_name_of_the_map():
+    @step(name="odd")
+    def odd(n: int):
+        return object()
+
+    @workflow
+    async def mapping() -> None:
+        await holdfast.map(odd, [1])
+
+    async with Environment(mapping) as env:
+        with pytest.raises(RunFailed, match=r"returned by odd\.map\(\)"):
+            await (await env.client.start(mapping)).result()

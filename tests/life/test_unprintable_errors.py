@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import holdfast
-from holdfast import Retry, RunFailed, StepFailed, step, workflow
-from holdfast.testing import Environment
+from holdfast import Failure, Retry, RunFailed, StepFailed, step, workflow
+from holdfast.testing import Environment, replay
 
 undone: list[str] = []
 
@@ -31,6 +31,19 @@ async def undo(what: str) -> None:
 @step
 async def stop() -> None:
     raise MuteStop
+
+
+@step(retry=Retry(attempts=1))
+async def mute(n: int) -> int:
+    if n == 1:
+        raise Mute
+    return n
+
+
+@workflow
+async def mapped() -> list[str]:
+    found = await holdfast.map(mute, range(3), on_error="collect")
+    return [one.message if isinstance(one, Failure) else str(one) for one in found]
 
 
 @workflow
@@ -69,3 +82,16 @@ async def test_a_step_that_raises_one_beside_exceptions_fails():
     async with Environment([stopped]) as env:
         told = await (await env.client.start(stopped)).result()
         assert told.endswith("MuteStop: <MuteStop without a printable message>")
+
+
+async def test_an_item_of_a_map_that_fails_with_one_is_collected_like_others():
+    async with Environment([mapped]) as env:
+        found = await (await env.client.start(mapped)).result()
+        assert found == ["0", "<Mute without a printable message>", "2"]
+
+
+async def test_the_journal_of_a_run_that_failed_with_one_is_replayed():
+    async with Environment([trip]) as env:
+        run = await env.client.start(trip)
+        await run.wait()
+        assert replay(await env.client.journal(run.id), trip).status == "failed"

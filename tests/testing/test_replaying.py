@@ -299,3 +299,16 @@ async def test_bad_input_is_refused():
         replay(b"nonsense", checkout)
     with pytest.raises(DefinitionError, match="no entry of a journal"):
         replay(["started"], checkout)
+
+
+@workflow
+async def talkative() -> None:
+    ship(ORDER, "paid")
+    holdfast.logger.warning("shipped")
+
+
+async def test_what_a_body_logged_is_not_logged_again(caplog):
+    journal = await recorded(talkative, stubs={ship: "parcel"})
+    caplog.clear()
+    replay(journal, talkative)
+    assert caplog.messages == []

@@ -34,6 +34,8 @@ def chunk_step(target: Step[..., Any], collects: bool) -> Step[..., Any]:
         chunk = async_chunk if target.is_async else blocking_chunk
         fn = chunk(target, collects, target.fn)
         fn.__annotations__ = target.chunk_hints()
+        # What its errors call it.
+        fn.__qualname__ = f"{target.name}.map"
         # No timeout of its own: its items have one each.
         step = made[collects] = cls(fn, name=f"{target.name}.map", retry=NO_RETRY, compensate=target.compensate)
         step.target, step.collects = target, collects

@@ -198,6 +198,8 @@ def _step_of(
             return _outcome(machine, state, target(Context(input, state, pad)), pad)
 
         made = BlockingStep(execute_blocking, name=state, retry=retry, timeout=timeout)
+    # What its errors call it.
+    made.fn.__qualname__ = f"{machine}.{state}"
     if own is not None:
         made.retry, made.record_args = own.retry, own.record_args
         made.timeout = made.timeout if own.timeout is None else own.timeout

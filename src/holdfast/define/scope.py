@@ -283,7 +283,8 @@ class Body(Protocol):
 
     def new_ticket(self) -> int: ...
 
-    def redeem(self, ticket: int) -> None: ...
+    def redeem(self, ticket: int, *, is_let_go: bool = False) -> None:
+        """It is awaited for the first time; what is let go may begin when the body has ended."""
 
     def now(self) -> Instant: ...
 

@@ -267,7 +267,7 @@ class AsyncWorkflow(Workflow[P, R]):
 async def _ask(
     body: Body, ticket: int, workflow: Workflow[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    body.redeem(ticket)
+    body.redeem(ticket, is_let_go=workflow.start_options.on_parent_end == "abandon")
     return await body.ask_child(workflow, args, kwargs)
 
 

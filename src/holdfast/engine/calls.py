@@ -49,9 +49,12 @@ class Calls:
     __slots__ = (
         "_awaited_at", "_awaited_in", "_begun", "_codec", "_counts", "_cursor", "_entries", "_feed", "_is_limit_told",
         "_limit", "_numbers", "_open_pendings", "_refused", "_reseed", "_rng", "_seed", "_tickets", "_uuids",
-        "_withdrawn", "commands", "fault", "hub", "is_blocking", "is_dead", "is_replaying", "loop", "run", "runners",
-        "time", "verdict", "workflow",
+        "_withdrawn", "commands", "fault", "hub", "is_blocking", "is_dead", "is_replaying", "loop", "main", "run",
+        "runners", "time", "verdict", "workflow",
     )  # fmt: skip  # a name a line would be a page
+
+    main: BodyTask[Any] | None
+    """The task of the body itself, or of what compensates for it; None before the start."""
 
     def __init__(self, workflow: Workflow[Any, Any], run: RunInfo, seed: bytes, codec: Codec, runners: Runners) -> None:
         self.workflow = workflow
@@ -242,9 +245,13 @@ class Calls:
         self._tickets[ticket] = (work, current_task(self.loop), frame.f_code, frame.f_lineno)
         return work
 
-    def redeem(self, ticket: int) -> None:
+    def redeem(self, ticket: int, *, is_let_go: bool = False) -> None:
         # A coroutine that was handed to a task has none of the user's frames above it: this is where it was made.
-        _, _, self._awaited_in, self._awaited_at = self._tickets.pop(ticket)
+        made = self._tickets.pop(ticket)
+        _, _, self._awaited_in, self._awaited_at = made
+        if self.main is not None and self.main.done() and not is_let_go:
+            # Its task begins when the body has ended, so the call never does: it counts as one that nobody awaited.
+            self._tickets[ticket] = made
 
     @property
     def _awaited_line(self) -> str:

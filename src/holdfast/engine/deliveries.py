@@ -33,7 +33,7 @@ from holdfast.model import (
 )
 
 from .commands import Advance
-from .divergence import line_of
+from .divergence import ending, line_of
 from .life import Child, Life, Wait
 from .loop import BodyTask
 from .requests import Requests
@@ -292,7 +292,7 @@ class Deliveries(Requests):
         if self.main is None:
             return "nothing yet: the run has not begun"
         if self.main.done():
-            return "nothing: the body has ended"
+            return f"nothing: the body has ended{ending(self.main)}"
         waits = [f"step {key!r}" for key in self.commands]
         waits += [f"timer {number}" for number in self.loop.timers]
         if self._life is not None:
@@ -310,12 +310,12 @@ class Deliveries(Requests):
             self._check_everything_was_awaited()
 
     def _check_everything_was_awaited(self) -> None:
-        # A coroutine that was handed to a task is closed or running: it was looked at. A task that was cancelled,
-        # failed or lost a race never came to the line where it would have looked.
+        # A coroutine that was handed to a task has given its ticket back, or a cancel has closed it: it was looked at.
+        # A task that was cancelled, failed or lost a race never came to the line where it would have looked.
         forgotten = [
             (code, line)
             for work, task, code, line in self._tickets.values()
-            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED and _came_to_its_end(task)
+            if inspect.getcoroutinestate(work) != inspect.CORO_CLOSED and _came_to_its_end(task)
         ]
         forgotten += [(code, line) for _, task, code, line in self._open_pendings.values() if _came_to_its_end(task)]
         if not forgotten:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any
 
+from holdfast.codec import message_of
 from holdfast.errors import JournalDiverged
 from holdfast.model import (
     MESSAGES,
@@ -30,16 +33,33 @@ def calling_line(depth: int) -> str | None:
     """
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(_HOUSE) and _ASYNCIO not in name and not name.startswith("<frozen"):
+        if _is_users(frame.f_code.co_filename):
             return line_of(frame.f_code, frame.f_lineno)
         frame = frame.f_back
     return None
 
 
+def _is_users(file: str) -> bool:
+    return not file.startswith(_HOUSE) and _ASYNCIO not in file and not file.startswith("<frozen")
+
+
 def line_of(code: CodeType, line: int) -> str:
     """A line as people name it."""
     return f"{Path(code.co_filename).name}:{line} in {code.co_name}"
+
+
+def ending(main: asyncio.Task[Any]) -> str:
+    """How a body has ended, to be told behind what says that it has."""
+    error = None if main.cancelled() else main.exception()
+    if error is None:
+        return ""
+    line = ""
+    trace = error.__traceback__
+    while trace is not None:
+        if _is_users(trace.tb_frame.f_code.co_filename):
+            line = f", at {line_of(trace.tb_frame.f_code, trace.tb_lineno)}"
+        trace = trace.tb_next
+    return f" with {type(error).__name__}: {message_of(error)}{line}"
 
 
 def diverged(run: str, number: int, held: Entry | None, asked: str) -> JournalDiverged:

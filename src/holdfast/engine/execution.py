@@ -46,6 +46,7 @@ from holdfast.model import (
 from .commands import Advance, Command
 from .deliveries import Deliveries, failure_of
 from .departure import put_away
+from .divergence import ending
 from .loop import BodyTask, Handle
 from .outcome import settle, would_retry
 from .runners import Runners, is_entered, run_beside
@@ -104,7 +105,7 @@ class Execution(Deliveries):
         self._next_life(carried)
         self._feed, self.is_replaying = (), False
         if self.main is not None and self.main.done() and not is_beyond:
-            self._diverge("the end of the run", history)
+            self._diverge(f"the end of the run{ending(self.main)}", history)
         self._entries = self._begun = _NOTHING
         self._withdrawn = ()
         if self._life is not None and not is_beyond:

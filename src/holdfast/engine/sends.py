@@ -13,19 +13,16 @@ from holdfast.model import Checkpoint, OutEvent, OutSignal, Patched, Started
 from .calls import Calls
 from .inheritance import bequeathed
 from .life import Life
-from .loop import BodyTask
 from .runners import Runners
 
 
 class Sends(Calls):
     """Nothing of it gets out if the turn is refused, and a replay sends nothing."""
 
-    __slots__ = ("_life", "began_at", "main")
+    __slots__ = ("_life", "began_at")
 
     began_at: int
     """When the run began, or was tried again as a whole."""
-    main: BodyTask[Any] | None
-    """The task of the body itself, or of what compensates for it; None before the start."""
 
     def __init__(self, workflow: Workflow[Any, Any], run: RunInfo, seed: bytes, codec: Codec, runners: Runners) -> None:
         super().__init__(workflow, run, seed, codec, runners)

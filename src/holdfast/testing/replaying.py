@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
@@ -11,8 +13,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from holdfast.client import Journal, JournalEntry
-from holdfast.codec import Codec
-from holdfast.define import RunInfo, Workflow
+from holdfast.codec import Codec, message_of
+from holdfast.define import RunInfo, Workflow, current_scope, logger
 from holdfast.engine import Execution, Runners, describe
 from holdfast.errors import DefinitionError, JournalDiverged
 from holdfast.model import (
@@ -114,13 +116,28 @@ def _replay(execution: Execution, entries: list[Entry], codec: Codec) -> Replaye
     # The body ended with the last thing delivered to it: up to there it is replayed, and that is taken in anew.
     last = max(index for index, entry in enumerate(history) if not isinstance(entry, ASKS))
     execution.replay(history[:last], found.lives)
-    done = execution.advance([history[last]])  # type: ignore[list-item]  # what is no ask is an input
+    with _silent(execution):
+        done = execution.advance([history[last]])  # type: ignore[list-item]  # what is no ask is an input
     _compare(execution, history[last + 1 :], done.entries[1:], at=last + 1)
     if done.ended is None:
         raise _diverged(execution, len(history), _end_told(ended, codec), "nothing; the body goes on waiting")
     if _end(ended, codec) != _end(done.ended, codec):
         raise _diverged(execution, len(history), _end_told(ended, codec), _end_told(done.ended, codec))
     return Replayed(len(entries), _status(entries))
+
+
+@contextmanager
+def _silent(execution: Execution) -> Iterator[None]:
+    """What a body logs in its last turn was logged when it first happened, as all before it."""
+
+    def is_of_others(_: logging.LogRecord) -> bool:
+        return current_scope.get() is not execution
+
+    logger.addFilter(is_of_others)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_of_others)
 
 
 def _compare(execution: Execution, held: Sequence[Entry], asked: Sequence[Entry], *, at: int) -> None:
@@ -208,14 +225,14 @@ def _end(ended: Ended, codec: Codec) -> tuple[object, ...]:
     """What can be compared of an end. A traceback differs with every line that is added to the code."""
     if ended.error:
         error = codec.decode_exception(ended.error)
-        return ended.status, type(error), str(error)
+        return ended.status, type(error), message_of(error)
     return ended.status, None if ended.output is None else codec.open(ended.output)
 
 
 def _end_told(ended: Ended, codec: Codec) -> str:
     if ended.error:
         error = codec.decode_exception(ended.error)
-        return f"the end, {ended.status} with {type(error).__name__}: {error}"
+        return f"the end, {ended.status} with {type(error).__name__}: {message_of(error)}"
     if ended.output is None:
         return f"the end, {ended.status}"
     return f"the end, {ended.status} with {codec.open(ended.output).decode(errors='replace')}"
