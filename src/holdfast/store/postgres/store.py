@@ -6,6 +6,7 @@ shares a small pool.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import tempfile
