@@ -94,7 +94,7 @@ def test_an_export_passes_through_pipes_of_any_encoding(client, tmp_path, monkey
 def test_an_export_overwrites_nothing(client, tmp_path, capsys):
     exported(tmp_path)
     assert main(["export", "--output", str(tmp_path / "runs.jsonl")]) == 1
-    assert "runs.jsonl" in capsys.readouterr().err
+    assert "runs.jsonl is there already" in capsys.readouterr().err
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -108,7 +108,7 @@ def test_ended_runs_are_deleted_by_a_filter(client, say):
 
 def test_old_runs_are_pruned_into_an_archive(client, say, tmp_path):
     run_id = failed(client)
-    assert say("prune", "--older-than", "1h", "--yes") == "deleted 0 runs\n"
+    assert say("prune", "--older-than", "3600", "--yes") == "deleted 0 runs\n"
     told = say("prune", "--older-than", "0s", "--archive", str(tmp_path / "old.jsonl"), "--yes", "--json")
     assert json.loads(told)["deleted"] == 1
     assert json.loads((tmp_path / "old.jsonl").read_text())["id"] == run_id

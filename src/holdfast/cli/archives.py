@@ -38,8 +38,11 @@ def export(
     with place.client() as client:
         with working("listing runs"):
             ids = list(run_ids or ()) or [run.id for run in client.runs(chosen.filter())]
-        # "x": an earlier export is never overwritten.
-        target = in_utf8(sys.stdout) if output is None else output.open("x", encoding="utf-8")
+        try:
+            # "x": an earlier export is never overwritten.
+            target = in_utf8(sys.stdout) if output is None else output.open("x", encoding="utf-8")
+        except FileExistsError:
+            raise DefinitionError(f"{output} is there already, and is not overwritten; name another file") from None
         count = 0
         try:
             for run_id in tracked(ids, "exporting"):

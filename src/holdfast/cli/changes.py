@@ -14,7 +14,7 @@ import typer
 
 from holdfast.client import Client
 from holdfast.errors import HoldfastError
-from holdfast.model import ENDED, LIVE, NOT_GIVEN, RunFilter, RunStatus, counted
+from holdfast.model import ENDED, LIVE, NOT_GIVEN, RunFilter, RunStatus, counted, spoken
 
 from .exits import WRONG
 from .options import Chosen, Json, Meant, Place, RunId, Yes, duration_given, json_given
@@ -131,9 +131,9 @@ def prune(
             ended = (run.record.ended_at for run in client.runs(where) if run.record is not None)
             count = sum(at is not None and at <= before for at in ended)
         if count:
-            agreed(f"Delete {counted(count, 'run')} that ended more than {older_than} ago?", yes)
+            agreed(f"Delete {counted(count, 'run')} that ended more than {spoken(age)} ago?", yes)
         with working("deleting"):
-            pruned = client.prune(older_than=older_than, where=where, archive=archive)
+            pruned = client.prune(older_than=timedelta(microseconds=age), where=where, archive=archive)
     told = {"deleted": pruned.runs, "archive": None if archive is None else str(archive)}
     print_answer(f"deleted {counted(pruned.runs, 'run')}", told, as_json=as_json)
 
