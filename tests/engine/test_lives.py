@@ -463,6 +463,7 @@ def test_whatever_comes_while_a_run_is_compensated_changes_neither_that_nor_its_
 
     drive = begin(body, deadline_at=1_700_000_001_000_000)
     drive.fail("double", ValueError("no"))
+    drive.at = 1_700_000_002_000_000
     drive.cancel(deadline=is_deadline)
     assert drive.open == ["clean_up"]
     drive.complete("clean_up")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast import FatalError, Retry, current_run, rng, workflow
+from holdfast import DeadlineExceeded, FatalError, Retry, current_run, rng, workflow
 from holdfast.model import history_of
 from tests.engine.drive import note
 from tests.engine.samples import Declined, double, echo, refuse
@@ -124,6 +124,14 @@ def test_a_run_past_its_deadline_is_not_tried_again(begin):
     drive = begin(order)
     drive.cancel(deadline=True)
     assert drive.status == "failed"
+
+
+def test_a_run_that_fails_when_its_deadline_is_over_is_not_tried_again(begin):
+    drive = begin(order, deadline_at=1_700_000_001_000_000)
+    drive.at = 1_700_000_002_000_000
+    drive.fail(drive.open[0], ValueError("too late for another try"))
+    assert drive.retrying is None
+    assert isinstance(drive.error, DeadlineExceeded)
 
 
 def test_a_sibling_that_ended_after_the_failure_is_kept(begin):

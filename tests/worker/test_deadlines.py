@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -89,6 +90,36 @@ async def test_no_step_begins_behind_a_deadline(database_url):
         run = await on.client.start(body)
         assert await run.wait(PATIENCE) == "failed"
         assert begun == []
+
+
+async def test_no_step_begins_whose_turn_was_being_committed_when_the_deadline_came(database_url, monkeypatch):
+    begun: list[str] = []
+
+    @step
+    async def first() -> None:
+        begun.append("first")
+
+    @step
+    async def second() -> None:
+        begun.append("second")
+
+    @workflow(deadline="1h")
+    async def body() -> None:
+        await first()
+        await second()
+
+    async with stage(database_url, body) as on:
+        commit = on.store.commit_turns
+
+        async def slow(*turns: Any, **given: Any) -> Any:
+            answers = await commit(*turns, **given)
+            on.skip("2h")
+            return answers
+
+        monkeypatch.setattr(on.store, "commit_turns", slow)
+        run = await on.client.start(body)
+        assert await run.wait(PATIENCE) == "failed"
+        assert begun == ["first"]
 
 
 async def test_a_deadline_ends_a_run_as_failed(database_url):
