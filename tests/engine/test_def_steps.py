@@ -280,3 +280,35 @@ def test_the_reason_of_a_cancel_comes_out_of_a_def_step(begin):
     drive.complete("double")
     drive.complete("double:1")
     assert drive.check().result == ["first", "third"]
+
+
+def test_a_task_knows_that_it_was_cancelled_in_a_def_step(begin):
+    @workflow
+    async def body() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            triple(1)
+        finally:
+            note(task.cancelling())
+
+    drive = begin(body)
+    drive.cancel()
+    assert (drive.check().status, drive.notes) == ("cancelled", [1])
+
+
+def test_a_cancel_that_comes_between_a_result_and_going_on_with_it_is_raised_out_of_the_call(begin):
+    @workflow
+    def body() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        under_way = triple.start(1)
+        under_way.add_done_callback(lambda _: task.cancel())
+        try:
+            return str(under_way.result())
+        except asyncio.CancelledError:
+            return "cancelled"
+
+    drive = begin(body)
+    drive.complete("triple")
+    assert drive.check().result == "cancelled"

@@ -409,6 +409,19 @@ def test_continue_as_new_can_not_be_swallowed(begin):
     assert drive.notes == []
 
 
+def test_a_cancel_that_a_shield_has_kept_back_comes_before_going_on_anew(begin):
+    @workflow
+    async def body() -> None:
+        with shield():
+            await double(1)
+            continue_as_new()
+
+    drive = begin(body)
+    drive.cancel()
+    drive.complete("double")
+    assert drive.check().status == "cancelled"
+
+
 def test_only_the_body_itself_may_continue_as_new(begin):
     @workflow
     async def body() -> str:

@@ -333,3 +333,51 @@ def test_the_siblings_of_a_failure_in_a_task_group_that_had_no_time_to_begin_are
         return "caught"
 
     assert begin(body).finish().check().result == "caught"
+
+
+async def given_up_half_way() -> int:
+    later = echo.start("later")
+    await double(1)
+    return len(await later)
+
+
+async def failing_half_way() -> int:
+    later = echo.start("later")
+    await refuse("visa")
+    return len(await later)
+
+
+@workflow
+async def beside_one_that_goes_on() -> int:
+    task = asyncio.create_task(given_up_half_way())
+    triple(1)
+    return int(not task.done())
+
+
+@workflow
+async def beside_one_that_was_cancelled() -> int:
+    task = asyncio.create_task(given_up_half_way())
+    triple(1)
+    task.cancel()
+    await asyncio.wait([task])
+    return 1
+
+
+@workflow
+async def beside_one_that_has_failed() -> int:
+    task = asyncio.create_task(failing_half_way())
+    await asyncio.wait([task])
+    return 1
+
+
+@pytest.mark.parametrize("body", [beside_one_that_goes_on, beside_one_that_was_cancelled])
+def test_a_task_that_never_came_to_the_line_where_it_looks_has_forgotten_nothing(begin, body):
+    drive = begin(body)
+    drive.complete("triple")
+    assert drive.check().result == 1
+
+
+def test_a_task_that_failed_before_the_line_where_it_looks_has_forgotten_nothing(begin):
+    drive = begin(beside_one_that_has_failed)
+    drive.fail("refuse", ValueError("no"))
+    assert drive.check().result == 1

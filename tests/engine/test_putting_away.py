@@ -141,7 +141,7 @@ def test_the_run_goes_on_where_it_was_after_its_body_was_put_away(begin):
     assert drive.result == 2
 
 
-def test_an_endless_loop_that_swallows_everything_ends_the_putting_away(begin):
+def test_an_endless_loop_that_swallows_everything_ends_the_putting_away_and_is_told_of(begin, caplog):
     @workflow
     async def body() -> None:
         while True:
@@ -152,6 +152,7 @@ def test_an_endless_loop_that_swallows_everything_ends_the_putting_away(begin):
 
     put_away(begin(body))
     assert len(ALERTS) < 10_000
+    assert "goes on calling although it was put away" in caplog.text
 
 
 def test_an_endless_loop_in_a_def_body_that_swallows_everything_ends_the_putting_away(begin):
@@ -183,7 +184,7 @@ def test_another_run_of_the_same_runners_works_after_a_stubborn_one(begin):
     assert begin(polite, runners=runners, run_id="run-2").finish().check().result == 6
 
 
-def test_an_endless_loop_of_plain_sleeps_that_swallows_ends_the_putting_away(begin):
+def test_an_endless_loop_of_plain_sleeps_that_swallows_ends_the_putting_away_and_is_told_of(begin, caplog):
     @workflow
     async def body() -> None:
         while True:
@@ -195,6 +196,7 @@ def test_an_endless_loop_of_plain_sleeps_that_swallows_ends_the_putting_away(beg
 
     put_away(begin(body))
     assert len(ALERTS) < 10_000
+    assert "would not end when it was put away" in caplog.text
 
 
 def test_putting_away_twice_changes_nothing(begin):

@@ -20,6 +20,18 @@ def test_tasks_hash_alike_on_every_replay(begin):
     assert begin(branches, seed=b"sixteen or so of").finish().check().result
 
 
+@workflow
+async def promises() -> list[int]:
+    loop = asyncio.get_running_loop()
+    made = {loop.create_future() for _ in range(20)}
+    note([hash(future) for future in made])
+    return [await double(1)]
+
+
+def test_futures_hash_alike_on_every_replay(begin):
+    assert begin(promises).finish().check().result
+
+
 def test_the_first_tasks_of_many_runs_do_not_collide(begin):
     runs = [begin(branches, seed=number.to_bytes(16, "little")) for number in range(500)]
     assert len({hash(run.execution.main) for run in runs}) == len(runs)

@@ -303,3 +303,25 @@ async def test_a_step_whose_middleware_outlasted_the_lease_begins_when_it_is_ren
         await run.result(PATIENCE)
         assert begun == ["one"]
     await store.close()
+
+
+async def test_what_was_asked_by_a_turn_in_whose_commit_a_pause_came_begins_on_resume(database_url, two_steps, begun):
+    store = Slow(database_url)
+    store.rows.set()
+    await store.open()
+    async with stage(database_url) as on, Worker(store, workflows=[two_steps], lease="1000d"):
+        run = await on.client.start(two_steps)
+        await until(lambda: store.waiting == ["turns"])
+        await on.client.pause(run.id)
+        await until(lambda: store.delivered)
+        store.turns.set()
+        await until(lambda: _is_given_back(on, run))
+        assert begun == ["first"]
+        await on.client.resume(run.id)
+        await on.until_status(run, "completed")
+        assert begun == ["first", "second"]
+    await store.close()
+
+
+async def _is_given_back(on, run) -> bool:
+    return (await on.record(run)).owner is None

@@ -240,6 +240,12 @@ class TestContinuedRuns:
         again = await stage.claim_one()
         assert [(message.kind, message.payload) for message in again.inbox] == [("cancel", b"enough")]
 
+    async def test_a_cancel_that_goes_over_to_another_workflow_is_for_those_who_know_that(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.store.cancel_run(run.id, now=T0)
+        await stage.commit(turn(run, change=CONTINUED, out=Out(successor=new_run(workflow="bill"))))
+        assert await stage.claim() == []
+
     @pytest.mark.parametrize("is_taken_before", [True, False])
     async def test_a_cancel_that_was_taken_stays_behind(self, stage: Stage, is_taken_before: bool) -> None:
         run = await stage.held()
