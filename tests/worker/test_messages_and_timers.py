@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast import AsyncRun, wait_for_event, wait_for_signal, workflow
+import asyncio
+
+import pytest
+
+from holdfast import AsyncRun, sleep, wait_for_event, wait_for_signal, workflow
 from holdfast.define import Workflow
 from tests.worker.samples import nothing
 from tests.worker.stage import PATIENCE, Stage, stage
@@ -46,6 +50,50 @@ async def result_of(url: str, body: Workflow[[], str], send, *, is_in_time: bool
             await send(on, run)
         async with on.worker(body):
             return await run.result(PATIENCE)
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+async def test_a_run_whose_last_timer_was_due_before_its_deadline_completes_however_late_the_wake(
+    database_url, is_written
+):
+    @workflow
+    async def body() -> str:
+        if is_written:
+            await nothing()
+        await sleep("1h")
+        return "in time"
+
+    async with stage(database_url) as on:
+        async with on.worker(body):
+            run = await on.client.start(body, deadline="90m")
+            await on.until_waiting(run)
+        on.skip("100m")
+        async with on.worker(body):
+            assert await run.result(PATIENCE) == "in time"
+
+
+async def test_a_cancel_that_was_sent_behind_a_timer_comes_behind_it_however_late_the_wake(database_url):
+    @workflow
+    async def body() -> str:
+        try:
+            await sleep("1h")
+        except asyncio.CancelledError:
+            return "in the first hour"
+        try:
+            await sleep("1h")
+        except asyncio.CancelledError:
+            return "in the second hour"
+        return "too late"
+
+    async with stage(database_url) as on:
+        async with on.worker(body):
+            run = await on.client.start(body)
+            await on.until_waiting(run)
+        on.skip("90m")
+        await run.cancel()
+        on.skip("10m")
+        async with on.worker(body):
+            assert await run.result(PATIENCE) == "in the second hour"
 
 
 async def test_a_signal_sent_after_the_timeout_of_a_run_that_had_only_begun_is_late(database_url):

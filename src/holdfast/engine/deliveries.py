@@ -71,13 +71,13 @@ class Deliveries(Requests):
             # Of a kind that only the worker understands: it has done so.
             life.taken.append(message.id)
 
-    def fire_before(self, message: Message) -> bool:
-        """Fire the timer that was due before this message was sent, if there is one.
+    def fire_before(self, sent_at: Instant) -> bool:
+        """Fire the timer that was due before a message or a cancel was sent, if there is one.
 
         It may have been set by what was delivered just before, such as the start of a run that nobody had for a while.
         """
         timer = self.loop.next_timer()
-        if timer is None or timer.due_at >= message.sent_at or timer.due_at > self.stamp:
+        if timer is None or timer.due_at >= sent_at or timer.due_at > self.stamp:
             return False
         self._take_in(TimerFired(max(self.stamp, self.time), timer.number))
         return self.loop.fire(timer.number)

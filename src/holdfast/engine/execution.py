@@ -20,6 +20,7 @@ from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
+import msgspec
 from greenlet import greenlet
 
 from holdfast.codec import Codec
@@ -210,12 +211,17 @@ class Execution(Deliveries):
                 return None
             if self._lives:
                 self._next_life()
-            if entry.__class__ is Message:
-                if not (self.loop.timers and self.fire_before(entry)):
-                    self._cursor += 1
-                    self.accept(entry)
+            kind = entry.__class__
+            if (
+                (kind is Message or (kind is Cancel and not self.is_replaying))
+                and self.loop.timers
+                and self.fire_before(entry.at if kind is Cancel else entry.sent_at)
+            ):
+                continue
+            self._cursor += 1
+            if kind is Message:
+                self.accept(entry)
             else:
-                self._cursor += 1
                 self._deliver(entry)
             if self.is_dead:
                 return None
@@ -296,6 +302,9 @@ class Execution(Deliveries):
                 command.details = entry.details
         elif kind is Cancel:
             if self.cancel is None:
+                if not self.is_replaying:
+                    # It came with the time at which it was sent, which says what comes before it.
+                    entry = msgspec.structs.replace(entry, at=max(entry.at, self.stamp, self.time))
                 self._take_in(entry)
                 self.cancel = entry
                 if self._life is not None and self._life.is_compensating:

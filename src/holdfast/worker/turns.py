@@ -52,6 +52,8 @@ _log = logging.getLogger("holdfast.worker")
 _UNWRITTEN_AFTER = 1_000_000
 _FIRST = -1
 """Before the start of a run, which comes at 0."""
+_STAMPED_LATER = (Started, Cancel)
+"""The first claim says when a run began; a cancel says when it was sent, for timers that were due before that."""
 
 
 class Turns(Arrivals):
@@ -120,10 +122,10 @@ class Turns(Arrivals):
         else:
             self._settle(held)
 
-    def _meet_deadline(self, held: Held, now: Instant, when: Instant | None) -> None:
+    def _meet_deadline(self, held: Held, now: Instant, when: Instant) -> None:
         """Let the deadline arrive, by the time at which it was or in another place."""
         held.is_deadline_told = True
-        held.arrive(Arrival(when or 0, MESSAGE, Cancel(now, "deadline", True)))
+        held.arrive(Arrival(when, MESSAGE, Cancel(now if when is _FIRST else when, "deadline", True)))
 
     def _begin_retry(self, held: Held) -> bool:
         history, held.history = held.history, None
@@ -178,7 +180,7 @@ class Turns(Arrivals):
                 held.last_at = max(held.last_at, self._clock.now())
             elif entry.at > held.last_at:
                 held.last_at = entry.at
-            elif entry.at < held.last_at and entry.__class__ is not Started:
+            elif entry.at < held.last_at and entry.__class__ not in _STAMPED_LATER:
                 entry = msgspec.structs.replace(entry, at=held.last_at)
             inputs.append(entry)
             has_messages = has_messages or arrival.message_id is not None
