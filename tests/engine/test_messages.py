@@ -275,3 +275,14 @@ def test_a_signal_that_the_code_no_longer_waits_for_is_divergence(begin):
     assert isinstance(drive.entries[-1], Signal)
     with pytest.raises(holdfast.JournalDiverged):
         drive.replay(workflow=changed)
+
+
+def test_the_timeout_of_a_wait_that_has_got_its_message_is_set_no_more(begin):
+    @workflow
+    async def body() -> None:
+        await wait_for_signal("go", timeout="1h")
+        await double(1)
+
+    drive = begin(body)
+    drive.signal("go")
+    assert (drive.open, drive.execution.next_timer()) == (["double"], None)

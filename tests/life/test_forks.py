@@ -7,8 +7,19 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, DefinitionError, NotRetryable, Retry, RunFilter, RunStatus, Worker, step, workflow
-from holdfast.testing import Environment
+from holdfast import (
+    AsyncClient,
+    AsyncRun,
+    DefinitionError,
+    NotRetryable,
+    Retry,
+    RunFilter,
+    RunStatus,
+    Worker,
+    step,
+    workflow,
+)
+from holdfast.testing import Environment, takes
 from tests.life.waiting import kinds
 
 is_open = {"door": False}
@@ -395,3 +406,41 @@ async def test_retry_and_fork_work_on_every_store(url):
         again = await client.retry(run.id)
         assert await again.result(timeout=30) == "in 2, out"
         assert await client.count(RunFilter(workflow="knocking")) == 3
+
+
+async def test_what_ended_behind_the_cut_and_was_asked_for_before_it_is_not_done_again():
+    @step
+    async def slow() -> str:
+        return "slow"
+
+    @workflow
+    async def beside() -> list[Any]:
+        asked = slow.start()
+        return [await prepare(1), await leave("bye"), await asked]
+
+    stubs = {slow: takes("1m", "slow"), leave: takes("1h", "gone")}
+    async with Environment(beside, stubs=stubs) as env:
+        run = await env.client.start(beside)
+        before = await run.result()
+        fork = await env.client.fork(run.id, at="leave")
+        assert await fork.result() == before
+        assert (len(env.calls(leave)), len(env.calls(slow))) == (2, 1)
+
+
+async def test_a_fork_and_a_retry_are_begun_as_the_run_was():
+    async with AsyncClient("sqlite:///:memory:") as client:
+        run = await client.start(
+            drawing, tags={"shop": "north"}, priority=7, queue="slow", retention="9d", deadline="1h"
+        )
+        await run.cancel()
+        said = [
+            _said(await client.get_run(one.id)) for one in (run, await client.fork(run.id), await client.retry(run.id))
+        ]
+        assert said[1:] == [(*said[0][:-1], None), said[0]]
+
+
+def _said(run: AsyncRun[Any]) -> tuple[Any, ...]:
+    record = run.record
+    assert record is not None
+    length = None if record.deadline_at is None else record.deadline_at - record.created_at
+    return record.tags, record.priority, record.queue, record.retention, length

@@ -188,6 +188,82 @@ async def test_a_worker_executes_one_suspect_at_a_time(database_url):
                 await run.result(PATIENCE)
 
 
+@pytest.mark.parametrize("way", ["a heartbeat", "a turn", "a wait"])
+async def test_a_suspect_that_got_on_lets_the_next_one_in(database_url, way):
+    flying: list[str] = []
+    go_on = asyncio.Event()
+
+    @step
+    async def prepare() -> None:
+        pass
+
+    @step
+    async def act(name: str) -> None:
+        flying.append(name)
+        if name == "a heartbeat":
+            current_step().heartbeat()
+        await go_on.wait()
+
+    @workflow
+    async def body(name: str) -> None:
+        if name == "a turn":
+            await prepare()
+        if name == "a wait":
+            await sleep("9s")
+        await act(name)
+
+    async with stage(database_url) as on:
+        suspects = [await on.client.start(body, name) for name in (way, "the next")]
+        for run in suspects:
+            await crash(on, run, 2)
+        async with on.worker(body):
+            await until(lambda: "the next" in flying)
+            go_on.set()
+            on.skip("10s")
+            for run in suspects:
+                await run.result(PATIENCE)
+
+
+async def test_a_heartbeat_makes_up_for_a_crash_also_in_a_run_that_is_handed_back(database_url):
+    @step
+    async def act() -> None:
+        current_step().heartbeat()
+        await asyncio.Event().wait()
+
+    @workflow
+    async def body() -> None:
+        await act()
+
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        await crash(on, run, 1)
+        async with on.worker(body, grace="0s"):
+            await until(lambda: _is_cleared(on, run))
+        assert (await on.record(run)).crashes == 0
+
+
+async def _is_cleared(on: Stage, run: AsyncRun[object]) -> bool:
+    record = await on.record(run)
+    return record.owner is not None and record.started_at is not None and record.crashes == 0
+
+
+async def test_a_run_that_is_blocked_keeps_its_crashes(database_url):
+    @step
+    async def act() -> None:
+        pass
+
+    @workflow
+    async def forgetful() -> None:
+        act()
+
+    async with stage(database_url) as on:
+        run = await on.client.start(forgetful)
+        await crash(on, run, 1)
+        async with on.worker(forgetful):
+            await on.until_blocked(run)
+        assert (await on.record(run)).crashes == 1
+
+
 async def test_runs_with_one_crash_go_on_side_by_side(database_url):
     """A killed worker leaves all that it had in flight with one crash: that says nothing about any of them."""
     flying: list[str] = []

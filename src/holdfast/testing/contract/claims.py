@@ -72,6 +72,11 @@ class TestClaimRuns:
         assert ids_of(await stage.claim(4, now=after(10))) == order[:4]
         assert ids_of(await stage.claim(4, now=after(10))) == order[4:]
 
+    async def test_of_one_level_the_oldest_due_is_chosen_whichever_was_started_first(self, stage: Stage) -> None:
+        await stage.start_one(due_at=after(3))
+        oldest = await stage.start_one(due_at=after(1))
+        assert ids_of(await stage.claim(1, now=after(10))) == [oldest]
+
     async def test_the_order_holds_across_lanes(self, stage: Stage) -> None:
         ids = []
         for number in range(6):
