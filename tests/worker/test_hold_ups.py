@@ -13,6 +13,7 @@ from holdfast.define import StepInfo
 from holdfast.store import SqliteStore
 from holdfast.worker import Alarm
 from holdfast.worker.threads import Threads
+from tests.worker.samples import ready
 from tests.worker.stage import PATIENCE, SkippingClock, Stalling, stage, until
 
 
@@ -325,3 +326,17 @@ async def test_what_was_asked_by_a_turn_in_whose_commit_a_pause_came_begins_on_r
 
 async def _is_given_back(on, run) -> bool:
     return (await on.record(run)).owner is None
+
+
+async def test_a_run_in_a_short_sleep_takes_no_place_among_the_busy(database_url):
+    """It never wakes here: no alarm rings."""
+
+    @workflow
+    async def sleepy() -> None:
+        await sleep("9s")
+
+    worker = Worker(database_url, workflows=[sleepy, ready], clock=JumpingClock(), lease="1000d", concurrency=1)
+    async with stage(database_url) as on, worker:
+        run = await on.client.start(sleepy)
+        await on.until_waiting(run)
+        assert await (await on.client.start(ready)).result(PATIENCE) == "ready"

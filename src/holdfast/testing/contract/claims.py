@@ -69,8 +69,8 @@ class TestClaimRuns:
             run_id = await stage.start_one(priority=priority, due_at=after(delay))
             wanted.append((-priority, delay, run_id))
         order = [run_id for _, _, run_id in sorted(wanted)]
-        assert ids_of(await stage.claim(4, now=after(10))) == order[:4]
-        assert ids_of(await stage.claim(4, now=after(10))) == order[4:]
+        assert ids_of(await stage.claim(5, now=after(10))) == order[:5]
+        assert ids_of(await stage.claim(5, now=after(10))) == order[5:]
 
     async def test_of_one_level_the_oldest_due_is_chosen_whichever_was_started_first(self, stage: Stage) -> None:
         await stage.start_one(due_at=after(3))
