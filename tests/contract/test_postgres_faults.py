@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+from functools import partial
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
@@ -379,6 +380,19 @@ async def test_a_database_that_can_not_hold_every_text_is_refused_with_what_to_d
     await execute(server.url, "CREATE DATABASE narrow ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     with pytest.raises(StoreError, match=r"LATIN1, which can't hold every text; name one .* ENCODING 'UTF8'"):
         await open_store(server.url.replace("/postgres", "/narrow")).open()
+
+
+async def test_statements_that_were_prepared_elsewhere_tell_of_a_pooler(url):
+    async with staged(url) as stage:
+        await stage.store.list_workers()
+        # As if the next statement came to another connection of the server's.
+        await stage.store._thread.call(partial(stage.store._pool.run, _forget_statements))
+        with pytest.raises(StoreError, match=r"does not exist\. .* say so with \?pooler=transaction behind the url$"):
+            await stage.store.list_workers()
+
+
+async def _forget_statements(tx):
+    await tx.execute("DEALLOCATE ALL", ())
 
 
 async def test_a_database_that_takes_no_writes_says_so(url):

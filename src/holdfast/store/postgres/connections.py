@@ -42,6 +42,8 @@ _AGAIN = ("40001", "40P01", "55P03")
 _REFUSED = ("28", "3D000")
 _UNFIT = ("42", "3F")
 _READ_ONLY = "25006"
+# A prepared statement that is not there, or there already.
+_UNPREPARED = ("26000", "42P05")
 # The second takes every byte as it comes.
 _ENCODINGS = ("UTF8", "SQL_ASCII")
 # What somebody is changing about a database that was worked with before: who may log in, the database itself, whether
@@ -164,6 +166,11 @@ def _told(error: BaseException, target: Target) -> BaseException:
         return StoreError(
             f"{target.shown}: {error}. Grant the role what it needs, or let one that may change the schema run"
             " `holdfast migrate` once"
+        )
+    if code in _UNPREPARED:
+        return StoreError(
+            f"{target.shown}: {str(error).partition(chr(10))[0]}. It was prepared on another connection: a pooler in"
+            " transaction mode is in between; say so with ?pooler=transaction behind the url"
         )
     if code == _TOO_LONG:
         # Without the server's hint, which is for whoever makes indexes.
