@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import holdfast
-from holdfast import AsyncClient, ChildRun, Retry, RunCancelled, RunFilter, Worker, current_run, step, workflow
+from holdfast import (
+    AsyncClient,
+    AsyncRun,
+    ChildRun,
+    Retry,
+    RunCancelled,
+    RunFilter,
+    RunNotFound,
+    RunStatus,
+    Worker,
+    current_run,
+    step,
+    workflow,
+)
 from holdfast.testing import Environment
 from tests.life.waiting import kinds, until
 
@@ -185,6 +200,59 @@ async def test_a_later_try_can_signal_a_child_that_has_a_key(url):
 async def test_a_later_try_can_cancel_a_child_that_has_a_key(url):
     async with AsyncClient(url) as client, Worker(client, workflows=[calling_off, errand]):
         assert await (await client.start(calling_off)).result(timeout="60s") == "called off"
+
+
+@step(retry=Retry(attempts=1))
+async def refuse_the_first() -> None:
+    if current_run().id == current_run().origin_id:
+        raise ConnectionError("not now")
+
+
+@workflow
+async def careful_errand() -> str:
+    try:
+        return f"went {await holdfast.wait_for_signal('go')}"
+    finally:
+        await holdfast.wait_for_signal("home")
+
+
+@workflow
+async def entrusting() -> str:
+    child = careful_errand.options(key="the one").start()
+    await holdfast.wait_for_signal("sent")
+    await refuse_the_first()
+    child.signal("go", "again")
+    child.signal("home")
+    return await child
+
+
+async def test_a_run_that_is_retried_waits_for_no_child_that_its_own_failure_called_off(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[entrusting, careful_errand]):
+        run = await client.start(entrusting)
+        called_off = await until_sent(client)
+        await run.signal("sent")
+        assert await run.wait(timeout="60s") is RunStatus.FAILED
+        again = await client.retry(run.id)
+
+        async def is_asked_anew() -> bool:
+            return (await client.get_run(careful_errand, key="the one")).id != called_off.id
+
+        await until(is_asked_anew)
+        await called_off.signal("home")
+        assert await again.result(timeout="60s") == "went again"
+        assert await called_off.wait(timeout="60s") is RunStatus.CANCELLED
+
+
+async def until_sent(client: AsyncClient) -> AsyncRun[str]:
+    found: list[AsyncRun[str]] = []
+
+    async def is_so() -> bool:
+        with suppress(RunNotFound):
+            found[:] = [await client.get_run(careful_errand, key="the one")]
+        return bool(found) and found[0].status is RunStatus.WAITING
+
+    await until(is_so)
+    return found[0]
 
 
 async def until_retried(client: AsyncClient, run_id: str) -> None:

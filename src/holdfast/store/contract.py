@@ -96,7 +96,8 @@ class Store(Protocol):
         An id that exists is returned as it is (created=False). A key that is taken is settled by `on_conflict`:
         "return", "raise" and "retry" return the run there is (the caller goes on from there); "restart" gives the key
         of an ended run to the new one and returns a live one; "replace" does the same for an ended one, and for a
-        live one sends it a cancel and creates the new run with the key, to begin when the old one has ended. Whoever
+        live one sends it a cancel and creates the new run with the key, to begin when the old one has ended. So does
+        "restart" of a child whose key a live child holds that the end of its own parent has called off. Whoever
         takes a key over from a run that was itself waiting for another waits for that one.
 
         A run is due after its delay, at the latest at its deadline: one that waits for its delay, or for another run,

@@ -23,6 +23,15 @@ FROM holdfast.runs
 WHERE runs.namespace_id = :namespace_id AND runs.id = :id
 FOR NO KEY UPDATE OF runs;
 
+-- name: find_called_off
+-- Whether a run is a child that was to end with its parent, and that has ended.
+SELECT starts.number
+FROM holdfast.starts
+WHERE starts.number = :run AND starts.parent_id IS NOT NULL AND starts.on_parent_end = 'cancel' AND NOT EXISTS (
+    SELECT 1 FROM holdfast.runs AS parent
+    WHERE parent.namespace_id = :namespace_id AND parent.id = starts.parent_id AND parent.ended_at IS NULL OFFSET 0
+);
+
 -- name: find_newest
 -- The newest run of a run's chain.
 SELECT runs.id

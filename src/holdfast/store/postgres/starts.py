@@ -74,16 +74,13 @@ async def start_keyed(tx: Transaction, run: NewRun, now: Instant | None) -> Star
         if holder is not None:
             # Whose life counts: a run that went on as another workflow keeps its key, which is one of its workflow's.
             last = await newest_of(tx, holder)
-            if run.takes_key_of is None and (
-                run.on_conflict not in ("restart", "replace")
-                or (run.on_conflict == "restart" and not last.status.is_final)
-            ):
+            if run.takes_key_of is None and not await _gives_way(tx, last, run):
                 return StartedRun(holder.id, holder.status, created=False)
-            at = await tx.now(now)
             if last.status.is_final:
                 after = await _still_before(tx, last)
             else:
-                after = await _replace(tx, last, run.id, at)
+                # One that was called off has its cancel already.
+                after = last.id if run.on_conflict == "restart" else await _replace(tx, last, run.id, await tx.now(now))
             await tx.all("drop_key", {"namespace_id": tx.namespace_id, "workflow": run.workflow, "key": run.key})
         if await create_runs(tx, [Creation(run, after)], now):
             return StartedRun(run.id, RunStatus.PENDING, created=True)
@@ -97,6 +94,15 @@ async def _instead(tx: Transaction, wanted: str, holder: Live | None) -> Started
         # Deleted meanwhile: the caller asks for it and gets None.
         return StartedRun(wanted, RunStatus.CANCELLED, created=False)
     return StartedRun(found.id, found.status, created=False)
+
+
+async def _gives_way(tx: Transaction, last: Live, run: NewRun) -> bool:
+    """Whether the holder of a key leaves it to the run that asks for it."""
+    if run.on_conflict != "restart" or last.status.is_final:
+        return run.on_conflict in ("restart", "replace")
+    # A child that is asked for anew: what the end of a parent has called off can't be what is waited for.
+    called_off = {"run": last.number, "namespace_id": tx.namespace_id}
+    return run.parent_key is not None and await tx.one("find_called_off", called_off) is not None
 
 
 async def _replace(tx: Transaction, old: Live, new_id: str, at: Instant) -> str | None:

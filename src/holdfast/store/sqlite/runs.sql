@@ -21,6 +21,15 @@ SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.ow
 FROM runs
 WHERE runs.namespace_id = :namespace_id AND runs.id = :id;
 
+-- name: find_called_off
+-- Whether a run is a child that was to end with its parent, and that has ended.
+SELECT starts.number
+FROM starts
+WHERE starts.number = :run AND starts.parent_id IS NOT NULL AND starts.on_parent_end = 'cancel' AND NOT EXISTS (
+    SELECT 1 FROM runs AS parent
+    WHERE parent.namespace_id = :namespace_id AND parent.id = starts.parent_id AND parent.ended_at IS NULL
+);
+
 -- name: last_number
 -- The largest number ever given to a run; under the write lock the next ones are ours.
 SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'runs';

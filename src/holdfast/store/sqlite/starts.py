@@ -59,11 +59,13 @@ def _start_keyed(tx: Transaction, run: NewRun, at: Instant) -> StartedRun:
     after: str | None = None
     if holder is not None:
         last = _last_of(tx, holder)
-        if run.takes_key_of is None and (
-            run.on_conflict not in ("restart", "replace") or (run.on_conflict == "restart" and not last.status.is_final)
-        ):
+        if run.takes_key_of is None and not _gives_way(tx, last, run):
             return StartedRun(holder.id, holder.status, created=False)
-        after = _still_before(tx, last) if last.status.is_final else _replace(tx, last, run.id, at)
+        if last.status.is_final:
+            after = _still_before(tx, last)
+        else:
+            # One that was called off has its cancel already.
+            after = last.id if run.on_conflict == "restart" else _replace(tx, last, run.id, at)
     number = _create(tx, [Creation(run, after)], at)
     tx.run("hold_key", {"namespace_id": tx.namespace_id, "workflow": run.workflow, "key": run.key, "run": number})
     tx.has_news = True
@@ -77,6 +79,15 @@ def _instead(tx: Transaction, wanted: str, holder: Live | None) -> StartedRun:
         # Deleted meanwhile: the caller asks for it and gets None.
         return StartedRun(wanted, RunStatus.CANCELLED, created=False)
     return StartedRun(found.id, found.status, created=False)
+
+
+def _gives_way(tx: Transaction, last: Live, run: NewRun) -> bool:
+    """Whether the holder of a key leaves it to the run that asks for it."""
+    if run.on_conflict != "restart" or last.status.is_final:
+        return run.on_conflict in ("restart", "replace")
+    # A child that is asked for anew: what the end of a parent has called off can't be what is waited for.
+    called_off = {"run": last.number, "namespace_id": tx.namespace_id}
+    return run.parent_key is not None and tx.one("find_called_off", called_off) is not None
 
 
 def _replace(tx: Transaction, old: Live, new_id: str, at: Instant) -> str | None:

@@ -164,6 +164,30 @@ class TestChildren:
         [message] = await stage.store.read_inbox("one")
         assert end_in(message).run_id == holder.id
 
+    async def test_a_child_asked_for_anew_waits_for_the_end_of_one_that_its_parent_called_off(
+        self, stage: Stage
+    ) -> None:
+        before, orphan = await family(stage, key="k")
+        await stage.end(before, RunStatus.FAILED)
+        parent = await stage.held()
+        child = child_of(parent, key="k", on_conflict="restart")
+        assert await stage.commit(turn(parent, out=Out(children=(child,)))) == [True]
+        assert await stage.claim() == []
+        await stage.end(orphan, RunStatus.CANCELLED)
+        assert await stage.store.read_inbox("one") == []
+        claimed = await stage.claim_one()
+        assert (claimed.id, claimed.parent_id) == (child.id, parent.id)
+
+    async def test_a_child_asked_for_anew_joins_one_that_outlives_its_parent(self, stage: Stage) -> None:
+        before, heir = await family(stage, key="k", on_parent_end="abandon")
+        await stage.end(before, RunStatus.FAILED)
+        parent = await stage.held()
+        child = child_of(parent, key="k", on_conflict="restart")
+        assert await stage.commit(turn(parent, out=Out(children=(child,)))) == [True]
+        await stage.end(heir)
+        [message] = await stage.store.read_inbox("one")
+        assert end_in(message).run_id == heir.id
+
     async def test_a_child_whose_id_exists_joins_that_run(self, stage: Stage) -> None:
         parent = await stage.held()
         other = await stage.held(worker="two")
