@@ -89,6 +89,8 @@ class GroupWriter(Generic[T, S]):
             handle.cancel()
         self._waiting = {}
         self._pauses = {}
+        if self._idle is not None:
+            self._idle.set()
 
     def go_on(self) -> None:
         """The lease was renewed or is lost: what was held up because of it moves."""

@@ -12,7 +12,10 @@ import contextvars
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
+
+_Ended: TypeAlias = "asyncio.Future[tuple[Any, BaseException | None]]"
 
 
 class Threads:
@@ -26,21 +29,17 @@ class Threads:
 
     async def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call it in a thread, in this context, and return or raise what it does."""
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-        context = contextvars.copy_context()
-
-        def work() -> None:
-            outcome = context.run(_caught, fn, args, kwargs)
-            # The loop may be gone when a step ends that outlasted its worker.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_tell, ended, outcome)
-
-        self._submit(work)
-        result, error = await ended
-        if error is not None:
-            raise error
-        return result
+        ended: _Ended = asyncio.get_running_loop().create_future()
+        error: BaseException | None = None
+        self._submit(partial(_call, ended, contextvars.copy_context(), fn, args, kwargs))
+        try:
+            result, error = await ended
+            if error is not None:
+                raise error
+            return result
+        finally:
+            # An error has this frame in its traceback: whatever leads back to it would wait for the collector.
+            del ended, error
 
     def _submit(self, call: Callable[[], None]) -> None:
         with self._lock:
@@ -64,8 +63,21 @@ class Threads:
             if call is None:
                 return
             call()
+            # While it waits for the next one, it must not hold on to this one's arguments.
+            del call
             with self._lock:
                 self._taken -= 1
+
+
+def _call(
+    ended: _Ended, context: contextvars.Context, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    outcome = context.run(_caught, fn, args, kwargs)
+    # The loop may be gone when a step ends that outlasted its worker.
+    with contextlib.suppress(RuntimeError):
+        ended.get_loop().call_soon_threadsafe(_tell, ended, outcome)
+    # This frame is behind those in an error's traceback, too.
+    del ended, outcome
 
 
 def _caught(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, BaseException | None]:
@@ -76,6 +88,6 @@ def _caught(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
         return None, error
 
 
-def _tell(ended: asyncio.Future[tuple[Any, BaseException | None]], outcome: tuple[Any, BaseException | None]) -> None:
+def _tell(ended: _Ended, outcome: tuple[Any, BaseException | None]) -> None:
     if not ended.done():
         ended.set_result(outcome)

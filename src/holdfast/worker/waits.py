@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from holdfast.codec import message_of
 from holdfast.define import RunInfo
 from holdfast.engine import Command
 from holdfast.errors import StoreError
@@ -277,8 +278,7 @@ class Waits(Resting):
         """
         count = self._block_counts[held.id] = self._block_counts.get(held.id, 0) + 1
         pause = min(5_000_000 * 2 ** min(count - 1, 7), 600_000_000)
-        # Any words may be in it, also some that are no text.
-        reason = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
+        reason = f"{type(error).__name__}: {message_of(error)}"
         if count == 1:
             _log.error("%r is blocked: %s", held.info, reason)
         self.cancel_attempts(held)
