@@ -12,8 +12,9 @@ import pytest
 import holdfast
 from holdfast import AsyncClient, Worker, emit, set_value, step, workflow
 from holdfast.client import AsyncRun
+from holdfast.store import Undone
 from tests.worker.bookings import booked
-from tests.worker.stage import ONCE, QUICK, stage
+from tests.worker.stage import ONCE, QUICK, stage, until
 
 
 async def items(run: AsyncRun[Any], name: str) -> list[tuple[Any, ...]]:
@@ -88,6 +89,34 @@ async def test_what_a_transaction_that_was_rolled_back_sent_is_heard_and_reset_b
             ("first", "noted", 2, True),
             ("second", "noted", 2, False),
         ]
+
+
+async def test_what_went_out_with_a_commit_of_which_nobody_knows_is_not_sent_again(file, monkeypatch):
+    @workflow
+    async def order() -> int:
+        found = noted("a")
+        await holdfast.sleep("1h")
+        return found
+
+    async with stage(file, order) as s:
+        loan = type(s.store.lender(1).lend())
+        commit, lost = loan.commit, []
+
+        async def losing(self: Any, turn: Any, *, now: Any) -> Any:
+            answer = await commit(self, turn, now=now)
+            lost.append(answer)
+            return Undone("the answer was lost", is_certain=False)
+
+        monkeypatch.setattr(loan, "commit", losing)
+        run = await s.client.start(order)
+
+        async def is_over() -> bool:
+            s.skip("1h")
+            return (await s.record(run)).status.is_final
+
+        await until(is_over)
+        assert (await run.result(), lost) == (1, [True])
+        assert [value for value, *_ in await items(run, "log")] == ["first", "second"]
 
 
 async def test_in_memory_it_goes_out_with_the_transaction_too():

@@ -172,14 +172,15 @@ class Inside:
         attempt.turn = None
         assert attempt.loan is not None
         verdict: bool | Undone = Undone("the lease has lapsed")
+        # Sent now, or sent again when the step executes again: nobody may know whether a commit has happened.
+        kept, attempt.kept = attempt.kept or (), None
         if self._may_commit():
-            sent = tuple(as_sent(numbered(item)) for item in attempt.kept or ())
+            sent = tuple(as_sent(numbered(item)) for item in kept)
             verdict = await attempt.loan.commit(replace(turn, sent=sent) if sent else turn, now=self._store_time())
         if isinstance(verdict, Undone):
             await self.end(attempt)
             self._undone(attempt.held, verdict)
         else:
-            attempt.kept = None
             told(attempt.held, turn, verdict)
 
     async def end(self, attempt: Insider) -> None:
