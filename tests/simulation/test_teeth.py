@@ -13,6 +13,7 @@ from holdfast.worker.admission import Admission
 from holdfast.worker.attempts import Attempts
 from holdfast.worker.held import Held
 from holdfast.worker.upkeep import Upkeep
+from holdfast.worker.waits import open_commands
 from tests.simulation.noticing import assert_noticed
 
 
@@ -88,6 +89,16 @@ def test_a_retry_count_that_is_lost_in_a_crash_is_noticed(monkeypatch):
 
     monkeypatch.setattr(Execution, "replay", forgetful)
     assert_noticed("P3")
+
+
+def test_a_retry_that_begins_before_its_time_is_noticed(monkeypatch):
+    def hasty(self, held):
+        for command in open_commands(held):
+            if command.key not in held.attempts and command.key not in held.held_up:
+                self._begin(held, command)
+
+    monkeypatch.setattr(Admission, "_begin_open", hasty)
+    assert_noticed("P3", within=20)
 
 
 def test_a_time_that_is_not_the_same_on_replay_is_noticed(monkeypatch):

@@ -8,7 +8,7 @@ that breaks a promise breaks it again. `python -m holdfast.testing.simulate --se
     programs  random workflows and machines, made of nodes; bodies interprets them in an async or a def body
     lives     what bodies do beside steps and timers; stills is the same in a def body; steps are what they call
     loans     transactional steps in a world
-    processes a worker's process: its clock, its sessions, its renewals, its death; drives are such processes, too
+    processes a worker's process: its sessions, its renewals, its death; drives are such processes, too; clocks: theirs
     oracle    what really happened outside, and the journals as the store holds them
     laws      the promises, checked while a world runs; replays and endings check the journals afterwards
     mail      messages and children; streams, managing, maps and forks: what else must hold of runs' whole life

@@ -107,7 +107,7 @@ class Journals:
             if any(isinstance(entry, Ended) for entry in journal.entries):
                 oracle.report("P7", f"{name} has row {row.seq} after its end")
             before = len(journal.entries)
-            journal.add(row)
+            journal.add(row, oracle.now())
             self._check_results(journal, name)
             self.mail.took(oracle.runs[run_id], journal, row.seq, journal.entries[before:])
         self._check_end(run_id, journal, name)

@@ -130,9 +130,9 @@ class Laws(Journals):
         expected = 1 if failed is None else failed.attempt + 1
         if step.attempt != expected:
             oracle.report("P3", f"{what} as attempt {step.attempt}, but it is attempt {expected} by the journal")
-        # A clock that is corrected between the look at it and the beginning can't be noticed by anybody.
-        clock, loop = hand.process.clock, hand.process.loop
-        if failed is not None and clock.now() < failed.retry_at and clock.set_back_at != loop.microseconds:
+        # It is over although the clock was set back since: while the lease held the step up, or just before it began.
+        clock = hand.process.clock
+        if failed is not None and clock.latest_since(journal.seen_at(failed)) < failed.retry_at:
             oracle.report("P3", f"{what} as attempt {step.attempt} before its delay was over")
         mark = (step.run_id, step.key, step.attempt, epoch)
         if mark in oracle.begun:

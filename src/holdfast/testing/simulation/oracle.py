@@ -48,10 +48,12 @@ class Journal:
     def __init__(self) -> None:
         self.rows: list[JournalRow] = []
         self.entries: list[Entry] = []
+        self._seen_at: list[int] = []
         self._history: History | None = None
 
-    def add(self, row: JournalRow) -> None:
+    def add(self, row: JournalRow, seen_at: int) -> None:
         self.rows.append(row)
+        self._seen_at.append(seen_at)
         self.entries += decode_entries(row.data)
         self._history = None
 
@@ -98,6 +100,11 @@ class Journal:
             if isinstance(entry, StepRetrying) and entry.key == key:
                 found = entry
         return found
+
+    def seen_at(self, entry: Entry) -> int:
+        """When it was first there, in the world's own time."""
+        rows = zip(self.rows, self._seen_at, strict=True)
+        return next(at for row, at in rows if entry in decode_entries(row.data))
 
 
 class Trace:
@@ -180,7 +187,7 @@ class Oracle:
         self.stumbles: Callable[[str], bool] = lambda _: False
         """Whether a live body is to do I/O now, which blocks its run."""
         self.is_muted = False
-        self._now = now
+        self.now = now
         self._halt = halt
         self._labels: dict[str, str] = {}
         self._digest = blake2b(digest_size=12)
@@ -190,7 +197,7 @@ class Oracle:
         if self.is_muted:
             return
         self.count += 1
-        line = f"{self._now() / 1_000_000:12.6f} {said}"
+        line = f"{self.now() / 1_000_000:12.6f} {said}"
         self.tail.append(line)
         self._digest.update(line.encode())
         if self.listener is not None:

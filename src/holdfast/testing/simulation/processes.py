@@ -1,4 +1,4 @@
-"""A worker's process: its clock, its sessions, its renewals, and its death, which may come at any await."""
+"""A worker's process: its sessions, its renewals, and its death, which may come at any await."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import holdfast
 from holdfast.codec import Codec
 from holdfast.define import Context, StepInfo, Workflow
 from holdfast.errors import StoreAway
-from holdfast.model import Instant, Lane
-from holdfast.worker import Alarm, Plan, Session, SystemClock
+from holdfast.model import Lane
+from holdfast.worker import Plan, Session
 
+from .clocks import SimClock
 from .loans import BOOK
 from .loop import Domain, VirtualLoop, domain_of
 from .network import FaultyStore
@@ -23,34 +24,6 @@ from .oracle import Oracle, Trace
 from .steps import Flaky, failure, hands
 
 LEAST_RENEWAL_PAUSE = 0.2
-
-
-class SimClock(SystemClock):
-    """The real clock's rules on virtual time. Its estimate of the store's can be put wrong until it is corrected."""
-
-    def __init__(self, loop: VirtualLoop, booted: int, context: contextvars.Context) -> None:
-        self._virtual = loop
-        self._booted = booted
-        super().__init__()
-        # The host's own clock is anywhere; what counts is what the store says.
-        self._offset = -booted
-        self._context = context
-        self.set_back_at = -1
-
-    def monotonic(self) -> int:
-        return self._virtual.microseconds + self._booted
-
-    def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
-        # As the real one does it, but in a context that dies with the process.
-        return self._virtual.call_later(max(when - self.now(), 0) / 1_000_000, callback, context=self._context.copy())
-
-    def observe(self, store_now: Instant, asked_at: int) -> None:
-        before = self._offset
-        super().observe(store_now, asked_at)
-        self.set_back_at = self._virtual.microseconds if self._offset < before else self.set_back_at
-
-    def jump(self, by: int) -> None:
-        self._offset += by
 
 
 class Laws(Protocol):

@@ -1,0 +1,45 @@
+"""A process's clock: its estimate of the store's, on virtual time. What it has shown it remembers, for the laws."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable
+
+from holdfast.model import Instant
+from holdfast.worker import Alarm, SystemClock
+
+from .loop import VirtualLoop
+
+
+class SimClock(SystemClock):
+    """The real clock's rules on virtual time. Its estimate of the store's can be put wrong until it is corrected."""
+
+    def __init__(self, loop: VirtualLoop, booted: int, context: contextvars.Context) -> None:
+        self._virtual = loop
+        self._booted = booted
+        super().__init__()
+        # The host's own clock is anywhere; what counts is what the store says.
+        self._offset = -booted
+        self._context = context
+        self._set_back: list[tuple[int, Instant]] = []
+        """When it was, in the world's own time, and what it had shown by then."""
+
+    def monotonic(self) -> int:
+        return self._virtual.microseconds + self._booted
+
+    def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
+        # As the real one does it, but in a context that dies with the process.
+        return self._virtual.call_later(max(when - self.now(), 0) / 1_000_000, callback, context=self._context.copy())
+
+    def observe(self, store_now: Instant, asked_at: int) -> None:
+        shown = self._latest
+        super().observe(store_now, asked_at)
+        if self._latest < shown:
+            self._set_back.append((self._virtual.microseconds, shown))
+
+    def latest_since(self, moment: int) -> Instant:
+        """The latest that it has shown since a moment in the world's own time."""
+        return max((self.now(), *(shown for at, shown in self._set_back if at >= moment)))
+
+    def jump(self, by: int) -> None:
+        self._offset += by
