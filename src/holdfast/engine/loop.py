@@ -303,6 +303,9 @@ class BodyLoop(asyncio.AbstractEventLoop):
 
     def due_timers(self, now: Instant) -> list[Timer]:
         """All timers that are due, in the order in which they fire."""
+        first = self.next_timer()
+        if first is None or first.due_at > now:
+            return []
         found = [timer for timer in self.timers.values() if timer.due_at <= now]
         return sorted(found, key=lambda timer: (timer.due_at, timer.number))
 

@@ -8,7 +8,7 @@ from holdfast.engine import Advance
 from holdfast.errors import DeadlineExceeded, NotDecodable, RunCrashed
 from holdfast.model import ClaimedRun, Ended, Entry, RunStatus, Stopped, decode_entries, history_of
 
-from .held import Held
+from .held import RESULT, Held
 from .turns import Turns
 
 _SUSPECT_PAUSE = 50_000
@@ -153,8 +153,10 @@ class Admission(Turns):
     def hand_back_all(self) -> None:
         """Give everything back that has no write under way."""
         for held in list(self.held.values()):
-            # A transaction that keeps the run's turns waiting ends with the attempt that it belongs to.
-            if not held.is_committing or any(attempt.is_holding for attempt in held.attempts.values()):
+            # A transaction that keeps the run's turns waiting ends with the attempt that it belongs to. A result that
+            # waits for a look into the inbox is taken in first: its step would execute again.
+            is_free = not held.is_committing and all(one.rank != RESULT for one in held.arrivals)
+            if is_free or any(attempt.is_holding for attempt in held.attempts.values()):
                 self.hand_back(held)
 
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from holdfast.model import Cancel, Input, Message, RowChange, RunStatus
+from holdfast.model import Cancel, Input, Instant, Message, RowChange, RunStatus
 
 from .attempts import Attempt, Outcome
 from .commits import Verdict
@@ -95,8 +95,22 @@ class Arrivals(Waits):
         held.arrive(Arrival(outcome.at, RESULT, outcome))
         if held.is_pausing:
             self.pause(held)
-        elif not held.is_committing:
+        elif held.is_committing:
+            return
+        elif self._has_timer_before(held, outcome.at):
+            self.resume(held)
+        else:
             self._take(held)
+
+    def _has_timer_before(self, held: Held, when: Instant) -> bool:
+        """Whether a timer was due before, of which the alarm comes later: the loop was held up, or nobody sets any."""
+        if held.execution is None:
+            return False
+        due_at = held.execution.next_timer()
+        if due_at is None or due_at >= when:
+            return False
+        # Nothing may come between the result of a transactional step and its commit, and so no look into the inbox.
+        return held.inside is None or not held.execution.is_listening
 
     def beat(self, held: Held) -> None:
         """A heartbeat is progress: the run is no longer suspected."""

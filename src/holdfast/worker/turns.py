@@ -371,8 +371,7 @@ class Turns(Arrivals):
         for command in done.begin:
             self._begin(held, command)
         if held.arrivals:
-            held.takes_in(self._clock.now())
-            return self._take(held)
+            return self.resume(held)
         if not held.attempts:
             return self._settle(held)
         execution = held.execution

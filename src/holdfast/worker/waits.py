@@ -127,7 +127,7 @@ class Waits(Resting):
             for command in open_commands(held):
                 if command.key in keys and command.key not in held.attempts:
                     self._begin(held, command)
-            if not held.attempts:
+            if not held.attempts and not held.arrivals:
                 self._settle(held)
 
     def _settle(self, held: Held) -> None:
