@@ -63,7 +63,7 @@ def test_drives_that_leave_what_others_have_left_are_noticed(monkeypatch):
         return session
 
     monkeypatch.setattr(drives.Drive, "_registered", deaf)
-    assert_noticed("P6", first=20)
+    assert_noticed("P6", first=72)
 
 
 def test_a_drive_that_does_not_look_when_a_timer_has_rung_is_noticed(monkeypatch):
