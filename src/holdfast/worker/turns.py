@@ -125,7 +125,7 @@ class Turns(Arrivals):
     def _meet_deadline(self, held: Held, now: Instant, when: Instant) -> None:
         """Let the deadline arrive, by the time at which it was or in another place."""
         held.is_deadline_told = True
-        held.arrive(Arrival(when, MESSAGE, Cancel(now if when is _FIRST else when, "deadline", True)))
+        held.arrive(Arrival(when, MESSAGE, Cancel(now if when == _FIRST else when, "deadline", True)))
 
     def _begin_retry(self, held: Held) -> bool:
         history, held.history = held.history, None
