@@ -44,6 +44,11 @@ def test_a_clock_that_is_set_back_when_a_retry_was_found_due_breaks_no_law(seed)
     assert report.law is None, str(report)
 
 
+def test_an_item_of_a_step_that_was_called_off_comes_too_late_when_its_run_was_claimed_again():
+    report = run_seed(2434)
+    assert report.law is None, str(report)
+
+
 def test_a_machine_that_is_forked_at_the_step_behind_its_checkpoint_asks_for_that_step_anew():
     report = run_seed(20055)
     assert report.law is None, str(report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from typing import Any
 
@@ -48,6 +49,47 @@ async def test_what_the_body_says_of_a_step_that_failed_is_the_last_word(file, w
     async with AsyncClient(file) as client:
         # Nothing is under way any more.
         assert await (await client.get_run(run.id)).value("state") == "failed"
+
+
+async def test_what_a_step_sends_that_its_run_has_left_behind_comes_too_late(file):
+    """Its run was claimed again since: as that claim's it would be another execution, and followers start over."""
+    may_end, has_ended = asyncio.Event(), asyncio.Event()
+
+    @step
+    async def slow() -> None:
+        emit("log", "first")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await may_end.wait()
+            emit("log", "late")
+            set_value("state", "late")
+            has_ended.set()
+
+    @step
+    async def last() -> None:
+        may_end.set()
+        await has_ended.wait()
+        emit("log", "last")
+
+    @workflow
+    async def order() -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(60):
+                await slow()
+        await holdfast.sleep("1h")
+        await last()
+
+    async with stage(file, order) as s:
+        run = await s.client.start(order)
+
+        async def is_over() -> bool:
+            s.skip("1h")
+            return (await s.record(run)).status.is_final
+
+        await until(is_over)
+        assert await items(run, "log") == [("first", "slow", 1, False), ("last", "last", 1, False)]
+        assert await run.values() == []
 
 
 @step(transaction=True, retry=QUICK)

@@ -43,7 +43,7 @@ class Attempt(StepInfo):
     """One try of one step of one run. It is what the step itself sees of it, and what this worker knows beside that."""
 
     __slots__ = (
-        "_attempts", "alarm", "command", "details", "first_at", "has_sent", "held", "is_holding", "is_settled",
+        "_attempts", "alarm", "command", "details", "epoch", "first_at", "has_sent", "held", "is_holding", "is_settled",
         "is_timed_out", "kept", "loan", "streams", "task", "timeout", "turn",
     )  # fmt: skip  # a name a line would be a page
 
@@ -51,6 +51,8 @@ class Attempt(StepInfo):
         super().__init__(command.step.name, command.key, command.attempt, held.info, attempts.resources)
         self._attempts = attempts
         self.held = held
+        self.epoch = held.epoch
+        """Of the claim that it began in: what it sends after another one is late."""
         self.command = command
         self.first_at = now if command.first_at is None else command.first_at
         self.details = command.details

@@ -31,6 +31,7 @@ NO_ITEMS: dict[str, int] = {}
 class Sender(Protocol):
     """One execution of a step."""
 
+    epoch: int
     streams: dict[str, int]
     """How many items it has sent to each."""
 
@@ -65,10 +66,10 @@ def numbered(item: Item) -> Item:
 
 def as_sent(item: Item) -> StepItems | StepValue:
     """As the store takes it, alone."""
-    held = item.sender.held
+    sender, run_id = item.sender, item.sender.held.id
     if item.is_value:
-        return StepValue(held.id, item.name, item.data, held.epoch)
-    return StepItems(held.id, item.name, (item.data,), item.sender.key, item.sender.attempt, held.epoch, item.number)
+        return StepValue(run_id, item.name, item.data, sender.epoch)
+    return StepItems(run_id, item.name, (item.data,), sender.key, sender.attempt, sender.epoch, item.number)
 
 
 class Outbox:
