@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sqlite3
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -15,8 +16,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), 100))
+    asyncio.run(_in_time(pyfuncitem.obj(**arguments)))
     return True
+
+
+async def _in_time(test: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.timeout(100) as limit:
+        await test
+    # A test that waits for a CancelledError may take this one for it.
+    assert not limit.expired(), "it hung until it was cancelled"
 
 
 @pytest.fixture

@@ -120,19 +120,25 @@ async def test_a_worker_that_leaves_waits_for_no_step_and_writes_nothing(databas
         assert (await on.record(run)).owner == owner
 
 
-async def test_a_worker_whose_stop_is_cut_short_renews_no_lease_any_more(database_url):
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 100])
+async def test_a_worker_whose_stop_is_cut_short_renews_no_lease_any_more(database_url, turns):
     """Else its runs would be nobody's for as long as the process lives: others leave a worker alone that renews."""
     async with stage(database_url) as on:
         await on.client.start(endless)
         worker = on.worker(endless, grace="1d")
+        told = asyncio.Event()
 
         async def beside() -> None:
             async with worker:
                 await until(lambda: worker._session.runs.attempts.tasks)
+                told.set()
 
         besides = asyncio.ensure_future(beside())
-        await until(lambda: worker._stopping.is_set())
+        await told.wait()
         session = worker._session
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        assert worker._stopping.is_set()
         besides.cancel()
         with pytest.raises(asyncio.CancelledError):
             await besides

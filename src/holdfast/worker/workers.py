@@ -313,6 +313,11 @@ class Worker:
         ended = asyncio.ensure_future(session.ended.wait())
         try:
             await asyncio.wait([stopping, ended, *session.tasks], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            if self._stopping.is_set():
+                # It was to stop in good order, and whoever waited for that has given up in the same breath.
+                session.leave()
+            raise
         finally:
             ended.cancel()
             stopping.cancel()
