@@ -10,10 +10,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import holdfast
-from holdfast import Client, Done, Machine, Next, RunFilter, Worker
+from holdfast import Client, Done, Machine, Next, RunFilter, StoreAway, Worker
 from holdfast.cli import main
 from holdfast.client import Imported
 from holdfast.testing import replay
@@ -36,6 +37,15 @@ SAME = "return await divide(number)"
 @holdfast.workflow
 def keeps_odd_things() -> dict[Any, Any]:
     return {(1, 2): float("nan"), "at": datetime(2026, 1, 31, 12)}
+
+
+@holdfast.workflow
+async def holds_on() -> None:
+    await holdfast.wait_for_signal("go")
+
+
+async def driven(url: str, workflow: Any) -> None:
+    await Worker(url, workflows=[workflow]).drive()
 
 
 @pytest.fixture
@@ -177,6 +187,47 @@ def test_an_import_that_was_cut_off_is_finished_by_the_next(client, tmp_path, ot
         other.store.commit_turns = real
         assert other.import_run(line) is Imported.IMPORTED
         assert other.get_run(halve, key="first").result(timeout=0) == 25
+
+
+def test_a_live_run_of_that_id_is_left_alone_whatever_it_waits_for(client, other_url):
+    line = client.export(client.get_run(halve, key="first").id)
+    with Client(other_url) as other:
+        run = other.start(holds_on, id=client.get_run(halve, key="first").id)
+        asyncio.run(driven(other_url, holds_on))
+        assert run.refresh().record.due_at is None
+        assert other.import_run(line) is Imported.KNOWN
+        assert run.refresh().status == "waiting"
+
+
+def test_a_run_that_is_started_while_one_of_its_id_is_imported_lives_on(client, other_url):
+    line = client.export(client.get_run(halve, key="first").id)
+    with Client(other_url) as other:
+        real = other.store.start_runs
+
+        async def beaten(runs, **options):
+            await real([msgspec.structs.replace(run, rows=(), key=None, due_at=None) for run in runs])
+            return await real(runs, **options)
+
+        other.store.start_runs = beaten
+        assert other.import_run(line) is Imported.KNOWN
+        [run] = other.runs(RunFilter())
+        assert (run.status, other.journal(run.id)) == ("pending", [])
+
+
+@pytest.mark.parametrize(("answer", "told"), [(False, Imported.KNOWN), (StoreAway("locked"), None)])
+def test_an_end_that_was_not_written_is_not_called_imported(client, other_url, answer, told):
+    line = client.export(client.get_run(halve, key="first").id)
+    with Client(other_url) as other:
+
+        async def answering(*_args, **_options):
+            return [answer]
+
+        other.store.commit_turns = answering
+        if told is None:
+            with pytest.raises(StoreAway, match="locked"):
+                other.import_run(line)
+        else:
+            assert other.import_run(line) is told
 
 
 def test_no_worker_takes_a_run_whose_import_was_cut_off(client, tmp_path):

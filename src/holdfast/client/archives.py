@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from holdfast.codec import Codec, plain
-from holdfast.errors import CodecError, DefinitionError
+from holdfast.errors import CodecError, DefinitionError, StoreError
 from holdfast.model import (
     JournalRow,
     NewRun,
@@ -100,9 +100,6 @@ async def import_line(store: Store, line: str | bytes) -> Imported:
         raise DefinitionError(
             f"run {run.id} has continued as another run, and can't be imported apart from it; import that one"
         )
-    there = await store.get_run(run.id)
-    if there is not None and there.status.is_final:
-        return Imported.KNOWN
     new = NewRun(
         id=run.id,
         workflow=run.workflow,
@@ -124,14 +121,23 @@ async def import_line(store: Store, line: str | bytes) -> Imported:
     [started] = await store.start_runs([new], now=instant_of(run.created_at))
     if started.id != run.id:
         return Imported.KEY_TAKEN
-    if not started.created and there is not None and there.due_at is not None and instant_of(there.due_at) != _NEVER:
-        # A live run of that id, which is no import of ours that was cut off.
+    if not started.created and not _is_cut_off(await store.get_run(run.id), run):
         return Imported.KNOWN
     # crash here: the run is there, due never, and a second import finds it so.
     change = RowChange(status=run.status, release=True, output=run.output, error=run.error)
     last = Turn(run_id=run.id, seq=len(rows) - 1, epoch=0, at=rows[-1].at, data=rows[-1].data, change=change)
-    await store.commit_turns([last], now=instant_of(run.ended_at))
-    return Imported.IMPORTED
+    [answer] = await store.commit_turns([last], now=instant_of(run.ended_at))
+    if isinstance(answer, StoreError):
+        raise answer
+    # Refused: somebody has ended the run by force meanwhile, or deleted it.
+    return Imported.IMPORTED if answer else Imported.KNOWN
+
+
+def _is_cut_off(there: RunRecord | None, run: RunRecord) -> bool:
+    """Whether what is there is an import of this run that came no further than its first commit."""
+    if there is None or there.status is not RunStatus.PENDING or there.created_at != run.created_at:
+        return False
+    return there.due_at is not None and instant_of(there.due_at) == _NEVER
 
 
 def _opened(line: str | bytes) -> _Archived:
