@@ -57,3 +57,8 @@ def test_a_machine_that_is_forked_at_the_step_behind_its_checkpoint_asks_for_tha
 def test_a_chunk_that_takes_longer_than_most_drives_ends_where_there_are_only_drives():
     report = run_seed(21315)
     assert report.law is None, str(report)
+
+
+def test_a_child_that_is_called_off_while_another_has_its_key_is_claimed_to_be_ended():
+    report = run_seed(50328)
+    assert report.law is None, str(report)

@@ -32,6 +32,7 @@ from holdfast.store import Store
 
 from .forks import Forks
 from .journals import Journals, is_letting_go
+from .keys import Keys
 from .managing import Managing
 from .network import Sender
 from .oracle import Journal, Oracle
@@ -71,6 +72,7 @@ class Laws(Journals):
         self.streams = Streams(oracle, self.mail, store, do)
         self.managing = Managing(oracle, self.mail, store, do, now)
         self.forks = Forks(oracle, store, do)
+        self.keys = Keys(oracle, self.record)
         self._owners: dict[str, tuple[Sender, str]] = {}
         """By run: who claimed it last, and as which worker."""
         self._first_asks: dict[tuple[str, str], frozenset[str]] = {}
@@ -340,25 +342,12 @@ class Laws(Journals):
         if run.is_takeover and is_left:
             name = self._oracle.label(run.id)
             self._oracle.report("P8", f"{name} is taken over from {earlier}, which had stopped in good order")
-        self._check_key(run)
+        self.keys.claimed(run)
         how = f"takes {self._oracle.label(run.id)} over" if run.is_takeover else f"claims {self._oracle.label(run.id)}"
         self._oracle.note(f"{worker_id} {how}, epoch {run.epoch}, seq {run.next_seq}, crashes {run.crashes}")
         self.look(run.id)
         self.mail.claimed(run, self.journal(run.id))
         self.managing.claimed(sender.name, run)
-
-    def _check_key(self, run: ClaimedRun) -> None:
-        """One run at a time for a workflow and a key: what replaces another begins when that has ended."""
-        if run.key is None or _comes_too_late(self.record(run.id)):
-            return
-        for other in self._oracle.runs.values():
-            is_rival = other.id != run.id and (other.workflow, other.key) == (run.workflow, run.key)
-            if not is_rival or other.id in self._oracle.ended:
-                continue
-            rival = self.record(other.id)
-            if rival.started_at is not None and not _comes_too_late(rival):
-                names = f"{self._oracle.label(run.id)} and {self._oracle.label(other.id)}"
-                self._oracle.report("keys", f"{names} are under way with the same key {run.key!r}")
 
     def _starts(self, asked: Sequence[NewRun], answer: Sequence[StartedRun]) -> None:
         for run, started in zip(asked, answer, strict=True):
@@ -390,8 +379,3 @@ class Laws(Journals):
             for turn, verdict in zip(asked, answer.result(), strict=True):
                 if not verdict:
                     sender.refused[turn.run_id] = max(turn.epoch, sender.refused.get(turn.run_id, 0))
-
-
-def _comes_too_late(run: RunRecord) -> bool:
-    """Whether it was first claimed when its deadline had passed: to be ended, not to begin."""
-    return run.deadline_at is not None and run.started_at is not None and run.started_at >= run.deadline_at
