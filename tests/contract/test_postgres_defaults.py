@@ -1,7 +1,7 @@
 """What the owner of a database has set for everybody in it, such as how far transactions are kept apart.
 
-Later statements of the store's transactions look for what was committed since the earlier ones, and a commit that is
-answered is durable: neither hangs on somebody's defaults.
+Later statements of the store's transactions look for what was committed since the earlier ones, a commit that is
+answered is durable, and what is written is read back: none of it hangs on somebody's defaults.
 """
 
 import asyncio
@@ -9,10 +9,12 @@ from functools import partial
 from urllib.parse import urlsplit
 
 import asyncpg
+import msgspec
 import pytest
 
+from holdfast.model import ChildEnd
 from holdfast.store import open_store
-from holdfast.testing.contract.stage import new_run
+from holdfast.testing.contract.stage import Stage, new_run
 
 WAYS = {"directly": "", "through a pooler": "?pooler=transaction"}
 LEVELS = ["repeatable read", "serializable"]
@@ -81,3 +83,23 @@ def test_a_commit_that_is_answered_is_durable(unsynced, way):
         return found
 
     assert asyncio.run(done(unsynced, way, looking)) == "on"
+
+
+@pytest.fixture
+def escaping(with_default):
+    """A database that takes a backslash in any text for the beginning of an escape."""
+    return with_default("standard_conforming_strings", "off")
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_an_end_is_told_where_backslashes_are_escapes(escaping, way):
+    stage = Stage(partial(open_store, escaping + WAYS[way]))
+    await stage.store.open()
+    try:
+        parent = await stage.held()
+        child = await stage.held(parent_id=parent.id, parent_key="child")
+        await stage.end(child)
+        [message] = await stage.store.read_inbox("one")
+    finally:
+        await stage.close()
+    assert msgspec.msgpack.decode(message.payload, type=ChildEnd) == ChildEnd(child.id, "completed")

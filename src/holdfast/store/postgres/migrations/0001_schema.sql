@@ -312,22 +312,22 @@ RETURNS TABLE (number bigint, chain_id text) LANGUAGE sql STABLE AS $$
     WHERE last.number IS NOT NULL
 $$;
 
--- Text and bytes in MessagePack, in its shortest form.
+-- Text and bytes in MessagePack, in its shortest form. Bytes are written so that no setting of a session reads them otherwise.
 CREATE FUNCTION holdfast.packed_text(given text) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
-            WHEN octet_length(given) < 32 THEN set_byte('\x00'::bytea, 0, 160 + octet_length(given))
-            WHEN octet_length(given) < 256 THEN '\xd9'::bytea || substring(int4send(octet_length(given)) FROM 4)
-            WHEN octet_length(given) < 65536 THEN '\xda'::bytea || substring(int4send(octet_length(given)) FROM 3)
-            ELSE '\xdb'::bytea || int4send(octet_length(given))
+            WHEN octet_length(given) < 32 THEN set_byte(decode('00', 'hex'), 0, 160 + octet_length(given))
+            WHEN octet_length(given) < 256 THEN decode('d9', 'hex') || substring(int4send(octet_length(given)) FROM 4)
+            WHEN octet_length(given) < 65536 THEN decode('da', 'hex') || substring(int4send(octet_length(given)) FROM 3)
+            ELSE decode('db', 'hex') || int4send(octet_length(given))
         END || convert_to(given, 'UTF8')
 $$;
 
 CREATE FUNCTION holdfast.packed_bytes(given bytea) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
-            WHEN given IS NULL THEN '\xc0'::bytea
-            WHEN octet_length(given) < 256 THEN '\xc4'::bytea || substring(int4send(octet_length(given)) FROM 4) || given
-            WHEN octet_length(given) < 65536 THEN '\xc5'::bytea || substring(int4send(octet_length(given)) FROM 3) || given
-            ELSE '\xc6'::bytea || int4send(octet_length(given)) || given
+            WHEN given IS NULL THEN decode('c0', 'hex')
+            WHEN octet_length(given) < 256 THEN decode('c4', 'hex') || substring(int4send(octet_length(given)) FROM 4) || given
+            WHEN octet_length(given) < 65536 THEN decode('c5', 'hex') || substring(int4send(octet_length(given)) FROM 3) || given
+            ELSE decode('c6', 'hex') || int4send(octet_length(given)) || given
         END
 $$;
 
@@ -335,6 +335,6 @@ $$;
 -- outputs need not be sent twice.
 CREATE FUNCTION holdfast.child_end(id text, status text, output bytea, error bytea)
 RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
-    SELECT '\x94'::bytea || holdfast.packed_text(id) || holdfast.packed_text(status) || holdfast.packed_bytes(output)
+    SELECT decode('94', 'hex') || holdfast.packed_text(id) || holdfast.packed_text(status) || holdfast.packed_bytes(output)
         || holdfast.packed_bytes(error)
 $$;
