@@ -62,3 +62,8 @@ def test_a_chunk_that_takes_longer_than_most_drives_ends_where_there_are_only_dr
 def test_a_child_that_is_called_off_while_another_has_its_key_is_claimed_to_be_ended():
     report = run_seed(50328)
     assert report.law is None, str(report)
+
+
+def test_a_start_that_was_given_up_does_not_arrive_when_its_run_has_come_and_gone():
+    report = run_seed(51611)
+    assert report.law is None, str(report)

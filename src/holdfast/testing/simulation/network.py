@@ -69,6 +69,9 @@ class Watch(Protocol):
     def arrives(self, method: str, asked: Any) -> None:
         """The store is about to do it."""
 
+    def is_outlived(self, method: str, asked: Any) -> bool:
+        """Whether it would begin runs that have come and gone since it was asked."""
+
     def seeded(self, run: NewRun) -> NewRun:
         """The run with a seed that follows from the world's."""
 
@@ -141,8 +144,12 @@ class FaultyStore(FaultyLife):
             _fail(answer, method)
             nobody: asyncio.Future[T] = loop.create_future()
             nobody.add_done_callback(lambda _: nobody.exception())
-            again = Fate("", 0.0, 0.0)
+            again = Fate("overdue", 0.0, 0.0)
             loop.call_later(fate.back, self._arrive, again, method, call, asked, nobody, context=loop.neutral.copy())
+            return
+        if fate.what == "overdue" and self._watch.is_outlived(method, asked):
+            # Here runs are kept for seconds; where they are kept for days, no question is on its way for so long.
+            self._watch.note(f"{self._sender.name} {method}: never arrives")
             return
         self._watch.arrives(method, asked)
         try:

@@ -144,6 +144,9 @@ class World:
         if method == "start_runs":
             self.laws.forks.arrives(asked)
 
+    def is_outlived(self, method: str, asked: Any) -> bool:
+        return method == "start_runs" and any(run.id in self.oracle.gone for run in asked)
+
     def has_read(self, run_id: str, rows: Sequence[JournalRow]) -> None:
         fork = asking.get()
         if fork is not None:
