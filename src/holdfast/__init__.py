@@ -1,6 +1,18 @@
 """Holdfast: durable execution for Python. Write a long-running process as a plain function; it survives crashes.
 
-The house, from the street to the cellar; imports point down only:
+    @holdfast.step                      # real work: its result is recorded once
+    async def charge(card: str) -> str: ...
+
+    @holdfast.workflow                  # decides which steps to take; goes on where it was after a crash
+    async def checkout(card: str) -> str:
+        return await charge(card)
+
+    holdfast.run(checkout, "4242", key="order-1")
+
+`run` is all that a script needs. Otherwise a `Worker` executes runs, and a `Client` or `AsyncClient` starts and watches
+them. `holdfast.testing` is for tests, `holdfast.observe` for metrics and traces, `holdfast.web` for HTTP.
+
+The parts of the package, from the top layer to the bottom; each imports only from those below it:
 
     cli                 the command
     testing             the test kit, which the command uses, too: replay, and the guards of `holdfast dev`

@@ -57,7 +57,7 @@ def call(  # type: ignore[misc]  # mypy can't match *args: Any with *Ts before k
     retry: Retry | None = None,
     timeout: Duration | None = None,
 ) -> Any:
-    """An inline step from any callable of either colour; blocks until it has ended."""
+    """An inline step from any callable, `def` or `async def`; blocks until it has ended. See `holdfast.call`."""
     body = body_for("blocking.call()")
     return body.block(body.ask_step(inline_step(name, fn, retry, timeout), args, {}))
 
@@ -81,7 +81,7 @@ def wait(
 
 
 def as_completed(pendings: Iterable[Pending[T]], *, timeout: Duration | None = None) -> Iterator[Pending[T]]:
-    """Each of them as it ends, first come first; raises WaitTimeout when the time is over and some have not."""
+    """Each of them as it ends; raises WaitTimeout when the time is over and some have not."""
     body = body_for("blocking.as_completed()")
     left = list(pendings)
     end = None if timeout is None else body.now() + microseconds(timeout, what="as_completed(timeout=)")

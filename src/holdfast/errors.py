@@ -8,7 +8,7 @@ Exception
    │  └─ BadCursor (also ValueError)
    ├─ MisplacedCall                       a call in the wrong place
    │  ├─ NotInRun                         a workflow or a durable function outside any run
-   │  ├─ NotInBody                        a durable wait inside a step
+   │  ├─ NotInBody                        what only a body may call, such as a wait, inside a step
    │  ├─ IOInBody                         I/O, a thread or a client call inside a body
    │  └─ NeverAwaited                     a durable call whose result nobody looked at
    ├─ CodecError
@@ -89,9 +89,9 @@ class NotInRun(MisplacedCall):
 
 
 class NotInBody(MisplacedCall):
-    """A durable wait was called from inside a step, where only the body may wait.
+    """A call that only a workflow body may make, such as a durable wait, was made from inside a step.
 
-    End the step, and let the body wait and call the next one.
+    Make it in the body, before or after the step.
     """
 
 

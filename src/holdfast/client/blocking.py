@@ -89,15 +89,17 @@ class Client:
 
     @property
     def codec(self) -> Codec:
+        """What turns values into what is stored, and back."""
         return self._client.codec
 
     @property
     def observers(self) -> Sequence[Observer] | None:
-        """Those that it was given."""
+        """Those that it was given; None: those that the settings name."""
         return self._client.observers
 
     @property
     def namespace(self) -> str:
+        """Whose runs it sees: tenants of one database are kept apart by this name."""
         return self._client.namespace
 
     @property

@@ -87,28 +87,6 @@ class AsyncClient(Messaging, Managing):
         )
         self._starter = Starter(self._connection)
 
-    @property
-    def store(self) -> Store:
-        """The store, opened or not."""
-        return self._connection.store
-
-    @property
-    def codec(self) -> Codec:
-        return self._connection.codec
-
-    @property
-    def observers(self) -> Sequence[Observer] | None:
-        return self._connection.given_observers
-
-    @property
-    def namespace(self) -> str:
-        return self._connection.store.namespace
-
-    @property
-    def url(self) -> str:
-        """The address of the database, without a password."""
-        return self._connection.store.url
-
     async def close(self) -> None:
         """End all waits and close the store, unless it was given open. Repeating it changes nothing."""
         await self._connection.close()
@@ -281,8 +259,9 @@ class AsyncClient(Messaging, Managing):
 
             run = await client.start_call("checkout", kwargs={"id": "o-1"}, options=StartOptions(key="order-42"))
 
-        `version` asks for one that workers have registered, live or not, instead of the newest; UnknownWorkflow if none
-        ever has.
+        `options` are those of `start`, as a `holdfast.define.StartOptions`. `version` asks for one that workers have
+        registered, live or not, instead of the newest. Raises UnknownWorkflow if no worker has ever registered the
+        workflow, or that version of it, and BadArguments.
         """
         refuse_in_body("client.start_call()", "start it in a step, with a key or an id so that it is started once")
         if isinstance(workflow, Workflow):
@@ -310,18 +289,23 @@ class AsyncClient(Messaging, Managing):
     def runs(self, where: RunFilter | None = None) -> AsyncRuns:
         """The runs that the filter lets through, newest first: iterate over it, or take a page at a time.
 
-        async for run in client.runs(RunFilter(workflow="checkout", status="failed")):
-            print(run.id, run.key)
-        page = await client.runs().page(limit=50)           # and then .page(cursor=page.next)
+            async for run in client.runs(RunFilter(workflow="checkout", status="failed")):
+                print(run.id, run.key)
+            page = await client.runs().page(limit=50)           # and then .page(cursor=page.next)
+
+        Nothing is read before that. Raises DefinitionError for what is no filter, and then BadCursor for what is no
+        cursor.
         """
         refuse_in_body("client.runs()", "do it in a step")
         return AsyncRuns(self._connection, checked_filter(where))
 
     async def journal(self, run_id: str) -> Journal:
-        """Everything that a run took in and asked for, in order. Raises RunNotFound.
+        """Everything that a run took in and asked for, in order.
 
-        for entry in await client.journal(run.id):
-            print(entry.number, entry.kind, entry.key, entry.value)
+            for entry in await client.journal(run.id):
+                print(entry.number, entry.kind, entry.key, entry.value)
+
+        Raises RunNotFound.
         """
         refuse_in_body("client.journal()", "do it in a step")
         store, record = await self._connection.found(run_id)

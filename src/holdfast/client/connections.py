@@ -238,6 +238,37 @@ class Connection:
         self._pid = os.getpid()
 
 
+class Connected:
+    """The part of a client that says what it is connected with."""
+
+    _connection: Connection
+
+    @property
+    def store(self) -> Store:
+        """The store, opened or not."""
+        return self._connection.store
+
+    @property
+    def codec(self) -> Codec:
+        """What turns values into what is stored, and back."""
+        return self._connection.codec
+
+    @property
+    def observers(self) -> Sequence[Observer] | None:
+        """Those that it was given; None: those that the settings name."""
+        return self._connection.given_observers
+
+    @property
+    def namespace(self) -> str:
+        """Whose runs it sees: tenants of one database are kept apart by this name."""
+        return self._connection.store.namespace
+
+    @property
+    def url(self) -> str:
+        """The address of the database, without a password."""
+        return self._connection.store.url
+
+
 def _checked_store(store: object, given: Mapping[str, object]) -> Store:
     if not hasattr(store, "start_runs"):
         raise DefinitionError(f"url={store!r}: expected the address of a database, or an open store")

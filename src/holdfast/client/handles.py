@@ -25,7 +25,10 @@ class _Client(Protocol):
 
 
 class Run(Generic[R_co]):
-    """One run. `status` and `record` are what was last seen; `refresh` looks again."""
+    """One run, as `client.start`, `client.get_run` and `client.runs` of a blocking client give it.
+
+    `status` and `record` are what was last seen; `refresh` looks again. As AsyncRun in everything else.
+    """
 
     __slots__ = ("_client", "_run")
 
@@ -36,6 +39,7 @@ class Run(Generic[R_co]):
 
     @property
     def id(self) -> str:
+        """The run's id."""
         return self._run.id
 
     @property

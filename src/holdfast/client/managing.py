@@ -36,7 +36,7 @@ from holdfast.store import Store
 
 from . import archives
 from .archives import Imported
-from .connections import Connection
+from .connections import Connected
 from .forking import Edits, Forks
 from .ids import check_id
 from .listings import AsyncRuns, checked_filter
@@ -59,10 +59,9 @@ class Pruned:
     archived: Path | None = None
 
 
-class Managing:
+class Managing(Connected):
     """The part of a client that manages runs."""
 
-    _connection: Connection
     _starter: Starter
 
     async def count(self, where: RunFilter) -> int:

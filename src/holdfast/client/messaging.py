@@ -14,16 +14,14 @@ from holdfast.errors import BadPayload, DefinitionError, HookExpired, HookNotFou
 from holdfast.model import Sent, WaitRecord, holds, is_name, is_text
 from holdfast.observe import MessageSent
 
-from .connections import Connection
+from .connections import Connected, Connection
 from .ids import check_id, check_name, not_found
 
 _json = msgspec.json.Decoder()
 
 
-class Messaging:
+class Messaging(Connected):
     """The part of a client that sends messages."""
-
-    _connection: Connection
 
     async def signal(
         self, run_id: str, name: str, payload: Any = None, *, message_id: str | None = None, connection: Any = None

@@ -180,12 +180,12 @@ class AsyncRun(Generic[R_co]):
         return await read_value(self._connection, self.id, name, default)
 
     async def values(self, *, after: str = "", limit: int | None = None) -> list[ValueInfo]:
-        """Which values the run has set, by name; `after` and `limit` for a page of many."""
+        """Which values the run has set, sorted by name; `after` a name, and up to `limit` of them."""
         refuse_in_body("run.values()", "do it in a step")
         return await list_values(self._connection, self.id, after, limit)
 
     async def streams(self, *, after: str = "", limit: int | None = None) -> list[StreamInfo]:
-        """Which streams the run has sent items to, by name, as `values`."""
+        """Which streams the run has sent items to, sorted by name; `after` and `limit` as for `values`."""
         refuse_in_body("run.streams()", "do it in a step")
         return await list_streams(self._connection, self.id, after, limit)
 

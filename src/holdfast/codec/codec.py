@@ -24,10 +24,14 @@ from holdfast.errors import NotDecodable
 class Codec:
     """Values and exceptions ⇄ stored bytes.
 
-    `max_payload` limits the plain size of one value. `pickle=True` lets values that JSON can't hold be pickled, and
-    pickles be read. `chain` is applied to every payload in order: `chain=[Zstd(), AesGcm(keys, primary="2024")]`.
+        Client(url, codec=Codec(chain=[Zstd(), AesGcm(keys, primary="2026")]))
 
-    A codec may be used from many threads. It never imports a module and keeps nothing but caches.
+    `max_payload` limits the plain size of one value, in bytes, else PayloadTooLarge. `pickle=True` lets values that
+    JSON can't hold be pickled, and pickles be read: only where nobody else can write to the database. `chain` is
+    applied to every payload in order, and taken off in reverse; DefinitionError for what can't be a part of it.
+
+    Clients and workers of one database need the same. It may be used from many threads. It never imports a module and
+    keeps nothing but caches.
     """
 
     def __init__(

@@ -35,7 +35,11 @@ class Transform(Protocol):
 
 
 class Zstd:
-    """Compresses payloads of at least `threshold` bytes, where that makes them smaller."""
+    """Compresses payloads of at least `threshold` bytes, where that makes them smaller.
+
+    `level` is zstandard's own: more is smaller and slower. DefinitionError for what can't be a level or a threshold.
+    Needs `holdfast[compress]`.
+    """
 
     id = "zstd"
     encrypts = False
@@ -53,6 +57,7 @@ class Zstd:
         self._local = threading.local()
 
     def apply(self, data: bytes) -> bytes:
+        """The payload, compressed; as it is if that would not make it smaller."""
         if len(data) < self._threshold:
             return data
         if not hasattr(self._local, "compressor"):
@@ -61,6 +66,7 @@ class Zstd:
         return packed if len(packed) < len(data) else data
 
     def revert(self, data: bytes) -> bytes:
+        """What was compressed."""
         if not hasattr(self._local, "decompressor"):
             self._local.decompressor = self._zstandard.ZstdDecompressor()
         plain: bytes = self._local.decompressor.decompress(data)
@@ -70,9 +76,12 @@ class Zstd:
 class AesGcm:
     """Encrypts and authenticates with AES-GCM.
 
-    Writes with the key named `primary` and reads with any of `keys`, so that keys are rotated by adding one, making it
-    primary, and dropping the old one when no payload needs it any more. The key's name is stored beside the payload,
-    authenticated but readable. A payload whose key is not among `keys` raises NotDecodable with that name.
+        AesGcm({"2025": old_key, "2026": new_key}, primary="2026")
+
+    A key is 16, 24 or 32 random bytes under a name of your own; any other is a DefinitionError. It writes with the key
+    named `primary` and reads with any of `keys`, so that keys are rotated by adding one, making it primary, and
+    dropping the old one when no payload needs it any more. The key's name is stored beside the payload, authenticated
+    but readable. A payload whose key is not among `keys` raises NotDecodable with that name. Needs `holdfast[encrypt]`.
     """
 
     id = "aesgcm"
@@ -101,11 +110,13 @@ class AesGcm:
         return f"AesGcm(keys={sorted(self._ciphers)})"
 
     def apply(self, data: bytes) -> bytes:
+        """The payload, encrypted with the primary key."""
         nonce = os.urandom(12)
         sealed: bytes = self._cipher.encrypt(nonce, data, self._header)
         return self._header + nonce + sealed
 
     def revert(self, data: bytes) -> bytes:
+        """What was encrypted. Raises NotDecodable if its key was not given, or if it was changed since."""
         end = 1 + data[0]
         header, nonce, sealed = data[:end], data[end : end + 12], data[end + 12 :]
         name = header[1:].decode(errors="replace")

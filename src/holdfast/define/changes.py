@@ -19,7 +19,8 @@ def patched(change_id: str) -> bool:
             await bill(order)
 
     False for a run that had already passed this point with the old code, True for all others, and recorded: the
-    answer is the same for this id as long as the run lives.
+    answer is the same for this id as long as the run lives. Only in a body: NotInRun outside any run, NotInBody in a
+    step.
     """
     return body_for("holdfast.patched()").patched(checked_name(change_id))
 
@@ -34,7 +35,9 @@ def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
             holdfast.continue_as_new(customer, month + 1)
 
     The new run has the same key, tags, deadline and parent, and gets the messages that this one has not read; a
-    client that waits for the result gets the last one's. Only the body itself may call it, not a task of it.
-    `subscription.continue_as_new(...)` is the same with arguments that the type checker knows.
+    client that waits for the result gets the last one's. It never returns, and what it raises is to be let through
+    (`except Exception` does). Only the body itself may call it: in a task of it that is a MisplacedCall. BadArguments
+    if the arguments don't fit. `subscription.continue_as_new(...)` is the same with arguments that the type checker
+    knows.
     """
     body_for("holdfast.continue_as_new()").continue_as_new(None, args, kwargs)

@@ -33,7 +33,7 @@ class ChildRun(Pending[T]):
         body_for("ChildRun.signal()").send_signal(self.id, checked_name(name), payload)
 
     def cancel(self, msg: Any | None = NOT_GIVEN) -> bool:
-        """Ask the child to end, with this turn; False if it has ended. What it comes to is told as ever: to wait for it
+        """Ask the child to end, with this turn; False if it has ended. Its end is delivered as always: to wait for it
         raises RunCancelled once it has ended cancelled, and it may clean up until then. A run that was there before
         and was only joined goes on."""
         if msg is not NOT_GIVEN:

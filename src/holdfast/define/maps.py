@@ -39,7 +39,10 @@ _CONCURRENCY = 10
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What came of an item that failed for good, with `on_error="collect"`. It is false."""
+    """What came of an item that failed for good, with `on_error="collect"`: the error's class and message, as text.
+
+    It counts as false in a test: `[page for page in pages if page]` leaves failures out.
+    """
 
     type: str
     message: str
@@ -83,6 +86,10 @@ def map(
     children of this run. `chunk` is how many items one entry of the journal stands for; by default it grows with their
     number, up to a thousand, and shrinks with their size. The first failure stops everything and is raised; with
     `on_error="collect"` a failed item gives a `Failure` in its place.
+
+    Raises DefinitionError for what is neither a step nor a workflow, or an option that can't be one, and BadArguments
+    for an item that does not fit its one argument; nothing has begun then. PayloadTooLarge if the results of one chunk
+    are too large together: give a smaller `chunk`.
     """
     body = body_for("holdfast.map()")
     work = mapped(body, target, items, concurrency, on_error, chunk)

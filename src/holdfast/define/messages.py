@@ -20,7 +20,8 @@ def signal(run_id: str, name: str, payload: Any = None) -> None:
         holdfast.signal(buyer_run_id, "shipped", {"parcel": parcel})
 
     It is sent when the turn is committed, once: not if the turn is refused, and not again on replay. One to a run that
-    has ended, or that there is not, is nobody's. `client.signal` is the same from outside, and says so.
+    has ended or does not exist is dropped without an error; `client.signal`, which is the same from outside, raises
+    then. The payload is anything that can be stored, else NotEncodable. Only in a body: in a step use a client.
     """
     body = body_for("holdfast.signal()")
     if not is_text(run_id):
@@ -34,7 +35,8 @@ def publish(event: str, payload: Any = None) -> None:
         holdfast.publish("order_paid", {"order": order.id})
 
     It is sent when the turn is committed, once: not if the turn is refused, and not again on replay. Events are kept
-    for a while, for waits that come later. `client.publish` is the same from outside.
+    for a week (the setting `event_retention`), for waits that come later. The payload is anything that can be stored,
+    else NotEncodable. Only in a body: in a step use a client, whose `publish` is the same from outside.
     """
     body_for("holdfast.publish()").send_event(checked_name(event), payload)
 
@@ -44,8 +46,8 @@ def set_value(name: str, value: Any) -> None:
 
         holdfast.set_value("progress", {"done": 3, "of": 10})
 
-    From a body visible with the turn, from a step at once. A replay sets nothing again. Values stay with the run when
-    it has ended, and go with it.
+    Set by a body it is visible with the turn, by a step at once. A replay sets nothing again. Values stay readable when
+    the run has ended, and are deleted with it. Raises NotInRun outside any run, NotEncodable and PayloadTooLarge.
     """
     scope = _scope("holdfast.set_value()")
     scope.send_value(checked_name(name), value)
@@ -57,8 +59,9 @@ def emit(name: str, item: Any) -> None:
         for row in rows:
             holdfast.emit("rows", row)
 
-    From a body visible with the turn, from a step at once; what an attempt has sent is marked as replaced when
-    another one begins to send.
+    Sent by a body it is visible with the turn, by a step at once. When another attempt of a step begins to send, its
+    first item has `reset` set: what the earlier attempts sent no longer counts. Raises NotInRun outside any run,
+    NotEncodable and PayloadTooLarge.
     """
     scope = _scope("holdfast.emit()")
     scope.send_item(checked_name(name), item)

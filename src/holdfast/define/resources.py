@@ -51,10 +51,11 @@ def resource(fn: Callable[[], AsyncIterator[T] | Iterator[T]]) -> Resource[T]:
             async with asyncpg.create_pool(DSN) as pool:
                 yield pool
 
-    Inside a step `db()` is the pool, typed by what is yielded. In a body it raises: a body can do nothing with it that
-    would survive replay. Give it to the worker (`Worker(..., resources=[db])`; `holdfast worker` finds it by itself),
-    and in tests to the environment, perhaps with a stand-in. If one can't be opened the worker does
-    not start, and those that were open by then are closed.
+    Inside a step `db()` is the pool, typed by what is yielded. In a body it raises NotInBody: a body can do nothing
+    with it that would survive replay; outside any run, or on a worker that was not given it, NotInRun. Give it to the
+    worker (`Worker(..., resources=[db])`; `holdfast worker` finds it by itself), and in tests to the environment,
+    perhaps with a stand-in. If one can't be opened the worker does not start, and those that were open by then are
+    closed. `fn` is a generator function that yields once, `async def` or `def`, else DefinitionError.
     """
     if not (inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn)):
         raise DefinitionError(f"@resource expects a generator function that yields once, not {fn!r}")

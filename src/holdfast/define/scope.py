@@ -24,8 +24,9 @@ T = TypeVar("T")
 class RunInfo:
     """What a run may know about itself: `current_run()`.
 
-    `journal_length` counts the inputs delivered so far; `attempt` is 1 until the workflow's own retry policy begins
-    it again.
+    `id`, `workflow` (its name), `version`, `key` and `priority` are as it was started; `parent_id` is the run whose
+    child it is, or None, and `chain_id` the first of the runs that continue or retry one another. `journal_length`
+    counts the inputs delivered so far; `attempt` is 1 until the workflow's own retry policy begins it again.
     """
 
     __slots__ = (
@@ -118,6 +119,9 @@ class RunInfo:
 class StepInfo:
     """What a step may know about itself: `current_step()`, and what middleware gets.
 
+    `name` is the step's, `key` its name in the journal (the second use of a name is `name:1`), `attempt` counts from 1,
+    `run` is the RunInfo of its run, and `deadline` when the attempt must have ended, or None.
+
     `idempotency_key` is the same for every attempt of this step of this run, also across crashes and `retry`: hand it
     to services that remember what they have done. A fork has other ones, and so has the run that `continue_as_new`
     begins: what it does is done anew. `cancelled` turns True when nobody waits for the result any more
@@ -162,7 +166,7 @@ class StepInfo:
 
     @property
     def idempotency_key(self) -> str:
-        """What names this deed to others, who must not do it twice."""
+        """The same for every attempt of this step: give it to a service that must not do the same thing twice."""
         return f"{self.run.origin_id}/{self.key}"
 
     @property
@@ -172,10 +176,12 @@ class StepInfo:
 
     @property
     def run_id(self) -> str:
+        """The id of its run."""
         return self.run.id
 
     @property
     def workflow(self) -> str:
+        """The name of its run's workflow."""
         return self.run.workflow
 
     def heartbeat(self, details: Any = None) -> None:
@@ -303,7 +309,7 @@ def body_for(what: str) -> Body:
         raise NotInRun(f"{what} was called outside a run; call it inside a @workflow function that a worker runs")
     if isinstance(scope, StepInfo):
         raise NotInBody(
-            f"{what} was called inside the step {scope.key!r}; only a workflow body can wait durably: "
+            f"{what} was called inside the step {scope.key!r}, and works only in a workflow body; "
             "do it in the body, before or after the step"
         )
     return scope  # type: ignore[no-any-return]  # the contextvar is Any for speed; nothing else is ever put in it

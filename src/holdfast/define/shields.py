@@ -56,7 +56,7 @@ def compensate(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
 
     It runs after the body has ended, also after its `finally` blocks and after the last retry of the workflow, with
     its own retry policy if `fn` is a step. One that fails for good is noted in the run's error and the others still
-    run. Nothing is undone when the run completes.
+    run. Nothing is undone when the run completes. `fn` is a step or any function, else DefinitionError.
     """
     body = body_for("holdfast.compensate()")
     if not callable(fn):
@@ -65,7 +65,7 @@ def compensate(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
 
 
 def rollback() -> Coroutine[Any, Any, None]:
-    """Run the compensations registered so far, last first, now; they are gone then. Raises the first failure.
+    """Run the compensations registered so far, last first, now; none of them runs again. Raises the first failure.
 
         if not await in_stock(order):
             await holdfast.rollback()

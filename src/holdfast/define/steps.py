@@ -112,8 +112,10 @@ class Step(Generic[P, R]):
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Pending[R]:
         """Ask for the step now and go on: a Pending to await, or to call `.result()` on in a `def` body.
 
-        first, second = render.start(page), render.start(other)         # both are under way
-        return [await first, await second]
+            first, second = render.start(page), render.start(other)         # both are under way
+            return [await first, await second]
+
+        Only in a body: NotInRun outside any run, NotInBody in a step. BadArguments if the arguments don't fit.
         """
         body = body_for(f"{self.name}.start()")
         return cast("Pending[R]", body.ask_pending(self, args, kwargs))
@@ -158,7 +160,7 @@ async def _ask(body: Body, ticket: int, step: Step[Any, R], args: tuple[Any, ...
 
 
 class _StepDecorator(Protocol):
-    """`@step(...)` with options, typed by the colour of what it decorates."""
+    """`@step(...)` with options, typed by whether it decorates a `def` or an `async def`."""
 
     @overload
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...  # type: ignore[overload-overlap]  # a coroutine function is also a function; the first overload wins
@@ -274,7 +276,7 @@ def make_step(
     compensate: Callable[..., Any] | Step[..., Any] | None = None,
     transaction: bool = False,
 ) -> AsyncStep[..., Any] | BlockingStep[..., Any]:
-    """The step of either colour for a callable."""
+    """The step for a callable, be it a `def` or an `async def`."""
     cls: Any = AsyncStep if is_coroutine_callable(fn) else BlockingStep
     return cls(  # type: ignore[no-any-return]
         fn,
@@ -319,9 +321,10 @@ def call(  # type: ignore[misc]  # mypy can't match *args: Any with *Ts before k
 ) -> Any:
     """An inline step from any callable: `await holdfast.call("charge", stripe.charge, card, cents)`.
 
-    Awaited in an async body whichever colour `fn` has; in a `def` body it blocks and returns the value. Everything else
-    is as for @step: the result, or the last error, is recorded under `name` and handed back on replay without calling
-    `fn`, and a call in flight when its process dies is made again.
+    In an async body it is awaited, whether `fn` is a `def` or an `async def`; in a `def` body it blocks and returns the
+    value. Everything else is as for @step: the result, or the last error, is recorded under `name` and handed back on
+    replay without calling `fn`, and a call in flight when its process dies is made again. DefinitionError if `fn` can't
+    be called, BadArguments if its arguments don't fit.
     """
     body = body_for("holdfast.call()")
     made = inline_step(name, fn, retry, timeout)

@@ -1,4 +1,4 @@
-"""Durable timers and the run's own clock, dice and ids: the same on every replay."""
+"""Durable timers and the run's own clock, random numbers and ids: the same on every replay."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def sleep(duration: Duration) -> Coroutine[Any, Any, None]:
     A duration is text such as "1h30m", seconds, or a timedelta; BadDuration for anything else. The timer begins at the
     run's own time (`now`) and is never shortened; if it fell due while no worker was alive, it fires when one is. On
     replay a timer that has fired is over at once. In a `def` body it blocks this run only, and no thread is held.
+    NotInRun outside any run, NotInBody in a step.
     """
     body = body_for("holdfast.sleep()")
     delay = microseconds(duration, what="sleep")
@@ -32,7 +33,7 @@ def sleep(duration: Duration) -> Coroutine[Any, Any, None]:
 def sleep_until(moment: datetime) -> Coroutine[Any, Any, None]:
     """Wait durably until an aware datetime; one in the past is no wait at all.
 
-    In everything else as `sleep`. A datetime without a zone is refused: it would mean another time elsewhere.
+    In everything else as `sleep`. A datetime without a zone raises BadDuration: it would mean another time elsewhere.
     """
     body = body_for("holdfast.sleep_until()")
     until = instant_of(moment, what="sleep_until")
@@ -54,22 +55,26 @@ async def _slept_until(body: Body, ticket: int, until: Instant) -> None:
 
 
 def now() -> datetime:
-    """The run's time, in UTC: when the last thing was delivered to it. The same on every replay.
+    """The run's time, an aware datetime in UTC: when the last thing was delivered to it. The same on every replay.
 
-    It stands still while the body computes, and moves with what it waits for.
+    It stands still while the body computes, and moves with what it waits for. Only in a body: NotInRun outside any run,
+    NotInBody in a step, where `datetime.now` is fine.
     """
     return moment_of(body_for("holdfast.now()").now())
 
 
 def rng() -> Random:
-    """The run's own dice, a `random.Random`: seeded once, in secret, so every replay throws the same.
+    """The run's own random numbers, a `random.Random`: seeded once, in secret, so every replay draws the same.
 
-    The body must throw in the same order each time, as with everything that it asks for. Steps have no need of it: what
-    they come to is recorded.
+    The body must draw in the same order each time, as with everything that it asks for. Only in a body: NotInRun
+    outside any run, NotInBody in a step, which has no need of it, because its result is recorded.
     """
     return body_for("holdfast.rng()").rng()
 
 
 def uuid4() -> UUID:
-    """A random UUID that is the same on every replay: an id for what a step is going to make."""
+    """A random UUID that is the same on every replay: an id for what a step is going to make.
+
+    Only in a body: NotInRun outside any run, NotInBody in a step.
+    """
     return body_for("holdfast.uuid4()").uuid4()

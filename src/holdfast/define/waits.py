@@ -56,7 +56,8 @@ def wait_for_signal(
     Signals wait in the run's inbox, first in, first out for each name: one that came early is not lost. `match` is
     a JSON-subset test: only a payload that holds it is taken, others wait on. A payload that does not fit `type` is
     refused where it is sent if the run waits for it by then; one that was there before is set aside, and the wait
-    goes on. After `timeout` it raises WaitTimeout, or gives `default`; `timeout=0` takes what has come already.
+    goes on. `type` is any annotation that a step may have; without one the payload is plain data. After `timeout` it
+    raises WaitTimeout, or gives `default`; `timeout=0` takes what has come already.
     """
     return _wait("signal", name, match, timeout, default, type, sys._getframe(1))
 
@@ -136,7 +137,7 @@ class Hook(Generic[T]):
 
     @property
     def token(self) -> str:
-        """What resumes it: the same on every replay. In a fork it is another one from the cut on."""
+        """What `client.resume_hook` takes: the same on every replay. In a fork it is another one from the cut on."""
         return self._reply.key
 
     def wait(self) -> Coroutine[Any, Any, T]:
@@ -178,8 +179,9 @@ def hook(*, name: str = "hook", type: Any = Any, expires: Duration | None = "30d
         await send_mail(f"https://example.com/confirm/{link.token}")
         answer = await link.wait()
 
-    The token is the same on every replay and can't be guessed. After `expires` it can't be resumed any more, and
-    `wait()` raises WaitTimeout.
+    The token is the same on every replay and can't be guessed. After `expires`, a duration, it can't be resumed any
+    more, and `wait()` raises WaitTimeout; None is never. `type` is any annotation that a step may have: a payload that
+    does not fit is refused where it is sent.
     """
     body = body_for("holdfast.hook()")
     checked_name(name)

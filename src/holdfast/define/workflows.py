@@ -206,9 +206,11 @@ class Workflow(Generic[P, R]):
     def start(self, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
         """Begin a child run in a workflow body and go on: a ChildRun to await, or to call `.result()` on.
 
-        held = checkout.start(order)
-        held.signal("approved")
-        receipt = await held
+            held = checkout.start(order)
+            held.signal("approved")
+            receipt = await held
+
+        Anywhere else NotInRun or NotInBody: use `client.start`. BadArguments if the arguments don't fit.
         """
         return cast("ChildRun[R]", self._body().ask_child_run(self, args, kwargs))
 
@@ -272,7 +274,7 @@ async def _ask(
 
 
 class _WorkflowDecorator(Protocol):
-    """`@workflow(...)` with options, typed by the colour of what it decorates."""
+    """`@workflow(...)` with options, typed by whether it decorates a `def` or an `async def`."""
 
     @overload
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncWorkflow[P, R]: ...  # type: ignore[overload-overlap]  # a coroutine function is also a function; the first overload wins

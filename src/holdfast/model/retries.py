@@ -1,4 +1,4 @@
-"""Retry policies: when to try again, and after how long. Pure: the caller brings the clock and the dice."""
+"""Retry policies: when to try again, and after how long. Pure: the caller brings the time and a random number."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ class Retry:
 
         @step(retry=Retry(attempts=5, initial="1s", max="5m", unless=(CardDeclined,)))
 
-    `attempts` counts all tries, the first included; None means no end. The delay before attempt n+1 is `initial`
-    (fixed), `initial * n` (linear) or `initial * factor ** (n - 1)` (exponential, the default), never more than `max`
-    (unless told: a minute, or `initial` if that is longer), then spread by up to `jitter` of itself to either side.
-    `on` lists the exception classes worth another try and `unless` those that are not; `within` ends the tries when
-    so much time has passed since the first one began. `FatalError` is never retried and `RetryAfter` brings its own
-    delay. Crashes of the worker are not errors and count nowhere here.
+    `attempts` counts all tries, the first included; None means no end. `kind` says how the delay before attempt n+1
+    grows: it is `initial` ("fixed"), `initial * n` ("linear") or `initial * factor ** (n - 1)` ("exponential", the
+    default), never more than `max` (by default a minute, or `initial` if that is longer), then spread by up to `jitter`
+    of itself to either side. `on` lists the exception classes worth another try and `unless` those that are not;
+    `within` ends the tries when so much time has passed since the first one began. `initial`, `max` and `within` are
+    durations. `FatalError` is never retried and `RetryAfter` brings its own delay. Crashes of the worker are not errors
+    and count nowhere here. What can't be a policy raises DefinitionError where it is written.
     """
 
     attempts: int | None = 3

@@ -86,7 +86,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """"cancel" or "abandon": what happens to it when its parent ends first."""
     forked_from: str | None = None
     keeps_seed: bool = False
-    """Take the seed of `forked_from` instead, if that run is still kept: a retry throws the same dice."""
+    """Take the seed of `forked_from` instead, if that run is still kept: a retry draws the same random numbers."""
     rows: tuple[bytes, ...] = ()
     """Journal rows that the run begins with, from seq 0: a retry's."""
     trace: str | None = None
@@ -262,9 +262,11 @@ class RunFilter:
 
         RunFilter(workflow=checkout, status=("failed", "cancelled"), since=yesterday, tags={"kind": "gift"})
 
-    `since` and `until` bound when the runs were created: from the one on, and before the other. `tags` and `input` must
-    be held, among others; `input` goes by the names of the arguments: `input={"order": {"card": "4711"}}`. `parent` is
-    the id of the run whose children are meant.
+    `workflow` is a name or the decorated function, `status` one or several of RunStatus, as members or as text. `since`
+    and `until`, aware datetimes, bound when the runs were created: from the one on, and before the other. A run has all
+    of `tags` and `input`, and may have others; `input` goes by the names of the arguments:
+    `input={"order": {"card": "4711"}}`. `parent` is the id of the run whose children are meant. Raises DefinitionError
+    for what can't be filtered by. `declared` is read from the function, and not to be given.
     """
 
     workflow: Any = None

@@ -93,6 +93,7 @@ class Observers:
                 raise
 
     def close(self) -> None:
+        """All of them; one that raises keeps none of the others from it."""
         self._close(self.all)
 
     def _close(self, observers: Iterable[Observer]) -> None:
@@ -103,6 +104,7 @@ class Observers:
                 self.failed(one.close)
 
     def tell(self, fact: Fact) -> None:
+        """Tell those who hear of each fact as it comes."""
         for observe in self._observes:
             try:
                 observe(fact)

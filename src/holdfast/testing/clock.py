@@ -38,21 +38,25 @@ class ManualClock:
         self._count = 0
 
     def now(self) -> Instant:
+        """The time that it was moved to, in microseconds since 1970 in UTC."""
         return self._now
 
     def monotonic(self) -> int:
+        """The same: nobody sets this clock back."""
         return self._now
 
     def observe(self, store_now: Instant, asked_at: int) -> None:
         """There is nothing to learn: the store is told the time by this clock."""
 
     def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
+        """Set an alarm: `callback` is called when the clock is moved there or beyond."""
         alarm = _Alarm(callback)
         self._count += 1
         heapq.heappush(self._alarms, (when, self._count, alarm))
         return alarm
 
     def store_time(self) -> Instant | None:
+        """The same: the store goes by this clock, not by its own."""
         return self._now
 
     @property
