@@ -91,6 +91,35 @@ def test_one_run_that_cannot_be_paused_does_not_keep_the_others_from_it(client, 
     assert seen.out == f"paused {run.id}\n"
 
 
+def test_one_run_that_is_not_there_does_not_keep_the_others_from_being_cancelled(client, capsys):
+    first, second = client.start(halve, 2), client.start(halve, 2)
+    assert main(["cancel", first.id, "nobody", second.id]) == 1
+    seen = capsys.readouterr()
+    assert "nobody" in seen.err
+    assert [line.split()[1] for line in seen.out.splitlines()] == [first.id, second.id]
+    assert (first.refresh().status, second.refresh().status) == ("cancelled", "cancelled")
+
+
+def test_what_became_of_each_run_that_was_to_be_cancelled_is_told_as_json(client, capsys):
+    run = client.start(halve, 2)
+    assert main(["cancel", "nobody", run.id, "--json"]) == 1
+    missing, cancelled = json.loads(capsys.readouterr().out)
+    assert (missing["id"], "nobody" in missing["error"]) == ("nobody", True)
+    assert (cancelled["id"], cancelled["sent"], "error" in cancelled) == (run.id, True, False)
+
+
+def test_a_run_that_cannot_be_retried_leaves_the_ids_of_the_others_told(client, capsys):
+    first, second = failed(client), failed(client)
+    assert main(["retry", first, "nobody", second]) == 1
+    seen = capsys.readouterr()
+    assert "nobody" in seen.err
+    assert [client.get_run(line).record.forked_from for line in seen.out.splitlines()] == [first, second]
+    assert main(["retry", first, "nobody", "--json"]) == 1
+    retried, missing = json.loads(capsys.readouterr().out)
+    assert client.get_run(retried["id"]).record.forked_from == first
+    assert (missing["id"], missing["forked_from"], "nobody" in missing["error"]) == (None, "nobody", True)
+
+
 def test_an_ended_run_is_deleted_and_a_live_one_is_not(client, say, capsys):
     live = client.start(halve, 2, delay="1h")
     ended = failed(client)
@@ -156,6 +185,13 @@ def test_a_message_with_an_id_is_delivered_once(client, say):
         say("signal", run.id, "go", "--message-id", "mail-7")
     drive(client, run.id)
     assert [one.kind for one in client.journal(run.id)].count("signal") == 1
+
+
+@pytest.mark.parametrize("given", ["NaN", '{"price": Infinity}', "-Infinity"])
+def test_what_json_has_no_number_for_is_refused_and_not_sent_as_null(client, capsys, given):
+    run = client.start(halve, 2, delay="1h")
+    assert main(["signal", run.id, "go", "--payload", given]) == 2
+    assert "is no number in JSON" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_token_that_is_none_is_refused(client, capsys):

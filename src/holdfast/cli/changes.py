@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -20,6 +20,7 @@ from .exits import WRONG
 from .options import Chosen, Json, Meant, Place, RunId, Yes, duration_given, json_given
 from .output import agreed, print_answer, print_json, print_line, print_note, working
 
+T = TypeVar("T")
 _STOPPED = (RunStatus.FAILED, RunStatus.CANCELLED)
 
 
@@ -38,17 +39,22 @@ def cancel(
             deed = ("end by force" if force else "cancel", "cancelled")
             _to_many(client, where, deed, lambda: client.cancel(where, reason=reason, force=force), meant.yes, as_json)
             return
-        answers = [client.cancel(run_id, reason=reason, force=force) for run_id in meant.run_ids or ()]
+        named = _Named(meant)
+        answers = [(run_id, named.done(run_id, client.cancel, reason=reason, force=force)) for run_id in named.run_ids]
     if as_json:
         print_json(
             [
-                {"id": one.run_id, "sent": one.is_sent, "was": one.status, "skipped": list(one.skipped)}
-                for one in answers
+                {"id": run_id, "error": named.errors[run_id]}
+                if one is None
+                else {"id": one.run_id, "sent": one.is_sent, "was": one.status, "skipped": list(one.skipped)}
+                for run_id, one in answers
             ]
         )
-        return
-    for one in answers:
-        print_line(str(one))
+    else:
+        for _, one in answers:
+            if one is not None:
+                print_line(str(one))
+    named.leave()
 
 
 def retry(*, meant: Meant, place: Place, as_json: Json = False) -> None:
@@ -58,15 +64,21 @@ def retry(*, meant: Meant, place: Place, as_json: Json = False) -> None:
         if where is not None:
             _to_many(client, where, ("retry", "retried"), lambda: client.retry(where), meant.yes, as_json)
             return
-        told = []
-        for run_id in meant.run_ids or ():
-            run = client.retry(run_id)
-            told.append({"id": run.id, "workflow": run.workflow, "forked_from": run_id, "created": run.created})
+        named = _Named(meant)
+        told: list[dict[str, Any]] = []
+        for run_id in named.run_ids:
+            run = named.done(run_id, client.retry)
+            if run is None:
+                told.append({"id": None, "forked_from": run_id, "error": named.errors[run_id]})
+            else:
+                told.append({"id": run.id, "workflow": run.workflow, "forked_from": run_id, "created": run.created})
     if as_json:
         print_json(told[0] if len(told) == 1 else told)
-        return
-    for one in told:
-        print_line(str(one["id"]))
+    else:
+        for one in told:
+            if one["id"] is not None:
+                print_line(one["id"])
+    named.leave()
 
 
 def fork(
@@ -149,28 +161,48 @@ def _each(
     """Do something to the runs named, one by one, or to all that the filter lets through."""
     where = meant.which(statuses)
     done = words[1]
-    told = []
+    told: list[dict[str, Any]] = []
     with place.client() as client:
         if where is not None:
             _to_many(client, where, words, lambda: act(client, where), meant.yes, as_json)
             return
-        for run_id in meant.run_ids or ():
-            try:
-                told.append({"id": run_id, done: bool(act(client, run_id))})
-            except HoldfastError as error:
-                # The others are done all the same.
-                if len(meant.run_ids or ()) == 1:
-                    raise
-                told.append({"id": run_id, done: False, "error": str(error)})
-                print_note(f"holdfast: {error}")
+        named = _Named(meant)
+        for run_id in named.run_ids:
+            is_done = named.done(run_id, lambda run_id: act(client, run_id))
+            error = {"error": named.errors[run_id]} if is_done is None else {}
+            told.append({"id": run_id, done: bool(is_done), **error})
     if as_json:
         print_json(told)
     else:
         for one in told:
             if "error" not in one:
                 print_line(f"{done} {one['id']}" if one[done] else f"{one['id']} was {done} already")
-    if any("error" in one for one in told):
-        raise typer.Exit(WRONG)
+    named.leave()
+
+
+class _Named:
+    """The runs that were named, one by one. One that is refused keeps none of the others from it, nor from being told:
+    what was done to those before it, nobody else knows."""
+
+    def __init__(self, meant: Meant) -> None:
+        self.run_ids = tuple(dict.fromkeys(meant.run_ids or ()))
+        self.errors: dict[str, str] = {}
+
+    def done(self, run_id: str, act: Callable[..., T], **options: Any) -> T | None:
+        """What came of it; None if it was refused, which is told at once. One that is the only one raises."""
+        try:
+            return act(run_id, **options)
+        except HoldfastError as error:
+            if len(self.run_ids) == 1:
+                raise
+            self.errors[run_id] = str(error)
+            print_note(f"holdfast: {error}")
+            return None
+
+    def leave(self) -> None:
+        """End the command, as one that was refused if any was."""
+        if self.errors:
+            raise typer.Exit(WRONG)
 
 
 def _to_many(

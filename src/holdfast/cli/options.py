@@ -221,7 +221,7 @@ def json_given(given: str | None, option: str) -> Any:
     if given is None:
         return None
     try:
-        return json.loads(sys.stdin.read() if given == "-" else given)
+        return json.loads(sys.stdin.read() if given == "-" else given, parse_constant=_no_number)
     except ValueError as error:
         raise typer.BadParameter(
             f"it is no JSON: {error}; text needs quotes of its own, as in {option} '\"text\"'", param_hint=option
@@ -281,6 +281,11 @@ def _pairs(given: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
 def _plain(text: str) -> Any:
     """JSON; what is none is text, so that a word needs no second pair of quotes."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number)
     except ValueError:
         return text
+
+
+def _no_number(text: str) -> Any:
+    """Python reads NaN and Infinity, which JSON has not: a run would get null in their place."""
+    raise ValueError(f"{text} is no number in JSON")
