@@ -107,6 +107,14 @@ def test_an_export_overwrites_nothing(client, tmp_path, capsys):
     assert "runs.jsonl is there already" in capsys.readouterr().err
 
 
+def test_an_export_that_fails_leaves_no_file_in_the_way_of_the_next(client, tmp_path, capsys):
+    known = client.get_run(halve, key="first").id
+    assert main(["export", known, "nobody", "--output", str(tmp_path / "runs.jsonl")]) == 1
+    assert "nobody" in capsys.readouterr().err
+    assert main(["export", known, "--output", str(tmp_path / "runs.jsonl")]) == 0
+    assert len((tmp_path / "runs.jsonl").read_text("utf-8").splitlines()) == 1
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def other_url(request, tmp_path):
     if request.param == "postgres":

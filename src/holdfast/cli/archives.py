@@ -53,6 +53,11 @@ def export(
                     # Of those that were listed one may be gone by now; one that was named must be there.
                     if run_ids:
                         raise
+        except BaseException:
+            if output is not None:
+                # Half an export looks like a whole one, and would stand in the way of the next try.
+                output.unlink()
+            raise
         finally:
             if output is not None:
                 target.close()
