@@ -86,6 +86,16 @@ def test_a_run_is_shown_with_its_input_its_result_and_its_journal(client, say):
     assert told["why"] == str(client.explain(first.id))
 
 
+@workflow
+async def counts_nothing() -> int:
+    return 0
+
+
+def test_a_result_is_shown_also_if_it_is_zero(client, say):
+    holdfast.run(counts_nothing, key="zero", url=client.url)
+    assert "result       0\n" in say("show", client.get_run(counts_nothing, key="zero").id)
+
+
 def test_a_retry_is_shown_with_the_run_with_which_its_life_began(client, say):
     first = failed(client)
     again = client.retry(first)
@@ -199,6 +209,16 @@ def test_a_start_that_waited_in_vain_tells_the_run_in_json_too(client, capsys):
     told = json.loads(seen.out)
     assert (client.get_run(told["id"]).status, told["status"], told["result"]) == ("pending", "pending", None)
     assert told["error"] in seen.err
+
+
+def test_a_start_that_waited_in_vain_tells_where_the_run_is_by_then(client, capsys, monkeypatch):
+    def result(run: holdfast.Run[Any], timeout: float | None = None) -> Any:
+        client.cancel(run.id)
+        raise TimeoutError("it has not ended")
+
+    monkeypatch.setattr(holdfast.Run, "result", result)
+    assert main(["start", "halve", "--input", "2", "--wait", "--timeout", "1s", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["status"] == "cancelled"
 
 
 def test_an_error_moves_no_terminal_s_cursor(client, capsys):

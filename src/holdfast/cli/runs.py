@@ -76,7 +76,9 @@ def show(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
     for name, value in told.items():
         # Most runs are the first of their chain and of their life: that needs no saying.
         is_own = name in ("chain_id", "origin_id") and value == run_id
-        if value not in (None, {}, False) and name not in ("why", "error") and not is_own:
+        # A result is told whatever it is: zero and false are results, too.
+        is_empty = value is None or (name != "result" and value in ({}, False))
+        if not is_empty and name not in ("why", "error") and not is_own:
             text = moment(value) if isinstance(value, datetime) else value
             print_line(f"{name:<12} {text if isinstance(text, str) else json_line(text)}")
     print_line()
@@ -144,7 +146,7 @@ def start(
                 told["result"] = run.result(timeout=patience)
             except (RunFailed, RunCancelled, TimeoutError) as error:
                 if as_json:
-                    print_json({**told, "error": str(error), "status": run.status})
+                    print_json({**told, "error": str(error), "status": run.refresh().status})
                 raise
             except KeyboardInterrupt:
                 print_note(f"holdfast: nobody waits any more, and run {run.id} goes on: holdfast show {run.id}")
