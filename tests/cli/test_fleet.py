@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from holdfast import RunEnded
-from tests.cli.stage import Stage, on_every_store
+from tests.cli.stage import PROJECT, Stage, on_every_store
 from tests.processes import Process
 
 # So long that nothing here is ever due to a lease that ended, or to the end of patience with a step.
@@ -159,6 +159,11 @@ def test_workflows_that_can_t_be_loaded_end_the_fleet_with_their_error_alone(sta
         "holdfast: the module 'broken' can't be loaded: broken.py, line 2: "
         "ModuleNotFoundError: No module named 'nowhere'"
     ]
+
+
+def test_a_database_that_is_away_ends_a_fleet_with_the_code_of_one_worker(stage: Stage):
+    away = ("worker", "--url", f"sqlite:///{stage.folder}/nowhere/holdfast.db")
+    assert [stage.start(*away, *many, cwd=PROJECT).wait() for many in ((), ("--processes", "2"))] == [3, 3]
 
 
 def test_an_error_however_long_ends_the_fleet(stage: Stage):

@@ -20,9 +20,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from holdfast.errors import HoldfastError, StoreAway
+from holdfast.errors import HoldfastError
 from holdfast.worker import Worker
 
+from .exits import AWAY, code_of
 from .plan import ServingPlan, set_up_logging
 from .serving import Beside, Ready, find, serve
 
@@ -36,8 +37,13 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
 
     text: str
     trace: str
-    is_away: bool
-    """It was the database's fault: another try may work."""
+    code: int
+    """The exit code that goes with it."""
+
+    @property
+    def is_away(self) -> bool:
+        """It was the database's fault: another try may work."""
+        return self.code == AWAY
 
 
 News = Ready | Refused
@@ -112,8 +118,9 @@ def main(beside: Beside | None = None) -> int:
         if not link.is_over:
             asyncio.run(serve(plan, found, ready=link.say, stopped_by=link.stopping, beside=beside))
     except HoldfastError as error:
-        link.say(Refused(text=str(error), trace=traceback.format_exc(), is_away=isinstance(error, StoreAway)))
-        return 1
+        refused = Refused(text=str(error), trace=traceback.format_exc(), code=code_of(error))
+        link.say(refused)
+        return refused.code
     return 0
 
 

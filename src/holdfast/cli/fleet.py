@@ -17,9 +17,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreAway
 
 from .child import News, Refused
+from .exits import AWAY, USAGE, WrongSettings
 from .plan import ServingPlan
 from .restarts import LIMIT, QUICK, Restarts
 from .serving import Ready
@@ -188,7 +189,8 @@ class Fleet:
 
 
 def _refusal(refused: Refused) -> HoldfastError:
-    error = HoldfastError(refused.text)
+    # By the kind that its exit code goes by: scripts are told the same of one process and of many.
+    error = {AWAY: StoreAway, USAGE: WrongSettings}.get(refused.code, HoldfastError)(refused.text)
     error.__cause__ = _InChild(f"in a worker process\n\n{refused.trace}")
     return error
 
