@@ -20,7 +20,8 @@ class shield:  # used like a function: `with shield():`
             await withdraw(account, cents)
             await deposit(other, cents)
 
-    A cancel that comes while any task of the run is inside waits until the last one has left. Deadlines are cancels.
+    A cancel that comes while any task of the run is inside waits until the last one has left; the body gets it where it
+    waits next, or where it enters the next shield. Deadlines are cancels.
     """
 
     __slots__ = ("_body",)

@@ -1,4 +1,4 @@
-"""How messages reach a body, how its children end, and what happens between its end and the run's."""
+"""How messages and cancels reach a body, how its children end, and what happens between its end and the run's."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ from holdfast.model import (
 
 from .commands import Advance
 from .divergence import ending, line_of
+from .endings import came_to_its_end, failure_of
 from .life import Child, Life, Wait
-from .loop import BodyTask
+from .loop import BodyTask, Handle
 from .requests import Requests
 
 _ENTRIES: dict[str, Any] = {"signal": Signal, "event": EventTaken, "hook": HookResumed}
@@ -239,13 +240,55 @@ class Deliveries(Requests):
         if not self.is_replaying:
             self._entries.append(entry)
 
+    def enter_shield(self) -> None:
+        if self.is_dead:
+            self.refuse()
+        life, main = self.life, self.main
+        if life.is_cancel_due:
+            # Between two shields: a body that waits for nothing there gets it here.
+            if main is None or asyncio.current_task(self.loop) is not main:
+                self.cancel_main()
+            else:
+                life.is_cancel_held = False
+                self.reserve_cleanup()
+                main.raise_cancel()
+        life.shields += 1
+
+    def leave_shield(self) -> None:
+        life = self.life
+        life.shields -= 1
+        if life.is_cancel_due and not self.is_dead:
+            # When what runs now waits, for it may be the body itself: asyncio would only note the cancel then, and a
+            # call that blocks would never hear of it.
+            self.runners.ready.appendleft(Handle(self.cancel_main, (), self.runners.context))
+
     def cancel_main(self) -> None:
         """Deliver a cancel to the body, unless it is shielded for now."""
-        if self._life is not None and self._life.shields:
-            self._life.is_cancel_held = True
-        elif self.main is not None and (self._life is None or not self._life.is_compensating):
+        life, main = self._life, self.main
+        if life is not None and life.shields:
+            life.is_cancel_held = True
+        elif main is not None and not main.done() and (life is None or not life.is_compensating):
+            if life is not None:
+                life.is_cancel_held = False
             self.reserve_cleanup()
-            self.main.cancel()
+            main.cancel()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the body has ended by a cancel, also by one that a shield kept back until there was no wait left."""
+        main = self.main if self.ended_main is None else self.ended_main
+        if main is None or main.cancelled():
+            return main is not None
+        is_due = self._life is not None and self._life.is_cancel_due
+        return is_due and isinstance(failure_of(main), Continued | None)
+
+    async def rollback(self) -> None:
+        # What a cancel interrupts would be asked for again behind the body, by another key: undone twice, maybe.
+        self.enter_shield()
+        try:
+            await self._undo()
+        finally:
+            self.leave_shield()
 
     @property
     def is_cleaning_up(self) -> bool:
@@ -260,7 +303,7 @@ class Deliveries(Requests):
         if life is None or main is None or life.is_compensating or not life.compensations or would_retry:
             return False
         is_late = self.cancel is not None and self.cancel.deadline
-        if not is_late and not is_cancelled(main):
+        if not is_late and not self.is_cancelled:
             error = failure_of(main)
             if error is None or isinstance(error, (Continued, IOInBody)):
                 return False
@@ -300,8 +343,9 @@ class Deliveries(Requests):
             waits += [f"child run {child.new.id}" for child in self._life.children.values()]
         return "nothing; it waits for " + (", ".join(waits) or "something that will not come")
 
-    def _check_end(self, error: BaseException | None) -> None:
+    def _check_end(self, main: BodyTask[Any]) -> None:
         """Whether the body's end is one: raises what blocks the run instead."""
+        error = failure_of(main)
         if isinstance(error, IOInBody):
             # A call to a client, say. Its code is to be mended, and then it goes on.
             self.fail_with(error)
@@ -315,9 +359,9 @@ class Deliveries(Requests):
         forgotten = [
             (code, line)
             for work, task, code, line in self._tickets.values()
-            if inspect.getcoroutinestate(work) != inspect.CORO_CLOSED and _came_to_its_end(task)
+            if inspect.getcoroutinestate(work) != inspect.CORO_CLOSED and came_to_its_end(task)
         ]
-        forgotten += [(code, line) for _, task, code, line in self._open_pendings.values() if _came_to_its_end(task)]
+        forgotten += [(code, line) for _, task, code, line in self._open_pendings.values() if came_to_its_end(task)]
         if not forgotten:
             return
         lines = ", ".join(dict.fromkeys(line_of(code, line) for code, line in forgotten))
@@ -331,31 +375,6 @@ class Deliveries(Requests):
         raise self.fault
 
 
-def is_cancelled(main: asyncio.Task[Any]) -> bool:
-    """Whether the body ended by a cancel, also by one that a shield has kept back until it was about to go on anew."""
-    if main.cancelled():
-        return True
-    return isinstance(failure_of(main), Continued) and bool(getattr(main, "_must_cancel", False))
-
-
-def failure_of(main: asyncio.Task[Any]) -> BaseException | None:
-    """What the body ended with. What is thrown in a task group comes out of it in a group, and means what it meant."""
-    error = main.exception()
-    if not isinstance(error, BaseExceptionGroup):
-        return error
-    if (refused := error.subgroup(IOInBody)) is not None:
-        return _first(refused)
-    continued, others = error.split(Continued)
-    # A task that failed while the block was on its way to the next run is a failure of this one.
-    return error if continued is None else others or _first(continued)
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
 def unread(life: Life) -> tuple[Signal | EventTaken | HookResumed, ...]:
     """Messages that are in the journal only, and that no line of the body has got."""
     put_back = [
@@ -367,7 +386,3 @@ def unread(life: Life) -> tuple[Signal | EventTaken | HookResumed, ...]:
         msgspec.structs.replace(entry, wait=0, hook=0) for reply, entry in life.resumed if reply.wait is not None
     ]
     return (*put_back, *resumed)
-
-
-def _came_to_its_end(task: asyncio.Task[Any] | None) -> bool:
-    return task is None or (task.done() and not task.cancelled() and task.exception() is None)

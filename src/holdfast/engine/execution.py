@@ -45,7 +45,7 @@ from holdfast.model import (
 )
 
 from .commands import Advance, Command
-from .deliveries import Deliveries, failure_of
+from .deliveries import Deliveries
 from .departure import put_away
 from .divergence import ending
 from .loop import BodyTask, Handle
@@ -139,8 +139,8 @@ class Execution(Deliveries):
         if self.verdict is not None:
             settle(self, self._codec, self._seed, done, may_retry=False)
         elif main is not None and main.done():
-            if not main.cancelled():
-                self._check_end(failure_of(main))
+            if not self.is_cancelled:
+                self._check_end(main)
             # A cancel that came too late for the body to see it still ends the run: it is not tried again.
             missed = self.leave(inputs[done.consumed :])
             settle(self, self._codec, self._seed, done, may_retry=missed is None, missed=missed)

@@ -165,6 +165,11 @@ class Life:
         self.marks: list[Entry] = []
         """Entries of a body that went beyond its journal while it was rebuilt: written with the next turn."""
 
+    @property
+    def is_cancel_due(self) -> bool:
+        """A cancel was kept back, and nothing is shielded any more."""
+        return self.is_cancel_held and not self.shields
+
     def is_over(self, wait: Wait) -> None:
         """The wait has taken something, timed out or was cancelled."""
         if self.waits.pop(wait.number, None) is not None and wait.is_registered:

@@ -125,6 +125,11 @@ class BodyTask(asyncio.Task[T]):
             self.must_raise = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
         return True
 
+    def raise_cancel(self) -> NoReturn:
+        """Cancel the task in the middle of its own code."""
+        self._raised_cancels += 1
+        raise asyncio.CancelledError
+
     def cancelling(self) -> int:
         return super().cancelling() + self._raised_cancels
 

@@ -11,8 +11,8 @@ from holdfast.errors import CodecError, Continued, DeadlineExceeded, JournalLimi
 from holdfast.model import Cancel, Ended, Inherited, Instant, NewRun, RunRetrying, RunStatus, encode_entries
 
 from .commands import Advance, Command
-from .deliveries import failure_of, unread
-from .deliveries import is_cancelled as ended_cancelled
+from .deliveries import unread
+from .endings import failure_of
 from .inheritance import bequeathed
 from .life import Life
 from .loop import BodyTask
@@ -37,6 +37,9 @@ class Finished(Protocol):
     @property
     def life(self) -> Life: ...
 
+    @property
+    def is_cancelled(self) -> bool: ...
+
 
 def settle(
     body: Finished, codec: Codec, seed: bytes, done: Advance, *, may_retry: bool, missed: Cancel | None = None
@@ -56,8 +59,7 @@ def settle(
         late.__cause__ = error
         output, error, is_cancelled = None, late, False
     else:
-        main = _main(body)
-        is_cancelled = body.verdict is None and main is not None and ended_cancelled(main)
+        is_cancelled = body.verdict is None and body.is_cancelled
     undone = _undone(body)
     if is_cancelled:
         done.ended = Ended(

@@ -299,18 +299,6 @@ class Requests(Sends):
             self.divergence(f"child run {key!r}, arguments {digest.hex()}, at {line}", held, at=self._cursor)
         )
 
-    def enter_shield(self) -> None:
-        if self.is_dead:
-            self.refuse()
-        self.life.shields += 1
-
-    def leave_shield(self) -> None:
-        life = self.life
-        life.shields -= 1
-        if life.shields == 0 and life.is_cancel_held and not self.is_dead:
-            life.is_cancel_held = False
-            self.cancel_main()
-
     def compensate(self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.is_dead:
             self.refuse()
@@ -324,14 +312,6 @@ class Requests(Sends):
         if undo is not None and (self._life is None or command.key not in self._life.undoing):
             for one in command.step.to_undo(result):
                 self.compensate(undo, (one,), {})
-
-    async def rollback(self) -> None:
-        # What a cancel interrupts would be asked for again behind the body, by another key: undone twice, maybe.
-        self.enter_shield()
-        try:
-            await self._undo()
-        finally:
-            self.leave_shield()
 
     async def _undo(self) -> None:
         """Run what is registered, last first, all of it; raise the first failure then."""

@@ -161,7 +161,3 @@ class Sends(Calls):
         bequeathed(self.life.compensations, self._codec, target)
         self.life.continued = Continued(target, plain)
         raise self.life.continued
-
-    def cancel_main(self) -> None:
-        """Deliver a cancel to the body."""
-        raise NotImplementedError

@@ -1,0 +1,31 @@
+"""How a task of a body has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.errors import Continued, IOInBody
+
+
+def failure_of(main: asyncio.Task[Any]) -> BaseException | None:
+    """What the body ended with. What is thrown in a task group comes out of it in a group, and means what it meant."""
+    error = main.exception()
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    if (refused := error.subgroup(IOInBody)) is not None:
+        return _first(refused)
+    continued, others = error.split(Continued)
+    # A task that failed while the block was on its way to the next run is a failure of this one.
+    return error if continued is None else others or _first(continued)
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def came_to_its_end(task: asyncio.Task[Any] | None) -> bool:
+    """Whether it was neither cancelled nor failed; so was whatever ran in no task."""
+    return task is None or (task.done() and not task.cancelled() and task.exception() is None)
