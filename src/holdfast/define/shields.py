@@ -57,7 +57,9 @@ def compensate(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
 
     It runs after the body has ended, also after its `finally` blocks and after the last retry of the workflow, with
     its own retry policy if `fn` is a step. One that fails for good is noted in the run's error and the others still
-    run. Nothing is undone when the run completes. `fn` is a step or any function, else DefinitionError.
+    run. Nothing is undone when the run completes. The arguments are copied here: what is done to them later is not what
+    is undone. `fn` is a step or any function, else DefinitionError; BadArguments or NotEncodable if it could not be
+    called with these.
     """
     body = body_for("holdfast.compensate()")
     if not callable(fn):

@@ -271,7 +271,7 @@ class Execution(Deliveries):
                 except NotDecodable as error:
                     self.fail_with(error)
                 else:
-                    self.undo_later(command, value)
+                    self.undo_later(command, entry.result)
                     command.reply.set_result(value)
         elif kind is TimerFired:
             if entry.timer in self.loop.timers:
@@ -287,7 +287,7 @@ class Execution(Deliveries):
                 try:
                     failure = self._codec.decode_exception(entry.error, home=self.workflow.fn.__module__)
                     if entry.done is not None:
-                        self.undo_later(command, command.shapes.result.decode(entry.done))
+                        self.undo_later(command, entry.done)
                 except NotDecodable as error:
                     self.fail_with(error)
                 else:

@@ -39,6 +39,7 @@ from .divergence import calling_line
 from .inheritance import inherited
 from .life import Child, Compensation, Wait, seed_of_child
 from .sends import Sends
+from .shapes import shapes_of
 
 _json = msgspec.json.Decoder()
 
@@ -304,14 +305,17 @@ class Requests(Sends):
             self.refuse()
         if self.life.is_compensating:
             raise DefinitionError("compensate() was called while the run is being compensated; it has nothing to undo")
-        self.life.compensations.append(Compensation(step, args, kwargs))
+        # Refused here if they don't fit, and copied: what the body does to its own later is not what is undone.
+        arguments = shapes_of(step, self._codec).arguments
+        self.life.compensations.append(Compensation(step, *arguments.unpack(arguments.pack(args, kwargs))))
 
-    def undo_later(self, command: Command, result: Any) -> None:
+    def undo_later(self, command: Command, result: bytes) -> None:
         """A step's result was taken in: if the step says how, it can be undone from here on. So can a map's items."""
         undo = command.step.compensate
         if undo is not None and (self._life is None or command.key not in self._life.undoing):
-            for one in command.step.to_undo(result):
-                self.compensate(undo, (one,), {})
+            # Read once more: what the body does to the result that it got is not what is undone.
+            for one in command.step.to_undo(command.shapes.result.decode(result)):
+                self.life.compensations.append(Compensation(undo, (one,), {}))
 
     async def _undo(self) -> None:
         """Run what is registered, last first, all of it; raise the first failure then."""
