@@ -113,6 +113,8 @@ class PostgresLoan:
         self._transaction: Any = None
         self._mark = new_id()
         self._begun_at = 0.0
+        self._is_apart = False
+        """It sees nothing that was committed since it began."""
         self._is_committed = False
 
     @property
@@ -129,7 +131,8 @@ class PostgresLoan:
             async with asyncio.timeout(COMMAND_TIMEOUT):
                 await self._transaction.start()
             timeouts = {"lock_timeout": lender.lock_timeout, "idle_timeout": lender.idle_timeout}
-            await self._tx(Transaction).one("mark_transaction", {"mark": self._mark, **timeouts})
+            begun = await self._tx(Transaction).one("mark_transaction", {"mark": self._mark, **timeouts})
+            self._is_apart = begun is not None and begun[0]
             self._begun_at = time.monotonic()
         except BaseException as error:
             lender.room.release()
@@ -185,6 +188,8 @@ class PostgresLoan:
 
     async def _write(self, tx: Transaction, turn: Turn, now: Instant | None) -> bool | Undone:
         """Write the turn. A run that somebody has locked for a moment is waited for."""
+        if self._is_apart and _looks_around(turn) and not await self._sees_run(tx, turn):
+            return Undone("its transaction does not see what its run has done and been told since it began")
         for left in range(_BUSY_TRIES, -1, -1):
             # Whoever joins a run that is just ending is told by the next worker that looks for the dead.
             [answer] = await commit_turns(tx, [ending(turn)], now, None if turn.out is None else [])
@@ -194,6 +199,12 @@ class PostgresLoan:
                 return Undone(str(answer))
             await asyncio.sleep(_BUSY_PAUSE)
         raise AssertionError("a turn that is tried ends")
+
+    async def _sees_run(self, tx: Transaction, turn: Turn) -> bool:
+        """Whether it knows all that the turn has to do with: children to be cancelled, messages that it takes."""
+        params = {"namespace_id": tx.namespace_id, "id": turn.run_id, "seq": turn.seq, "taken": list(turn.taken)}
+        row = await tx.one("sees_run", params)
+        return row is not None and row[0]
 
     async def _settled(self, turn: Turn, error: Exception) -> bool | Undone:
         """The answer to COMMIT was lost: find out."""
@@ -242,6 +253,14 @@ class PostgresLoan:
     def _tx(self, kind: type[Transaction]) -> Transaction:
         assert self._connection is not None
         return kind(_executing(self._connection), self._lender.blocks, self._lender.known)
+
+
+def _looks_around(turn: Turn) -> bool:
+    """Whether a turn changes anything that others may have written, beside its place in the journal and its run's row.
+
+    That row is locked, and if somebody has changed it since the transaction began, the server says so by itself.
+    """
+    return bool(turn.taken) or turn.out is not None or (turn.change is not None and turn.change.status.is_final)
 
 
 class _Strict(Transaction):
