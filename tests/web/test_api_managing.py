@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import holdfast
-from holdfast import workflow
+from holdfast import Done, Machine, Next, workflow
 from tests.web.stage import served
 
 
@@ -204,7 +204,27 @@ async def test_a_journal_is_read_a_page_at_a_time(database_url):
         assert kinds == [entry.kind for entry in await made.client.journal(run.id)]
 
 
-@pytest.mark.parametrize("cursor", ["x", "-1", "", "1e3", "9" * 30, "١"])
+def count(ctx):
+    ctx["n"] = ctx.get("n", 0) + 1
+    if ctx["n"] == 140:
+        return Done(ctx["n"])
+    return Next("start", after="1h" if ctx["n"] == 5 else None)
+
+
+async def test_a_cursor_of_a_journal_skips_nothing_when_a_checkpoint_has_cut_older_turns_off(database_url):
+    async with served(database_url, Machine("counting", {"start": count})) as made:
+        run = await made.client.start("counting")
+        await made.stage.until_waiting(run)
+        first = (await made.call("GET", f"/v1/runs/{run.id}/journal?limit=7")).json()
+        made.stage.skip("61m")
+        await run.wait("60s")
+        left = await made.client.journal(run.id)
+        assert left[0].seq > first["entries"][-1]["seq"], "a checkpoint was written"
+        rest = (await made.call("GET", f"/v1/runs/{run.id}/journal", params={"cursor": first["next"]})).json()
+        assert [entry["seq"] for entry in rest["entries"]] == [entry.seq for entry in left]
+
+
+@pytest.mark.parametrize("cursor", ["x", "-1", "", "1e3", "1-", "-", "1-2-3", "9" * 30, f"1-{'9' * 30}", "١-١"])
 async def test_a_cursor_that_is_none_is_400(database_url, cursor):
     async with served(database_url) as made:
         run = await made.client.start("checkout", "4711")

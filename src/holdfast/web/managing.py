@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Body, Query, Response
 
+from holdfast.client import JournalEntry
 from holdfast.codec import plain
 from holdfast.errors import DefinitionError
 from holdfast.model import NOT_GIVEN, is_name
@@ -36,6 +38,7 @@ from .shapes import (
 managing = APIRouter(tags=["managing"])
 reading = APIRouter(tags=["runs"])
 _MISSING: Any = object()
+_CURSOR = re.compile(r"([0-9]{1,15})-([0-9]{1,15})")
 NameLimit: TypeAlias = Annotated[int, Query(ge=1, le=1_000)]
 
 
@@ -116,11 +119,11 @@ async def get_journal(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
 ) -> JournalPage:
-    """Everything that the run took in and asked for, in order."""
+    """Everything that the run took in and asked for, in order. Of a machine, what its last checkpoint has left."""
     first = _place(cursor)
-    entries = await service.client.journal(run.id)
-    some = [showing.entry_shown(entry, caller.sees_payloads) for entry in entries[first : first + limit]]
-    following = str(first + limit) if first + limit < len(entries) else None
+    placed = [one for one in _placed(await service.client.journal(run.id)) if one[0] >= first]
+    some = [showing.entry_shown(entry, caller.sees_payloads) for _, entry in placed[:limit]]
+    following = "{}-{}".format(*placed[limit][0]) if limit < len(placed) else None
     return JournalPage(hidden=not caller.sees_payloads, entries=some, next=following)
 
 
@@ -182,12 +185,21 @@ def _name(cursor: str | None) -> str:
     return name
 
 
-def _place(cursor: str | None) -> int:
+def _placed(entries: Iterable[JournalEntry]) -> Iterator[tuple[tuple[int, int], JournalEntry]]:
+    """Each entry with its turn and its place there. Its number would not do: a checkpoint cuts older turns off."""
+    last, place = -1, 0
+    for entry in entries:
+        place = place + 1 if entry.seq == last else 0
+        last = entry.seq
+        yield (last, place), entry
+
+
+def _place(cursor: str | None) -> tuple[int, int]:
     if cursor is None:
-        return 0
-    if not cursor.isascii() or not cursor.isdecimal() or len(cursor) > 9:
+        return 0, 0
+    if (found := _CURSOR.fullmatch(cursor)) is None:
         raise _no_cursor()
-    return int(cursor)
+    return int(found[1]), int(found[2])
 
 
 def _no_cursor() -> Refused:
