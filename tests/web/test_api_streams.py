@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import parse_qsl
 
 import httpx
 import pytest
@@ -24,6 +25,13 @@ async def counting() -> int:
         holdfast.emit("words", f"word {number}")
         await holdfast.wait_for_signal("go")
     return 3
+
+
+@workflow
+async def chatting() -> None:
+    for number in range(1_000):
+        holdfast.emit("a", number)
+        holdfast.emit("b", number)
 
 
 async def test_a_run_is_followed_to_its_end(database_url):
@@ -182,3 +190,17 @@ async def test_a_failure_of_one_source_ends_all():
     with pytest.raises(RuntimeError, match="broken"):
         await anext(together)
     assert is_closed == [True]
+
+
+async def test_an_id_never_says_more_than_was_sent_by_then(database_url):
+    # More items than are read ahead: what waits to be sent would be lost to whoever comes back.
+    async with served(database_url, chatting) as made, listening(made.app) as address:
+        run = await made.client.start("chatting")
+        await run.wait("60s")
+        sent = {"a": 0, "b": 0}
+        async with followed(address, f"/v1/runs/{run.id}/stream?name=a&name=b") as events:
+            async for one in events:
+                if one.kind == "item":
+                    sent[one.data["stream"]] = one.data["offset"]
+                    assert dict(parse_qsl(one.id)) == {name: str(offset) for name, offset in sent.items()}
+        assert sent == {"a": 1_000, "b": 1_000}

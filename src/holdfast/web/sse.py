@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -18,6 +18,7 @@ MEDIA_TYPE = "text/event-stream"
 HEARTBEAT = 15.0
 """Seconds between two signs of life."""
 _BUFFER = 100
+T = TypeVar("T")
 
 
 def event(kind: str, data: Any, *, id: str | None = None) -> bytes:
@@ -87,11 +88,14 @@ async def with_heartbeats(events: AsyncIterator[bytes], pause: float) -> AsyncIt
             await asyncio.gather(coming, return_exceptions=True)
 
 
-async def merged(*sources: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """What several sources bring, as it comes, until all have ended. A failure of one is a failure of all."""
-    queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_BUFFER)
+async def merged(*sources: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """What several sources bring, as it comes, until all have ended. A failure of one is a failure of all.
 
-    async def feed(source: AsyncIterator[bytes]) -> None:
+    Those of one source come in its order; of two sources, what was brought later may come first.
+    """
+    queue: asyncio.Queue[T | Exception | None] = asyncio.Queue(_BUFFER)
+
+    async def feed(source: AsyncIterator[T]) -> None:
         try:
             async for chunk in source:
                 await queue.put(chunk)

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from fastapi import APIRouter, Header, Query
 
-from holdfast.client import AsyncRun
+from holdfast.client import AsyncRun, StreamItem
 from holdfast.codec import plain
 from holdfast.errors import HoldfastError
 from holdfast.model import is_name
@@ -68,39 +68,44 @@ async def follow_run(
 
 
 async def _told(run: AsyncRun[Any], offsets: dict[str, int], sees: bool) -> AsyncGenerator[bytes, None]:
-    # The names and offsets of all streams are one id, which each item moves on.
-    sources = [_items(run, name, offsets, sees) for name in offsets]
+    sources = [_items(run, name, after) for name, after in offsets.items()]
     try:
-        async for chunk in merged(_changes(run), *sources):
-            yield chunk
+        async for found in merged(_changes(run), *sources):
+            if isinstance(found, bytes):
+                yield found
+                continue
+            name, item = found
+            # The names and offsets of all streams are one id, which each item moves on when its turn has come to be
+            # sent, and not before: whoever comes back with it has seen all that it says.
+            offsets[name] = item.offset
+            yield _item(name, item, offsets, sees)
         yield event("end", {"id": run.id, "status": (await run.refresh()).status.value})
     except HoldfastError as error:
         yield event("error", {"type": type(error).__name__, "detail": plain(str(error)) if sees else None})
 
 
-async def _changes(run: AsyncRun[Any]) -> AsyncIterator[bytes]:
+async def _changes(run: AsyncRun[Any]) -> AsyncIterator[bytes | tuple[str, StreamItem[Any]]]:
     async for status in run.changes():
         yield event("status", {"id": run.record.id if run.record else run.id, "status": status.value})
 
 
-async def _items(run: AsyncRun[Any], name: str, offsets: dict[str, int], sees: bool) -> AsyncIterator[bytes]:
-    async for item in run.stream(name, after=offsets[name]):
-        offsets[name] = item.offset
-        told = {
-            "stream": name,
-            "offset": item.offset,
-            "value": plain(item.value) if sees else None,
-            "hidden": not sees,
-            "step": item.step,
-            "attempt": item.attempt,
-            "at": item.at.isoformat(),
-            "reset": item.reset,
-        }
-        yield event("item", told, id=_id_of(offsets))
+async def _items(run: AsyncRun[Any], name: str, after: int) -> AsyncIterator[bytes | tuple[str, StreamItem[Any]]]:
+    async for item in run.stream(name, after=after):
+        yield name, item
 
 
-def _id_of(offsets: Mapping[str, int]) -> str:
-    return urlencode(offsets)
+def _item(name: str, item: StreamItem[Any], offsets: Mapping[str, int], sees: bool) -> bytes:
+    told = {
+        "stream": name,
+        "offset": item.offset,
+        "value": plain(item.value) if sees else None,
+        "hidden": not sees,
+        "step": item.step,
+        "attempt": item.attempt,
+        "at": item.at.isoformat(),
+        "reset": item.reset,
+    }
+    return event("item", told, id=urlencode(offsets))
 
 
 def _offsets(last_event_id: str | None, names: list[str]) -> dict[str, int]:
