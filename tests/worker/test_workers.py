@@ -70,6 +70,16 @@ async def test_making_a_worker_does_no_io(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+async def test_a_body_may_name_what_is_bound_only_after_its_worker_has_begun(database_url):
+    @workflow
+    async def greeted() -> str:
+        return f"hello {name}"
+
+    async with stage(database_url) as on, on.worker(greeted):
+        name = "Ada"
+        assert await (await on.client.start(greeted)).result(PATIENCE) == "hello Ada"
+
+
 async def test_ids_are_unique_within_a_process(database_url):
     async with stage(database_url) as on, on.worker(ready) as one, on.worker(ready) as two:
         assert one.id != two.id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -349,11 +350,13 @@ def inline_step(
 
 
 def named_in(fn: Callable[..., Any]) -> Iterator[object]:
-    """What a function refers to by name, from around it and from its module."""
+    """What a function refers to by name, from around it and from its module; a name bound only later leads nowhere."""
     fn = inspect.unwrap(fn)
     if inspect.isfunction(fn):
-        found = inspect.getclosurevars(fn)
-        yield from (*found.nonlocals.values(), *found.globals.values())
+        for cell in fn.__closure__ or ():
+            with contextlib.suppress(ValueError):  # an empty cell, of which inspect.getclosurevars makes an error
+                yield cell.cell_contents
+        yield from (fn.__globals__[name] for name in fn.__code__.co_names if name in fn.__globals__)
 
 
 def name_of(fn: Callable[..., Any]) -> str:
