@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 
 from holdfast.engine import Execution
+from holdfast.engine.mail import Mailbox
 from holdfast.model import RowChange, RunStatus, StepCompleted, history_of
 from holdfast.store.sqlite import ends, waits
 from holdfast.store.sqlite.transactions import Transaction
@@ -252,8 +253,10 @@ def test_signals_taken_in_another_order_than_sent_are_noticed(monkeypatch):
     next_mail = Execution.next_mail
 
     def last_first(self):
-        if self._life is not None:
-            self._life.mailbox.reverse()
+        if self._life is not None and self._life.mailbox:
+            self._life.mailbox = Mailbox(reversed(list(self._life.mailbox)))
+            for wait in self._life.waits.values():
+                wait.tried = wait.fitting = 0
         return next_mail(self)
 
     monkeypatch.setattr(Execution, "next_mail", last_first)

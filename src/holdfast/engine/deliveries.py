@@ -35,8 +35,9 @@ from holdfast.model import (
 from .commands import Advance
 from .divergence import ending, line_of
 from .endings import came_to_its_end, failure_of
-from .life import Child, Life, Wait
+from .life import Child, Life
 from .loop import BodyTask, Handle
+from .mail import Mailbox, Wait
 from .requests import Requests
 
 _ENTRIES: dict[str, Any] = {"signal": Signal, "event": EventTaken, "hook": HookResumed}
@@ -66,8 +67,7 @@ class Deliveries(Requests):
                 at = max(self.stamp, self.time)
                 self.deliver(ChildEnded(at, child.key, end.run_id, end.status, end.output, end.error))
         elif message.kind in _ENTRIES:
-            if all(one.id != message.id for one in life.mailbox):
-                life.mailbox.append(message)
+            life.keep(message)
         else:
             # Of a kind that only the worker understands: it has done so.
             life.taken.append(message.id)
@@ -85,7 +85,7 @@ class Deliveries(Requests):
 
     def has_mail(self, message_id: int) -> bool:
         """Whether the message is here already, waiting to be taken."""
-        return self._life is not None and any(one.id == message_id for one in self._life.mailbox)
+        return self._life is not None and self._life.mailbox is not None and message_id in self._life.mailbox
 
     @property
     def is_listening(self) -> bool:
@@ -102,17 +102,17 @@ class Deliveries(Requests):
         for one in rest:
             # What is in the inbox is there still.
             if isinstance(one, Message) and one.id < 0:
-                self.life.mailbox.append(one)
+                self.life.keep(one)
         return next((one for one in rest if isinstance(one, Cancel)), None)
 
     def mail(self) -> list[Message]:
         """Messages that no wait has taken yet."""
-        return [] if self._life is None else list(self._life.mailbox)
+        return [] if self._life is None else list(self._life.mailbox or ())
 
     def keep_mail(self, messages: list[Message]) -> None:
         """Go on with the messages of an earlier self."""
         if messages:
-            self.life.mailbox = messages
+            self.life.mailbox = Mailbox(messages)
 
     def ask_anew(self, carried: Sequence[Entry] = ()) -> None:
         """The run goes on from a cut: see Life.ask_anew. `carried` is what will be delivered first."""
@@ -379,7 +379,7 @@ def unread(life: Life) -> tuple[Signal | EventTaken | HookResumed, ...]:
     """Messages that are in the journal only, and that no line of the body has got."""
     put_back = [
         _ENTRIES[message.kind](message.sent_at, 0, message.name, message.payload, message.sent_at)
-        for message in life.mailbox
+        for message in life.mailbox or ()
         if message.id < 0
     ]
     resumed = [

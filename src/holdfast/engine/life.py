@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.codec import ValueCodec
 from holdfast.define import ChildRun, Reply, Step, Workflow
 from holdfast.errors import Continued
 from holdfast.model import (
@@ -20,7 +19,6 @@ from holdfast.model import (
     HookResumed,
     Message,
     NewRun,
-    NewWait,
     Out,
     OutEvent,
     OutSignal,
@@ -28,26 +26,7 @@ from holdfast.model import (
     bounded_id,
 )
 
-
-class Wait:
-    """A wait for a signal, an event or a hook's payload."""
-
-    __slots__ = ("hook", "is_registered", "kind", "match", "name", "number", "reply", "row", "shape")
-
-    def __init__(
-        self, number: int, kind: str, name: str, match: Any, shape: ValueCodec, reply: Reply[Any], row: NewWait | None
-    ) -> None:
-        self.number = number
-        self.kind = kind
-        self.name = name
-        self.match = match
-        self.shape = shape
-        self.reply = reply
-        self.row = row
-        """What the store is to know of it; None: nothing."""
-        self.is_registered = False
-        self.hook = 0
-        """Of a hook: which of them it is."""
+from .mail import Mailbox, Wait
 
 
 class Child:
@@ -121,8 +100,8 @@ class Life:
     def __init__(self) -> None:
         self.waits: dict[int, Wait] = {}
         self.numbers = 0
-        self.mailbox: list[Message] = []
-        """Messages that came and that no wait has taken yet, in the order in which they were sent."""
+        self.mailbox: Mailbox | None = None
+        """Messages that came and that no wait has taken yet. Most bodies have none."""
         self.taken: list[int] = []
         """Ids of messages that this advance has taken."""
         self.traces: tuple[tuple[Entry, str], ...] = ()
@@ -169,6 +148,12 @@ class Life:
     def is_cancel_due(self) -> bool:
         """A cancel was kept back, and nothing is shielded any more."""
         return self.is_cancel_held and not self.shields
+
+    def keep(self, message: Message) -> None:
+        """Keep a message until a wait takes it."""
+        if self.mailbox is None:
+            self.mailbox = Mailbox()
+        self.mailbox.add(message)
 
     def is_over(self, wait: Wait) -> None:
         """The wait has taken something, timed out or was cancelled."""

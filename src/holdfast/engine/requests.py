@@ -37,7 +37,8 @@ from .calls import Earlier, is_digest_of
 from .commands import Command
 from .divergence import calling_line
 from .inheritance import inherited
-from .life import Child, Compensation, Wait, seed_of_child
+from .life import Child, Compensation, seed_of_child
+from .mail import Wait
 from .sends import Sends
 from .shapes import shapes_of
 
@@ -142,16 +143,14 @@ class Requests(Sends):
         life = self._life
         if life is None or not life.mailbox:
             return None
-        for index, message in enumerate(life.mailbox):
-            for wait in life.waits.values():
-                if not self._takes(wait, message):
-                    continue
-                del life.mailbox[index]
-                try:
-                    return message, wait, wait.shape.decode(message.payload)
-                except NotDecodable as error:
-                    return message, wait, error
-        return None
+        found = life.mailbox.take(life.waits.values(), self._takes)
+        if found is None:
+            return None
+        message, wait = found
+        try:
+            return message, wait, wait.shape.decode(message.payload)
+        except NotDecodable as error:
+            return message, wait, error
 
     def _takes(self, wait: Wait, message: Message) -> bool:
         if message.kind != wait.kind or message.name != wait.name:

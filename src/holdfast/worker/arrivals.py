@@ -31,20 +31,26 @@ class Arrivals(Waits):
 
         The runs in `heard` waited for this look, whether anything has come for them or not.
         """
-        woken = [held for held in map(self._receive, messages) if held is not None]
+        known: dict[str, set[int | None]] = {}
+        woken = [held for held in (self._receive(message, known) for message in messages) if held is not None]
         for held in dict.fromkeys((*heard.values(), *woken)):
             is_free = not held.is_committing and not held.is_pausing and not held.is_parked
             if is_free and self.held.get(held.id) is held:
                 self.wake(held, is_heard=held.id in heard)
         return bool(woken)
 
-    def _receive(self, message: Message) -> Held | None:
-        """A fresh inbox row for a run that this worker holds; the run, if it is to be woken."""
+    def _receive(self, message: Message, known: dict[str, set[int | None]]) -> Held | None:
+        """A fresh inbox row for a run that this worker holds; the run, if it is to be woken.
+
+        What is here of each run before the first of these is `known`: there may be many, and they all come again.
+        """
         held = self.held.get(message.run_id)
-        if message.id in self._taken:
-            # Read before the turn that took it was committed, and only heard of now.
+        if held is None or message.id in self._taken:
+            # Of the latter: read before the turn that took it was committed, and only heard of now.
             return None
-        if held is None or message.id in held.taking or any(a.message_id == message.id for a in held.arrivals):
+        if held.id not in known:
+            known[held.id] = {*held.taking, *(arrival.message_id for arrival in held.arrivals)}
+        if message.id in known[held.id]:
             return None
         if held.execution is not None and held.execution.has_mail(message.id):
             return None
