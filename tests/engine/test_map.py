@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextvars import copy_context
+from decimal import Decimal
+from functools import partial
 
 import pytest
 
@@ -36,6 +38,23 @@ def test_results_come_in_the_order_of_the_items_and_a_chunk_is_one_entry(begin):
     drive.finish()
     assert drive.asked == ["square.map", "square.map:1", "square.map:2"]
     assert drive.check().result == [n * n for n in range(10)]
+
+
+def test_a_step_may_be_made_of_whatever_can_be_called(begin):
+    class Adding:
+        def __call__(self, n: Decimal) -> Decimal:
+            return n + 1
+
+    def times(by: int, n: Decimal) -> Decimal:
+        return n * by
+
+    adding, doubling = step(Adding()), step(partial(times, 2))
+
+    @workflow
+    async def body() -> list[Decimal]:
+        return await holdfast.map(doubling, await holdfast.map(adding, [Decimal("0.5"), Decimal(1)]))
+
+    assert begin(body).finish().check().result == [Decimal("3.0"), Decimal(4)]
 
 
 def test_by_default_many_items_are_few_chunks(begin):

@@ -15,6 +15,7 @@ from __future__ import annotations
 from holdfast.codec.arguments import ArgumentsCodec, plain_call
 from holdfast.codec.codec import Codec
 from holdfast.codec.exceptions import Relayed, message_of, traceback_text
+from holdfast.codec.hints import known_hints
 from holdfast.codec.loaded import find_all, find_class
 from holdfast.codec.plain import plain
 from holdfast.codec.schemas import misfit, parameter_schemas
@@ -34,6 +35,7 @@ __all__ = [
     "find_all",
     "find_class",
     "from_text",
+    "known_hints",
     "message_of",
     "misfit",
     "parameter_schemas",

@@ -20,7 +20,14 @@ import msgspec
 from holdfast.codec.bare import Bare, is_secret
 from holdfast.codec.containers import Dict, Items, Row
 from holdfast.codec.fields import MISSING, Field, accepts, describe, is_attrs
-from holdfast.codec.hints import Unresolved, class_hints, is_required, resolve_reference, substitute
+from holdfast.codec.hints import (
+    Unresolved,
+    class_hints,
+    is_required,
+    is_unpacked,
+    resolve_reference,
+    substitute,
+)
 from holdfast.codec.models import Adapted, Model, has_core_schema, is_model
 from holdfast.codec.records import Keyed, NamedRow, Record
 from holdfast.codec.scalars import PLAIN, Hidden, Member, OneValue, Written
@@ -30,6 +37,7 @@ from holdfast.codec.unions import Union
 
 _BARE = {Any, object, inspect.Parameter.empty, typing.NoReturn, typing.Never, collections.abc.Hashable}
 _WRAPPERS = (typing.Required, typing.NotRequired, typing.Final, typing.ClassVar)
+_TUPLES = (tuple, typing.Tuple)  # noqa: UP006  # both may be written
 _LISTS = {list, collections.deque, set, frozenset}
 _DICTS = {
     dict: dict,
@@ -124,6 +132,10 @@ class Builder:
             return self.build(arguments[0], module)
         if hasattr(origin, "__value__"):
             return self._alias(origin, annotation, arguments)
+        if isinstance(origin, typing.ParamSpec):  # `*args: P.args`
+            return Bare()
+        if not isinstance(origin, type):
+            return self._unknown(annotation)
         return self._collection(annotation, origin, arguments, module) or self._class(origin, arguments, annotation)
 
     def _collection(self, annotation: Any, origin: Any, arguments: tuple[Any, ...], module: str | None) -> Shape | None:
@@ -131,9 +143,9 @@ class Builder:
         if origin in _LISTS:
             return Items(origin, self._argument(arguments, 0, module), name)
         if origin is tuple:
-            if any(typing.get_origin(argument) is typing.Unpack for argument in arguments):
+            if any(map(is_unpacked, arguments)):
                 return Opaque(name, "a tuple with an unpacked part is not supported: annotate tuple[X, ...]")
-            if (not arguments and annotation is tuple) or (len(arguments) == 2 and arguments[1] is Ellipsis):
+            if annotation in _TUPLES or (len(arguments) == 2 and arguments[1] is Ellipsis):
                 return Items(tuple, self._argument(arguments, 0, module), name)
             return Row([self.build(argument, module) for argument in arguments], name)
         if origin in _DICTS:

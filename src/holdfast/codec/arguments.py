@@ -11,6 +11,7 @@ made before it existed.
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -18,7 +19,7 @@ import msgspec
 
 from holdfast.codec.annotations import Builder
 from holdfast.codec.earlier import earlier
-from holdfast.codec.hints import Unresolved, function_hints
+from holdfast.codec.hints import Unresolved, class_hints, function_hints, is_required, is_unpacked
 from holdfast.codec.pickles import pickled, unpickled
 from holdfast.codec.scalars import PLAIN, Plain
 from holdfast.codec.seals import PICKLED, Seal
@@ -47,7 +48,20 @@ class _Parameters:
         for parameter in _parameters(fn)[skip:]:
             hint = hints.get(parameter.name, parameter.empty)
             self.is_complete &= not isinstance(hint, Unresolved)
-            self._add(parameter, builder.build(hint, getattr(fn, "__module__", None)))
+            if is_unpacked(hint):
+                self._add_unpacked(parameter, hint, builder)
+            else:
+                self._add(parameter, builder.build(hint, getattr(fn, "__module__", None)))
+
+    def _add_unpacked(self, parameter: inspect.Parameter, hint: Any, builder: Builder) -> None:
+        """`**kwargs: Unpack[Options]` are the keys of that TypedDict; of `*args: *Ts` nothing is known."""
+        content: Any = typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Unpack else None
+        if not typing.is_typeddict(content):
+            return self._add(parameter, builder.build(parameter.empty))
+        for name, inner in class_hints(content).items():
+            self.by_name[name] = builder.build(inner, content.__module__)
+            if is_required(inner, name in content.__required_keys__):
+                self.required.append(name)
 
     def _add(self, parameter: inspect.Parameter, shape: Shape) -> None:
         if parameter.kind is _Kind.VAR_POSITIONAL:

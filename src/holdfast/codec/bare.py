@@ -64,9 +64,21 @@ def lower(value: Any) -> Any:
 def load(plain: Any) -> Any:
     # Never in place: a union may have to read the same data by more than one member.
     cls = type(plain)
-    if cls is dict:
-        return _load_object(plain) if envelope(plain) is None else _open(plain)
-    return _load_items(plain) if cls is list else plain
+    if cls is list:
+        return _load_items(plain)
+    if cls is not dict:
+        return plain
+    tag = envelope(plain)
+    if tag is None:
+        return _load_object(plain)
+    made = _COLLECTIONS.get(tag)
+    if made is None:
+        return _open(plain)
+    # Right here, so that reading takes no more of the stack than writing did: what is deep could not be read else.
+    try:
+        return made(_load_items(plain[tag]))
+    except TypeError as error:
+        raise Mismatch(f"{tag[1:]} can't be read: {error}") from error
 
 
 def _load_object(plain: dict[str, Any]) -> dict[str, Any]:
@@ -96,8 +108,11 @@ def sort_plain(items: list[Any]) -> list[Any]:
         return sorted(items, key=encode_json)
     except UnicodeEncodeError:
         raise Unstorable(f"an element of a set is {SURROGATE}") from None
+    except (ValueError, OverflowError):
+        raise Unstorable(f"an element of a set is {HUGE}") from None
 
 
+HUGE = "int of too many digits: store it as bytes"
 SURROGATE = "str with a lone surrogate, which is no text: encode it to bytes, or repair it"
 
 
@@ -189,11 +204,10 @@ _LOWER: dict[type, Callable[[Any], Any]] = {
     frozenset: lambda value: {"~frozenset": sort_plain(_lower_items(value))},
 }
 
+_COLLECTIONS: dict[str, type] = {"~tuple": tuple, "~set": set, "~frozenset": frozenset}
+
 _OPEN: dict[str, Callable[[Any], Any]] = {
     "~float": float,
-    "~tuple": lambda content: tuple(_load_items(content)),
-    "~set": lambda content: set(_load_items(content)),
-    "~frozenset": lambda content: frozenset(_load_items(content)),
     "~dict": _load_dict,
     "~enum": _load_enum,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.codec.bare import sort_plain
+from holdfast.codec.bare import HUGE, sort_plain
 from holdfast.codec.shapes import (
     Misfit,
     Mismatch,
@@ -133,7 +133,10 @@ class Dict(Shape):
         pairs = [self._lower_pair(key, item) for key, item in value.items()]
         key_type = int if self._has_int_keys else str
         if all(type(key) is key_type for key, _ in pairs):
-            out = {str(key): item for key, item in pairs}
+            try:
+                out = {str(key): item for key, item in pairs}
+            except ValueError:
+                raise Unstorable(f"a key is {HUGE}") from None
             if len(out) == len(pairs) and envelope(out) is None:
                 return out
         return {"~dict": [[key, item] for key, item in pairs]}

@@ -39,6 +39,11 @@ def function_hints(fn: Callable[..., Any]) -> dict[str, Any]:
         return {name: _resolve(hint, space, {}) for name, hint in getattr(fn, "__annotations__", {}).items()}
 
 
+def known_hints(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Those annotations of it whose names can be found."""
+    return {name: hint for name, hint in function_hints(fn).items() if not isinstance(hint, Unresolved)}
+
+
 def class_hints(cls: type, arguments: tuple[Any, ...] = ()) -> dict[str, Any]:
     """The annotations of a class and its bases, with type parameters replaced by what is known of them."""
     try:
@@ -74,6 +79,11 @@ def is_required(hint: Any, default: bool) -> bool:
     if origin is typing.Required or origin is typing.NotRequired:
         return origin is typing.Required
     return is_required(typing.get_args(hint)[0], default) if str(origin).endswith("ReadOnly") else default
+
+
+def is_unpacked(hint: Any) -> bool:
+    """Whether it is the content of another type, as in `*args: *tuple[int, str]` and `**kwargs: Unpack[Options]`."""
+    return typing.get_origin(hint) is typing.Unpack or bool(getattr(hint, "__unpacked__", False))
 
 
 def resolve_reference(text: str, module: str | None) -> Any:

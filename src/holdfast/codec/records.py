@@ -55,8 +55,10 @@ class Record(Shape):
         out = {}
         name = ""
         try:
-            for name, key, _, shape, _, _ in self._fields:
-                out[key] = shape.lower(getattr(value, name))
+            for name, key, _, shape, default, _ in self._fields:
+                item = getattr(value, name)
+                if item is not msgspec.UNSET or default is not msgspec.UNSET:
+                    out[key] = shape.lower(item)
         except Misfit as misfit:
             raise misfit.under("." + name) from None
         except AttributeError:

@@ -7,7 +7,7 @@ which part of a type, nothing is added: a schema lets through what it does not m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import Enum, Flag
+from enum import Enum, Flag, FlagBoundary
 from typing import Any
 
 from msgspec import inspect
@@ -75,4 +75,7 @@ def _parts(schema: dict[str, Any], info: inspect.Type) -> Iterable[tuple[Any, in
 
 def _takes_others(cls: type[Enum]) -> bool:
     """Whether it makes members of values that none of them has."""
-    return not issubclass(cls, Flag) and cls._missing_.__func__ is not Enum._missing_.__func__  # type: ignore[attr-defined]
+    if issubclass(cls, Flag):
+        # As an IntFlag does, unless it says otherwise.
+        return cls._boundary_ in (FlagBoundary.KEEP, FlagBoundary.EJECT)  # type: ignore[attr-defined]
+    return cls._missing_.__func__ is not Enum._missing_.__func__  # type: ignore[attr-defined]

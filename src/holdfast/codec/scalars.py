@@ -31,9 +31,7 @@ def lower_subtype(shape: Shape, base: type, value: Any) -> Any:
         raise expected(shape, value)
     if isinstance(value, Enum) or type(value) in TEXTS or type(value) is bool:
         return bare.lower(value)
-    raise Unstorable(
-        f"{type_name(type(value))} would come back as {shape.name}: annotate with it, or convert it to {shape.name}"
-    )
+    raise Unstorable(f"{type_name(type(value))} would come back as {shape.name}: convert it to {shape.name}")
 
 
 def load_subtype(shape: Shape, base: type, plain: Any) -> Any:
@@ -120,7 +118,10 @@ class Written(Shape):
 
 
 class Member(Shape):
-    """An enum's member: by value where all values are strings or all are integers, else by name."""
+    """An enum's member: by value where all values are strings or all are integers, else by name.
+
+    An enum that has none is a base of others, whose members keep their own class.
+    """
 
     __slots__ = ("_by_value", "type")
 
@@ -129,11 +130,11 @@ class Member(Shape):
         self.name = cls.__name__
         types = {type(member.value) for member in cls}
         self._by_value = issubclass(cls, Flag) or types == {str} or types == {int}
-        self.kinds = frozenset({"int" if self._by_value and types != {str} else "str"})
+        self.kinds = frozenset({"int" if self._by_value and types != {str} else "str"} if types else {"object"})
 
     def lower(self, value: Any) -> Any:
-        if type(value) is not self.type and not isinstance(value, self.type):
-            raise expected(self, value)
+        if type(value) is not self.type:
+            return lower_subtype(self, self.type, value)
         return value.value if self._by_value else value.name
 
     def load(self, plain: Any) -> Any:

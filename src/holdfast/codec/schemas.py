@@ -19,7 +19,7 @@ from uuid import UUID
 import msgspec
 from msgspec import inspect
 
-from holdfast.codec.hints import Unresolved, function_hints
+from holdfast.codec.hints import known_hints
 from holdfast.codec.refining import referred, refine
 from holdfast.codec.texts import TEXTS, UNREADABLE
 
@@ -92,7 +92,7 @@ def _is_tag(schema: Schema) -> bool:
 
 def parameter_schemas(fn: Callable[..., Any]) -> dict[str, bytes]:
     """The schemas of a function's parameters as JSON, by name: of those that have one."""
-    found = {name: schema_of(hint) for name, hint in function_hints(fn).items() if not isinstance(hint, Unresolved)}
+    found = {name: schema_of(hint) for name, hint in known_hints(fn).items()}
     return {name: msgspec.json.encode(schema) for name, schema in found.items() if schema is not None}
 
 

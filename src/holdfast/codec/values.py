@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from holdfast.codec.annotations import Builder
-from holdfast.codec.bare import SURROGATE
+from holdfast.codec.bare import HUGE, SURROGATE
 from holdfast.codec.hints import Unresolved
 from holdfast.codec.pickles import pickled, unpickled
 from holdfast.codec.scalars import Plain
@@ -148,9 +148,7 @@ def json_bytes(plain: Any, what: str, who: str) -> bytes:
     except UnicodeEncodeError:
         raise NotEncodable(f"{what}{_find(plain, _is_surrogate) or ''}: {SURROGATE}{who}") from None
     except (ValueError, OverflowError):
-        raise NotEncodable(
-            f"{what}{_find(plain, _is_huge) or ''}: int of too many digits: store it as bytes{who}"
-        ) from None
+        raise NotEncodable(f"{what}{_find(plain, _is_huge) or ''}: {HUGE}{who}") from None
     except RecursionError:
         raise NotEncodable(f"{what}: {TOO_DEEP}{who}") from None
 

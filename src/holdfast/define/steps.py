@@ -19,10 +19,10 @@ from typing import (
     TypeVar,
     TypeVarTuple,
     cast,
-    get_type_hints,
     overload,
 )
 
+from holdfast.codec import known_hints
 from holdfast.errors import DefinitionError
 from holdfast.model import Duration, Retry, is_name, microseconds
 
@@ -97,11 +97,8 @@ class Step(Generic[P, R]):
 
     def chunk_hints(self) -> dict[str, Any]:
         """The annotations of a function that executes this step for a list of items."""
-        try:
-            hints = get_type_hints(self.fn, include_extras=True)
-        except NameError:
-            # Names that can't be resolved here: values keep whatever type they have.
-            hints = {}
+        # Where names can't be resolved, values keep whatever type they have.
+        hints = known_hints(self.fn)
         first = next(iter(inspect.signature(self.fn).parameters), None)
         item, result = hints.get(first or "", Any), hints.get("return", Any)
         return {"items": list[item], "return": tuple[list[Optional[result]], dict[int, tuple[str, str]]]}  # type: ignore[valid-type]  # noqa: UP045  # made at run time, of whatever there is

@@ -32,6 +32,17 @@ class Odd(enum.Enum):
     TEXT = "text"
 
 
+class Shaded(enum.Enum):
+    """A base of enums, which has no members of its own."""
+
+    def shade(self) -> str:
+        return f"dark {self.value}"
+
+
+class Paint(Shaded):
+    GREEN = "green"
+
+
 class Access(enum.Flag):
     READ = enum.auto()
     WRITE = enum.auto()
@@ -198,6 +209,11 @@ class Stamp:
 class Packet(msgspec.Struct, rename="camel"):
     packet_id: int
     sent_at: datetime | None = None
+
+
+class Change(msgspec.Struct):
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    age: int | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class Cold(msgspec.Struct, frozen=True):

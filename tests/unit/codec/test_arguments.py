@@ -1,6 +1,9 @@
 """Arguments by a function's parameters."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
+from typing import ParamSpec, Required, TypedDict, TypeVarTuple, Unpack
 
 import hypothesis.strategies as st
 import pytest
@@ -29,6 +32,14 @@ def implicit(a: int = None): ...  # noqa: RUF013
 
 
 def gather(*items: Item, **named: Item): ...
+
+
+class Wishes(TypedDict, total=False):
+    item: Required[Item]
+    since: date
+
+
+def order(card: str, **wishes: Unpack[Wishes]): ...
 
 
 def round_trip(fn, *args, **kwargs):
@@ -222,3 +233,26 @@ def test_packing_is_the_same_with_the_fast_path_and_without():
     for args in ((1, "a"), (2**90, ""), (-1, "ü")):
         assert codec.arguments(typed).pack(args, {}) == codec.arguments(optional).pack(args, {})
         assert codec.arguments(typed).unpack(codec.arguments(optional).pack(args, {})) == (args, {})
+
+
+def test_the_keys_of_an_unpacked_typed_dict_are_typed_arguments():
+    wishes = {"item": Item("a", 1, {"x"}), "since": date(2024, 1, 1)}
+    assert round_trip(order, "tok", **wishes) == (("tok",), wishes)
+    for wrong, told in [({"since": date(2024, 1, 1)}, "needs item"), ({**wishes, "until": 1}, "no parameter 'until'")]:
+        with pytest.raises(BadArguments, match=told):
+            codec.arguments(order).pack(("tok",), wrong)
+
+
+def test_arguments_of_which_only_a_variable_is_known_keep_their_types():
+    P = ParamSpec("P")
+    Ts = TypeVarTuple("Ts")
+
+    def decorated(fn: Callable[P, None]) -> Callable[P, None]:
+        def inner(*args: P.args, **kwargs: P.kwargs) -> None: ...
+
+        return inner
+
+    def spread(*args: *Ts): ...
+
+    assert round_trip(decorated(charge), (1, {2}), b=b"x") == (((1, {2}),), {"b": b"x"})
+    assert round_trip(spread, (1, {2})) == (((1, {2}),), {})

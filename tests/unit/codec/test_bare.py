@@ -111,6 +111,21 @@ def test_any_bare_value_comes_back_with_its_types(value):
     assert types_of(back) == types_of(value)
 
 
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda one: [one], lambda one: {"a": one}, lambda one: (one,), lambda one: {1: one}, lambda one: frozenset({one})],
+)
+def test_what_could_be_written_can_be_read_however_deep_it_is(wrap):
+    deepest, value = b"null", None
+    while True:
+        value = wrap(value)
+        try:
+            deepest = made.encode(value)
+        except NotEncodable:
+            break
+    assert made.encode(made.decode(deepest)) == deepest
+
+
 def test_not_a_number_comes_back():
     assert made.decode(made.encode({"x": (float("nan"),)}))["x"][0] != 0
 

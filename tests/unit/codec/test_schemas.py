@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum, Flag, IntEnum
+from enum import Enum, Flag, IntEnum, IntFlag
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -65,6 +65,12 @@ class Forgiving(Enum):
 class Colours(Flag):
     RED = 1
     BLUE = 2
+
+
+class Rights(IntFlag):
+    """It keeps what it does not know."""
+
+    READ = 1
 
 
 class Level(IntEnum):
@@ -139,6 +145,7 @@ def is_read(annotation: Any, stored: bytes) -> bool:
         (Literal["a", "b"], "c"),
         (Colours, 3),
         (Colours, 4),
+        (Rights, 4),
         (Literal[1, 2], 3),
         (Order, {"cents": 1, "day": "2026-01-31"}),
         (Order, {"cents": 1.0, "day": "2026-01-31"}),

@@ -1,7 +1,9 @@
 """Values by annotation come back equal and of the same type."""
 
 import collections
+import enum
 import ipaddress
+import typing
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -61,6 +63,12 @@ CASES = [
     (Level, Level.LOW),
     (Odd, Odd.PAIR),
     (Access, Access.READ | Access.WRITE),
+    (samples.Shaded, samples.Paint.GREEN),
+    (samples.Shaded | str | None, samples.Paint.GREEN),
+    (dict[samples.Shaded, int], {samples.Paint.GREEN: 1}),
+    (enum.Enum, Level.HIGH),
+    (enum.IntEnum, Level.HIGH),
+    (enum.Flag, Access.READ | Access.WRITE),
     (Literal["a", 1, None], 1),
     (Literal[Colour.RED], Colour.RED),
     (samples.Cents, 5),
@@ -72,6 +80,8 @@ CASES = [
     (tuple[int, str], (1, "a")),
     (tuple[int, ...], (1, 2, 3)),
     (tuple[()], ()),
+    (typing.Tuple, (1, {2})),  # noqa: UP006
+    (typing.Tuple[()], ()),  # noqa: UP006
     (collections.deque[int], collections.deque([1, 2])),
     (dict[str, int], {"b": 1, "a": 2}),
     (dict[str, int], {"~tuple": 1}),
@@ -117,6 +127,7 @@ CASES = [
     (samples.Parcel, samples.Parcel(3, "a")),
     (samples.Stamp, samples.Stamp(Decimal("1.0"))),
     (samples.Packet, samples.Packet(1, datetime(2024, 1, 1))),
+    (samples.Change, samples.Change(age=None)),
     (samples.Cold, samples.Cold(float("-inf"))),
     (Order, Order(id=1, items=[Item("a", 1)], price=Decimal("1.10"), meta=(1, {2: b"x"}))),
     (samples.Aliased, samples.Aliased(firstName="Ada")),
@@ -134,6 +145,9 @@ CASES = [
     (tuple, (1, {2})),
     (object, {"a": b"x"}),
 ]
+
+
+Unpacked = typing.Unpack[tuple[str, ...]]  # which says the same in another way
 
 
 def named(one: object) -> str:
@@ -228,6 +242,19 @@ def test_encoding_what_was_decoded_gives_the_same_bytes(pair):
     made = codec.value(annotation)
     stored = made.encode(value)
     assert made.encode(made.decode(stored)) == stored
+
+
+@pytest.mark.parametrize("annotation", [tuple[int, *tuple[str, ...]], tuple[int, Unpacked]])
+def test_a_tuple_with_an_unpacked_part_is_refused_with_what_to_write_instead(annotation):
+    with pytest.raises(NotEncodable, match=r"annotate tuple\[X, \.\.\.\]"):
+        codec.value(annotation).encode((1, "a", "b"))
+
+
+@pytest.mark.parametrize(("annotation", "value"), [(set[int], {10**5000}), (dict[int, str], {10**5000: "a"})])
+def test_a_number_of_too_many_digits_is_refused_also_as_an_element_and_as_a_key(annotation, value):
+    for made in (codec.value(annotation), codec.value(Any)):
+        with pytest.raises(NotEncodable, match="too many digits"):
+            made.encode(value)
 
 
 def test_not_a_number_comes_back():
