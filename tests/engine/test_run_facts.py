@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import logging
 
 import pytest
@@ -109,6 +110,41 @@ def test_the_logger_is_silent_on_replay(begin, caplog):
     drive.execution = drive.replay()
     drive.complete("double:1")
     assert [record.getMessage() for record in caplog.records] == ["one", "two", "three"]
+
+
+def test_the_logger_is_silent_in_a_body_that_is_put_away(begin, caplog):
+    @workflow
+    async def body() -> None:
+        try:
+            await double(1)
+        finally:
+            logger.info("over")
+
+    caplog.set_level(logging.INFO, "holdfast.run")
+    drive = begin(body)
+    drive.execution.put_away()
+    drive.execution = drive.replay()
+    assert caplog.records == []
+    drive.complete("double")
+    assert [record.getMessage() for record in caplog.records] == ["over"]
+
+
+def test_what_the_collector_finds_while_a_body_advances_may_log(begin, caplog):
+    class Leak:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            logger.info("leaked")
+
+    @workflow
+    async def body() -> None:
+        Leak()
+        gc.collect()
+
+    caplog.set_level(logging.INFO, "holdfast.run")
+    begin(body)
+    assert [record.getMessage() for record in caplog.records] == ["leaked"]
 
 
 def test_a_log_line_says_which_run_it_belongs_to(begin, caplog):

@@ -1,4 +1,4 @@
-"""The run's logger: silent while replaying, and every record says which run, step and trace it belongs to."""
+"""The run's logger: silent while a body replays or is put away. Every record says what run, step and trace it is of."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _RunFilter(logging.Filter):
         if isinstance(scope, StepInfo):
             record.step = scope.key
             return True
-        return not scope.is_replaying
+        return not scope.is_silent
 
 
 logger = logging.getLogger("holdfast.run")

@@ -214,6 +214,10 @@ class Body(Protocol):
     run: RunInfo
 
     @property
+    def is_silent(self) -> bool:
+        """Whether what it logs was logged before, or never happens: it replays, or is being put away."""
+
+    @property
     def max_payload(self) -> int:
         """The limit of one value."""
 

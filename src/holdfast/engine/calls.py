@@ -267,6 +267,11 @@ class Calls:
         self._open_pendings = dict(self._open_pendings) if self._open_pendings else _NO_CALLS
         self._awaited_in = None
 
+    @property
+    def is_silent(self) -> bool:
+        # While the collector runs others count as dead, too, and what is logged then is nobody's.
+        return self.is_replaying or (self.is_dead and not self.runners.is_collecting)
+
     def next_number(self) -> int:
         self._numbers += 1
         return self._numbers

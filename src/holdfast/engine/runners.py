@@ -71,6 +71,10 @@ class _Collecting:
         elif self._paused is not None:
             self._paused.is_dead, self._paused = False, None
 
+    @property
+    def is_under_way(self) -> bool:
+        return self._paused is not None
+
     def end(self, _: object = None) -> None:
         if self in gc.callbacks:
             gc.callbacks.remove(self)
@@ -111,6 +115,11 @@ class Runners:
         self._lost = self._generator_lost
         self.kept: list[object] = []
         """What would not end when it was put away; see departure.py."""
+
+    @property
+    def is_collecting(self) -> bool:
+        """Whether the body that is advancing counts as dead only for as long as the collector runs."""
+        return self._collecting.is_under_way
 
     def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
         if self.pumped is not None:

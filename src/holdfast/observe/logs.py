@@ -25,8 +25,9 @@ class LogContext(logging.Filter):
     """Gives records `run_id`, `workflow`, `workflow_version`, `step`, `attempt`, `trace_id` and `span_id`.
 
     They are None where there is none of it, so that a format may name them. A record that a body logs while it replays
-    is dropped: it was logged when it first happened. Attach it to handlers: a filter on a logger does not see what
-    comes from the loggers below it.
+    is dropped: it was logged when it first happened. So is what is logged by `finally` blocks of a body that is put away
+    from memory: its run has not come there. Attach it to handlers: a filter on a logger does not see what comes from
+    the loggers below it.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -42,7 +43,7 @@ class LogContext(logging.Filter):
             self._trace(record, run.trace)
             return True
         self._spell(record, run.trace)
-        return not scope.is_replaying
+        return not scope.is_silent
 
     def _trace(self, record: logging.LogRecord, trace: str | None) -> None:
         # Only what is loaded anyway is asked: in a step it is the step's span, or one that user code has made in it.
