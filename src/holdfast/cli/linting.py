@@ -21,7 +21,7 @@ def lint(
     codes: bool = typer.Option(False, "--codes", help="List the codes and end."),
     as_json: Json = False,
 ) -> None:
-    """Look for what would break a replay in workflow bodies: clocks, dice, I/O, unordered sets, forgotten awaits.
+    """Look for what would break a replay in workflow bodies: clocks, randomness, I/O, unordered sets, forgotten awaits.
 
     No module is imported. A line is exempt with the comment `# holdfast: allow[code]`. The exit code is 1 if anything
     was found.

@@ -77,7 +77,7 @@ Kill `holdfast dev` while a run waits, start it again: the run goes on where it 
 | to | type |
 | --- | --- |
 | see runs, and one of them | `holdfast runs`, `holdfast show RUN_ID`, `holdfast why RUN_ID` |
-| run the tests | `pytest` |
+| run the tests | `pytest`, which `pip install 'holdfast[test]'` brings |
 | check workflow bodies for what would break a replay | `holdfast lint` |
 | see whether all is set up well | `holdfast doctor` |
 | run it in production | `holdfast worker --processes 4` and `holdfast serve` |

@@ -48,7 +48,7 @@ class Connection:
         observers: Sequence[Observer] | None = None,
     ) -> None:
         if codec is not None and not isinstance(codec, Codec):
-            raise DefinitionError(f"codec={codec!r}: expected a holdfast.codec.Codec(...)")
+            raise DefinitionError(f"codec={codec!r}: expected a holdfast.Codec(...)")
         if codec is not None and max_payload is not None:
             raise DefinitionError("max_payload= goes into a codec that is given: Codec(max_payload=...)")
         given: dict[str, Any] = {

@@ -79,7 +79,9 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
     if place is None:
         keys = [entry.key for entry in history if isinstance(entry, StepAsked)]
         known = ", ".join(keys[:20]) or "none"
-        raise NoSuchStep(f"fork(at={at!r}): run {record.id} has asked for no step of that key, but for: {known}")
+        raise NoSuchStep(
+            f"fork(at={at!r}): run {record.id} never asked for a step with that key; it asked for: {known}"
+        )
     cause = max(i for i in range(place) if not isinstance(history[i], (*ASKS, Inherited, Reseeded)))
     until: tuple[str, ...] | None = None
     before: list[Entry]

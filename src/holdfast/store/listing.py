@@ -70,4 +70,4 @@ def decode_cursor(cursor: str) -> Place:
     try:
         return _place.decode(base64.b64decode(cursor, altchars=b"-_", validate=True))
     except (binascii.Error, msgspec.DecodeError, ValueError, AttributeError, TypeError) as error:
-        raise BadCursor(f"cursor: {cursor!r} is none; give the `next` of an earlier page, or nothing") from error
+        raise BadCursor(f"cursor: {cursor!r} is not one; give the `next` of an earlier page, or nothing") from error

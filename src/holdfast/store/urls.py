@@ -84,7 +84,7 @@ def open_store(
     """
     found = check_address(url, schema)
     if not namespace:
-        raise DefinitionError("namespace: '' is none; leave it out or give it a name")
+        raise DefinitionError("the namespace is empty text; leave it out or give it a name")
     if found.scheme == "postgresql":
         room = _postgres()
         store: Store = room.PostgresStore(

@@ -70,7 +70,7 @@ def _input(query: Iterable[tuple[str, str]], caller: Caller) -> dict[str, Any]:
         for part in path:
             place = place.setdefault(part, {})
             if not isinstance(place, dict):
-                raise _wrong(name, "it asks for a field of what another parameter says is none")
+                raise _wrong(name, "it asks for a field of a value that another parameter says is not an object")
         if last in place:
             raise _wrong(name, "it is asked for twice")
         place[last] = _value(name, text)

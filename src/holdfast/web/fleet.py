@@ -80,7 +80,10 @@ async def metrics(service: ServiceDep) -> Response:
     """What the process has counted, if it was given something that counts."""
     if service.metrics is None:
         raise Refused(
-            HTTPStatus.NOT_FOUND, "no-metrics", "this server was given nothing that counts; see api(metrics=)"
+            HTTPStatus.NOT_FOUND,
+            "no-metrics",
+            "this server has no metrics; `holdfast serve` and `holdfast dev` have them where holdfast[metrics] is "
+            "installed, and api() where its client has a Prometheus or metrics= is given",
         )
     found = service.metrics()
     text, kind = found if isinstance(found, tuple) else (found, _TEXT)

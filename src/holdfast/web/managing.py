@@ -206,6 +206,6 @@ def _no_cursor() -> Refused:
     return Refused(
         HTTPStatus.BAD_REQUEST,
         "bad-cursor",
-        "it is none; give the `next` of an earlier page, or nothing",
+        "it is not a cursor; give the `next` of an earlier page, or nothing",
         field=("query", "cursor"),
     )

@@ -181,7 +181,7 @@ def _meaning(status: int) -> str:
 
 
 _MEANINGS = {
-    400: "It can't be read: no JSON, or a cursor that is none",
+    400: "It can't be read: no JSON, or not a cursor",
     401: "No valid API key",
     403: "The key may not do this, or the caller is not on this host",
     404: "There is no such workflow, run, hook or value",
@@ -190,7 +190,7 @@ _MEANINGS = {
     413: "Too large",
     415: "The body is not JSON",
     422: "Something in it can't be taken; `errors` names the field",
-    429: "Too many requests; Retry-After says when to come again",
+    429: "Too many requests; Retry-After says when to try again",
     503: "The database can't be reached, or too many are connected; try again",
 }
 

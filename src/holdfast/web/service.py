@@ -171,6 +171,6 @@ def refuse_crowd(service: Service) -> None:
         raise Refused(
             HTTPStatus.SERVICE_UNAVAILABLE,
             "too-many-connected",
-            f"{service.slots.most} streams and waits are open already; come again",
+            f"{service.slots.most} streams and waits are open already; try again later",
             headers={"retry-after": RETRY_AFTER},
         )

@@ -56,7 +56,7 @@ def _when(given: str | float) -> str | float:
         try:
             instant_of(datetime.fromisoformat(given), what="")
         except (ValueError, DefinitionError) as error:
-            raise ValueError(f"expected a time that there is: {error}") from None
+            raise ValueError(f"expected a time that exists: {error}") from None
         return given
     return _length(given)
 

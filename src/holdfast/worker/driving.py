@@ -99,7 +99,7 @@ async def _hold(session: Session) -> None:
     if session.ended.is_set():
         raise LeaseLost(
             f"the drive {session.worker_id} lost its lease: it stalled, or could not reach the store for that long, "
-            "and its runs are others'; drive again"
+            "and other workers may have taken its runs over; drive again"
         )
 
 

@@ -105,7 +105,7 @@ def listed(given: Iterable[T], *, what: str) -> tuple[T, ...]:
 def checked_count(number: object, *, what: str) -> int:
     """The number, if it is one that can be counted to."""
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise DefinitionError(f"{what}: {number!r} is none; expected a whole number from 0")
+        raise DefinitionError(f"{what}: expected a whole number from 0, not {number!r}")
     return number
 
 

@@ -118,7 +118,7 @@ class Worker:
                 "Client(max_retention=...)"
             )
         if codec is not None and not isinstance(codec, Codec):
-            raise DefinitionError(f"Worker(codec={codec!r}): expected a holdfast.codec.Codec(...)")
+            raise DefinitionError(f"Worker(codec={codec!r}): expected a holdfast.Codec(...)")
         store, codec = _store_of(url, settings, codec)
         if namespace is not None and namespace != store.namespace:
             raise DefinitionError(
@@ -186,7 +186,7 @@ class Worker:
             return {"done": record.done}
 
         For serverless functions and cron jobs: there is no worker before or after it. The record's `reason` says why it
-        stopped: "ended", "waiting" or "budget"; `due_at` says when to come again. A step in flight when the budget is
+        stopped: "ended", "waiting" or "budget"; `due_at` says when to call again. A step in flight when the budget is
         spent gets a few seconds to end, else it executes again with the next drive. Safe when called twice at once.
         Raises RunNotFound.
         """

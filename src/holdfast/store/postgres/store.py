@@ -213,7 +213,7 @@ class PostgresStore(LifeStore):
         accept: Callable[[RunRecord], bool] | None = None,
     ) -> Page[RunRecord]:
         if limit < 1:
-            raise ValueError(f"limit: {limit} is none; expected 1 or more")
+            raise ValueError(f"limit is {limit}; expected 1 or more")
         return await self._read(partial(_runs.list_runs, where=where, cursor=cursor, limit=limit, accept=accept))
 
     async def read_ended(self, run_ids: Sequence[str]) -> list[RunRecord]:

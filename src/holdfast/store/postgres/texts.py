@@ -16,7 +16,7 @@ def refuse_unstorable(runs: Sequence[NewRun]) -> None:
     """Refuse runs that can't be stored, by name."""
     for run in runs:
         if not 0 <= run.priority <= 9:
-            raise ValueError(f"run {run.id}: priority {run.priority} is none; expected 0 to 9")
+            raise ValueError(f"run {run.id}: priority is {run.priority}; expected 0 to 9")
         texts = [run.id, run.workflow, run.version, run.queue, *run.tags, *run.tags.values()]
         others = (run.key, run.chain_id, run.origin_id, run.parent_id, run.forked_from, run.trace)
         _refuse(f"run {run.id!r}", [*texts, *filter(None, others)])

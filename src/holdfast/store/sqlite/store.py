@@ -158,7 +158,7 @@ class SqliteStore(LifeStore):
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
         for run in runs:
             if not 0 <= run.priority <= 9:
-                raise ValueError(f"run {run.id}: priority {run.priority} is none; expected 0 to 9")
+                raise ValueError(f"run {run.id}: priority is {run.priority}; expected 0 to 9")
         return await self._write_batch(starts.start_runs, runs, now)
 
     async def get_run(self, run_id: str) -> RunRecord | None:
@@ -176,7 +176,7 @@ class SqliteStore(LifeStore):
         accept: Callable[[RunRecord], bool] | None = None,
     ) -> Page[RunRecord]:
         if limit < 1:
-            raise ValueError(f"limit: {limit} is none; expected 1 or more")
+            raise ValueError(f"limit is {limit}; expected 1 or more")
         return await self._read(partial(_runs.list_runs, where=where, cursor=cursor, limit=limit, accept=accept))
 
     async def read_ended(self, run_ids: Sequence[str]) -> list[RunRecord]:
