@@ -232,6 +232,26 @@ async def test_a_cursor_that_is_none_is_400(database_url, cursor):
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "cursor")
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "field"),
+    [
+        ("GET", "/v1/runs/%00", "run_id"),
+        ("GET", "/v1/workflows/%00/runs", "workflow"),
+        ("POST", f"/v1/workflows/{'w' * 201}/runs", "workflow"),
+        ("POST", "/v1/runs/RUN/signals/%00", "signal"),
+        ("POST", f"/v1/events/{'e' * 201}", "event"),
+        ("POST", "/v1/hooks/%00", "token"),
+        ("GET", f"/v1/runs/RUN/values/{'v' * 201}", "name"),
+    ],
+)
+async def test_what_can_be_no_name_in_a_path_is_refused_by_the_place_where_it_stands(database_url, method, path, field):
+    async with served(database_url) as made:
+        run = await waiting(made)
+        answer = await made.call(method, path.replace("RUN", run.id), None if method == "GET" else {})
+        [wrong] = answer.json()["errors"]
+        assert (answer.status_code, wrong["place"], wrong["field"]) == (422, "path", field)
+
+
 async def test_steps_tell_what_became_of_each(database_url):
     async with served(database_url) as made:
         done, failed = await made.client.start("checkout", "4711"), await made.client.start("checkout", "stolen")

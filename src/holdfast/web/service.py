@@ -17,6 +17,7 @@ from starlette.requests import Request
 
 from holdfast.client import AsyncClient, AsyncRun
 from holdfast.errors import ClientClosed, RunNotFound, StoreError
+from holdfast.model import is_name, is_text
 
 from .access import Caller
 from .edge import SLASH
@@ -86,19 +87,34 @@ def _with_slashes(text: str) -> str:
     return text.replace(SLASH, "/")
 
 
+# Here, where the field is known: the client would refuse it, too, and can't tell where it stood.
+def _text(given: str) -> str:
+    text = _with_slashes(given)
+    if not is_text(text):
+        raise ValueError("expected text without a NUL")
+    return text
+
+
+def _name(given: str) -> str:
+    text = _with_slashes(given)
+    if not is_name(text, 200):
+        raise ValueError("expected a name of 1 to 200 characters, without a NUL")
+    return text
+
+
 ServiceDep: TypeAlias = Annotated[Service, Depends(_service)]
 CallerDep: TypeAlias = Annotated[Caller, Depends(_caller)]
-RunId: TypeAlias = Annotated[str, Path(description="The run's id."), AfterValidator(_with_slashes)]
-WorkflowName: TypeAlias = Annotated[str, Path(description="The workflow's name."), AfterValidator(_with_slashes)]
-SignalName: TypeAlias = Annotated[str, Path(description="The signal's name."), AfterValidator(_with_slashes)]
-EventName: TypeAlias = Annotated[str, Path(description="The event's name."), AfterValidator(_with_slashes)]
-ValueName: TypeAlias = Annotated[str, Path(description="The value's name."), AfterValidator(_with_slashes)]
+RunId: TypeAlias = Annotated[str, Path(description="The run's id."), AfterValidator(_text)]
+WorkflowName: TypeAlias = Annotated[str, Path(description="The workflow's name."), AfterValidator(_name)]
+SignalName: TypeAlias = Annotated[str, Path(description="The signal's name."), AfterValidator(_name)]
+EventName: TypeAlias = Annotated[str, Path(description="The event's name."), AfterValidator(_name)]
+ValueName: TypeAlias = Annotated[str, Path(description="The value's name."), AfterValidator(_name)]
 Cursor: TypeAlias = Annotated[
     str | None,
     # Only described: one that is none is for the listing to refuse, and is no wrong field.
     Query(description="The `next` of an earlier page.", json_schema_extra={"pattern": "^[A-Za-z0-9_=-]+$"}),
 ]
-Token: TypeAlias = Annotated[str, Path(description="The hook's token."), AfterValidator(_with_slashes)]
+Token: TypeAlias = Annotated[str, Path(description="The hook's token."), AfterValidator(_text)]
 
 
 async def named_workflow(workflow: WorkflowName) -> str:
