@@ -61,6 +61,8 @@ class EventWait(msgspec.Struct, frozen=True):
     match: bytes | None
     since: Instant
     """When the run's chain was created: an event published later is not missed."""
+    registered_at: Instant
+    """A number that is registered anew, as by a run that is tried again, is another wait."""
     may_get_older: bool = False
     """Nobody has looked for its events yet, and there are older ones than the one that has found it."""
 

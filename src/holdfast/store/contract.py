@@ -263,10 +263,10 @@ class Store(Protocol):
         """
 
     async def deliver_event(self, event: Event, waits: Sequence[EventWait]) -> int:
-        """Give an event to waits: each whose row is still there, and whose chain has not taken this event, loses its
-        row and gets an inbox row of kind "event" for its number, in one commit. Of several waits of one chain the one
-        with the smallest number gets it. It was sent when the event was published, so that it comes before a timeout
-        that was due later. Returns how many did."""
+        """Give an event to waits: each whose row is still there, not registered anew since it was found, and whose chain
+        has not taken this event, loses its row and gets an inbox row of kind "event" for its number, in one commit. Of
+        several waits of one chain the one with the smallest number gets it. It was sent when the event was published,
+        so that it comes before a timeout that was due later. Returns how many did."""
 
     async def mark_matched(
         self,
@@ -276,8 +276,9 @@ class Store(Protocol):
         runs: Sequence[NewRun] = (),
         now: Instant | None = None,
     ) -> None:
-        """These were looked at. `runs` begin in the same commit, unless somebody has marked the events before: so an
-        event begins its runs once, however often it is looked at and whatever has become of them."""
+        """These were looked at; a wait that was registered anew meanwhile was not. `runs` begin in the same commit,
+        unless somebody has marked the events before: so an event begins its runs once, however often it is looked at
+        and whatever has become of them."""
 
     async def list_triggers(self, event: str) -> list[Trigger]:
         """Workflows that begin a run for an event of this name, as workers have registered them (newest version)."""

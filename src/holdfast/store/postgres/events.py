@@ -118,6 +118,7 @@ async def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait
         "trace": event.trace,
         "runs": [wait.run for wait in waits],
         "numbers": [wait.number for wait in waits],
+        "registered_ats": [wait.registered_at for wait in waits],
     }
     delivered = len(await tx.all("deliver_event", params))
     if delivered:
@@ -132,8 +133,12 @@ async def mark_matched(
     if events and await tx.all("mark_events", {"events": sorted(events), "now": now}) and runs:
         await start_runs(tx, runs, now)
     if waits:
-        asked = sorted({(wait.run, wait.number) for wait in waits})
-        params = {"runs": [run for run, _ in asked], "numbers": [number for _, number in asked]}
+        asked = sorted({(wait.run, wait.number, wait.registered_at) for wait in waits})
+        params = {
+            "runs": [run for run, _, _ in asked],
+            "numbers": [number for _, number, _ in asked],
+            "registered_ats": [at for _, _, at in asked],
+        }
         await tx.all("mark_waits", params)
 
 

@@ -37,7 +37,7 @@ ORDER BY events.published_at + 0, events.id LIMIT :limit::integer;
 
 -- name: read_unmatched_waits
 -- Waits for events that nobody has looked at yet.
-SELECT waits.run, waits.number, waits.name, waits.match, waits.since
+SELECT waits.run, waits.number, waits.name, waits.match, waits.since, waits.registered_at
 FROM holdfast.waits
 WHERE waits.namespace_id = :namespace_id AND waits.unmatched
     AND (waits.run, waits.number) > (:after_run::bigint, :after_number::integer)
@@ -45,7 +45,7 @@ ORDER BY waits.run, waits.number LIMIT :limit::integer;
 
 -- name: find_waits
 -- Waits that an event may match: for each probe, and for none, a bounded walk along the index.
-SELECT found.run, found.number, found.name, found.match, found.since,
+SELECT found.run, found.number, found.name, found.match, found.since, found.registered_at,
     found.unmatched AND EXISTS (
         SELECT 1 FROM holdfast.events AS older
         WHERE older.namespace_id = :namespace_id AND older.name = :name AND older.published_at >= found.since
@@ -53,7 +53,7 @@ SELECT found.run, found.number, found.name, found.match, found.since,
     )
 FROM unnest(:probes::bytea[]) AS wanted (probe)
 CROSS JOIN LATERAL (
-    SELECT waits.run, waits.number, waits.name, waits.match, waits.since, waits.unmatched
+    SELECT waits.run, waits.number, waits.name, waits.match, waits.since, waits.registered_at, waits.unmatched
     FROM holdfast.waits
     WHERE waits.namespace_id = :namespace_id AND waits.name = :name AND waits.probe = wanted.probe
         AND waits.kind = 'event' AND (waits.run, waits.number) > (:after_run::bigint, :after_number::integer)
@@ -137,16 +137,19 @@ ORDER BY found.published_at, found.id LIMIT :limit::integer;
 WITH present AS MATERIALIZED (
     SELECT wait.run, wait.number, wait.name
     FROM (
-        SELECT given.run, given.number FROM unnest(:runs::bigint[], :numbers::integer[]) AS given (run, number)
+        SELECT given.run, given.number, given.registered_at
+        FROM unnest(:runs::bigint[], :numbers::integer[], :registered_ats::bigint[])
+            AS given (run, number, registered_at)
         ORDER BY given.run, given.number
     ) AS asked
     CROSS JOIN LATERAL (
-        SELECT waits.run, waits.number, waits.name, waits.kind, waits.namespace_id FROM holdfast.waits
+        SELECT waits.run, waits.number, waits.name, waits.kind, waits.namespace_id, waits.registered_at
+        FROM holdfast.waits
         WHERE waits.run = asked.run AND waits.number = asked.number
         OFFSET 0
         FOR UPDATE
     ) AS wait
-    WHERE wait.kind = 'event' AND wait.namespace_id = :namespace_id
+    WHERE wait.kind = 'event' AND wait.namespace_id = :namespace_id AND wait.registered_at = asked.registered_at
 ),
 first AS MATERIALIZED (
     SELECT DISTINCT ON (receiver.chain_id) present.run, present.number, present.name, receiver.lane_id, receiver.chain_id
@@ -192,8 +195,10 @@ RETURNING events.id;
 -- These waits were looked at.
 UPDATE holdfast.waits SET unmatched = false
 WHERE waits.run = ANY (:runs::bigint[]) AND waits.unmatched
-    AND ((waits.run, waits.number) IN (
-        SELECT asked.run, asked.number FROM unnest(:runs::bigint[], :numbers::integer[]) AS asked (run, number)
+    AND ((waits.run, waits.number, waits.registered_at) IN (
+        SELECT asked.run, asked.number, asked.registered_at
+        FROM unnest(:runs::bigint[], :numbers::integer[], :registered_ats::bigint[])
+            AS asked (run, number, registered_at)
     )) IS TRUE;
 
 -- name: list_triggers

@@ -77,8 +77,8 @@ def find_waits(
         "limit": limit,
     }
     return [
-        EventWait(run, number, name, match, since, bool(may_get_older))
-        for run, number, name, match, since, may_get_older in tx.all("find_waits", params)
+        EventWait(run, number, name, match, since, registered_at, bool(may_get_older))
+        for run, number, name, match, since, registered_at, may_get_older in tx.all("find_waits", params)
     ]
 
 
@@ -134,7 +134,7 @@ def mark_matched(
 
 
 def _places(waits: Sequence[EventWait]) -> str:
-    return as_json([(wait.run, wait.number) for wait in waits])
+    return as_json([(wait.run, wait.number, wait.registered_at) for wait in waits])
 
 
 def list_triggers(tx: Transaction, event: str) -> list[Trigger]:

@@ -16,14 +16,14 @@ ORDER BY published_at, id LIMIT :limit;
 
 -- name: unmatched_waits
 -- Waits that nobody has looked at.
-SELECT run, number, name, match, since
+SELECT run, number, name, match, since, registered_at
 FROM waits
 WHERE namespace_id = :namespace_id AND unmatched = 1 AND (run, number) > (:after_run, :after_number)
 ORDER BY run, number LIMIT :limit;
 
 -- name: find_waits
 -- Waits that an event may match: a bounded walk for each of its probes, and then the first of all.
-SELECT waits.run, waits.number, waits.name, waits.match, waits.since,
+SELECT waits.run, waits.number, waits.name, waits.match, waits.since, waits.registered_at,
     waits.unmatched AND EXISTS (
         SELECT 1 FROM events AS older
         WHERE older.namespace_id = :namespace_id AND older.name = :name AND older.published_at >= waits.since
@@ -91,14 +91,14 @@ WHERE events.id IN (
 ORDER BY events.published_at, events.id LIMIT :limit;
 
 -- name: find_open
--- Those of some waits that are still there, whose chains have not taken an event: the first of each chain.
+-- Those of some waits that are still there, as they were, whose chains have not taken an event: the first of each chain.
 SELECT open.id, coalesce(starts.chain_id, runs.id), min(open.number)
 FROM json_each(:waits) AS asked
 CROSS JOIN waits AS open ON open.run = json_extract(asked.value, '$[0]')
-    AND open.number = json_extract(asked.value, '$[1]')
+    AND open.number = json_extract(asked.value, '$[1]') AND open.registered_at = json_extract(asked.value, '$[2]')
 CROSS JOIN runs ON runs.number = open.run
 CROSS JOIN starts ON starts.number = runs.number
-WHERE open.kind = 'event' AND open.name = :name AND runs.ended_at IS NULL
+WHERE open.kind = 'event' AND runs.ended_at IS NULL
     AND NOT EXISTS (
         SELECT 1 FROM taken_events
         WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = coalesce(starts.chain_id, runs.id)
@@ -134,7 +134,7 @@ WHERE id IN (
     SELECT seen.id
     FROM json_each(:waits) AS asked
     CROSS JOIN waits AS seen ON seen.run = json_extract(asked.value, '$[0]')
-        AND seen.number = json_extract(asked.value, '$[1]')
+        AND seen.number = json_extract(asked.value, '$[1]') AND seen.registered_at = json_extract(asked.value, '$[2]')
 );
 
 -- name: list_triggers

@@ -224,6 +224,19 @@ class TestEvents:
         assert await stage.store.read_inbox("one") == []
         assert await stage.store.find_events(wait) == [event]
 
+    async def test_a_number_that_was_registered_anew_is_another_wait(self, stage: Stage) -> None:
+        # As by a run that is tried again while somebody looks for what its earlier try had waited for.
+        run = await stage.held()
+        await stage.commit(turn(run, out=Out(waits=(NewWait(number=1, kind="event", name="paid"),))))
+        [before] = (await stage.store.read_unmatched(10)).waits
+        event = await published(stage, "paid")
+        again = Out(waits=(NewWait(number=1, kind="event", name="shipped"),))
+        await stage.commit(turn(run, after=1, at=after(1), out=again), now=after(1))
+        assert await stage.store.deliver_event(event, [before]) == 0
+        await stage.store.mark_matched([], [before])
+        assert [wait.name for wait in (await stage.store.read_unmatched(10)).waits] == ["shipped"]
+        assert await stage.store.read_inbox("one") == []
+
     async def test_nothing_delivered_is_nothing(self, stage: Stage) -> None:
         event = await published(stage, "paid")
         assert await stage.store.deliver_event(event, []) == 0
