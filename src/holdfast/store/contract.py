@@ -263,8 +263,8 @@ class Store(Protocol):
         """
 
     async def deliver_event(self, event: Event, waits: Sequence[EventWait]) -> int:
-        """Give an event to waits: each whose row is still there, not registered anew since it was found, and whose chain
-        has not taken this event, loses its row and gets an inbox row of kind "event" for its number, in one commit. Of
+        """Give an event to waits: each whose row is there, not registered anew since it was found, and whose chain has
+        not taken this event, loses its row and gets an inbox row of kind "event" for its number, in one commit. Of
         several waits of one chain the one with the smallest number gets it. It was sent when the event was published,
         so that it comes before a timeout that was due later. Returns how many did."""
 
