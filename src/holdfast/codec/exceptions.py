@@ -218,9 +218,9 @@ def _load(plain: dict[str, Any], home: str | None) -> BaseException:
         error = StepFailed(plain["message"], type=f"{plain['module']}.{plain['name']}", traceback=plain["traceback"])
         _put_notes(error, plain["notes"])
     if plain["cause"] is not None:
-        error.__cause__ = _load(plain["cause"], home)
+        object.__setattr__(error, "__cause__", _load(plain["cause"], home))
     elif plain["context"] is not None:
-        error.__context__ = _load(plain["context"], home)
+        object.__setattr__(error, "__context__", _load(plain["context"], home))
     return error
 
 
@@ -237,7 +237,8 @@ def _rebuild(cls: type, plain: dict[str, Any], members: list[Any]) -> BaseExcept
         error = base.__new__(cls, plain["args"][0], members)
     else:
         error = base.__new__(cls)
-        error.args = tuple(bare.load(item) for item in plain["args"])
+        # As all the rest: a frozen dataclass may be an exception, too.
+        object.__setattr__(error, "args", tuple(bare.load(item) for item in plain["args"]))
     for name, value in plain["state"].items():
         object.__setattr__(error, name, bare.load(value))
     _put_notes(error, [*plain["notes"], plain["traceback"]] if plain["traceback"] else plain["notes"])

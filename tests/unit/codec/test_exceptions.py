@@ -8,6 +8,7 @@ import sys
 import types
 import urllib.error
 from contextlib import closing
+from dataclasses import dataclass
 
 import hypothesis.strategies as st
 import pytest
@@ -117,6 +118,7 @@ def test_an_exception_keeps_its_attributes(name, attributes):
 def test_what_can_t_be_kept_becomes_a_note():
     error = ValueError("x", Cat("Tom"))
     error.lock = object()
+    error.deep = {"a": [1, object()]}
     error.code = 3
     back = round_trip(error)
     assert back.code == 3
@@ -124,6 +126,60 @@ def test_what_can_t_be_kept_becomes_a_note():
     notes = "\n".join(back.__notes__)
     assert "could not be kept: args[1]: tests.unit.codec.samples.Cat has no annotation" in notes
     assert "could not be kept: lock: object" in notes
+    assert "could not be kept: deep['a'][1]: object" in notes
+
+
+def test_an_argument_that_can_t_be_kept_is_described_briefly():
+    (described,) = round_trip(ValueError(Cat("x" * 1000))).args
+    assert described == repr(Cat("x" * 1000))[:200]
+
+
+def test_half_a_character_in_an_argument_is_written_as_its_escape():
+    assert round_trip(ValueError("a\ud800")).args == (r"a\ud800",)
+
+
+def test_an_attribute_that_is_none_is_kept():
+    error = ValueError("x")
+    error.code = None
+    assert round_trip(error).code is None
+
+
+def test_an_attribute_error_does_not_hold_on_to_what_lacked_the_attribute():
+    back = round_trip(caught_from(lambda: Cat("Tom").nothing))
+    assert back.obj is None
+    assert "could not be kept" not in "\n".join(back.__notes__)
+
+
+class Holding(Exception):
+    """Has a slot that is named as that of AttributeError is."""
+
+    __slots__ = ("obj",)
+
+
+def test_a_slot_of_that_name_that_somebody_has_made_is_kept():
+    error = Holding("x")
+    error.obj = 7
+    assert round_trip(error).obj == 7
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    code: int
+
+
+def test_an_exception_whose_attributes_can_t_be_set_comes_back_with_them():
+    back = round_trip(Frozen(51), notes=["step charge"])
+    assert type(back) is Frozen
+    assert back.code == 51
+    assert back.args == Frozen(51).args
+    assert back.__notes__ == ["step charge"]
+
+
+@pytest.mark.parametrize("link", ["__cause__", "__context__"])
+def test_nor_do_they_keep_it_from_its_cause(link):
+    error = Frozen(51)
+    object.__setattr__(error, link, ValueError("x"))
+    assert type(getattr(round_trip(error), link)) is ValueError
 
 
 def test_notes_traceback_and_what_the_caller_adds_are_kept_in_order():
@@ -133,6 +189,12 @@ def test_notes_traceback_and_what_the_caller_adds_are_kept_in_order():
     assert back.__notes__[:2] == ["mine", "step charge, attempt 2"]
     assert back.__notes__[2].startswith("Traceback (most recent call last):")
     assert back.__notes__[2].endswith("ZeroDivisionError: division by zero")
+
+
+def test_a_note_is_written_once():
+    error = ValueError("x")
+    error.add_note("mine")
+    assert codec.encode_exception(error).count(b"mine") == 1
 
 
 def test_an_exception_that_was_never_raised_has_no_traceback():
@@ -148,7 +210,14 @@ def test_a_long_traceback_keeps_its_innermost_part():
     error = caught_from(lambda: dive(500))
     (text,) = round_trip(error).__notes__
     assert len(text) < 9000
+    assert 'raise ValueError("bottom")' in text
     assert text.endswith("ValueError: bottom")
+
+
+def test_a_traceback_with_a_long_message_keeps_the_end_of_that():
+    (text,) = round_trip(caught_from(fail(ValueError("x" * 10_000 + "end")))).__notes__
+    assert len(text) < 9000
+    assert text.endswith("end")
 
 
 def test_the_cause_is_kept():
@@ -193,6 +262,34 @@ def test_a_long_chain_of_causes_is_cut():
     while back is not None:
         back, depth = back.__cause__, depth + 1
     assert depth == 10
+
+
+def test_groups_in_groups_are_cut():
+    error = ValueError("bottom")
+    for number in range(20):
+        error = ExceptionGroup(str(number), [error])
+    back, names = round_trip(error), []
+    while isinstance(back, ExceptionGroup):
+        names.append(back.message)
+        (back,) = back.exceptions
+    assert names == [str(number) for number in range(19, 10, -1)]
+    assert type(back) is errors.StepFailed
+    assert back.type == "builtins.ExceptionGroup"
+
+
+def test_a_member_that_was_raised_from_its_own_group_ends():
+    member = ValueError("member")
+    member.__cause__ = ExceptionGroup("many", [member, KeyError("k")])
+    back = round_trip(member)
+    assert [type(one) for one in back.__cause__.exceptions] == [KeyError]
+
+
+@pytest.mark.parametrize(("count", "notes"), [(100, 0), (101, 1)])
+def test_of_a_large_group_the_first_hundred_are_kept_and_the_rest_is_told(count, notes):
+    back = round_trip(ExceptionGroup("many", [ValueError(number) for number in range(count)]))
+    assert [one.args for one in back.exceptions] == [(number,) for number in range(100)]
+    told = [f"could not be kept: all but the first 100 of {count} exceptions"] * notes
+    assert getattr(back, "__notes__", []) == told
 
 
 def test_a_local_class_comes_back_as_step_failed():
@@ -254,10 +351,35 @@ def test_a_class_of_the_script_is_found_in_the_body_s_own_module(monkeypatch):
         codec.decode_exception(stored)
 
 
+@pytest.mark.parametrize("place", ["cause", "context", "member"])
+def test_so_is_one_of_its_causes_and_members(monkeypatch, place):
+    cls = type("Mine", (Exception,), {"__module__": "__main__"})
+    module_with(monkeypatch, "__main__", cls)
+    error = ExceptionGroup("many", [cls("x")]) if place == "member" else ValueError("x")
+    if place != "member":
+        setattr(error, f"__{place}__", cls("x"))
+    stored = codec.encode_exception(error)
+    module_with(monkeypatch, "__main__", Cat)
+    module_with(monkeypatch, "orders", cls)
+    back = codec.decode_exception(stored, home="orders")
+    assert type(back.exceptions[0] if place == "member" else getattr(back, f"__{place}__")) is cls
+
+
+def test_the_script_s_own_class_comes_before_one_of_that_name_in_the_body_s_module(monkeypatch):
+    cls, other = (type("Mine", (Exception,), {"__module__": module}) for module in ("__main__", "orders"))
+    module_with(monkeypatch, "__main__", cls)
+    module_with(monkeypatch, "orders", other)
+    assert type(codec.decode_exception(codec.encode_exception(cls("x")), home="orders")) is cls
+
+
 @pytest.mark.parametrize(
     "attributes",
-    [{"__file__": "/srv/orders.py", "__spec__": None}, {"__spec__": types.SimpleNamespace(name="orders")}],
-    ids=["by file", "by spec"],
+    [
+        {"__file__": "/srv/orders.py", "__spec__": None},
+        {"__spec__": types.SimpleNamespace(name="orders")},
+        {"__spec__": types.SimpleNamespace(name="orders.__main__")},
+    ],
+    ids=["by file", "by spec", "as a package"],
 )
 def test_a_class_of_a_module_is_found_when_that_module_is_the_script(monkeypatch, attributes):
     cls = type("Mine", (Exception,), {"__module__": "orders"})
@@ -301,6 +423,45 @@ def test_any_exception_can_be_stored(error):
     assert isinstance(codec.decode_exception(stored), Exception)
 
 
+def test_one_that_can_t_be_looked_at_says_what_it_was():
+    back = round_trip(Nasty("x"), notes=["step charge"])
+    assert type(back) is errors.StepFailed
+    assert back.type == f"{__name__}.Nasty"
+    assert back.__notes__ == ["step charge", "reading it raised RuntimeError"]
+
+
+def nested(depth):
+    found = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(3, 1), ("\ud800", 1), ("__notes__", 3), ("deep", nested(100_000))],
+    ids=["no text", "half a character", "notes that are none", "too deep"],
+)
+def test_an_odd_attribute_costs_an_exception_nothing_else(name, value):
+    error = ValueError("x")
+    vars(error)[name] = value
+    error.code = 51
+    back = round_trip(error)
+    assert type(back) is ValueError
+    assert back.code == 51
+
+
+def test_half_a_character_in_what_the_caller_adds_is_written_as_its_escape():
+    assert round_trip(ValueError("x"), notes=["step \ud800"]).__notes__ == [r"step \ud800"]
+
+
+def test_a_long_message_is_cut():
+    class Local(Exception):
+        pass
+
+    assert str(round_trip(Local("x" * 100_000))) == "x" * 16 * 1024
+
+
 def test_an_exception_that_refers_to_itself_can_be_stored():
     error = ValueError("x")
     error.args = (error,)
@@ -317,6 +478,22 @@ def test_a_large_exception_fits_a_small_limit():
     back = small.decode_exception(stored)
     assert type(back) is errors.StepFailed
     assert back.__notes__ == ["the exception was too large to be kept whole", "step charge"]
+
+
+LARGE = ValueError("x" * 10_000)
+
+
+@pytest.mark.parametrize("place", ["cause", "context", "attribute", "member"])
+def test_whatever_makes_it_large_is_left_out(place):
+    small = Codec(max_payload=2000)
+    error = ExceptionGroup("many", [LARGE]) if place == "member" else PaymentFailed("visa", code=1)
+    if place == "attribute":
+        error.code = "x" * 10_000
+    elif place != "member":
+        setattr(error, f"__{place}__", LARGE)
+    stored = small.encode_exception(error)
+    assert len(stored) <= 2000
+    assert type(small.decode_exception(stored)) is errors.StepFailed
 
 
 def test_no_limit_is_too_small_for_an_exception():
@@ -347,6 +524,29 @@ def test_an_exception_survives_being_passed_on_again_and_again():
         error = round_trip(error)
     assert type(error) is PaymentFailed
     assert error.code == 51
+
+
+def test_one_that_is_handed_on_keeps_its_notes_and_gets_more():
+    relayed = codec.relayed(codec.encode_exception(PaymentFailed("visa", code=51), notes=["step charge"]))
+    relayed.add_note("in the run r1")
+    back = codec.decode_exception(codec.encode_exception(relayed, notes=["in the map"]))
+    assert type(back) is PaymentFailed
+    assert back.__notes__ == ["step charge", "in the run r1", "in the map"]
+
+
+def test_what_is_told_of_an_exception_has_its_notes():
+    told = codec.tell_exception(codec.encode_exception(PaymentFailed("visa", code=51), notes=["step charge"]))
+    assert told.type == "tests.unit.codec.samples.PaymentFailed"
+    assert told.__notes__ == ["step charge"]
+
+
+def test_an_attribute_whose_class_is_gone_is_told_when_the_exception_is_read(monkeypatch):
+    error = ValueError("x")
+    error.colour = samples.Colour.RED
+    stored = codec.encode_exception(error)
+    monkeypatch.delattr(samples, "Colour")
+    with pytest.raises(errors.NotDecodable, match=r"samples:Colour is in no loaded module: import it"):
+        codec.decode_exception(stored)
 
 
 @pytest.mark.parametrize("stored", [b"", b"{}", b"[]", b"3", b'{"rebuild":true}', b"\x00\x04none", b"[" * 100_000])
