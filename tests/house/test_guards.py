@@ -2,13 +2,14 @@
 
 import ast
 import re
+from collections.abc import Iterator
 
 import pytest
 
 from tests.house.sources import ROOT
 
 TEXT = (ROOT / "tests/GUARDS.md").read_text("utf-8")
-SENTENCE = re.compile(r"`([\w/.]+)`: ([^;`|(]+)")
+PLACE = re.compile(r"(?:contract )?`([\w/.*]+)`(?:: |$)")
 
 
 def names() -> dict[str, set[str]]:
@@ -21,6 +22,17 @@ def names() -> dict[str, set[str]]:
             functions = (one for one in ast.walk(node) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
             found.setdefault(place, set()).update(one.name for one in functions)
     return found
+
+
+def sentences(cell: str) -> Iterator[tuple[str, str]]:
+    """What a cell of the last column says of tests: `file`: one sentence; another one of the same file; `Class`: …"""
+    place = ""
+    for part in re.split(r"; |, (?=`)", re.sub(r" \([^)]*\)", "", cell)):
+        found = PLACE.match(part)
+        place = found[1] if found else place
+        said = part[found.end() :] if found else part
+        if said and not said.startswith("the simulation"):
+            yield place, said
 
 
 def as_name(sentence: str) -> str:
@@ -40,7 +52,14 @@ def test_every_file_and_class_that_is_named_is_there(there):
 
 def test_every_sentence_about_a_test_is_a_test_s_name(there):
     rows = [line.rstrip("| ").rpartition(" | ")[2] for line in TEXT.splitlines() if line.startswith("| ")]
-    said = [found for row in rows for found in SENTENCE.findall(row) if found[0] in there]
-    assert len(said) > 40
-    lost = [found for found in said if not any(as_name(found[1]) in name for name in there[found[0]])]
+    said = [found for row in rows if "`" in row for found in sentences(row)]
+    assert len(said) > 60
+    lost = [found for found in said if not any(as_name(found[1]) in name for name in there.get(found[0], ()))]
     assert lost == []
+
+
+def test_every_sentence_of_a_cell_is_looked_at():
+    cell = (
+        "contract `TestKeys`: one; another one; `tests/a/test_b.py`, `tests/a/test_c.py`: a third; the simulation (P1)"
+    )
+    assert [*sentences(cell)] == [("TestKeys", "one"), ("TestKeys", "another one"), ("tests/a/test_c.py", "a third")]

@@ -82,20 +82,9 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
         raise NoSuchStep(
             f"fork(at={at!r}): run {record.id} never asked for a step with that key; it asked for: {known}"
         )
-    cause = max(i for i in range(place) if not isinstance(history[i], (*ASKS, Inherited, Reseeded)))
     until: tuple[str, ...] | None = None
-    before: list[Entry]
-    coming: list[Entry]
     if result is None:
-        # What the body asks for after its last input follows from that input: it is delivered anew.
-        before, coming = history[:cause], history[cause : cause + 1]
-        until = tuple(entry.key for entry in history[cause:place] if isinstance(entry, (StepAsked, ChildAsked)))
-        if isinstance(history[cause], Started):
-            coming = []
-            if isinstance(history[cause + 1], Checkpoint):
-                # It holds all that was before it in a machine, and what was asked for there is still to be done.
-                asks = sum(1 for _ in takewhile(lambda entry: isinstance(entry, ASKS), history[cause + 1 :]))
-                before, until = history[: cause + 1 + asks], None
+        before, coming, until = _cut_before(history, place)
     else:
         after = next((i for i in range(place, len(history)) if not isinstance(history[i], ASKS)), len(history))
         if after == len(history) and _ends_with_asks(entries):
@@ -103,8 +92,7 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
                 f"fork(at={at!r}, result=...): run {record.id} ended in the very turn that asked for this step, which "
                 "never began, so nobody waits for its result; fork it without one, or at an earlier step"
             )
-        before = history[:after]
-        coming = [StepCompleted(now, at, 1, result)]
+        before, coming = history[:after], [StepCompleted(now, at, 1, result)]
     asked = {entry.key for entry in before if isinstance(entry, (StepAsked, ChildAsked))}
     ended = {entry.key for entry in (*before, *coming) if isinstance(entry, (StepCompleted, StepFailed))} | {at}
     kept = [
@@ -122,6 +110,22 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
     # What was open at the cut is open in the new run, too: it has children, hooks and waits of its own.
     before.append(Reopened(now))
     return [*before, Blocked(now, len(carried)), *carried] if carried else before
+
+
+def _cut_before(history: list[Entry], place: int) -> tuple[list[Entry], list[Entry], tuple[str, ...] | None]:
+    """What is kept so that the step at `place` is asked for anew, what is delivered then, and what is asked before it.
+
+    What the body asks for after an input follows from that input, so the last one before the step is delivered anew.
+    """
+    cause = max(i for i in range(place) if not isinstance(history[i], (*ASKS, Inherited, Reseeded)))
+    until = tuple(entry.key for entry in history[cause:place] if isinstance(entry, (StepAsked, ChildAsked)))
+    if not isinstance(history[cause], Started):
+        return history[:cause], history[cause : cause + 1], until
+    if not isinstance(history[cause + 1], Checkpoint):
+        return history[:cause], [], until
+    # It holds all that was before it in a machine, and what was asked for there is still to be done.
+    asks = sum(1 for _ in takewhile(lambda entry: isinstance(entry, ASKS), history[cause + 1 :]))
+    return history[: cause + 1 + asks], [], None
 
 
 def _ends_with_asks(entries: Sequence[Entry]) -> bool:
