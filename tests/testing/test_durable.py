@@ -336,6 +336,62 @@ def test_a_run_that_differs_even_undisturbed_is_told_apart():
     assert "its runs differ even undisturbed" in report
 
 
+def test_a_step_that_only_a_second_try_asks_for_is_reported():
+    tries: list[int] = []
+
+    @workflow
+    async def repeating() -> int:
+        tries.append(1)
+        # Nothing is in the journal yet that would tell the second try from the first.
+        if len(tries) > 1:
+            await mail("again")
+        await pay(7)
+        return 7
+
+    def effects() -> None: ...
+
+    effects.clear = tries.clear
+    report = broken(repeating, effects=effects)
+    assert "crash before commit 3" in report
+    assert "the step 'mail' was asked for besides" in report
+
+
+def test_runs_that_go_other_ways_to_the_same_end_are_told_apart():
+    ways = ["there", "back"]
+
+    @workflow
+    async def turning() -> None:
+        ways.reverse()
+        await pay.options(name=ways[0])(7)
+
+    report = broken(turning)
+    assert "its runs differ even undisturbed" in report
+    assert "the step 'back' was never asked for" in report
+    assert "the step 'there' was asked for besides" in report
+
+
+def test_a_race_that_another_one_wins_may_go_another_way():
+    winners = ["left", "right"]
+
+    @step
+    async def run(name: str) -> str:
+        if name != winners[0]:
+            await asyncio.Event().wait()
+        return name
+
+    @workflow
+    async def racing() -> int:
+        runners = [run.options(name=name).start(name) for name in ("left", "right")]
+        done, _ = await asyncio.wait(runners, return_when=asyncio.FIRST_COMPLETED)
+        await pay.options(name=f"pay {done.pop().result()}")(7)
+        return 7
+
+    def effects() -> None: ...
+
+    effects.clear = winners.reverse
+    assert_durable(racing, effects=effects)
+
+
 def test_a_drive_that_fails_after_a_crash_is_reported():
     async def drive(env, run) -> None:
         await env.skip("1d")

@@ -57,8 +57,9 @@ def assert_durable(
     It is run undisturbed, twice, to see that it comes to the same end at all. Then, for every write that this took (the
     start, claims, turns, waits), once with a crash just before the write and once with one just after it, when the
     answer is lost: steps in flight are cancelled, and another worker takes over. Each of these runs must come to the
-    undisturbed one's end: the same status, the same output or error, the same results of its steps, and no step
-    executed again whose result was recorded. If one does not, AssertionError says which crash broke what.
+    undisturbed one's end: the same status, the same output or error, the same steps with the same results (but for
+    those that lose a race), and no step executed again whose result was recorded. If one does not, AssertionError says
+    which crash broke what.
 
     `effects` are what the workflow did to the world: a collection that stubs or steps write to, which is cleared before
     each run, or a function that returns a snapshot and is called once after each run (its `clear`, if it has one, is
@@ -85,6 +86,8 @@ class _Outcome:
     value: Any
     results: _Results
     """Kind, value and words of what was recorded for each step."""
+    asked: frozenset[str] | None
+    """The steps that it asked for; None if another run may rightly ask for others."""
     effects: Any = None
     again: list[str] = field(default_factory=list)
     """Steps executed although their result was recorded, or recorded although never executed."""
@@ -221,7 +224,15 @@ async def _outcome(env: Environment, run: AsyncRun[Any]) -> _Outcome:
         for entry in entries
         if entry.key is not None and entry.kind in ("step_completed", "step_failed")
     }
-    return _Outcome(run.status, told, _value(ended), results)
+    return _Outcome(run.status, told, _value(ended), results, _asked(entries, results))
+
+
+def _asked(entries: Sequence[JournalEntry], results: _Results) -> frozenset[str] | None:
+    """The steps that it asked for. A step without a result has lost a race, which others may win and then go another
+    way; and behind a checkpoint there is no telling."""
+    asked = frozenset(entry.key for entry in entries if entry.key is not None and entry.kind == "step_asked")
+    is_open = bool(asked - results.keys()) or any(entry.kind == "checkpoint" for entry in entries)
+    return None if is_open else asked
 
 
 def _value(entry: JournalEntry) -> Any:
@@ -242,6 +253,9 @@ def _differences(expected: _Outcome, found: _Outcome) -> list[str]:
     if (found.status, found.value) != (expected.status, expected.value):
         wrong.append(f"the outcome was {found.told} instead of {expected.told}")
     wrong += _other_results(expected.results, found.results)
+    if expected.asked is not None and found.asked is not None:
+        wrong += [f"the step {key!r} was never asked for" for key in sorted(expected.asked - found.asked)]
+        wrong += [f"the step {key!r} was asked for besides" for key in sorted(found.asked - expected.asked)]
     if found.effects != expected.effects:
         wrong.append(f"the effects were {found.effects!r} instead of {expected.effects!r}")
     return wrong
