@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast.client import AsyncClient, AsyncRun
 from holdfast.define import Resource, StartOptions, Step, StepInfo, Workflow, refuse_in_body
-from holdfast.errors import DefinitionError, MisplacedCall, blocking_error
+from holdfast.errors import DefinitionError, MisplacedCall, StoreAway, blocking_error
 from holdfast.worker import Worker
 
 P = ParamSpec("P")
@@ -125,17 +125,29 @@ def _refuse_stranger(started: AsyncRun[Any], served: list[Workflow[Any, Any]]) -
 
 
 async def _end_of(client: AsyncClient, started: AsyncRun[Any], worker: Worker) -> Any:
+    run_id = started.id
     while True:
         try:
             return await started.result(timeout=_POLL)
         except TimeoutError:
-            known = [one.renewed_at for one in await client.workers() if one.id == worker.id]
-            record = await client.store.get_run(started.id)
-            if record is None or record.blocked is None or record.due_at is None:
-                continue
-            # One that was blocked before is due since this worker came, which may hold the fix; blocked again, later.
-            if known and record.owner is None and record.due_at > known[0]:
-                raise blocking_error(record.blocked) from None
+            # While the store is away nobody can say, and the worker waits for it, too.
+            with contextlib.suppress(StoreAway):
+                run_id = await _raise_if_blocked(client, run_id, worker)
+
+
+async def _raise_if_blocked(client: AsyncClient, run_id: str, worker: Worker) -> str:
+    """Raise what blocks the run, or the one that goes on after it; returns the id of that one."""
+    known = [one.renewed_at for one in await client.workers() if one.id == worker.id]
+    record = await client.store.get_run(run_id)
+    while record is not None and record.successor_id is not None:
+        run_id = record.successor_id
+        record = await client.store.get_run(run_id)
+    if record is None or record.blocked is None or record.due_at is None:
+        return run_id
+    # One that was blocked before is due since this worker came, which may hold the fix; blocked again, later.
+    if known and record.owner is None and record.due_at > known[0]:
+        raise blocking_error(record.blocked)
+    return run_id
 
 
 def workflows_of(workflow: Workflow[..., Any]) -> list[Workflow[Any, Any]]:

@@ -92,3 +92,19 @@ async def test_an_error_about_one_of_many_is_raised(client, monkeypatch):
     monkeypatch.setattr(client.store, "cancel_run", lose)
     with pytest.raises(StoreAway, match="cable"):
         await client.cancel(RunFilter(workflow=sleepy))
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_one_that_is_deleted_while_many_are_cancelled_is_passed_by(client, monkeypatch, force):
+    runs = await client.start_many(sleepy, [(n,) for n in range(3)])
+    cancel_run = client.store.cancel_run
+
+    async def late(run_id, **options):
+        if run_id == runs[1].id:
+            await cancel_run(run_id)
+            await client.store.delete_runs([run_id])
+        return await cancel_run(run_id, **options)
+
+    monkeypatch.setattr(client.store, "cancel_run", late)
+    assert await client.cancel(RunFilter(workflow=sleepy), force=force) == 2
+    assert await client.count(RunFilter(status="cancelled")) == 2

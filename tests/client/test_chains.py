@@ -6,6 +6,7 @@ import pytest
 
 import holdfast
 from holdfast import AsyncClient, FatalError, NotCompensated, RunCancelled, Worker, workflow
+from holdfast.model import RunRecord
 
 
 @workflow
@@ -60,3 +61,36 @@ async def test_a_cancelled_run_says_what_could_not_be_undone(database_url):
         assert isinstance(told.value.__cause__, NotCompensated)
         assert "it is glued on" in str(told.value.__cause__)
         assert "only a new run can go on" in str(told.value)
+
+
+@workflow
+async def hopping(count: int) -> int:
+    if count < 3:
+        hopping.continue_as_new(count + 1)
+    return int(await holdfast.wait_for_signal("go"))
+
+
+async def test_whoever_waits_again_begins_with_the_last_run_of_the_chain_that_is_known(database_url, monkeypatch):
+    async with AsyncClient(database_url) as client, Worker(client, workflows=[hopping]):
+        run = await client.start(hopping, 0)
+        async for status in run.changes():
+            if status == "waiting":
+                break
+        asked: list[str] = []
+        get_run = client.store.get_run
+
+        async def heard(run_id: str) -> RunRecord | None:
+            asked.append(run_id)
+            return await get_run(run_id)
+
+        monkeypatch.setattr(client.store, "get_run", heard)
+        seen = []
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await run.wait(timeout=0)
+            seen.append(list(dict.fromkeys(asked)))
+            asked.clear()
+        assert len(seen[0]) == 4
+        assert seen[1] == seen[0][-1:]
+        await run.signal("go", 5)
+        assert await run.result(timeout=30) == 5

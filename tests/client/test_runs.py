@@ -17,6 +17,7 @@ from holdfast.errors import (
     RunFailed,
     RunNotFound,
     StepFailed,
+    StoreAway,
 )
 from holdfast.model import Cancel, Ended, Lane, RowChange, RunStatus
 from tests.client.hands import Hands, at, ship, total
@@ -108,6 +109,18 @@ async def test_a_timeout_leaves_the_run_alone_and_says_so(client, hands, timeout
     assert (await run.refresh()).status is RunStatus.PENDING
     await hands.complete(run.id, 5)
     assert await run.result(timeout=0) == 5
+
+
+async def test_a_timeout_while_the_store_is_away_is_one_and_says_so(client, monkeypatch):
+    run = await client.start(total, 1)
+
+    async def away(*args, **options):
+        raise StoreAway("the cable is out")
+
+    monkeypatch.setattr(client.store, "read_ended", away)
+    monkeypatch.setattr(client.store, "get_run", away)
+    with pytest.raises(TimeoutError, match=f"run {run.id} of 'total' has not ended after 20ms.*the cable is out"):
+        await run.result(timeout="20ms")
 
 
 @pytest.mark.parametrize("timeout", [0, "1ms"])

@@ -12,11 +12,13 @@ import pytest
 import holdfast
 import tests.worker.samples
 from holdfast import BadArguments, Client, MisplacedCall, RunFailed, sleep, step, workflow
-from holdfast.errors import DefinitionError, NeverAwaited
+from holdfast.errors import DefinitionError, NeverAwaited, StoreAway
+from holdfast.model import WorkerRecord
 from holdfast.script import workflows_of
+from holdfast.store import SqliteStore
 from tests.worker import samples
 from tests.worker.samples import names_ready
-from tests.worker.stage import ONCE
+from tests.worker.stage import ONCE, until
 
 
 @step
@@ -291,6 +293,42 @@ def test_a_blocked_run_raises_its_error(database_url):
 
     with pytest.raises(NeverAwaited, match=r"test_scripts\.py:\d+ in forgetful"):
         holdfast.run(forgetful, url=database_url)
+
+
+def test_a_run_that_is_blocked_after_it_has_continued_raises_its_error_too(database_url):
+    @workflow
+    async def forgetful(count: int) -> None:
+        if count:
+            holdfast.continue_as_new(count - 1)
+        double(1)
+
+    with pytest.raises(NeverAwaited, match=r"test_scripts\.py:\d+ in forgetful"):
+        holdfast.run(forgetful, 2, url=database_url)
+
+
+def test_a_store_that_is_away_for_a_while_is_waited_for(database_url, monkeypatch):
+    asked = 0
+    list_workers = SqliteStore.list_workers
+
+    async def away(self: SqliteStore) -> list[WorkerRecord]:
+        nonlocal asked
+        asked += 1
+        if asked < 3:
+            raise StoreAway("the cable is out")
+        return await list_workers(self)
+
+    @step
+    async def outage() -> int:
+        await until(lambda: asked >= 3)
+        return asked
+
+    @workflow
+    async def patient() -> int:
+        return await outage()
+
+    monkeypatch.setattr("holdfast.script._POLL", 0.01)
+    monkeypatch.setattr(SqliteStore, "list_workers", away)
+    assert holdfast.run(patient, url=database_url) >= 3
 
 
 @pytest.mark.parametrize("poll", [0, 0.5], ids=["and is asked about before anybody had it", "and has time"])

@@ -88,9 +88,14 @@ class Managing(Connected):
         """
         if not isinstance(run_id, RunFilter):
             return await cancel(self._connection, run_id, reason=reason, force=force)
-        ids = [record.id async for record in self._matching(run_id, LIVE)]
-        told = await _together(ids, lambda one: cancel(self._connection, one, reason=reason, force=force))
-        return sum(one.is_sent for one in told)
+
+        async def cancelled(one: str) -> bool:
+            # It may have ended, and been deleted, while this goes on.
+            with suppress(RunNotFound):
+                return bool(await cancel(self._connection, one, reason=reason, force=force))
+            return False
+
+        return sum(await _together([record.id async for record in self._matching(run_id, LIVE)], cancelled))
 
     @overload
     async def retry(self, run_id: str, *, id: str | None = None) -> AsyncRun[Any]: ...

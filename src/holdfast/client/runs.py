@@ -16,6 +16,7 @@ from holdfast.errors import (
     RunCancelled,
     RunFailed,
     StepFailed,
+    StoreAway,
 )
 from holdfast.model import (
     Cancel,
@@ -86,7 +87,9 @@ class AsyncRun(Generic[R_co]):
     StoreAway.
     """
 
-    __slots__ = ("_connection", "_key", "_record", "_status", "_workflow", "_workflow_name", "created", "id")
+    __slots__ = (
+        "_connection", "_key", "_last_id", "_record", "_status", "_workflow", "_workflow_name", "created", "id",
+    )  # fmt: skip  # a name a line would be a page
 
     created: bool | None
     """Whether the start that gave this handle created the run; None if the handle did not come from a start."""
@@ -110,6 +113,8 @@ class AsyncRun(Generic[R_co]):
         self._status = status
         self._key = key
         self._record = record
+        self._last_id = run_id
+        """The last run of its chain that is known: whoever waits once more need not come by all those before it."""
 
     @property
     def workflow(self) -> str:
@@ -218,20 +223,17 @@ class AsyncRun(Generic[R_co]):
         """The record of the run's end; of a run that continued as new, of the last one that went on."""
         limit = None if timeout is None else microseconds(timeout, what="timeout")
         until = None if limit is None else self._connection.monotonic() + limit
-        run_id = self.id
         while True:
             # The whole chain has so much time: each of its runs may be short, and the next one begins at once.
             left = None if until is None else max(until - self._connection.monotonic(), 0)
             try:
-                record = await self._end_of(run_id, left)
+                record = await self._end_of(self._last_id, left)
             except TimeoutError:
-                # Not there any more, it would never end.
-                _, last = await self._connection.found(run_id)
-                raise TimeoutError(self._late_text(limit or 0, last)) from None
+                raise TimeoutError(await self._late_text(limit or 0)) from None
             if record.status is not RunStatus.CONTINUED or record.successor_id is None:
                 self._record = record
                 return record
-            run_id = record.successor_id
+            self._last_id = record.successor_id
 
     async def _end_of(self, run_id: str, limit: int | None) -> RunRecord:
         if self._record is not None and self._record.id == run_id and self._record.status.is_final:
@@ -244,14 +246,16 @@ class AsyncRun(Generic[R_co]):
             return record
         return await self._connection.ended(run_id, limit)
 
-    def _late_text(self, limit: int, record: RunRecord) -> str:
+    async def _late_text(self, limit: int) -> str:
+        late = f"run {self.id} of {self.workflow!r} has not ended after {spoken(limit)}"
+        try:
+            # Not there any more, it would never end.
+            _, record = await self._connection.found(self._last_id)
+        except StoreAway as error:
+            return f"{late}, as far as is known: {error}"
         if record.blocked is not None:
-            late = f"run {self.id} of {self.workflow!r} has not ended after {spoken(limit)}"
             return f"{late}; it is blocked: {record.blocked}"
-        return (
-            f"run {self.id} of {self.workflow!r} has not ended after {spoken(limit)}; it goes on: ask again, or see "
-            f"what it waits for with client.explain({self.id!r})"
-        )
+        return f"{late}; it goes on: ask again, or see what it waits for with client.explain({record.id!r})"
 
     async def _cancelled_text(self, record: RunRecord) -> str:
         store = await self._connection.opened()
