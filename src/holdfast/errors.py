@@ -66,11 +66,14 @@ class DuplicateWorkflow(DefinitionError):
 
 
 class BadDuration(DefinitionError, ValueError):
-    """A duration that is none: not "1h30m", not seconds, not a timedelta."""
+    """What was given is no duration: expected text such as "1h30m", seconds, or a timedelta.
+
+    Also raised for a datetime without a zone, or out of range, where a moment is expected.
+    """
 
 
 class BadCursor(DefinitionError, ValueError):
-    """A page was asked for by what is no cursor: not the `next` of an earlier page."""
+    """What was given is no cursor: expected the `next` of an earlier page."""
 
 
 class MisplacedCall(HoldfastError):
@@ -348,7 +351,7 @@ class FatalError(HoldfastError):
 class RetryAfter(HoldfastError):
     """Raise it in a step to be tried again after `delay` instead of the policy's own delay.
 
-    It counts as an attempt like any other error. A delay that is none raises BadDuration where it is made.
+    It counts as an attempt like any other error. What is no duration raises BadDuration where it is made.
     """
 
     def __init__(self, delay: Duration, message: str = "") -> None:

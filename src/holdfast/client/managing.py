@@ -239,7 +239,7 @@ class Managing(Connected):
         """Bring an ended run back from its line, with its id, its key and its journal; it is kept for ever.
 
         For another database, or after a prune. A run of that id that is there is left as it is, and so is a key that
-        another run holds; the answer says so. Raises DefinitionError for a line that is none, and for a run that had
+        another run holds; the answer says so. Raises DefinitionError for what is no such line, and for a run that had
         not ended or has continued as another one. Repeating it changes nothing.
         """
         refuse_in_body("client.import_run()", "do it in a step")

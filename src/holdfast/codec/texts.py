@@ -1,7 +1,7 @@
 """Types that are written as one string: times, numbers, ids, paths, bytes.
 
 Each has a tag (used where no annotation says what the string is), a writer and a reader. A reader raises
-ValueError or one of its kin for text that is none.
+one of UNREADABLE for text that it can't read.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Machine(AsyncWorkflow[[Any], Any]):
         checkout = Machine("checkout", {"start": start, "charge": charge}, retry=Retry(attempts=3), timeout="30s")
 
     A state is a function of one argument, `ctx`, a mapping (`holdfast.define.Context`) with the machine's `input`. It
-    returns Next or Done; anything else, or a state that there is not, fails the run with a DefinitionError. It begins
+    returns Next or Done; anything else, or an unknown state, fails the run with a DefinitionError. It begins
     with "start", and DefinitionError is raised here if there is none. `retry` and `timeout` hold for every state; one
     that is a @step brings its own. The other options are those of @workflow. It is used wherever a workflow is: started
     by clients, served by workers, called as a child.

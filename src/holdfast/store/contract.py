@@ -118,7 +118,7 @@ class Store(Protocol):
         limit: int = 100,
         accept: Callable[[RunRecord], bool] | None = None,
     ) -> Page[RunRecord]:
-        """Newest first, stable under inserts. A cursor that is none raises ValueError.
+        """Newest first, stable under inserts. What is no cursor raises BadCursor.
 
         `accept` is one more test, made on any thread; a page on which many fail it may be short, even empty, and have
         a next one. `where.input` is left to it: only a codec can read an input.

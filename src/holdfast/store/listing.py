@@ -50,7 +50,7 @@ def fragments(where: RunFilter, after: Place | None) -> tuple[list[str], dict[st
 
 
 def statuses(given: RunStatus | str | tuple[RunStatus | str, ...]) -> list[str]:
-    """The states of a filter. One that is none raises ValueError."""
+    """The statuses of a filter. What is no status raises ValueError."""
     several = given if isinstance(given, tuple) else (given,)
     return [RunStatus(one).value for one in several]
 

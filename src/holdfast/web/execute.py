@@ -36,7 +36,7 @@ def execute_app(worker: Worker, *, budget: Duration = "25s") -> App:
     limit: a step in flight when it is spent gets a few seconds to end. A request that is cut off leaves what a killed
     worker leaves, and the next one goes on from there.
 
-    Errors are problem+json: 404 for a run that there is not or a path that is none, 405 for any method but POST, 503
+    Errors are problem+json: 404 for a run that does not exist or any other path, 405 for any method but POST, 503
     with Retry-After while the database can't be reached, 500 for what else Holdfast refuses.
     """
     microseconds(budget, what="execute_app(budget=)")

@@ -111,7 +111,7 @@ EventName: TypeAlias = Annotated[str, Path(description="The event's name."), Aft
 ValueName: TypeAlias = Annotated[str, Path(description="The value's name."), AfterValidator(_name)]
 Cursor: TypeAlias = Annotated[
     str | None,
-    # Only described: one that is none is for the listing to refuse, and is no wrong field.
+    # Only described: what is no cursor is for the listing to refuse, and is no wrong field.
     Query(description="The `next` of an earlier page.", json_schema_extra={"pattern": "^[A-Za-z0-9_=-]+$"}),
 ]
 Token: TypeAlias = Annotated[str, Path(description="The hook's token."), AfterValidator(_text)]

@@ -54,7 +54,7 @@ class Admission(Turns):
     def _hold(self, claimed: ClaimedRun) -> Held:
         before = self.held.get(claimed.id)
         if before is not None:
-            # It was given back, and this claim was faster than the answer to that: what comes of it is nobody's now.
+            # It was given back, and this claim was faster than the answer to that: that answer means nothing any more.
             self.drop(before)
         held = self.parked.pop(claimed.id, None)
         if held is not None and held.seq != claimed.next_seq:

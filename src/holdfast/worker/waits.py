@@ -256,7 +256,7 @@ class Waits(Resting):
     def undone(self, held: Held, undone: Undone) -> None:
         """The turn of a transactional step did not happen, and nobody took the run over: it begins anew.
 
-        Its body has seen a result that there is not, so it is thrown away, as after a refused turn.
+        Its body has seen a result that was never recorded, so it is thrown away, as after a refused turn.
         """
         held.sent = None
         held.is_committing = False

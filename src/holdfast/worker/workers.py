@@ -257,7 +257,10 @@ class Worker:
         self.stop()
 
     def _starts(self) -> None:
-        """Once: what is loaded from here on, another process need not have when it comes to the same place."""
+        """Only once: exceptions of modules that are loaded from here on come back as StepFailed.
+
+        Another process that replays the same run may not have loaded those modules.
+        """
         if not self._is_started:
             self._is_started = True
             self._plan = replace(self._plan, codec=self._plan.codec.for_worker())

@@ -16,7 +16,7 @@ Deed = Callable[[Transaction], Awaitable[T]]
 
 
 class Messaging:
-    """A part of both; the other part does the deeds."""
+    """A part of both; the other part executes."""
 
     _is_guest = False
     """Then nothing is locked that a turn needs, for the caller may commit late."""

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Messaging:
-    """A part of both; the other part does the deeds."""
+    """A part of both; the other part executes."""
 
     async def _read(self, deed: Callable[[Transaction], T]) -> T:
         raise NotImplementedError
