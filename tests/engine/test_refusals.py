@@ -14,6 +14,7 @@ import pytest
 
 from holdfast import AsyncClient, Client, IOInBody, NotInBody, NotInRun, resource, run, workflow
 from holdfast.define import Workflow
+from tests.engine.drive import note
 from tests.engine.samples import double
 
 
@@ -234,3 +235,37 @@ def test_a_workflow_called_outside_a_run_says_how_to_start_one():
 
 def test_a_step_outside_a_run_is_just_the_function():
     assert asyncio.run(double(4)) == 8
+
+
+def test_what_a_body_waits_for_can_t_be_resolved_from_outside(begin):
+    events = []
+
+    @workflow
+    async def body() -> None:
+        event = asyncio.Event()
+        events.append(event)
+        await asyncio.gather(event.wait(), double(1))
+        note("woken by nobody that the journal knows")
+
+    drive = begin(body)
+    with pytest.raises(NotInBody, match="let others send a signal"):
+        events[0].set()
+    assert begin(body, runners=drive.runners).notes == []
+    with pytest.raises(IOInBody, match="let others send a signal"):
+        drive.complete("double")
+    assert drive.notes == []
+
+
+def test_what_a_body_waited_for_that_was_put_away_is_nobody_s(begin):
+    events = []
+
+    @workflow
+    async def body() -> None:
+        event = asyncio.Event()
+        events.append(event)
+        await event.wait()
+
+    drive = begin(body)
+    drive.execution.put_away()
+    events[0].set()
+    assert not drive.runners.ready

@@ -23,7 +23,7 @@ from greenlet import getcurrent, greenlet
 
 from holdfast.codec import Codec
 from holdfast.define import Pending, Reply, RunInfo, Step, Workflow
-from holdfast.errors import IOInBody, JournalDiverged, JournalLimitReached, Suspended
+from holdfast.errors import IOInBody, JournalDiverged, JournalLimitReached, NotInBody, Suspended
 from holdfast.model import Entry, Instant, Patched, Reseeded, StepAsked, Undoing
 
 from .commands import Command
@@ -346,6 +346,15 @@ class Calls:
                 )
             self.hub.switch(STUBBORN)
         raise Suspended
+
+    def refuse_outsider(self) -> NoReturn:
+        """Somebody else resolves what the body waits for: neither it nor a replay can go on from there."""
+        what = (
+            f"an asyncio object of the body of {self.run!r} was used from outside, as by a step that sets an Event of "
+            "its body; let a step return what its body is to know, and let others send a signal"
+        )
+        self.fail_with(IOInBody(what))
+        raise NotInBody(what)
 
     def divergence(self, what: str, held: Entry | None, *, at: int | None = None) -> JournalDiverged:
         return diverged(repr(self.run), self._cursor - 1 if at is None else at, held, what)

@@ -28,6 +28,8 @@ _ENSURE_FUTURE = frozenset({"ensure_future", "_ensure_future"})
 class LoopOwner(Protocol):
     """What a loop needs of the execution it belongs to."""
 
+    hub: greenlet | None
+    """Where it is pumped from; None while it is not."""
     is_dead: bool
     time: Instant
 
@@ -39,6 +41,8 @@ class LoopOwner(Protocol):
 
     def refuse(self) -> NoReturn: ...
 
+    def refuse_outsider(self) -> NoReturn: ...
+
     def check_limit(self) -> None: ...
 
     def unhandled(self, context: dict[str, Any]) -> None: ...
@@ -47,6 +51,7 @@ class LoopOwner(Protocol):
 class _Gone:
     """Stands in for an execution that was put away."""
 
+    hub: greenlet | None = None
     is_dead = True
     time = 0
 
@@ -60,6 +65,9 @@ class _Gone:
         raise Suspended
 
     def refuse(self) -> NoReturn:
+        raise Suspended
+
+    def refuse_outsider(self) -> NoReturn:
         raise Suspended
 
     def check_limit(self) -> None:
@@ -216,7 +224,11 @@ class BodyLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
         handle = Handle(callback, args, contextvars.copy_context() if context is None else context)
-        self._ready.append(handle)
+        if self._owner.hub is not None:
+            self._ready.append(handle)
+        elif not self._owner.is_dead:
+            # Whoever is pumped next would run it, and the journal knows nothing of it.
+            self._owner.refuse_outsider()
         return handle
 
     def call_later(  # type: ignore[override]  # as above
