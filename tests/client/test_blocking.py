@@ -116,6 +116,44 @@ def test_many_threads_share_one_client(blocking):
     assert (len(ids), len(set(ids))) == (20, 5)
 
 
+def test_threads_that_come_first_at_the_same_time_share_one_loop(monkeypatch):
+    portal, pid = Portal(), os.getpid()
+    both, is_done = threading.Barrier(2), threading.Event()
+    asked: list[str] = []
+
+    def getpid() -> int:
+        """Both ask before either goes on; if the later one asks again, the earlier one has its answer by then."""
+        name = threading.current_thread().name
+        asked.append(name)
+        if name in ("earlier", "later") and asked.count(name) == 1:
+            both.wait()
+        elif name == "later":
+            is_done.wait()
+        return pid
+
+    async def thread() -> int:
+        return threading.get_ident()
+
+    found: list[int] = []
+
+    def call() -> None:
+        found.append(portal.call(thread()))
+        is_done.set()
+
+    monkeypatch.setattr(os, "getpid", getpid)
+    threads = [threading.Thread(target=call, name=name) for name in ("earlier", "later")]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+
+    async def nothing() -> None: ...
+
+    portal.close(nothing)
+    assert len(found) == 2
+    assert len(set(found)) == 1
+
+
 def test_it_works_inside_a_running_loop(blocking):
     async def main() -> str:
         return blocking.start(total, 1).id
@@ -191,7 +229,7 @@ def test_making_one_starts_no_thread(database_url):
 def test_a_client_that_is_collected_ends_its_thread(database_url):
     client = Client(database_url)
     client.start(total, 1)
-    thread = client._portal._thread
+    thread = client._portal._here().thread
     del client
     gc.collect()
     thread.join(60)

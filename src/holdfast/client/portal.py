@@ -20,14 +20,20 @@ _PATIENCE = 10.0
 """Seconds that closing waits for what is under way."""
 
 
+class _Served:
+    """A portal in one process: its loop, if anybody has called."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread: threading.Thread | None = None
+
+
 class Portal:
     """Runs coroutines for threads that can't wait in any other way than by blocking."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._pid = 0
+        self._processes: dict[int, _Served] = {}
         self._is_closed = False
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -61,11 +67,12 @@ class Portal:
 
     def close(self, last: Callable[[], Awaitable[None]], *, wait: bool = True) -> None:
         """Await `last` on the loop if there is one, then end the loop and its thread. Repeating it changes nothing."""
-        with self._lock:
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
+        here = self._here()
+        with here.lock:
+            loop, thread = here.loop, here.thread
+            here.loop = here.thread = None
             self._is_closed = True
-            if loop is None or thread is None or self._pid != os.getpid():
+            if loop is None or thread is None:
                 return
             # Under the lock, so that whatever was submitted before is on the loop before it ends.
             ending = asyncio.run_coroutine_threadsafe(_end(loop, last), loop)
@@ -74,23 +81,28 @@ class Portal:
             if ending.done():
                 ending.result()
 
+    def _here(self) -> _Served:
+        """After a fork another one: the lock of the parent's may be held by a thread that does not exist here.
+
+        In one step, so that threads that come first at the same time get the same.
+        """
+        return self._processes.setdefault(os.getpid(), _Served())
+
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        if self._pid != os.getpid():
-            # After a fork the lock may be held by a thread that does not exist here.
-            self._lock, self._loop, self._thread, self._pid = threading.Lock(), None, None, os.getpid()
-        with self._lock:
+        here = self._here()
+        with here.lock:
             if self._is_closed:
                 raise ClientClosed("this client was closed; make another one, or close it later")
-            if threading.current_thread() is self._thread:
+            if threading.current_thread() is here.thread:
                 raise MisplacedCall(
                     "a blocking client was called on its own event loop, where it would wait for itself; "
                     "use AsyncClient there"
                 )
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="holdfast client", daemon=True)
-                self._thread.start()
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            if here.loop is None:
+                here.loop = asyncio.new_event_loop()
+                here.thread = threading.Thread(target=_serve, args=(here.loop,), name="holdfast client", daemon=True)
+                here.thread.start()
+            return asyncio.run_coroutine_threadsafe(work, here.loop)
 
 
 def inline(work: Coroutine[Any, Any, T]) -> T:
