@@ -13,7 +13,8 @@ import pytest
 import holdfast
 from holdfast import AsyncClient, Worker, emit, set_value, step, workflow
 from holdfast.client import AsyncRun
-from holdfast.store import Undone
+from holdfast.model import StepItems
+from holdfast.store import SqliteStore, Undone
 from tests.worker.bookings import booked
 from tests.worker.stage import ONCE, QUICK, stage, until
 
@@ -235,3 +236,33 @@ async def test_a_turn_that_comes_while_it_is_on_its_way_does_not_record_a_result
         await run.result(timeout=60)
     assert await connection.fetchval("SELECT count(*) FROM bookings") == 1
     await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "most"), [(2_500, 1, 1_000), (5, 600_000, 1), (3, 2_000_000, 1)], ids=["many", "long", "longest"]
+)
+async def test_a_flood_goes_out_in_writes_that_leave_room_for_others(file, monkeypatch, count, size, most):
+    sizes: list[int] = []
+    append_items = SqliteStore.append_items
+
+    async def counted(self: SqliteStore, sent: StepItems, *, now: int | None = None) -> None:
+        sizes.append(len(sent.payloads))
+        await append_items(self, sent, now=now)
+
+    monkeypatch.setattr(SqliteStore, "append_items", counted)
+
+    @step
+    async def flood() -> None:
+        for number in range(count):
+            emit("rows", f"{number}:{'x' * size}")
+
+    @workflow
+    async def order() -> None:
+        await flood()
+
+    async with stage(file, order) as s:
+        run = await s.client.start(order)
+        await run.result()
+        found = [int(str(item.value).partition(":")[0]) async for item in run.stream("rows")]
+    assert found == [*range(count)]
+    assert max(sizes) == most

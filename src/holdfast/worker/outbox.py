@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+from functools import partial
+from itertools import accumulate, takewhile
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -23,7 +25,9 @@ from .held import Held
 
 _log = logging.getLogger("holdfast.worker")
 _PAUSE = 0.2
-
+_TOGETHER = 1_000
+_BYTES_TOGETHER = 1 << 20
+"""What of a stream goes out in one write, at the most."""
 
 NO_ITEMS: dict[str, int] = {}
 
@@ -137,9 +141,14 @@ class Outbox:
         if isinstance(sent, StepValue):
             await self._store.set_value(sent.run_id, sent.name, sent.value, epoch=sent.epoch, now=now)
         else:
-            # Items of one stream that follow one another go out together.
-            while count < len(self._items) and self._items[count][:2] == first[:2] and not self._items[count].is_value:
-                count += 1
+            # Items of one stream that follow one another go out together: some, so that others may write between.
+            count = sum(1 for _ in takewhile(partial(_goes_along, first), self._items[:_TOGETHER]))
+            sizes = accumulate(len(item.data) for item in self._items[:count])
+            count = max(sum(1 for size in sizes if size <= _BYTES_TOGETHER), 1)
             payloads = tuple(item.data for item in self._items[:count])
             await self._store.append_items(msgspec.structs.replace(sent, payloads=payloads), now=now)
         del self._items[:count]
+
+
+def _goes_along(first: Item, item: Item) -> bool:
+    return not item.is_value and item.sender is first.sender and item.name == first.name
