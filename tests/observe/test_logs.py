@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import logging.handlers
+import queue
 from collections.abc import Iterator
 from typing import Any
 
@@ -157,3 +159,30 @@ async def test_the_run_s_logger_needs_no_filter(database_url, caplog):
     [record] = [record for record in caplog.records if record.name == "holdfast.run"]
     assert (record.run_id, record.workflow, record.step) == (run.id, "told", None)
     assert record.trace_id == f"{traces.one('workflow.run').context.trace_id:032x}"
+
+
+def test_what_a_record_says_of_itself_outside_a_run_stays(lines):
+    plain.info("packing", extra={"step": "box", "attempt": 2})
+    told = lines.one("packing")
+    assert (told["step"], told["attempt"], "run_id" in told) == ("box", 2, False)
+
+
+async def test_a_record_that_another_thread_writes_still_says_where_it_comes_from(database_url, lines):
+    waiting: queue.Queue[Any] = queue.Queue()
+    handing_on = logging.handlers.QueueHandler(waiting)
+    handing_on.addFilter(LogContext())
+    plain.removeHandler(lines.handler)
+    plain.addHandler(handing_on)
+    writing = logging.handlers.QueueListener(waiting, lines.handler)
+    writing.start()
+    try:
+        async with stage(database_url, shop) as made:
+            run = await made.client.start("shop")
+            await made.until_waiting(run)
+    finally:
+        plain.removeHandler(handing_on)
+        writing.stop()
+    assert [(one["run_id"], one["step"]) for one in lines.all() if "step" in one] == [
+        (run.id, "on_the_loop"),
+        (run.id, "in_a_thread"),
+    ]

@@ -24,14 +24,17 @@ _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "ta
 class LogContext(logging.Filter):
     """Gives records `run_id`, `workflow`, `workflow_version`, `step`, `attempt`, `trace_id` and `span_id`.
 
-    They are None where there is none of it, so that a format may name them. A record that a body logs while it replays
+    They are None where there is none of it, so that a format may name them; what a record says itself of them outside a
+    run stays. A record that a body logs while it replays
     is dropped: it was logged when it first happened. So is what the `finally` blocks of a body log that is put away:
     its run has not come there. Attach it to handlers: a filter on a logger does not see what comes from the loggers
     below it.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.__dict__.update(dict.fromkeys(_FIELDS))
+        for name in _FIELDS:
+            # It may be known already: by `extra`, or by a filter that saw it before another thread took it over.
+            record.__dict__.setdefault(name, None)
         scope = current_scope.get()
         if scope is None:
             self._trace(record, None)
