@@ -76,6 +76,17 @@ def test_a_listing_goes_on_at_its_cursor(client, say):
     assert ([run["key"] for run in told["runs"]], told["next"]) == (["first"], None)
 
 
+@pytest.mark.parametrize("command", [["runs", "--watch"], ["journal", "nobody", "--follow"]])
+def test_nobody_looks_again_without_a_pause(client, capsys, command):
+    assert main([*command, "--interval", "0"]) == 2
+    assert "--interval" in capsys.readouterr().err
+
+
+def test_a_page_is_not_watched(client, capsys):
+    assert main(["runs", "--watch", "--cursor", "abc"]) == 2
+    assert "--cursor" in capsys.readouterr().err
+
+
 def test_a_run_is_shown_with_its_input_its_result_and_its_journal(client, say):
     first = client.get_run(halve, key="first")
     text = say("show", first.id)

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.client import Client, JournalEntry
 
-from .options import Json, Place, RunId, duration_given
+from .options import Json, Place, RunId, pause_given
 from .output import print_answer, print_json, print_json_line, print_line
 
 Interval = Annotated[str, typer.Option("--interval", help="How often to look.", metavar="DURATION")]
@@ -24,7 +24,7 @@ def journal(
     as_json: Json = False,
 ) -> None:
     """Print everything that a run took in and asked for, in order. `logs` is another name for it."""
-    pause = duration_given(interval, "--interval") / 1_000_000
+    pause = pause_given(interval, "--interval")
     with place.client() as client:
         if follow:
             _follow(client, run_id, pause, as_json)

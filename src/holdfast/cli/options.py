@@ -250,6 +250,14 @@ def duration_given(given: str, option: str, *, or_time: bool = False) -> int:
         raise typer.BadParameter(f"{given!r}: expected {expected}", param_hint=option) from None
 
 
+def pause_given(given: str, option: str) -> float:
+    """How long to wait between two looks, in seconds: a moment at least, since each one asks the database."""
+    pause = duration_given(given, option) / 1_000_000
+    if not pause:
+        raise typer.BadParameter("expected more than nothing: the database is asked each time", param_hint=option)
+    return pause
+
+
 def span_given(given: str | None, option: str) -> timedelta | None:
     """A duration that may be left out."""
     return None if given is None else timedelta(microseconds=duration_given(given, option))

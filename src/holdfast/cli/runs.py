@@ -18,7 +18,19 @@ from holdfast.errors import BadCursor, CodecError, HoldfastError, RunCancelled, 
 from holdfast.model import NOT_GIVEN, OnConflict, Page, RunFilter, RunRecord, spoken
 
 from .journals import told_entry
-from .options import Chosen, Json, Place, RunId, Tags, duration_given, json_given, span_given, tags_of, wrong_usage
+from .options import (
+    Chosen,
+    Json,
+    Place,
+    RunId,
+    Tags,
+    duration_given,
+    json_given,
+    pause_given,
+    span_given,
+    tags_of,
+    wrong_usage,
+)
 from .output import json_line, moment, print_json, print_json_line, print_line, print_note, print_table, table_of
 from .timelines import timeline
 
@@ -42,7 +54,9 @@ def runs(
 ) -> None:
     """List runs, newest first. With --watch and --json, a line of JSON is printed for each run that has changed."""
     where = chosen.filter()
-    pause = duration_given(interval, "--interval") / 1_000_000
+    pause = pause_given(interval, "--interval")
+    if watch and cursor is not None:
+        raise typer.BadParameter("it is for a page; --watch goes on showing the newest runs", param_hint="--cursor")
     with place.client() as client:
         if watch:
             with contextlib.suppress(KeyboardInterrupt):
