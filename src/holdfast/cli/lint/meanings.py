@@ -339,12 +339,26 @@ def _bound_by(node: ast.AST) -> Iterator[tuple[str, Binding]]:
             yield name, Binding(node.end_lineno or node.lineno, value=value, annotation=annotation)
         case ast.NamedExpr(target=ast.Name(id=name), value=value):
             yield name, Binding(node.lineno, value=value)
-        case ast.For(target=target) | ast.AsyncFor(target=target) | ast.comprehension(target=target):
-            yield from _targets(target, None, target.lineno)
+        case (
+            ast.For(target=target, iter=iterated)
+            | ast.AsyncFor(target=target, iter=iterated)
+            | ast.comprehension(target=target, iter=iterated)
+        ):
+            yield from _targets(target, _one_of(iterated), target.lineno)
         case ast.withitem(context_expr=value, optional_vars=ast.expr() as target):
             yield from _targets(target, value, target.lineno)
         case ast.ExceptHandler(name=str() as name) | ast.MatchAs(name=str() as name):
             yield name, Binding(node.lineno)
+
+
+def _one_of(iterated: ast.expr) -> ast.expr | None:
+    """What a loop over the values of a mapping gives its names: `groups[...]`."""
+    match iterated:
+        case ast.Call(func=ast.Attribute(value=value, attr="values" | "items" as attr), args=[]):
+            held = ast.Subscript(value, ast.Constant(...), ast.Load(), lineno=iterated.lineno)
+            return held if attr == "values" else ast.Tuple([ast.Constant(...), held], ast.Load())
+        case _:
+            return None
 
 
 def _targets(target: ast.expr, value: ast.expr | None, line: int) -> Iterator[tuple[str, Binding]]:

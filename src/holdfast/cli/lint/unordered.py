@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from .fields import fields_of
-from .meanings import Class, Function, Scope
+from .meanings import Class, Function, Kind, Scope, own_nodes
 
 _SET_TYPES = frozenset({"builtins.set", "builtins.frozenset", "typing.Set", "typing.FrozenSet", "typing.AbstractSet"})
 _SETS_BY_ANNOTATION = _SET_TYPES | {"collections.abc.Set", "collections.abc.MutableSet", "typing.MutableSet"}
@@ -46,9 +46,9 @@ def is_set(expr: ast.expr | None, scope: Scope, depth: int = 0) -> bool:
         case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SET_METHODS:
             return is_set(value, scope, depth + 1)
         case ast.Call():
-            return _is_made(expr, scope)
+            return _is_made(expr, scope, depth)
         case ast.Await(value=ast.Call() as call):
-            return _returns_set(call, scope)
+            return _returns_set(call, scope, depth)
         case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _OPERATORS):
             return any(_is_view(one) or is_set(one, scope, depth + 1) for one in (left, right))
         case ast.IfExp(body=one, orelse=other):
@@ -60,6 +60,8 @@ def is_set(expr: ast.expr | None, scope: Scope, depth: int = 0) -> bool:
             return is_set(value, scope, depth + 1)
         case ast.Name(id=name):
             return _is_named(name, expr.lineno, scope, depth)
+        case ast.Subscript(value=ast.Name(id=name)):
+            return _holds_sets(name, expr.lineno, scope)
         case ast.Attribute(value=value, attr=attr):
             of = scope.meaning(value)
             held = fields_of(of).get(attr) if isinstance(of, Class) else None
@@ -127,18 +129,25 @@ def is_only_told(node: ast.AST, scope: Scope) -> bool:
     return isinstance(parent, (ast.Raise, ast.Assert))
 
 
-def _is_made(call: ast.Call, scope: Scope) -> bool:
+def _is_made(call: ast.Call, scope: Scope, depth: int) -> bool:
     if scope.path(call.func) in ("builtins.set", "builtins.frozenset"):
         made_of = call.args[0] if call.args else None
         is_of_starts = isinstance(made_of, (ast.GeneratorExp, ast.ListComp)) and _is_start(made_of.elt)
         is_of_numbers = isinstance(made_of, ast.Call) and scope.path(made_of.func) == "builtins.range"
         return not is_of_starts and not is_of_numbers and made_of is not None
-    return _returns_set(call, scope)
+    return _returns_set(call, scope, depth)
 
 
-def _returns_set(call: ast.Call, scope: Scope) -> bool:
+def _returns_set(call: ast.Call, scope: Scope, depth: int) -> bool:
+    """Whether a function of the project says that it returns one, or is a helper that says nothing and does."""
     found = scope.meaning(call.func)
-    return isinstance(found, Function) and found.attribute is None and _is_set_type(found.node.returns, found.scope)
+    if not isinstance(found, Function) or found.attribute is not None:
+        return False
+    if found.node.returns is not None or found.kind is not Kind.PLAIN:
+        return _is_set_type(found.node.returns, found.scope)
+    inside = found.scope.inside(found.node)
+    returned = [node.value for node in own_nodes(found.node) if isinstance(node, ast.Return)]
+    return any(is_set(one, inside, depth + 1) for one in returned)
 
 
 def _is_named(name: str, line: int, scope: Scope, depth: int) -> bool:
@@ -155,6 +164,21 @@ def _is_named(name: str, line: int, scope: Scope, depth: int) -> bool:
     if is_empty and isinstance(binding.value, ast.Call) and home.path(binding.value.func) == "builtins.set":
         return not _is_filled_with_starts(name, home)
     return is_set(binding.value, home, depth + 1)
+
+
+def _holds_sets(name: str, line: int, scope: Scope) -> bool:
+    """Whether the values of a mapping are sets: `dict[str, set[str]]`, or `defaultdict(set)`."""
+    found = scope.binding(name, line)
+    if found is None:
+        return False
+    binding, home = found
+    match binding.annotation:
+        case ast.Subscript(slice=ast.Tuple(elts=[_, held])):
+            return _is_set_type(held, home)
+    match binding.value:
+        case ast.Call(func=func, args=[made_by, *_]):
+            return home.path(func) == "collections.defaultdict" and home.path(made_by) == "builtins.set"
+    return False
 
 
 def _is_filled_with_starts(name: str, scope: Scope) -> bool:
