@@ -60,6 +60,25 @@ async def look_for_the_dead(store: Store) -> None:
     await store.reap_workers("reaper", now=T0)
 
 
+def test_a_run_that_goes_on_leaves_no_message_behind(url, play):
+    async def act(stage: Stage) -> None:
+        first = await stage.held()
+        await stage.end(await stage.held(parent_id=first.id, parent_key="pay"))
+        await stage.store.pause_runs([first.id], True, now=T0)
+        await stage.store.pause_runs([first.id], False, now=T0)
+        await stage.store.cancel_run(first.id, now=T0)
+        messages = await stage.store.read_inbox("one")
+        assert sorted(message.kind for message in messages) == ["cancel", "child", "pause"]
+        [cancel] = [message.id for message in messages if message.kind == "cancel"]
+        assert await stage.commit(turn(first, taken=(cancel,))) == [True]
+        await continued(stage, first, after=1)
+        connection = await asyncpg.connect(url)
+        assert await connection.fetchval("SELECT count(*) FROM holdfast.inbox") == 0
+        await connection.close()
+
+    play(act)
+
+
 def test_a_message_for_a_run_that_had_just_gone_on_reaches_its_successor(url, play):
     async def act(stage: Stage) -> None:
         first = await stage.held()

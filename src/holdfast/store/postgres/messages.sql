@@ -127,14 +127,17 @@ FROM holdfast.runs
 WHERE runs.number = ANY (:runs::bigint[]) AND runs.owner IS NOT NULL;
 
 -- name: move_inbox
--- What a continued run had not read goes to its successor, and wakes it. Numbers of waits mean nothing to it, and ends of
--- children that it did not ask for are not for it.
+-- What a continued run had not read goes to its successor, and wakes it. Numbers of waits mean nothing to it. Ends of
+-- children that it did not ask for are not for it; they go, and so does what was for the run's owner alone.
+WITH spent AS (
+    DELETE FROM holdfast.inbox
+    WHERE inbox.run = ANY (:runs::bigint[]) AND (inbox.taken OR inbox.kind NOT IN ('signal', 'event', 'hook', 'cancel'))
+)
 UPDATE holdfast.inbox
 SET run = successor.number, lane_id = successor.lane_id, fresh = true, wait = NULL
 FROM unnest(:runs::bigint[], :successors::bigint[]) AS moved (run, successor)
 JOIN holdfast.runs AS successor ON successor.number = moved.successor
 WHERE inbox.run = moved.run AND NOT inbox.taken AND inbox.kind IN ('signal', 'event', 'hook', 'cancel');
-
 
 -- name: move_strays
 -- Messages that came for a run after its end: its commit could not see them, nor they it. They go to the newest run of
