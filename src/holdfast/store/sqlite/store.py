@@ -31,6 +31,7 @@ from holdfast.model import (
     WorkerRecord,
     WorkflowCount,
     WorkflowVersion,
+    is_text,
 )
 from holdfast.store.callers import Guest
 from holdfast.store.loans import Lender
@@ -165,6 +166,8 @@ class SqliteStore(LifeStore):
         return await self._read(partial(_runs.get_run, run_id=run_id))
 
     async def find_run(self, workflow: str, key: str) -> RunRecord | None:
+        if not (is_text(workflow) and is_text(key)):
+            return None
         return await self._read(partial(_runs.find_run, workflow=workflow, key=key))
 
     async def list_runs(

@@ -34,6 +34,9 @@ class TestReading:
     async def test_a_run_that_is_not_there_is_none(self, stage: Stage) -> None:
         assert await stage.store.get_run("nobody") is None
         assert await stage.store.find_run(LANE.workflow, "nothing") is None
+        # Nobody can have started one with such a key.
+        for key in ("a\0b", "\ud800"):
+            assert await stage.store.find_run(LANE.workflow, key) is None
         assert await stage.store.read_journal("nobody") == []
         assert await stage.store.cancel_run("nobody", now=T0) is None
 
