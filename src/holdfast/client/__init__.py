@@ -17,6 +17,7 @@ from .explain import Explanation, Reason
 from .handles import Run, Runs
 from .journals import Journal, JournalEntry
 from .listings import AsyncRuns
+from .managing import Pruned
 from .runs import AsyncRun, Cancellation
 from .streams import StreamInfo, StreamItem, ValueInfo
 from .unfinished import OpenStep, OpenWait
@@ -33,6 +34,7 @@ __all__ = [
     "JournalEntry",
     "OpenStep",
     "OpenWait",
+    "Pruned",
     "Reason",
     "Run",
     "Runs",

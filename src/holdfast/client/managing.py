@@ -53,7 +53,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What a prune took away."""
+    """What a prune took away: how many runs, and the file that they were archived in, if they were."""
 
     runs: int
     archived: Path | None = None
