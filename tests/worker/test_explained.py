@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast import Retry, RunFailed, sleep, step, workflow
+from holdfast import AlreadyCompensated, Retry, RunFailed, compensate, sleep, step, workflow
 from holdfast.client import AsyncRun
 from tests.worker.samples import nothing
 from tests.worker.stage import PATIENCE, Stage, stage, until
@@ -221,6 +221,22 @@ async def test_a_failed_run_tells_its_error_and_the_way_on(database_url):
         assert reason == "ended"
         assert "nothing there" in text
         assert "client.retry" in text
+
+
+async def test_a_failed_run_that_was_compensated_does_not_advise_a_retry_that_is_refused(database_url):
+    @workflow
+    async def body() -> None:
+        compensate(nothing)
+        raise ValueError("no")
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        with pytest.raises(RunFailed):
+            await run.result(PATIENCE)
+        _, text = await told(on, run)
+        assert "with ValueError: no; it was compensated, so only a new run can go on." in text
+        with pytest.raises(AlreadyCompensated):
+            await on.client.retry(run.id)
 
 
 async def test_a_cancelled_run_that_cleans_up_says_so(database_url):

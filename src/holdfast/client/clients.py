@@ -315,7 +315,7 @@ class AsyncClient(Messaging, Managing):
         """Why a run is not moving: `print(await client.explain(run.id))` says it in words. Raises RunNotFound."""
         refuse_in_body("client.explain()", "do it in a step")
         store, record = await self._connection.found(run_id)
-        is_told = record.status.is_final and record.status is not RunStatus.CANCELLED
+        is_told = record.status in (RunStatus.COMPLETED, RunStatus.CONTINUED)
         rows = [] if is_told else await store.read_journal(run_id)
         entries = [entry for row in rows for entry in decode_entries(row.data)]
         surroundings = Surroundings(

@@ -32,6 +32,7 @@ from holdfast.model import (
     StepFailed,
     StepRetrying,
     Stopped,
+    Undoing,
     WaitRecord,
     WorkerRecord,
     counted,
@@ -100,6 +101,7 @@ class _Scene:
     cancel: Cancel | None
     stopped: Stopped | None
     set_aside: tuple[SetAside, ...]
+    is_compensated: bool
     children: Mapping[str, str]
     """Children that have not ended, by their keys: which runs they are, as far as the journal knows."""
     around: Surroundings
@@ -141,8 +143,9 @@ def explain(run: RunRecord, entries: Iterable[Entry], around: Surroundings) -> E
     stopped = next((entry for entry in known if isinstance(entry, Stopped)), None)
     steps = tuple(step for step in _open_steps(history.entries, around.describe) if _is_wanted(step, run))
     set_aside = tuple(entry for entry in history.entries if isinstance(entry, SetAside))
+    is_compensated = any(isinstance(entry, Undoing) for entry in known)
     children = _open_children(history)
-    scene = _Scene(run, steps, history.retrying, cancel, stopped, set_aside, children, around)
+    scene = _Scene(run, steps, history.retrying, cancel, stopped, set_aside, is_compensated, children, around)
     reason, text, details = _decide(scene)
     if reason is not Reason.ENDED:
         text = " ".join([text, *_asides(scene)])
@@ -176,8 +179,9 @@ def _ended(scene: _Scene) -> _Answer:
     details: dict[str, Any] = {"status": run.status, "ended_at": run.ended_at}
     if run.status is RunStatus.FAILED and run.error:
         details["error"] = scene.describe(run.error)
-        text = f"failed{when} with {details['error']}; client.retry({run.id!r}) goes on from there."
-        return Reason.ENDED, text, details
+        retry = f"client.retry({run.id!r}) goes on from there"
+        advice = "it was compensated, so only a new run can go on" if scene.is_compensated else retry
+        return Reason.ENDED, f"failed{when} with {details['error']}; {advice}.", details
     why = (scene.cancel.reason if scene.cancel else None) or (scene.stopped.reason if scene.stopped else None)
     if run.status is RunStatus.CANCELLED and why:
         details["reason"] = why
