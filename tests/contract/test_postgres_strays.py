@@ -6,7 +6,7 @@ from collections.abc import Callable
 import asyncpg
 import pytest
 
-from holdfast.model import ClaimedRun, NewWait, Out, RowChange, RunStatus
+from holdfast.model import ClaimedRun, NewWait, Out, RowChange, RunStatus, Sent
 from holdfast.store import Store, open_store
 from holdfast.testing.contract.chains import continued
 from holdfast.testing.contract.children import end_in
@@ -60,6 +60,14 @@ async def look_for_the_dead(store: Store) -> None:
     await store.reap_workers("reaper", now=T0)
 
 
+async def count_messages(url: str) -> int:
+    connection = await asyncpg.connect(url)
+    try:
+        return int(await connection.fetchval("SELECT count(*) FROM holdfast.inbox"))
+    finally:
+        await connection.close()
+
+
 def test_a_run_that_goes_on_leaves_no_message_behind(url, play):
     async def act(stage: Stage) -> None:
         first = await stage.held()
@@ -72,9 +80,7 @@ def test_a_run_that_goes_on_leaves_no_message_behind(url, play):
         [cancel] = [message.id for message in messages if message.kind == "cancel"]
         assert await stage.commit(turn(first, taken=(cancel,))) == [True]
         await continued(stage, first, after=1)
-        connection = await asyncpg.connect(url)
-        assert await connection.fetchval("SELECT count(*) FROM holdfast.inbox") == 0
-        await connection.close()
+        assert await count_messages(url) == 0
 
     play(act)
 
@@ -109,9 +115,23 @@ def test_a_message_for_a_run_that_had_just_ended_goes_away(url, play):
             " SELECT number, lane_id, 'signal', '', 7 FROM holdfast.runs",
         )
         await look_for_the_dead(stage.store)
+        assert await count_messages(url) == 0
+
+    play(act)
+
+
+def test_a_message_for_a_run_that_was_deleted_before_its_sender_committed_goes_away(url, play):
+    async def act(stage: Stage) -> None:
+        run = await stage.held()
         connection = await asyncpg.connect(url)
-        assert await connection.fetchval("SELECT count(*) FROM holdfast.inbox") == 0
+        async with connection.transaction():
+            assert await stage.store.guest(connection).send_signal(run.id, "n", b"", now=T0) is Sent.SENT
+            await stage.end(run)
+            assert await stage.store.delete_runs([run.id]) == [run.id]
         await connection.close()
+        assert await count_messages(url) == 1
+        await look_for_the_dead(stage.store)
+        assert await count_messages(url) == 0
 
     play(act)
 

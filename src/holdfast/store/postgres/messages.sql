@@ -141,16 +141,16 @@ WHERE inbox.run = moved.run AND NOT inbox.taken AND inbox.kind IN ('signal', 'ev
 
 -- name: move_strays
 -- Messages that came for a run after its end: its commit could not see them, nor they it. They go to the newest run of
--- the chain if that is live, else nowhere; ends of children always go nowhere. A cancel that is there already is enough.
--- They keep their ids, and so their order.
+-- the chain if that is live, else nowhere; ends of children always go nowhere, and so does what came for a run that was
+-- deleted before its sender committed. A cancel that is there already is enough. They keep their ids, and so their order.
 WITH strays AS MATERIALIZED (
     SELECT sent.id, runs.id AS run_id
     FROM holdfast.lanes
     CROSS JOIN LATERAL (
         SELECT inbox.id, inbox.run FROM holdfast.inbox WHERE inbox.lane_id = lanes.id AND inbox.fresh OFFSET 0
     ) AS sent
-    JOIN holdfast.runs ON runs.number = sent.run
-    WHERE lanes.namespace_id = :namespace_id AND runs.ended_at IS NOT NULL
+    LEFT JOIN holdfast.runs ON runs.number = sent.run
+    WHERE lanes.namespace_id = :namespace_id AND (runs.number IS NULL OR runs.ended_at IS NOT NULL)
 ),
 removed AS (
     DELETE FROM holdfast.inbox USING strays
