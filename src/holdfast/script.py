@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import fields
 from functools import partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast.client import AsyncClient, AsyncRun
 from holdfast.define import Resource, StartOptions, Step, StepInfo, Workflow, refuse_in_body
-from holdfast.errors import DefinitionError, MisplacedCall, StoreAway, blocking_error
+from holdfast.errors import BadArguments, DefinitionError, MisplacedCall, StoreAway, blocking_error
 from holdfast.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _POLL = 0.5
+_OPTIONS = frozenset(field.name for field in fields(StartOptions))
 
 
 @overload
@@ -47,7 +50,8 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
     killed goes on where it was when it is run again: its journal is replayed, steps whose results are recorded are not
     executed again, those that were in flight are. If the run failed or was cancelled, it goes on from its last failure,
     as a new run; if it has completed, its result is returned and nothing is executed. Without one, each call is another
-    run. `checkout.options(key=..., deadline=...)` is the way to give more options.
+    run. `checkout.options(key=..., deadline=...)` is the way to give more options. An argument whose name is also one
+    of the options here is given by position, else BadArguments, as for all that does not fit the workflow.
 
     `url` and `namespace` say where runs are kept; they default to the settings, and these to `sqlite:///holdfast.db`.
     The worker inside serves the workflows found in the globals and closures of the one given, transitively, and has
@@ -67,11 +71,34 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
             "holdfast.run() was called inside a running event loop, which it would block; use "
             "`async with AsyncClient(...) as client, Worker(client, workflows=[...]): ...` there"
         )
+    own = {"key": key, "url": url, "namespace": namespace, "resources": resources, "middleware": middleware}
+    _check_names(workflow, args, [name for name, value in own.items() if value], kwargs)
     if key is not None:
         workflow = workflow.options(key=key)
     if workflow.start_options.on_conflict is None:
         workflow = workflow.options(on_conflict="retry")
     return asyncio.run(_run(workflow, args, kwargs, url, namespace, resources, middleware))
+
+
+def _check_names(
+    workflow: Workflow[..., Any], args: tuple[Any, ...], own: Collection[str], kwargs: Mapping[str, Any]
+) -> None:
+    """Refuse an option that could as well be an argument, or is none of these: guessing wrong would be silent."""
+    parameters = inspect.signature(workflow.fn).parameters
+    for name in [*parameters][len(args) :]:
+        if name in own:
+            raise BadArguments(
+                f"{name}= is an option of holdfast.run() and a parameter of the workflow {workflow.name!r}; give the "
+                "argument by position"
+            )
+    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return
+    for name in kwargs:
+        if name in _OPTIONS and name not in parameters:
+            raise BadArguments(
+                f"{workflow.name}() has no parameter {name!r}; if the option is meant, give it by "
+                f"{workflow.name}.options({name}=...)"
+            )
 
 
 async def _run(

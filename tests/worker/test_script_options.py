@@ -1,0 +1,54 @@
+"""`holdfast.run`: which names are its own, which are the workflow's, and what is said where that can't be told."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast
+from holdfast import BadArguments, Client, workflow
+
+
+@workflow
+async def fetch(url: str = "nothing", key: str = "none") -> str:
+    return f"{url} {key}"
+
+
+@workflow
+async def named(**names: str) -> dict[str, str]:
+    return names
+
+
+@workflow
+async def card_of(card: str) -> str:
+    return card
+
+
+@pytest.mark.parametrize("name", ["key", "url"])
+def test_a_name_that_is_its_own_and_the_workflow_s_is_refused(database_url, monkeypatch, name):
+    """Taken for its own the workflow would run without it, and a type checker takes it for the workflow's."""
+    monkeypatch.setenv("HOLDFAST_URL", database_url)
+    with pytest.raises(BadArguments, match=rf"{name}= is an option of holdfast.run\(\) and a parameter"):
+        holdfast.run(fetch, **{name: database_url})
+    with Client(database_url) as client:
+        assert list(client.runs()) == []
+
+
+def test_such_an_argument_may_be_given_by_position_and_such_a_key_as_an_option(database_url, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_URL", database_url)
+    assert holdfast.run(fetch.options(key="one"), "http://example.com", "two") == "http://example.com two"
+    with Client(database_url) as client:
+        assert client.get_run(fetch, key="one").status == "completed"
+
+
+def test_an_option_is_its_own_when_the_argument_of_that_name_is_given_by_position(database_url):
+    assert holdfast.run(fetch, "http://example.com", url=database_url) == "http://example.com none"
+
+
+@pytest.mark.parametrize("option", ["deadline", "id", "delay", "tags", "retention"])
+def test_an_option_of_a_start_is_refused_with_the_way_to_give_it(database_url, option):
+    with pytest.raises(BadArguments, match=rf"card_of\.options\({option}=\.\.\.\)"):
+        holdfast.run(card_of, "4242", url=database_url, **{option: "1h"})
+
+
+def test_a_workflow_that_takes_any_name_gets_such_a_one(database_url):
+    assert holdfast.run(named, url=database_url, deadline="soon") == {"deadline": "soon"}
