@@ -100,6 +100,23 @@ class TestTheRunThatMaps:
         drive = begin(body)
         assert [order["share"] for order, _ in inputs(drive)] == shares
 
+    def test_large_items_make_small_chunks(self, begin):
+        @workflow
+        async def body() -> list[Parcel]:
+            at = datetime(2030, 1, 1, tzinfo=UTC)
+            return await holdfast.map(ship, [Parcel("x" * 100_000, at)] * 6, concurrency=6)
+
+        assert [len(calls) for _, calls in inputs(begin(body))] == [2, 2, 2]
+
+    def test_no_chunk_has_more_than_a_thousand_items(self, begin, monkeypatch):
+        monkeypatch.setattr("holdfast.define.maps._CHUNKS", 1)
+
+        @workflow
+        async def body() -> list[int]:
+            return await holdfast.map(double, range(1_001))
+
+        assert [len(calls) for _, calls in inputs(begin(body))] == [1_000, 1]
+
     def test_the_next_chunk_gets_the_share_of_the_one_that_ended(self, begin):
         @workflow
         async def body() -> list[int]:
@@ -152,6 +169,25 @@ class TestTheRunThatMaps:
         [item] = inside.out[0].children
         assert (item.queue, item.priority, item.tags) == ("slow", 3, {"a": "b"})
         assert (item.due_at, item.deadline_at) == (inside.at + 300_000_000, round(moment.timestamp() * 1_000_000))
+
+    def test_items_have_what_their_workflow_declares_and_what_is_given_beside_that(self, begin):
+        moment = datetime(2030, 1, 1, tzinfo=UTC)
+
+        @workflow(deadline="1h", retention="1d", version="7")
+        async def declared(n: int) -> int:
+            return n
+
+        @workflow
+        async def body() -> list[int]:
+            return await holdfast.map(declared.options(delay=moment, on_parent_end="abandon"), [1])
+
+        [chunk] = begin(body).out[0].children
+        order, calls = msgspec.json.decode(chunk.input)
+        inside = chunk_of(begin, calls, **order)
+        [item] = inside.out[0].children
+        assert (item.version, item.on_parent_end) == ("7", "abandon")
+        assert (item.due_at, item.deadline_at) == (round(moment.timestamp() * 1_000_000), inside.at + 3_600_000_000)
+        assert (chunk.retention, item.retention) == (86_400_000_000, 86_400_000_000)
 
     def test_another_chunk_run_goes_on_after_one_that_was_full(self, begin):
         @workflow

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from contextvars import copy_context
 from decimal import Decimal
 from functools import partial
+from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import Failure, Retry, step, workflow
-from holdfast.define import StepInfo, blocking_chunk, current_scope
-from holdfast.model import StepFailed
+from holdfast import Failure, Retry, current_step, step, workflow
+from holdfast.define import StepInfo, async_chunk, blocking_chunk, current_scope
+from holdfast.model import StepCompleted, StepFailed
 from tests.engine.drive import CODEC
 
 
@@ -78,6 +80,37 @@ def test_large_items_make_small_chunks(begin):
 
     drive = begin(body)
     assert len(drive.asked) == 1_000
+
+
+def test_chunks_of_a_size_that_was_asked_for_are_of_that_size(begin):
+    @step
+    async def size(text: str) -> int:
+        return len(text)
+
+    @workflow
+    async def body() -> list[int]:
+        return await holdfast.map(size, ["x" * 200_000] * 3, chunk=3)
+
+    assert begin(body).asked == ["size.map"]
+
+
+def test_no_chunk_has_more_than_a_thousand_items(begin, monkeypatch):
+    monkeypatch.setattr("holdfast.define.maps._CHUNKS", 1)
+
+    @workflow
+    async def body() -> list[int]:
+        return await holdfast.map(square, range(1_001))
+
+    assert begin(body).asked == ["square.map", "square.map:1"]
+
+
+def test_a_chunk_is_not_tried_again_for_its_items_are(begin):
+    @workflow
+    async def body() -> list[int]:
+        return await holdfast.map(square, [1])
+
+    [command] = begin(body).execution.commands.values()
+    assert command.step.retry.attempts == 1
 
 
 def test_the_first_failure_stops_everything(begin):
@@ -162,6 +195,95 @@ def test_an_item_that_nobody_waits_for_any_more_is_not_tried_again():
     assert tries == [1]
 
 
+def a_chunk() -> StepInfo:
+    return StepInfo("chunk", "chunk", 1, None, {})  # type: ignore[arg-type]
+
+
+def inside(info: StepInfo, chunk: Any, items: list[int]) -> Any:
+    """What a chunk comes to that is executed as `info` says."""
+    context = copy_context()
+    context.run(current_scope.set, info)
+    return context.run(chunk, items)
+
+
+def test_an_item_sees_that_nobody_waits_for_its_chunk_any_more():
+    info, seen = a_chunk(), []
+
+    @step
+    def looks(n: int) -> None:
+        info.cancelled = True
+        seen.append(current_step().cancelled)
+
+    inside(info, blocking_chunk(looks, False, looks.fn), [1])
+    assert seen == [True]
+
+
+def test_an_item_sees_what_its_chunk_has_said_of_itself():
+    info, seen = a_chunk(), []
+    info.heartbeat_details = {"done": 7}
+
+    @step
+    def looks(n: int) -> None:
+        seen.append(current_step().heartbeat_details)
+
+    inside(info, blocking_chunk(looks, False, looks.fn), [1])
+    assert seen == [{"done": 7}]
+
+
+@pytest.mark.parametrize("undo", [None, lambda n: None])
+def test_what_a_chunk_holds_is_kept_for_its_failure_only_if_it_can_be_undone(undo):
+    info = a_chunk()
+
+    @step(compensate=undo)
+    def kept(n: int) -> int:
+        return n
+
+    inside(info, blocking_chunk(kept, False, kept.fn), [1, 2])
+    assert info.done == (None if undo is None else ([1, 2], {}))
+
+
+async def test_a_timeout_error_of_an_item_s_own_is_no_timeout_of_its_step():
+    @step(timeout="1h", retry=Retry(attempts=1))
+    async def impatient(n: int) -> None:
+        raise TimeoutError("the other side was slow")
+
+    _, failures = await async_chunk(impatient, True, impatient.fn)([1])
+    assert failures == {0: ("TimeoutError", "the other side was slow")}
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_item_is_tried_as_often_as_its_step_says(is_async):
+    tries: list[int] = []
+
+    def fails(n: int) -> None:
+        tries.append(n)
+        raise ValueError("no")
+
+    async def fails_async(n: int) -> None:
+        fails(n)
+
+    made = step(retry=Retry(attempts=3, initial=0))(fails_async if is_async else fails)
+    found = async_chunk(made, True, made.fn)([1, 2]) if is_async else blocking_chunk(made, True, made.fn)([1, 2])
+    if is_async:
+        await found
+    assert tries == [1, 1, 1, 2, 2, 2]
+
+
+def test_an_item_is_not_tried_for_longer_than_its_step_says():
+    tries: list[int] = []
+
+    @step(retry=Retry(attempts=3, initial=0, within=0.000_001))
+    def slow(n: int) -> None:
+        tries.append(n)
+        ends = time.monotonic() + 0.000_1
+        while time.monotonic() < ends:
+            pass
+        raise ValueError("no")
+
+    blocking_chunk(slow, True, slow.fn)([1, 2])
+    assert tries == [1, 2]
+
+
 def test_what_an_item_says_that_can_not_be_printed_is_collected_all_the_same():
     class Mute(Exception):
         def __str__(self) -> str:
@@ -200,6 +322,31 @@ def test_what_a_map_did_is_undone_item_by_item_last_first(begin):
         drive.complete(command.key)
     assert seen == [(16,), (9,), (4,)]
     drive.check()
+
+
+def test_an_item_whose_failure_was_collected_is_not_undone(begin):
+    @step
+    async def forget(n: int | None) -> None: ...
+
+    @step(compensate=forget)
+    async def kept(n: int) -> int:
+        return n
+
+    @workflow
+    async def body() -> None:
+        await holdfast.map(kept, [2, 3, 4], chunk=3, on_error="collect")
+        raise ValueError("no")
+
+    drive = begin(body)
+    [command] = drive.execution.commands.values()
+    done = CODEC.result(command.step.fn).encode(([4, None, 16], {1: ("ValueError", "no")}))
+    drive.take(StepCompleted(drive.tick(), command.key, 1, done))
+    seen = []
+    while drive.ended is None:
+        [command] = drive.execution.commands.values()
+        seen.append(CODEC.arguments(forget.fn).unpack(command.args)[0])
+        drive.complete(command.key)
+    assert seen == [(16,), (4,)]
 
 
 def test_items_before_the_one_that_failed_are_undone(begin):
