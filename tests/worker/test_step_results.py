@@ -5,11 +5,23 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from holdfast import NotEncodable, PayloadTooLarge, StepFailed, sleep, step, workflow
+from holdfast import (
+    MisplacedCall,
+    NotEncodable,
+    PayloadTooLarge,
+    Retry,
+    RetryAfter,
+    StepFailed,
+    sleep,
+    step,
+    workflow,
+)
+from holdfast.errors import BadDuration, DefinitionError
 from tests.worker.stage import ONCE, PATIENCE, QUICK, failure_of, stage
 
 
@@ -107,6 +119,39 @@ async def test_an_oversized_result_may_be_caught_and_the_run_goes_on(database_ur
         assert await (await on.client.start(body)).result(PATIENCE) == "small"
 
 
+@pytest.mark.parametrize("wrong", [MisplacedCall("not here"), DefinitionError("not so")], ids=repr)
+async def test_what_a_further_try_would_find_again_is_not_tried_again(database_url, wrong):
+    tries: list[int] = []
+
+    @step(retry=QUICK)
+    async def misused() -> None:
+        tries.append(1)
+        raise wrong
+
+    @workflow
+    async def body() -> None:
+        await misused()
+
+    async with stage(database_url, body) as on:
+        assert type(await failure_of(await on.client.start(body))) is type(wrong)
+    assert tries == [1]
+
+
+async def test_a_policy_that_can_t_read_the_error_fails_the_step_with_what_it_says(database_url):
+    @step(retry=QUICK)
+    async def odd() -> None:
+        later = RetryAfter("1s")
+        later.delay = "soon"
+        raise later
+
+    @workflow
+    async def body() -> None:
+        await odd()
+
+    async with stage(database_url, body) as on:
+        assert isinstance(await failure_of(await on.client.start(body)), BadDuration)
+
+
 class Odd(BaseException):
     """Not an Exception."""
 
@@ -141,8 +186,76 @@ async def test_what_is_no_ordinary_exception_is_step_failed_and_not_tried_again(
 
     async with stage(database_url, body) as on:
         found = await (await on.client.start(body, colour)).result(PATIENCE)
-    assert type(error).__name__ in found
+    assert found == f"{type(error).__module__}.{type(error).__qualname__}"
     assert attempts == [1]
+
+
+async def test_such_a_step_failed_says_where_it_was_raised_and_has_its_cause(database_url):
+    @step
+    async def odd() -> None:
+        raise Odd("no more")
+
+    @workflow
+    async def body() -> list[str]:
+        try:
+            await odd()
+        except StepFailed as failed:
+            return [failed.traceback, type(failed.__cause__).__name__]
+        return []
+
+    async with stage(database_url, body) as on:
+        told, cause = await (await on.client.start(body)).result(PATIENCE)
+    assert 'raise Odd("no more")' in told
+    assert cause == "StepFailed"
+
+
+async def test_an_error_is_noted_with_its_step_its_attempt_and_its_run(database_url):
+    @step(retry=Retry(attempts=2, initial=0))
+    async def charge() -> None:
+        raise ValueError("refused")
+
+    @workflow
+    async def body() -> list[str]:
+        try:
+            await charge()
+        except ValueError as error:
+            return error.__notes__
+        return []
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        assert (await run.result(PATIENCE))[0] == f"in the step 'charge', attempt 2, of the run {run.id}"
+
+
+@dataclass
+class Detached:
+    """Can't be read any more, as an object of a session that was closed."""
+
+    name: str
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "name":
+            raise RuntimeError("the session is closed")
+        return super().__getattribute__(name)
+
+
+async def test_a_result_whose_own_code_fails_when_it_is_read_says_so_and_fails_once(database_url):
+    effects: list[int] = []
+
+    @step
+    async def load() -> Detached:
+        effects.append(1)
+        return Detached("x")
+
+    @workflow
+    async def body() -> None:
+        await load()
+
+    async with stage(database_url, body) as on:
+        error = await failure_of(await on.client.start(body))
+    assert type(error) is NotEncodable
+    assert "the result of the step 'load' can't be stored: RuntimeError: the session is closed" in str(error)
+    assert effects == [1]
 
 
 async def test_a_stray_cancelled_error_does_not_cancel_the_run(database_url):

@@ -37,6 +37,30 @@ async def test_an_async_step_past_its_timeout_is_cancelled(database_url):
     assert seen == ["began", "cancelled"]
 
 
+async def test_what_its_cleanup_raises_is_the_cause_of_the_timeout(database_url):
+    began: list[int] = []
+
+    @step(timeout="1h", retry=ONCE)
+    async def slow() -> None:
+        began.append(1)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("half closed")
+
+    @workflow
+    async def body() -> None:
+        await slow()
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        await until(lambda: began)
+        on.skip("1h")
+        error = await failure_of(run)
+    assert type(error) is StepTimeout
+    assert type(error.__cause__) is ValueError
+
+
 async def test_a_step_timeout_is_a_timeout_error_in_the_body(database_url):
     began: list[int] = []
 
