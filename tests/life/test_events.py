@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -225,6 +227,48 @@ async def test_a_published_event_begins_the_workflows_declared_for_it():
         await env.client.publish("paid", {"order": 7})
         await env.skip("1s")
         assert begun == [{"order": 7}]
+
+
+@dataclass
+class Payment:
+    order: UUID
+    day: date
+
+
+@pytest.mark.parametrize("is_typed", [True, False])
+async def test_what_json_does_not_know_matches_whether_the_payload_says_what_it_is_or_not(is_typed):
+    begun: list[Any] = []
+    order, day = UUID(int=7), date(2026, 1, 31)
+    payload = Payment(order, day) if is_typed else {"order": order, "day": day}
+
+    @holdfast.step
+    async def begin() -> None:
+        begun.append(1)
+
+    @workflow(on_event="paid", match={"day": day})
+    async def on_paid(payload: Any) -> None:
+        await begin()
+
+    @workflow
+    async def waits(order: UUID) -> list[Any]:
+        event = await holdfast.wait_for_event("paid", match={"order": order}, type=Payment, timeout="1h", default=None)
+        signal = await holdfast.wait_for_signal("paid", match={"day": day}, type=Payment, timeout="1h", default=None)
+        return [event is not None, signal is not None]
+
+    async with Environment([waits, on_paid]) as env:
+        run = await env.client.start(waits, order)
+        await run.signal("paid", payload)
+        await env.client.publish("paid", payload)
+        assert await run.result() == [True, True]
+        await env.skip("1s")
+        assert begun == [1]
+
+
+def test_a_match_that_no_payload_can_hold_is_refused_where_it_is_written():
+    with pytest.raises(holdfast.DefinitionError, match="expected what JSON holds"):
+
+        @workflow(on_event="paid", match={"order": object()})
+        async def on_paid(payload: Any) -> None: ...
 
 
 def test_events_survive_a_crash_at_every_commit():

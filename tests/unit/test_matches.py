@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import holds, probe_of, probes_of
+from holdfast.model import holds, matches, probe_of, probes_of
 
 MANY = {f"field{number:03}": number for number in range(300)} | {"z": 1}
 
@@ -24,6 +24,11 @@ MANY = {f"field{number:03}": number for number in range(300)} | {"z": 1}
         ({"a": 1}, {"a": True}, False),
         ({"a": 1}, {"a": "1"}, False),
         ({"a": 1.0}, {"a": 1}, True),
+        ({"a": "2024-01-01"}, {"a": {"~date": "2024-01-01"}}, True),
+        ({"a": {"~date": "2024-01-01"}}, {"a": "2024-01-01"}, True),
+        ({"a": {"~date": "2024-01-01"}}, {"a": {"~date": "2024-01-02"}}, False),
+        ({"pet": {"~:Cat": {"name": "Tom", "age": 3}}}, {"pet": {"name": "Tom"}}, True),
+        ({"a": {"~dict": [["~x", 1]]}}, {"a": 1}, False),
         ([], {"a": 1}, False),
         (3, {}, False),
     ],
@@ -43,9 +48,24 @@ def test_a_part_is_told_from_the_rest(value, wanted, is_part):
         ({"a": {"b": 1}}, {"a": {}}),
         (5, 5),
         (MANY, {"z": 1}),
+        ({"a": "2024-01-01", "b": 1}, {"a": {"~date": "2024-01-01"}}),
+        ({"a": {"~date": "2024-01-01"}}, {"a": "2024-01-01"}),
+        ("2024-01-01", {"~date": "2024-01-01"}),
+        ({"a": {"~:Cat": {"name": "Tom"}}}, {"a": {"name": "Tom"}}),
+        ({"a": [1, 2]}, {"a": {"~tuple": [1, 2]}}),
     ],
-    ids=["numbers", "large", "none", "nested", "lists", "empty", "bare", "many fields"],
+    ids=[
+        *("numbers", "large", "none", "nested", "lists", "empty", "bare", "many fields"),
+        *("typed", "untyped", "alone", "a union", "tuples"),
+    ],
 )
 def test_an_event_that_holds_what_a_wait_asks_for_has_its_probe(payload: Any, match: Any) -> None:
     assert holds(payload, match)
     assert probe_of("event", match) in probes_of("event", payload)
+
+
+def test_a_wait_that_an_earlier_version_has_registered_is_found(monkeypatch):
+    match = {"a": {"~date": "2024-01-01"}}
+    found = probes_of("event", match)
+    monkeypatch.setattr(matches, "_opened", lambda value: value)
+    assert probe_of("event", match) in found

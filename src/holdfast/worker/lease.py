@@ -110,10 +110,12 @@ class Pulse:
     def _renew(self, asked_at: int) -> bool:
         try:
             seen = self._store.renew_lease(self._worker_id, self._lease.length, now=self._clock.store_time())
-        except StoreError as error:
+        except Exception as error:
+            # Whatever it is: without this thread the worker would begin nothing any more, and never say why.
             if not self._is_away:
                 self._is_away = True
-                _log.warning("the lease can't be renewed, work goes on until it ends: %s", error)
+                trace = None if isinstance(error, StoreError) else error
+                _log.warning("the lease can't be renewed, work goes on until it ends: %s", error, exc_info=trace)
             return False
         if self._is_away:
             self._is_away = False
