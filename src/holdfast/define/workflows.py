@@ -143,6 +143,12 @@ class Workflow(Generic[P, R]):
         self.journal_limit = journal_limit
         if on_event is None and match is not None:
             raise DefinitionError(f"workflow {self.name!r}: match= needs on_event=, the event that it is about")
+        try:
+            msgspec.json.encode(match)
+        except (TypeError, ValueError) as error:
+            raise DefinitionError(
+                f"workflow {self.name!r}: match={match!r}: expected what JSON holds: {error}"
+            ) from error
         self.on_event = None if on_event is None else checked_name(on_event)
         self.match = match
         self.start_options = start_options or StartOptions()

@@ -3,6 +3,8 @@ may match without looking at the others.
 
 A wait that matches on a field with a plain value is found by that field and value; any other by the event's name alone.
 An event has a probe for each plain value in it, and one for its name.
+
+A date or a UUID is text in a payload whose class says what it is, and else in an envelope: both are the same here.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import msgspec
 
 def holds(value: object, wanted: object) -> bool:
     """Whether `wanted` is a part of `value`: objects by their fields, everything else by equality."""
+    value, wanted = _opened(value), _opened(wanted)
     if isinstance(wanted, Mapping):
         return isinstance(value, Mapping) and all(
             name in value and holds(value[name], one) for name, one in wanted.items()
@@ -27,7 +30,7 @@ def holds(value: object, wanted: object) -> bool:
 
 def probe_of(name: str, match: Any) -> bytes:
     """The probe of a wait."""
-    path, value = next(_fields(match, ""), ("", None))
+    path, value = next(_fields(_opened(match), ""), ("", None))
     return _digest(name, path, value)
 
 
@@ -40,10 +43,24 @@ def probes_of(name: str, payload: Any) -> list[bytes]:
 
 def _fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
+        inner = _opened(value)
+        if inner is not value:
+            # By its envelope as well, as earlier versions have registered waits.
+            yield from _fields(inner, path)
         for key in sorted(value, key=str):
             yield from _fields(value[key], f"{path}/{key}")
     elif path and not isinstance(value, list):
         yield path, value
+
+
+def _opened(value: Any) -> Any:
+    """What is in an envelope: the text of what JSON does not know, or what was one of a union."""
+    while isinstance(value, Mapping) and len(value) == 1:
+        [(tag, inner)] = value.items()
+        if not str(tag).startswith("~") or tag == "~dict":
+            break
+        value = inner
+    return value
 
 
 def _digest(name: str, path: str, value: Any) -> bytes:
