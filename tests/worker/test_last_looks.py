@@ -6,7 +6,7 @@ The first also if nobody has told the run's worker of it yet, the second whateve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast import Worker, wait_for_signal, workflow
@@ -114,3 +114,47 @@ async def test_a_message_that_a_late_answer_has_still_is_not_taken_twice(databas
 
 async def test_without_a_signal_the_timeout_comes(database_url):
     assert await outcome(database_url, listening) == "late"
+
+
+@workflow
+async def hearing_both() -> list[str]:
+    await nothing()
+    return await asyncio.gather(
+        wait_for_signal("first", timeout="5s", default="late"), wait_for_signal("second", timeout="6s", default="late")
+    )
+
+
+class Slow(Deaf):
+    """A store of which an answer is long on its way: what happens meanwhile is not in it."""
+
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def read_inbox(self, worker_id: str) -> list[Message]:
+        found = await super().read_inbox(worker_id)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        return found
+
+
+async def test_a_look_is_no_excuse_for_a_timer_that_was_due_after_it(database_url):
+    """Its answer comes late, as to a worker whose loop a body blocks; what was sent meanwhile wins all the same."""
+    async with stage(database_url) as on:
+        deaf, slow = Deaf(database_url, on.clock), Slow(database_url, on.clock)
+        await deaf.open()
+        await slow.open()
+        run = await on.client.start(hearing_both)
+        async with Worker(deaf, workflows=[hearing_both], clock=on.clock, lease="1000d") as worker:
+            await on.until_waiting(run)
+            assert worker._session is not None
+            worker._session._listening._store = slow
+
+            async def meanwhile() -> None:
+                await run.signal("second", "in time")
+                on.clock.skipped += 1_000_000
+
+            slow.meanwhile = meanwhile
+            on.skip("5.5s")
+            assert await run.result(PATIENCE) == ["late", "in time"]
+        await slow.close()
+        await deaf.close()

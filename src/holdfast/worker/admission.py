@@ -98,7 +98,8 @@ class Admission(Turns):
             self.pause(held)
             return
         # A claim brings the whole inbox, but no event that was published while nobody was there to match it.
-        self.resume(held, is_heard=held.execution is None or not held.execution.awaits_event)
+        is_heard = held.execution is None or not held.execution.awaits_event
+        self.resume(held, heard_at=claimed.claimed_at if is_heard else 0)
 
     def _rebuild(self, held: Held, claimed: ClaimedRun) -> bool:
         entries: list[Entry] = []

@@ -24,19 +24,19 @@ class Arrivals(Waits):
     def _take(self, held: Held) -> None:
         """Advance the body by everything that has arrived, and commit what came of it."""
 
-    def deliver(self, messages: Sequence[Message], heard: Mapping[str, Held] = _NOBODY) -> bool:
+    def deliver(self, messages: Sequence[Message], heard: Mapping[str, Held] = _NOBODY, heard_at: Instant = 0) -> bool:
         """Fresh inbox rows, all there were. None of the runs goes on before it has all of its own.
 
         Whether any was new: one that no wait has taken yet stays in the inbox, and comes again.
 
-        The runs in `heard` waited for this look, whether anything has come for them or not.
+        The runs in `heard` waited for this look, whether anything has come for them or not; it was made at `heard_at`.
         """
         known: dict[str, set[int | None]] = {}
         woken = [held for held in (self._receive(message, known) for message in messages) if held is not None]
         for held in dict.fromkeys((*heard.values(), *woken)):
             is_free = not held.is_committing and not held.is_pausing and not held.is_parked
             if is_free and self.held.get(held.id) is held:
-                self.wake(held, is_heard=held.id in heard)
+                self.wake(held, heard_at=heard_at if held.id in heard else 0)
         return bool(woken)
 
     def _receive(self, message: Message, known: dict[str, set[int | None]]) -> Held | None:

@@ -2,8 +2,8 @@
 
 A signal that was sent before its wait's timeout wins, also if nobody has told this worker of it yet. So a run that
 waits for messages, and of which a timer is due, is looked after first: one look for all that are due by then. A message
-that is committed later was sent later. An event is in the inbox when somebody has matched it with its wait: if one of
-the runs waits for any, that is done first.
+that is committed later was sent later; a timer that is due only when the answer comes has another look. An event is in
+the inbox when somebody has matched it with its wait: if one of the runs waits for any, that is done first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from holdfast.errors import StoreAway
-from holdfast.model import Message
+from holdfast.model import Instant, Message
 from holdfast.store import Store
 
 from .held import Held
@@ -24,19 +24,21 @@ _PAUSE = 0.05
 
 
 class Listening:
-    """The looks of one session. `deliver` gets what was found, and the runs that waited for the look."""
+    """The looks of one session. `deliver` gets what was found, the runs that waited for the look, and when it was."""
 
     def __init__(
         self,
         store: Store,
         worker_id: str,
         match: Callable[[], Awaitable[None]],
-        deliver: Callable[[Sequence[Message], Mapping[str, Held]], object],
+        deliver: Callable[[Sequence[Message], Mapping[str, Held], Instant], object],
+        now: Callable[[], Instant],
     ) -> None:
         self._store = store
         self._worker_id = worker_id
         self._match = match
         self._deliver = deliver
+        self._now = now
         self._waiting: dict[str, Held] = {}
         self._task: asyncio.Task[None] | None = None
         # Whoever asks for a look may do so from a step's context: nothing of that may be seen by the runs.
@@ -64,6 +66,7 @@ class Listening:
         while self._waiting:
             waiting, self._waiting = self._waiting, {}
             found: Sequence[Message] = ()
+            heard_at = self._now()
             try:
                 if any(held.execution is not None and held.execution.awaits_event for held in waiting.values()):
                     await self._match()
@@ -75,5 +78,5 @@ class Listening:
                 continue
             except Exception:
                 _log.exception("the inbox could not be read before timers fire")
-            self._deliver(found, waiting)
+            self._deliver(found, waiting, heard_at)
         self._task = None

@@ -138,7 +138,7 @@ class Session:
             )
             self._pulse.start()
         self._unsubscribe = self.store.subscribe(self._changed)
-        self._listening = Listening(self.store, self.worker_id, self.match, self.runs.deliver)
+        self._listening = Listening(self.store, self.worker_id, self.match, self.runs.deliver, self._clock.now)
         self.runs.listen = self._listening.add
         if not is_serving:
             return

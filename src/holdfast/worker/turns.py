@@ -87,7 +87,7 @@ class Turns(Arrivals):
         self._firsts: deque[tuple[Instant, Held]] = deque()
         """First turns that are not written yet, oldest first."""
 
-    def resume(self, held: Held, *, is_heard: bool = False) -> None:
+    def resume(self, held: Held, *, heard_at: Instant = 0) -> None:
         """Let a run go on: its first turn, what has arrived, timers that are due, open steps; else it waits."""
         now = self._clock.now()
         is_late = held.is_late(now)
@@ -112,8 +112,11 @@ class Turns(Arrivals):
                 # Nothing of it has begun, nor will: see admission.
                 self._meet_deadline(held, now, when=_FIRST)
         timers = execution.due_timers(now)
-        if timers and not is_heard and self.listen is not None and execution.is_listening:
-            return self.listen(held)
+        if timers and self.listen is not None and execution.is_listening:
+            # What was due after the last look needs another one: a message may have come before it.
+            timers = [timer for timer in timers if timer[0] <= heard_at]
+            if not timers:
+                return self.listen(held)
         for due_at, number in timers:
             held.arrive(Arrival(due_at, TIMER, TimerFired(now, number)))
         if held.arrivals or execution.is_unwritten or held.is_late(now):
@@ -280,8 +283,7 @@ class Turns(Arrivals):
             return RowChange(status=RunStatus(ended.status), output=ended.output, error=ended.error)
         if done.retrying is not None:
             # Its next try is rebuilt from the journal, which comes with the claim.
-            deadline = held.info.deadline_instant
-            retry_at = done.retrying.retry_at
+            retry_at, deadline = done.retrying.retry_at, held.info.deadline_instant
             return self.waiting(retry_at if deadline is None else min(retry_at, deadline), release=True)
         if done.begin or held.arrivals or self._has_steps(held, done):
             if held.is_row_waiting or held.crashes or held.blocked:

@@ -55,8 +55,8 @@ class Waits(Resting):
         self._may_begin = may_begin
         self.listen: Callable[[Held], None] | None = None
         """Has the inbox read before a run of which a timer is due goes on: see listening.py."""
-        self._heard: set[str] = set()
-        """Those in line that were looked after already."""
+        self._heard_at: dict[str, Instant] = {}
+        """Of those in line that were looked after already: when that was."""
         self._taken: OrderedDict[int, None] = OrderedDict()
         """Messages that turns have taken lately, oldest first."""
         self._held_up: dict[str, Held] = {}
@@ -65,8 +65,11 @@ class Waits(Resting):
         """Runs that were lost in this turn of the loop."""
 
     @abstractmethod
-    def resume(self, held: Held, *, is_heard: bool = False) -> None:
-        """Let a run go on: what has arrived, timers that are due, open steps; else it waits."""
+    def resume(self, held: Held, *, heard_at: Instant = 0) -> None:
+        """Let a run go on: what has arrived, timers that are due, open steps; else it waits.
+
+        All messages that were sent before `heard_at` have arrived.
+        """
 
     @abstractmethod
     def write_turn(
@@ -207,23 +210,22 @@ class Waits(Resting):
             return
         self.wake(held)
 
-    def wake(self, held: Held, *, is_heard: bool = False) -> None:
+    def wake(self, held: Held, *, heard_at: Instant = 0) -> None:
         """Something is due or has come: go on, or stand in line while the worker is busy with others."""
         if held.is_busy or (self.busy + self.reserved < self._concurrency and not self.line):
-            self.resume(held, is_heard=is_heard)
+            self.resume(held, heard_at=heard_at)
         else:
             self.line[held.id] = held
-            if is_heard:
-                self._heard.add(held.id)
+            if heard_at:
+                self._heard_at[held.id] = heard_at
 
     def next_in_line(self) -> None:
         """There is room again."""
         while self.line and self.busy + self.reserved < self._concurrency:
             held = self.line.pop(next(iter(self.line)))
-            is_heard = held.id in self._heard
-            self._heard.discard(held.id)
+            heard_at = self._heard_at.pop(held.id, 0)
             if not held.is_lost and not held.is_committing and not held.is_parked and held.id in self.held:
-                self.resume(held, is_heard=is_heard)
+                self.resume(held, heard_at=heard_at)
 
     def hand_back(self, held: Held) -> None:
         """Give a run back at once: a step in flight is cancelled and will execute again elsewhere."""
