@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +127,39 @@ async def test_a_blocked_run_is_tried_less_and_less_often(database_url, order):
 
                 await until(is_tried_again)
         assert pauses[0] < pauses[1] < pauses[2]
+
+
+async def test_a_run_that_has_got_on_elsewhere_and_is_blocked_again_is_told_of_again(database_url, caplog):
+    @workflow
+    async def body() -> None:
+        add(1, 1)
+
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        async with on.worker(body):
+            await on.until_blocked(run)
+            with sqlite3.connect(database_url.removeprefix("sqlite:///")) as file:
+                # As if somebody else had gone on with it and given it back.
+                file.execute("UPDATE runs SET blocked = NULL, due_at = ?", (on.clock.now(),))
+            file.close()
+            await on.until_blocked(run)
+        assert caplog.text.count("is blocked") == 2
+
+
+async def test_a_worker_remembers_so_many_blocked_runs_and_no_more(database_url, monkeypatch):
+    monkeypatch.setattr("holdfast.worker.waits.REMEMBERED", 3)
+
+    @workflow
+    async def body() -> None:
+        add(1, 1)
+
+    async with stage(database_url) as on:
+        runs = await on.client.start_many(body, [()] * 5)
+        async with on.worker(body) as worker:
+            for run in runs:
+                await on.until_blocked(run)
+            assert worker._session is not None
+            assert len(worker._session.runs._block_counts) == 3
 
 
 async def test_a_blocked_run_does_not_hold_up_others(database_url):

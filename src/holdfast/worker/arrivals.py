@@ -11,9 +11,8 @@ from holdfast.model import Cancel, Input, Instant, Message, RowChange, RunStatus
 from .attempts import Attempt, Outcome
 from .commits import Verdict
 from .held import MESSAGE, RESULT, Arrival, Held
-from .waits import Waits
+from .waits import REMEMBERED, Waits
 
-_REMEMBERED = 10_000
 _NOBODY: Mapping[str, Held] = MappingProxyType({})
 
 
@@ -70,7 +69,7 @@ class Arrivals(Waits):
         """A turn was answered: what it has taken is gone, although an answer may be under way that has it still."""
         if held.taking and verdict is True:
             self._taken.update(dict.fromkeys(held.taking))
-            while len(self._taken) > _REMEMBERED:
+            while len(self._taken) > REMEMBERED:
                 self._taken.popitem(last=False)
         held.taking = ()
 

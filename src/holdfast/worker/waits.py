@@ -28,6 +28,8 @@ from .resting import Resting
 
 _log = logging.getLogger("holdfast.worker")
 _UNDONE_PAUSE = 100_000
+REMEMBERED = 10_000
+"""How many messages and blocked runs a worker remembers that it may meet again."""
 _NAMED = 5
 """How many of the runs that were taken over a log line names."""
 
@@ -61,6 +63,7 @@ class Waits(Resting):
         """Messages that turns have taken lately, oldest first."""
         self._held_up: dict[str, Held] = {}
         self._block_counts: dict[str, int] = {}
+        """How often in a row runs were blocked here, lately."""
         self._taken_over: list[RunInfo] = []
         """Runs that were lost in this turn of the loop."""
 
@@ -278,7 +281,11 @@ class Waits(Resting):
         `taken` is what the body got when it stopped. Of that, and of what came behind it, results are recorded.
         Messages are in the inbox still, timers fire again, and what the body asked for follows from its inputs anew.
         """
-        count = self._block_counts[held.id] = self._block_counts.get(held.id, 0) + 1
+        # One that was not blocked when it came has got on meanwhile, maybe elsewhere: that is another matter.
+        before = self._block_counts.pop(held.id, 0) if held.blocked is not None else 0
+        count = self._block_counts[held.id] = before + 1
+        if len(self._block_counts) > REMEMBERED:
+            del self._block_counts[next(iter(self._block_counts))]
         pause = min(5_000_000 * 2 ** min(count - 1, 7), 600_000_000)
         reason = f"{type(error).__name__}: {message_of(error)}"
         if count == 1:
