@@ -37,6 +37,25 @@ async def test_renewals_are_seen_by_others(database_url):
         assert renewed.lease_until > first.lease_until
 
 
+async def test_whatever_keeps_a_lease_from_being_renewed_it_is_tried_again(database_url, caplog):
+    tried = 0
+
+    class Broken(SqliteStore):
+        def renew_lease(self, worker_id, lease, *, now=None):
+            nonlocal tried
+            tried += 1
+            if tried == 1:
+                raise LookupError("nobody expects this")
+            return super().renew_lease(worker_id, lease, now=now)
+
+    async with AsyncClient(Broken(database_url.removeprefix("sqlite:///"), database_url, "default")) as client:
+        await client.store.open()
+        async with Worker(client, workflows=[ready], lease=SHORT):
+            await until(lambda: "the lease could be renewed again" in caplog.text)
+        assert "nobody expects this" in caplog.text
+        await client.store.close()
+
+
 async def test_a_lease_is_renewed_while_a_step_blocks_the_loop(database_url):
     renewals: list[Instant | None] = []
     begun = threading.Event()
