@@ -3,11 +3,13 @@
 A batch goes out whole. If the server refuses it, for a lock that was not free in time, a deadlock, or a value that it
 can't hold, it is halved, and the halves again, down to the one that is the reason. That one is told to come again, or
 that it can never be stored. Every write may be sent twice, so it does no harm that a part may have been written before.
+A child whose id another commit has just taken is there the next time, and is joined.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol, TypeAlias, TypeVar
 
 from holdfast.errors import StoreAway, StoreError
@@ -15,6 +17,7 @@ from holdfast.store.contract import Answer
 
 from .connections import is_again, is_away, is_unfit
 from .links import Link
+from .starters import again_if_taken
 from .transactions import Transaction
 
 
@@ -35,7 +38,7 @@ async def write_batch(link: Link, write: Write[T], items: Sequence[T], *, is_one
     `is_one`: each statement of it is a transaction by itself.
     """
     try:
-        return await link.run(_deed(write, items), is_one=is_one, tries=1)
+        return await again_if_taken(lambda: link.run(_deed(write, items), is_one=is_one, tries=1))
     except StoreError as error:
         _raise_if_away(error)
         if len(items) == 1:
@@ -59,7 +62,7 @@ async def _write_halves(link: Link, write: Write[T], items: Sequence[T], is_one:
             continue
         asked = [items[place] for place in part]
         try:
-            found = await link.run(_deed(write, asked), is_one=is_one, tries=1, is_hasty=True)
+            found = await again_if_taken(partial(link.run, _deed(write, asked), is_one=is_one, tries=1, is_hasty=True))
         except StoreError as error:
             _raise_if_away(error)
             if len(part) > 1:

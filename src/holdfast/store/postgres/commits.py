@@ -22,7 +22,6 @@ from .connections import Target
 from .links import HomeLinks, Link, News, Pool
 from .loops import LoopThread
 from .outs import split_turns
-from .starters import again_if_taken
 from .statements import PostgresBlocks
 from .transactions import Known
 
@@ -112,7 +111,7 @@ class Commits:
                 answers[place] = answer
         asked = [items[place] for place in giving]
         give = partial(turns.commit_giving, now=now, joined=joined)
-        found = await again_if_taken(lambda: write_batch(self._apart, give, asked, is_one=False))
+        found = await write_batch(self._apart, give, asked, is_one=False)
         for place, answer in zip(giving, found, strict=True):
             answers[place] = answer
         if joined:

@@ -66,6 +66,23 @@ class TestMessagesInTwoStores:
         assert ended == [True]
         assert (await stage.claim_one()).id == parent.id
 
+    async def test_of_two_that_ask_for_a_child_of_one_id_at_once_one_begins_it_and_the_other_joins(
+        self, stage: Stage
+    ) -> None:
+        other = await stage.open()
+        for number in range(15):
+            parents = [await stage.held(), await stage.held()]
+            turns = [
+                turn(one, out=Out(children=(new_run(id=f"child-{number}", parent_id=one.id, parent_key="c"),)))
+                for one in parents
+            ]
+            await asyncio.gather(_accepted(stage.store, turns[0]), _accepted(other, turns[1]))
+            await stage.end(await stage.claim_one(worker="three", run_id=f"child-{number}"))
+            told = [message.run_id for message in await stage.store.read_inbox("one") if message.kind == "child"]
+            assert sorted(told) == sorted(one.id for one in parents)
+            for one in parents:
+                assert await stage.commit(turn(one, after=1, change=RowChange(status=RunStatus.COMPLETED))) == [True]
+
     async def test_two_that_join_by_a_key_at_once_are_both_told(self, stage: Stage) -> None:
         other = await stage.open()
         for number in range(15):
