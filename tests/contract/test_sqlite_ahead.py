@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.errors import StoreAway
 from holdfast.store import open_store
 from holdfast.store.sqlite import ahead
 from holdfast.testing.contract.stage import Stage, turn
@@ -127,6 +128,56 @@ def test_one_of_many_processes_sees_to_it(play, path, used_up, page):
         assert reached > ahead._FROM * 3 // 2
         there.look()
         here.look()
+        assert log(path) == reached
+
+    play(act)
+
+
+def test_a_log_becomes_longer_by_as_much_again(play, path, used_up):
+    async def act(stage, run):
+        await used_up(stage, run)
+        found = log(path)
+        ahead.Ahead(str(path)).look()
+        assert found * 3 // 2 < log(path) < found * 3
+
+    play(act)
+
+
+def test_nothing_is_opened_while_it_has_not_grown(play, path, used_up, monkeypatch):
+    async def act(stage, run):
+        await used_up(stage, run)
+        looking = ahead.Ahead(str(path))
+        looking.look()
+        opened = []
+        monkeypatch.setattr(ahead, "connect", opened.append)
+        looking.look()
+        assert opened == []
+
+    play(act)
+
+
+def test_a_long_log_becomes_longer_by_a_piece_at_most(play, path, used_up, monkeypatch):
+    monkeypatch.setattr(ahead, "_PIECE", 100 * PAGE)
+
+    async def act(stage, run):
+        await used_up(stage, run)
+        found = log(path)
+        ahead.Ahead(str(path)).look()
+        assert found < log(path) <= found + (ahead._ROOM + 120) * (PAGE + 24)
+
+    play(act)
+
+
+def test_a_file_that_can_t_be_opened_just_now_is_left_as_it_is(play, path, used_up, monkeypatch):
+    async def act(stage, run):
+        await used_up(stage, run)
+        reached = log(path)
+
+        def refuse(_: str) -> None:
+            raise StoreAway("not now")
+
+        monkeypatch.setattr(ahead, "connect", refuse)
+        ahead.Ahead(str(path)).look()
         assert log(path) == reached
 
     play(act)

@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast import RunCancelled, compensate, continue_as_new, patched, rollback, shield, step, workflow
 from holdfast.model import Cancel, ChildEnd
-from tests.engine.drive import note
+from tests.engine.drive import SEED, START, note
 from tests.engine.samples import clean_up, double, echo, triple
 
 
@@ -489,6 +489,22 @@ def test_continue_as_new_ends_the_run_and_names_the_next(begin):
     assert new.origin_id == new.id
 
 
+def test_the_next_run_has_the_deadline_of_its_chain_a_seed_of_its_own_and_what_its_workflow_declares(begin):
+    @workflow(queue="slow", retention="1d", version="7")
+    async def other() -> None: ...
+
+    @workflow
+    async def body() -> None:
+        other.continue_as_new()
+
+    deadline = START + 3_600_000_000
+    drive = begin(body, deadline_at=deadline)
+    new = drive.out[-1].successor
+    assert (new.workflow, new.version, new.queue, new.retention) == ("other", "7", "slow", 86_400_000_000)
+    assert new.deadline_at == deadline
+    assert new.seed not in (SEED, SEED[:16])
+
+
 def test_continue_as_new_can_not_be_swallowed(begin):
     @workflow
     async def body() -> None:
@@ -500,6 +516,19 @@ def test_continue_as_new_can_not_be_swallowed(begin):
     drive = begin(body)
     assert drive.check().status == "continued"
     assert drive.notes == []
+
+
+def test_nor_by_one_that_catches_everything_and_returns(begin):
+    @workflow
+    async def body(n: int) -> str:
+        try:
+            continue_as_new(n + 1)
+        except BaseException:
+            return "swallowed"
+
+    drive = begin(body, 1)
+    assert drive.check().status == "continued"
+    assert drive.out[-1].successor.input == b"[2]"
 
 
 def test_a_cancel_that_a_shield_has_kept_back_comes_before_going_on_anew(begin):
