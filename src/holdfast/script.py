@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast.client import AsyncClient, AsyncRun
 from holdfast.define import Resource, StartOptions, Step, StepInfo, Workflow, refuse_in_body
-from holdfast.errors import BadArguments, DefinitionError, MisplacedCall, StoreAway, blocking_error
+from holdfast.errors import BadArguments, DefinitionError, HoldfastError, MisplacedCall, StoreAway, blocking_error
 from holdfast.worker import Worker
 
 P = ParamSpec("P")
@@ -60,7 +60,8 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
     Raises RunFailed, whose cause is what left the body, or RunCancelled. A run that is blocked, as by code that no
     longer matches its journal, raises that error instead of waiting for other code; it is intact, and goes on when the
     script was mended. Ctrl-C waits for steps in flight, leaves the run intact, says how to go on and raises
-    KeyboardInterrupt; a second one exits. Inside a running event loop it raises MisplacedCall: use a client there.
+    KeyboardInterrupt, also if the run has ended by then; a second one exits. Inside a running event loop it raises
+    MisplacedCall: use a client there.
     """
     refuse_in_body("holdfast.run()", "call the other workflow's steps, or start it from a step with a client")
     if not isinstance(workflow, Workflow):
@@ -120,21 +121,39 @@ async def _run(
         waiting = asyncio.ensure_future(_end_of(client, started, worker))
         try:
             await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
-            if waiting.done():
+            if waiting.done() and not _is_told_to_stop(worker, working):
                 return await waiting
             await working
-            print(
-                f"The run {started.id} of {workflow.name!r} is intact; call holdfast.run with the same key to go on."
-                if workflow.start_options.key
-                else f"The run {started.id} of {workflow.name!r} is intact; a worker that knows it goes on with it.",
-                file=sys.stderr,
-            )
-            raise KeyboardInterrupt
+            # The Ctrl-C is for the script, also if the run has ended while its steps in flight were waited for.
+            raise KeyboardInterrupt from await _say_how_to_go_on(started, workflow)
         finally:
             worker.stop()
             waiting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await working
+
+
+def _is_told_to_stop(worker: Worker, working: asyncio.Future[None]) -> bool:
+    """Whether a signal came, or a step raised KeyboardInterrupt."""
+    if not working.done():
+        return worker._stopping.is_set()
+    return working.exception() is None
+
+
+async def _say_how_to_go_on(started: AsyncRun[Any], workflow: Workflow[..., Any]) -> HoldfastError | None:
+    """Unless the run has failed or was cancelled: that is returned, and says it by itself."""
+    has_key = workflow.start_options.key is not None
+    way = "call holdfast.run with the same key to go on" if has_key else "a worker that knows it goes on with it"
+    said = f"is intact; {way}."
+    try:
+        await started.result(timeout=0)
+        said = f"has completed; client.get_run({started.id!r}).result() is what it came to."
+    except (TimeoutError, StoreAway):
+        pass
+    except HoldfastError as error:
+        return error
+    print(f"The run {started.id} of {workflow.name!r} {said}", file=sys.stderr)
+    return None
 
 
 def _refuse_stranger(started: AsyncRun[Any], served: list[Workflow[Any, Any]]) -> None:

@@ -70,6 +70,32 @@ def test_ctrl_c_lets_the_step_end_leaves_the_run_intact_and_says_how_to_go_on(st
     assert stage.journal(run_id, "claimed") == []
 
 
+def test_ctrl_c_ends_the_script_also_if_the_run_ends_before_it(stage: Stage):
+    first = script(stage, "--log", "gated_at_the_end", "one")
+    stage.until(lambda: stage.effects("begin", key="until_allowed"), "the gate is reached")
+    interrupt(stage, first)
+    stage.allow("gate")
+    assert first.wait() == -signal.SIGINT, first.output
+    assert "has completed" in first.output
+    assert "KeyboardInterrupt" in first.output
+    (run,) = stage.client.runs()
+    assert run.result() == "gate"
+    second = script(stage, "gated_at_the_end", "one")
+    assert second.wait() == 0
+    assert second.output.splitlines() == ["gate"]
+    assert len(stage.effects("begin")) == 1
+
+
+def test_ctrl_c_ends_the_script_also_if_the_run_fails_before_it(stage: Stage):
+    first = script(stage, "--log", "failing_at_the_end", "one")
+    stage.until(lambda: stage.effects("begin", key="until_allowed"), "the gate is reached")
+    interrupt(stage, first)
+    stage.allow("gate")
+    assert first.wait() == -signal.SIGINT, first.output
+    assert "RunFailed" in first.output
+    assert first.output.splitlines()[-1] == "KeyboardInterrupt"
+
+
 def test_a_second_ctrl_c_exits_at_once_and_the_run_is_intact_all_the_same(stage: Stage):
     first = script(stage, "--log", "gated", "one")
     stage.until(lambda: stage.effects("begin", key="until_allowed"), "the gate is reached")

@@ -175,6 +175,17 @@ async def gated() -> list[object]:
 
 
 @workflow
+async def gated_at_the_end() -> str:
+    return await until_allowed("gate")
+
+
+@workflow
+async def failing_at_the_end() -> None:
+    await until_allowed("gate")
+    raise ValueError("behind the gate")
+
+
+@workflow
 async def gated_here() -> int:
     """The process that executed its second step."""
     await work(1, 0)
