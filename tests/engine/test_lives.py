@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast import RunCancelled, compensate, continue_as_new, patched, rollback, shield, step, workflow
 from holdfast.model import Cancel, ChildEnd
-from tests.engine.drive import SEED, START, note
+from tests.engine.drive import CODEC, SEED, START, note
 from tests.engine.samples import clean_up, double, echo, triple
 
 
@@ -369,6 +369,19 @@ def test_what_can_not_be_compensated_is_noted_and_the_others_still_run(begin):
     assert any("bank closed" in one for one in drive.check().error.__notes__)
 
 
+def test_a_cancelled_run_tells_what_could_not_be_compensated(begin):
+    @workflow
+    async def body() -> None:
+        compensate(refund, "p")
+        await double(1)
+
+    drive = begin(body)
+    drive.cancel()
+    drive.fail("refund", RuntimeError("bank closed"))
+    assert drive.check().status == "cancelled"
+    assert "bank closed" in str(CODEC.decode_exception(drive.ended.error))
+
+
 def test_rollback_runs_what_is_registered_and_the_body_goes_on(begin):
     @workflow
     async def body() -> str:
@@ -505,6 +518,15 @@ def test_the_next_run_has_the_deadline_of_its_chain_a_seed_of_its_own_and_what_i
     assert new.seed not in (SEED, SEED[:16])
 
 
+def test_a_run_that_goes_on_as_its_deadline_passes_leaves_that_to_the_next(begin):
+    @workflow
+    async def body() -> None:
+        await double(1)
+        continue_as_new()
+
+    assert begin(body, deadline_at=START + 1).finish().check().status == "continued"
+
+
 def test_continue_as_new_can_not_be_swallowed(begin):
     @workflow
     async def body() -> None:
@@ -529,6 +551,43 @@ def test_nor_by_one_that_catches_everything_and_returns(begin):
     drive = begin(body, 1)
     assert drive.check().status == "continued"
     assert drive.out[-1].successor.input == b"[2]"
+
+
+def test_a_shield_in_a_shield_lets_no_cancel_in_that_the_outer_one_keeps_back(begin):
+    @workflow
+    async def body() -> None:
+        with shield():
+            note(await double(1))
+            with shield():
+                note(await double(2))
+            note(await double(3))
+        note(await double(4))
+
+    drive = begin(body)
+    drive.cancel()
+    for key in ("double", "double:1", "double:2"):
+        drive.complete(key)
+    assert drive.notes == [2, 4, 6]
+    assert drive.check().status == "cancelled"
+
+
+def test_a_cancelled_child_is_a_run_cancelled_also_if_something_of_it_could_not_be_compensated(begin):
+    @workflow
+    async def child() -> None: ...
+
+    @workflow
+    async def body() -> str:
+        try:
+            await child()
+        except RunCancelled as error:
+            return error.run_id
+        return "no"
+
+    drive = begin(body)
+    run_id = drive.execution.life.children["child"].new.id
+    undone = CODEC.encode_exception(ValueError("could not be compensated"))
+    drive.tell("child", "child", msgspec.msgpack.encode(ChildEnd(run_id, "cancelled", None, undone)))
+    assert drive.check().result == run_id
 
 
 def test_a_cancel_that_a_shield_has_kept_back_comes_before_going_on_anew(begin):

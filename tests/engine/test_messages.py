@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import WaitTimeout, blocking, wait_for_event, wait_for_signal, workflow
-from holdfast.model import SetAside, Signal
+from holdfast.model import Message, SetAside, Signal
 from tests.engine.drive import note
 from tests.engine.samples import double
 
@@ -72,6 +72,29 @@ def test_a_wait_that_times_out_raises_and_has_taken_nothing(begin):
     assert drive.notes == ["no signal 'go' came within 1 min"] or "go" in drive.notes[0]
     drive.signal("go", 5)
     assert drive.check().result == 5
+
+
+@pytest.mark.parametrize(("after", "expected"), [(60_000_000, "got"), (60_000_001, "late")])
+def test_a_message_that_was_sent_when_the_timeout_was_due_comes_first(begin, after, expected):
+    @workflow
+    async def body() -> str:
+        return await wait_for_signal("go", timeout="1m", default="late")
+
+    drive = begin(body)
+    sent_at = drive.at + after
+    drive.at += 120_000_000
+    drive.take(Message(1, drive.run_id, "signal", "go", b'"got"', sent_at, None))
+    assert drive.result == expected
+
+
+def test_a_message_from_a_clock_that_is_ahead_fires_no_timer_before_its_time(begin):
+    @workflow
+    async def body() -> str:
+        return await wait_for_signal("go", timeout="1m", default="late")
+
+    drive = begin(body)
+    drive.take(Message(1, drive.run_id, "signal", "go", b'"got"', drive.at + 120_000_000, None))
+    assert drive.result == "got"
 
 
 def test_none_is_not_a_timeout(begin):

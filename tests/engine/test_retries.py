@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast import DeadlineExceeded, FatalError, Retry, current_run, rng, workflow
+from holdfast import (
+    DeadlineExceeded,
+    FatalError,
+    JournalLimitReached,
+    Retry,
+    compensate,
+    current_run,
+    rng,
+    rollback,
+    workflow,
+)
 from holdfast.model import history_of
 from tests.engine.drive import note
 from tests.engine.samples import Declined, double, echo, refuse
@@ -26,6 +36,40 @@ def test_a_failed_body_is_to_be_tried_again(begin):
     assert drive.ended is None
     assert drive.retrying is not None
     assert drive.retrying.attempt == 1
+
+
+def test_a_body_that_has_undone_what_it_did_is_not_tried_again(begin):
+    @workflow(retry=THRICE)
+    async def body() -> None:
+        compensate(echo, "a")
+        await rollback()
+        raise ValueError("no")
+
+    drive = begin(body).finish()
+    assert drive.retrying is None
+    assert isinstance(drive.check().error, ValueError)
+
+
+def test_a_run_that_has_met_its_journal_limit_is_not_tried_again(begin):
+    @workflow(retry=THRICE, journal_limit=5)
+    async def body() -> None:
+        while True:
+            await double(1)
+
+    drive = begin(body).finish()
+    assert drive.retrying is None
+    assert isinstance(drive.error, JournalLimitReached)
+
+
+def test_no_try_begins_behind_the_time_that_the_policy_gives_them(begin):
+    @workflow(retry=Retry(attempts=None, initial="1s", jitter=0, within="1s"))
+    async def body() -> None:
+        await double(1)
+        raise ValueError("no")
+
+    drive = begin(body).finish()
+    assert drive.retrying is None
+    assert isinstance(drive.check().error, ValueError)
 
 
 def test_the_delay_is_the_policys(begin):

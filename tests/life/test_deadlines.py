@@ -232,6 +232,21 @@ async def test_a_deadline_in_the_pause_of_a_workflow_s_retry_is_deadline_exceede
         assert env.now - begun == timedelta(hours=1)
 
 
+async def test_such_a_deadline_has_the_failure_of_the_last_try_as_its_cause_though_the_next_got_nowhere():
+    @step(retry=Retry(attempts=1))
+    async def failing() -> None:
+        raise ValueError("no")
+
+    @workflow(deadline="1h", retry=Retry(attempts=None, initial="25m", max="25m", factor=1, jitter=0))
+    async def trying() -> None:
+        await failing()
+
+    async with Environment(trying) as env:
+        failure = await cause(await env.client.start(trying))
+        assert isinstance(failure, DeadlineExceeded)
+        assert isinstance(failure.__cause__, ValueError)
+
+
 async def test_what_a_run_did_is_undone_when_its_deadline_falls_in_the_pause_of_its_retry():
     undone: list[str] = []
 
