@@ -1,5 +1,6 @@
 """Locks stand in a folder beside the database, and nowhere else."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -36,6 +37,52 @@ def test_a_worker_without_a_folder_for_its_lock_says_what_that_means(tmp_path, c
     first, second = (record.getMessage() for record in caplog.records)
     assert first.startswith(f"the folder {folder} can't be written, so other processes can't tell")
     assert second.startswith("there is no folder for temporary files, so other processes can't tell")
+
+
+def test_a_lock_says_whether_whoever_held_it_lives(tmp_path):
+    here, there = (ProcessLocks(str(tmp_path / "locks"), "default") for _ in range(2))
+    assert here.hold("w") is True
+    assert there.take_if_dead("w") is None
+    here.release_all()
+    descriptor = there.take_if_dead("w")
+    assert descriptor is not None
+    there.drop("w", descriptor)
+
+
+def test_asking_for_the_lock_of_one_that_lives_leaves_no_file_open(tmp_path):
+    here, there = (ProcessLocks(str(tmp_path / "locks"), "default") for _ in range(2))
+    here.hold("w")
+    before = len(os.listdir("/dev/fd"))
+    assert [there.take_if_dead("w") for _ in range(10)] == [None] * 10
+    assert len(os.listdir("/dev/fd")) == before
+    here.release_all()
+
+
+def test_workers_of_other_namespaces_have_locks_of_their_own(tmp_path):
+    one, other = (ProcessLocks(str(tmp_path / "locks"), namespace) for namespace in ("one", "other"))
+    assert (one.hold("w"), other.hold("w")) == (True, True)
+    one.release_all()
+    other.release_all()
+
+
+def test_a_file_that_was_removed_before_its_lock_was_had_is_no_lock(tmp_path, monkeypatch):
+    """As whoever has found its former holder dead does."""
+    here, there = (ProcessLocks(str(tmp_path / "locks"), "default") for _ in range(2))
+    lock, replaced = fcntl.flock, []
+
+    def remove_first(descriptor: int, kind: int) -> None:
+        if not replaced:
+            [path] = (tmp_path / "locks").iterdir()
+            path.unlink()
+            path.touch()
+            replaced.append(path)
+        lock(descriptor, kind)
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
+    assert here.hold("w") is True
+    assert replaced
+    assert there.take_if_dead("w") is None
+    here.release_all()
 
 
 def test_a_database_in_memory_needs_none(caplog):
