@@ -83,6 +83,22 @@ async def test_a_retry_keeps_the_seed_of_a_run_whose_first_turn_was_never_writte
     assert (await hands.claim(new.id)).seed == seed
 
 
+async def test_a_retry_keeps_the_seed_of_its_history_when_the_run_is_deleted_before_it_begins(
+    client, hands, monkeypatch
+):
+    old = await failed(client, hands)
+    start_runs = client.store.start_runs
+
+    async def later(*args, **kwargs):
+        await client.store.delete_runs([old.id])
+        return await start_runs(*args, **kwargs)
+
+    monkeypatch.setattr(client.store, "start_runs", later)
+    new = await client.retry(old.id)
+    [started] = [entry for entry in await entries_of(client, new.id) if isinstance(entry, Started)]
+    assert (await hands.claim(new.id)).seed == started.seed
+
+
 @pytest.mark.parametrize("retention", ["2h", None])
 async def test_a_retry_is_kept_as_long_as_the_run_it_goes_on_from(client, hands, retention):
     old = await failed(client, hands, retention=retention)

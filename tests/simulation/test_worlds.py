@@ -67,3 +67,8 @@ def test_a_child_that_is_called_off_while_another_has_its_key_is_claimed_to_be_e
 def test_a_start_that_was_given_up_does_not_arrive_when_its_run_has_come_and_gone():
     report = run_seed(51611)
     assert report.law is None, str(report)
+
+
+def test_a_retry_of_a_run_that_is_deleted_before_it_begins_keeps_the_seed_of_its_history():
+    report = run_seed(70390)
+    assert report.law is None, str(report)

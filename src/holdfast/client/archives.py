@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import base64
 import json
-import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -29,7 +28,6 @@ from holdfast.model import (
     RowChange,
     RunRecord,
     RunStatus,
-    Started,
     Turn,
     decode_entries,
     instant_of,
@@ -38,6 +36,7 @@ from holdfast.store import Store
 
 from . import journals
 from .journals import Journal
+from .retries import seed_of
 
 _FORMAT = "holdfast-run/1"
 _NEVER = 250_000_000_000_000_000
@@ -106,7 +105,7 @@ async def import_line(store: Store, line: str | bytes) -> Imported:
         version=run.version,
         queue=run.queue,
         input=run.input,
-        seed=_seed(rows),
+        seed=seed_of(entry for row in rows for entry in decode_entries(row.data)),
         key=run.key,
         due_at=_NEVER,
         priority=run.priority,
@@ -157,12 +156,3 @@ def _opened(line: str | bytes) -> _Archived:
             "or client.prune(archive=) writes"
         ) from error
     return archived
-
-
-def _seed(rows: Sequence[JournalRow]) -> bytes:
-    """The seed that its body drew from, which `fork` and `retry` of the imported run go on with."""
-    for row in rows:
-        for entry in decode_entries(row.data):
-            if isinstance(entry, Started):
-                return entry.seed
-    return secrets.token_bytes(16)

@@ -38,6 +38,8 @@ from holdfast.model import (
     new_id,
 )
 
+from .retries import seed_of
+
 
 class NoSuchStep(DefinitionError):
     """The run has not asked for the step at which it is to be forked."""
@@ -62,7 +64,7 @@ def fork_of(
         version=version,
         queue=record.queue,
         input=record.input if input is None else input,
-        seed=secrets.token_bytes(16),
+        seed=secrets.token_bytes(16) if at is None else seed_of(entries),
         priority=record.priority,
         tags=record.tags,
         retention=record.retention,

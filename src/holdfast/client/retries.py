@@ -8,7 +8,7 @@ chain and goes on with its life, so that steps keep their idempotency keys.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from holdfast.errors import AlreadyCompensated, NotRetryable
 from holdfast.model import (
@@ -66,8 +66,8 @@ def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, version:
         workflow=record.workflow,
         version=version,
         input=record.input,
-        # Only for a run that was deleted meanwhile: the store copies the old one's.
-        seed=secrets.token_bytes(16),
+        seed=seed_of(entries),
+        # One that has no journal may have drawn from its own all the same: the store copies that.
         keeps_seed=True,
         queue=record.queue,
         key=record.key,
@@ -84,6 +84,13 @@ def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, version:
         forked_from=record.id,
         rows=(_row(history, record.error, at),) if has_begun else (),
     )
+
+
+def seed_of(entries: Iterable[Entry]) -> bytes:
+    """The seed that a body drew from, by its journal: whatever goes on from that draws the same. A new one if it never
+    began."""
+    started = next((entry for entry in entries if isinstance(entry, Started)), None)
+    return secrets.token_bytes(16) if started is None else started.seed
 
 
 def _row(history: Sequence[Entry], error: bytes | None, at: Instant) -> bytes:

@@ -28,6 +28,7 @@ from holdfast.model import (
     Reseeded,
     RunRecord,
     RunRetrying,
+    Started,
     StepAsked,
     StepCompleted,
     WaitRecord,
@@ -158,12 +159,14 @@ def is_fork(run: NewRun) -> bool:
     return run.forked_from is not None and run.chain_id is None
 
 
-def reseeded(run: NewRun, seed: bytes) -> NewRun:
-    """The same run with another seed; a retry keeps the one in its journal, and a fork has one behind its cut."""
+def reseeded(run: NewRun, seed: bytes, source: Sequence[Entry]) -> NewRun:
+    """The same run with another seed, and a fork with another one behind its cut. What goes on from a run that had
+    begun, of which this is the journal, keeps the seed of that."""
     rows = run.rows
     if is_fork(run):
         rows = tuple(encode_entries(_reseeded(decode_entries(row), seed[::-1])) for row in rows)
-    return msgspec.structs.replace(run, seed=seed, rows=rows)
+    is_kept = any(isinstance(entry, Started) and entry.seed == run.seed for entry in source)
+    return msgspec.structs.replace(run, seed=run.seed if is_kept else seed, rows=rows)
 
 
 def _reseeded(entries: list[Entry], seed: bytes) -> list[Entry]:

@@ -138,7 +138,8 @@ class World:
             self._remade += 1
             run = msgspec.structs.replace(run, id=f"again-{self._remade}")
             self.laws.forks.is_asked(run)
-        return reseeded(run, Random(f"{self.seed} {self.oracle.label(run.id)}").randbytes(16))
+        source = () if run.forked_from is None else self.laws.journal(run.forked_from).entries
+        return reseeded(run, Random(f"{self.seed} {self.oracle.label(run.id)}").randbytes(16), source)
 
     def arrives(self, method: str, asked: Any) -> None:
         if method == "start_runs":
