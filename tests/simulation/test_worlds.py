@@ -72,3 +72,8 @@ def test_a_start_that_was_given_up_does_not_arrive_when_its_run_has_come_and_gon
 def test_a_retry_of_a_run_that_is_deleted_before_it_begins_keeps_the_seed_of_its_history():
     report = run_seed(70390)
     assert report.law is None, str(report)
+
+
+def test_a_transactional_step_that_ends_in_a_pause_beside_others_is_recorded_with_what_it_wrote():
+    report = run_seed(70155)
+    assert report.law is None, str(report)

@@ -14,7 +14,7 @@ import holdfast
 from holdfast import AsyncClient, FatalError, RunFailed, StepTimeout, Worker, step, workflow
 from holdfast.model import Out, RunStatus, Turn
 from tests.servers import Databases, PgBouncer
-from tests.worker.stage import ONCE, QUICK
+from tests.worker.stage import ONCE, QUICK, until
 
 
 @pytest.fixture
@@ -272,6 +272,52 @@ async def test_results_that_come_meanwhile_are_committed_meanwhile(database):
 
     async with served(database, order) as client:
         assert await (await client.start(order)).result(timeout=60) == [10, 2]
+
+
+@pytest.mark.parametrize("is_resumed_first", [False, True])
+async def test_one_that_ends_in_a_pause_is_recorded_with_its_writes_while_other_steps_go_on(database, is_resumed_first):
+    begun, booked, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    executed: list[str] = []
+
+    @step
+    async def other() -> int:
+        await may_end.wait()
+        return 1
+
+    @step(transaction=True, retry=ONCE)
+    async def booking(db: asyncpg.Connection) -> int:
+        executed.append("booking")
+        await db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        begun.set()
+        await booked.wait()
+        return 10
+
+    @workflow
+    async def order() -> list[int]:
+        return list(await asyncio.gather(other(), booking()))
+
+    async with AsyncClient(database) as client, Worker(client, workflows=[order]) as worker:
+        run = await client.start(order)
+        await begun.wait()
+        await client.pause(run.id)
+        held = worker._session.runs.held[run.id]
+        await until(lambda: held.is_pausing)
+        booked.set()
+
+        async def is_recorded() -> bool:
+            return any(entry.kind == "step_completed" for entry in await client.journal(run.id))
+
+        await until(is_recorded)
+        assert await rows(database) == ["a"]
+        if is_resumed_first:
+            await client.resume(run.id)
+            await until(lambda: not held.is_pausing)
+        may_end.set()
+        if not is_resumed_first:
+            await until(lambda: not worker._session.runs.held)
+            await client.resume(run.id)
+        assert await run.result(timeout=60) == [1, 10]
+        assert (await rows(database), executed) == (["a"], ["booking"])
 
 
 async def test_a_commit_whose_answer_is_lost_is_settled_by_the_journal(database, monkeypatch):

@@ -7,6 +7,8 @@ step's function wrote in. It is the run's one uncommitted turn:
 - On a store whose transactions exclude all others (SQLite), the run's other turns wait from the beginning of the
   transaction: they could not be written anyway, and would wait for it while it waited for them. So would what the step
   sends: it is kept, and written by the transaction, before the turn.
+- In a paused run no body takes it in: it is recorded for later, behind a `blocked` entry, and by the transaction all
+  the same, whatever else of the run is in flight.
 - Refused, it is rolled back, and the run dropped as after any refused turn. If it was not refused and did not happen
   either, the body, which has got the result already, is thrown away, and the run begins anew from its journal.
 

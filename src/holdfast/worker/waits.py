@@ -14,6 +14,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import msgspec
+
 from holdfast.codec import message_of
 from holdfast.define import RunInfo
 from holdfast.engine import Command
@@ -307,6 +309,8 @@ class Waits(Resting):
         """Give a paused run back when nothing of it is in flight: what its steps came to is delivered on resume."""
         held.is_pausing = True
         if held.attempts or held.is_committing or held.is_lost:
+            if held.inside is not None:
+                self._keep_inside(held)
             return
         arrivals, held.arrivals = held.arrivals, ()
         # A step that was asked for and has not begun does so on resume, which only finds runs that are due.
@@ -322,6 +326,32 @@ class Waits(Resting):
             self.write_turn(held, entries, change, (), self._results_kept)
         else:
             self.write_row(held, change)
+
+    def _keep_inside(self, held: Held) -> None:
+        """Record what a transactional step came to, now: its transaction can't wait for what else is in flight."""
+        results = [entry for entry in _results(held.arrivals) if held.has_inside([entry])]
+        entries = [*held.unwritten, Blocked(held.last_at, len(results)), *results]
+        self.write_turn(held, entries, None, (), partial(self._inside_kept, entries))
+
+    def _inside_kept(self, entries: Sequence[Entry], held: Held, turn: Turn, verdict: Verdict) -> None:
+        held.is_committing = False
+        if held.is_lost:
+            return
+        if verdict is not True:
+            self._not_committed(held, verdict)
+            return
+        held.seq += 1
+        held.unwritten = ()
+        held.crashes = 0
+        if held.journal is not None:
+            held.journal += entries
+        held.arrivals = [
+            msgspec.structs.replace(one, is_recorded=True) if one.entry is entries[-1] else one for one in held.arrivals
+        ]
+        if held.is_pausing:
+            self.pause(held)
+        else:
+            self.wake(held)
 
     def _results_kept(self, held: Held, turn: Turn, verdict: Verdict) -> None:
         held.is_committing = False
