@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from holdfast import (
     DeadlineExceeded,
     FatalError,
@@ -86,6 +88,34 @@ def test_results_are_kept_and_the_failed_step_is_asked_anew(begin):
     drive.fail("refuse", Declined("visa", cents=1))
     drive.run_again()
     assert drive.open == ["refuse"]
+
+
+@workflow
+async def helper() -> None: ...
+
+
+@pytest.mark.parametrize("on_parent_end", ["cancel", "abandon"])
+def test_a_child_that_is_asked_anew_is_told_what_the_former_was_which_is_called_off_if_it_ends_with_its_parent(
+    begin, on_parent_end
+):
+    @workflow(retry=THRICE)
+    async def body() -> None:
+        child = helper.options(on_parent_end=on_parent_end).start()
+        child.signal("go", 1)
+        child.cancel()
+        await refuse("visa")
+
+    drive = begin(body)
+    [former] = drive.out[0].children
+    drive.fail("refuse", Declined("visa", cents=1))
+    drive.run_again()
+    drive.execution.ask_anew()
+    drive.take()
+    out = drive.out[-1]
+    [child] = out.children
+    assert child.id != former.id
+    assert [(one.run_id, one.name) for one in out.signals] == [(child.id, "go")]
+    assert out.cancels == ((former.id, child.id) if on_parent_end == "cancel" else (child.id,))
 
 
 def test_the_failed_steps_attempts_are_counted_from_one(begin):
