@@ -1,7 +1,7 @@
 # Every target sets up .venv by itself. All it needs is make, Python 3.11 or newer, and a package registry.
 #
 #   make demo     a worker is killed in the middle of an order, another one finishes it
-#   make test     all tests                       PYTEST_ARGS="-k sleep -x" is handed on; WORKERS=2 at once
+#   make test     all tests                       PYTEST_ARGS="-k sleep -x" is handed on; WORKERS=3 at once
 #   make soak     kill, stop and restart everything for a while     MINUTES=20 STORE=postgres (or pooled, sqlite) PROCESSES=3
 #   make check    format, lint, types, layers, and whether the documentation's site can be built
 #   make docs     the documentation's site, into build/docs/
@@ -13,7 +13,8 @@ NEW_ENOUGH := 'import sys; sys.exit(sys.version_info < (3, 11))'
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
     $$name -c $(NEW_ENOUGH) 2>/dev/null && echo $$name && break; done)
 PYTEST_ARGS ?=
-WORKERS ?= 2
+# Three on two cores: some tests wait for a server or for processes of their own.
+WORKERS ?= 3
 BENCH_ARGS ?=
 MINUTES ?= 1
 STORE ?= postgres
