@@ -25,7 +25,7 @@ def let_say(monkeypatch: pytest.MonkeyPatch, instead: str, reason: Any) -> None:
 
 def test_a_drive_that_says_of_what_is_due_that_it_waits_is_noticed(monkeypatch):
     let_say(monkeypatch, "budget", "waiting")
-    assert_noticed("drives")
+    assert_noticed("drives", first=5)
 
 
 def test_a_drive_that_says_too_early_that_its_time_is_over_is_noticed(monkeypatch):

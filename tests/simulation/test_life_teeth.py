@@ -92,7 +92,7 @@ def test_a_run_that_is_swept_before_its_time_is_noticed(monkeypatch):
         "sweep",
         lambda tx, limit, events_before, now: sweep(tx, limit, events_before, (now or tx.now(None)) + 40 * day),
     )
-    assert_noticed("retention", first=50)
+    assert_noticed("retention", first=54)
 
 
 def test_an_event_that_begins_two_runs_is_noticed(monkeypatch):
@@ -108,7 +108,7 @@ def test_an_event_that_begins_two_runs_is_noticed(monkeypatch):
 
 def test_a_run_that_begins_again_after_it_was_removed_is_noticed(monkeypatch):
     monkeypatch.setattr(events, "mark_matched", begin_whoever_was_first)
-    assert_noticed("events", first=1550)
+    assert_noticed("events", first=1555)
 
 
 def begin_whoever_was_first(tx, events, waits, runs, now):
@@ -135,12 +135,12 @@ def test_what_a_failed_state_has_written_is_noticed(monkeypatch):
             super().__init__(input, state, kept.setdefault(id(input), pad))
 
     monkeypatch.setattr(machines, "Context", Leaking)
-    assert_noticed("machines", first=22)
+    assert_noticed("machines", first=26)
 
 
 def test_a_successor_that_goes_by_the_keys_of_the_run_before_it_is_noticed(monkeypatch):
     monkeypatch.setattr(StepInfo, "idempotency_key", property(lambda self: f"{self.run.chain_id}/{self.key}"))
-    assert_noticed("keys")
+    assert_noticed("keys", first=22)
 
 
 def test_a_retry_that_does_not_go_by_the_keys_of_the_run_that_failed_is_noticed(monkeypatch):
@@ -148,12 +148,12 @@ def test_a_retry_that_does_not_go_by_the_keys_of_the_run_that_failed_is_noticed(
     monkeypatch.setattr(
         starting, "retry_of", lambda *args, **given: structs.replace(retry(*args, **given), origin_id=given["id"])
     )
-    assert_noticed("keys")
+    assert_noticed("keys", first=5)
 
 
 def test_items_that_go_by_the_key_of_their_chunk_are_noticed(monkeypatch):
     monkeypatch.setattr(chunks._Item, "idempotency_key", property(lambda self: self.whole.idempotency_key))
-    assert_noticed("keys", first=185)
+    assert_noticed("keys", first=192)
 
 
 def test_results_of_a_map_in_another_order_are_noticed(monkeypatch):
@@ -175,4 +175,4 @@ def test_a_result_without_its_transaction_is_noticed(monkeypatch):
         return commit(self, turn, now)
 
     monkeypatch.setattr(SqliteLoan, "_commit", forgetful)
-    assert_noticed("P3")
+    assert_noticed("P3", first=16)

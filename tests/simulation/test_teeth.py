@@ -52,7 +52,7 @@ def test_a_lease_that_never_lapses_by_its_worker_s_clock_is_noticed(monkeypatch)
     from holdfast.worker.lease import Lease
 
     monkeypatch.setattr(Lease, "holds", lambda self: not self.is_lost)
-    assert_noticed("P2", first=130)
+    assert_noticed("P2", first=136)
 
 
 def test_a_step_executed_twice_is_noticed(monkeypatch):
@@ -143,7 +143,7 @@ def test_a_parked_run_that_nobody_wakes_is_noticed(monkeypatch):
 
 def test_runs_of_a_dead_worker_that_nobody_takes_over_are_noticed(monkeypatch):
     monkeypatch.setattr(Upkeep, "run", lambda self: asyncio.sleep(10**6))
-    assert_noticed("P6", within=20)
+    assert_noticed("P6", within=20, first=4)
 
 
 def test_runs_claimed_by_an_answer_that_was_lost_are_noticed(monkeypatch):
@@ -153,7 +153,7 @@ def test_runs_claimed_by_an_answer_that_was_lost_are_noticed(monkeypatch):
         return []
 
     monkeypatch.setattr(FaultyStore, "release_strays", nothing)
-    assert_noticed("P6")
+    assert_noticed("P6", first=9)
 
 
 def test_a_worker_that_spins_is_noticed(monkeypatch):
@@ -172,7 +172,7 @@ def test_a_deadline_that_rings_no_alarm_is_noticed(monkeypatch):
             held.info.deadline_instant = deadline
 
     monkeypatch.setattr(Admission, "wake_at", deaf)
-    assert_noticed("P6")
+    assert_noticed("P6", first=25)
 
 
 def test_an_end_that_the_row_tells_otherwise_is_noticed(monkeypatch):
@@ -204,7 +204,7 @@ def test_a_takeover_that_counts_for_too_much_is_noticed(monkeypatch):
         "admit",
         lambda self, claimed: admit(self, msgspec.structs.replace(claimed, crashes=3 * claimed.crashes)),
     )
-    assert_noticed("P8")
+    assert_noticed("P8", first=4)
 
 
 def test_a_step_that_answers_a_body_being_put_away_is_noticed(monkeypatch):
@@ -234,19 +234,19 @@ def test_a_replacement_that_does_not_wait_for_the_run_before_it_is_noticed(monke
     from holdfast.store.sqlite import starts
 
     monkeypatch.setattr(starts, "_replace", lambda tx, old, new_id, at: None)
-    assert_noticed("keys", first=30)
+    assert_noticed("keys", first=54)
 
 
 def test_a_signal_that_is_lost_when_a_run_goes_on_in_another_is_noticed(monkeypatch):
     run = Transaction.run
     monkeypatch.setattr(Transaction, "run", lambda self, name, *args: name == "move_messages" or run(self, name, *args))
-    assert_noticed("messages", within=120)
+    assert_noticed("messages", within=120, first=22)
 
 
 def test_a_signal_taken_twice_is_noticed(monkeypatch):
     run = Transaction.run
     monkeypatch.setattr(Transaction, "run", lambda self, name, *args: name == "drop_messages" or run(self, name, *args))
-    assert_noticed("messages", within=60)
+    assert_noticed("messages", within=60, first=22)
 
 
 def test_signals_taken_in_another_order_than_sent_are_noticed(monkeypatch):
@@ -260,7 +260,7 @@ def test_signals_taken_in_another_order_than_sent_are_noticed(monkeypatch):
         return next_mail(self)
 
     monkeypatch.setattr(Execution, "next_mail", last_first)
-    assert_noticed("messages", within=120, first=46)
+    assert_noticed("messages", within=120, first=67)
 
 
 def test_a_message_id_that_nobody_remembers_is_noticed(monkeypatch):
@@ -278,12 +278,12 @@ def test_a_message_id_that_nobody_remembers_is_noticed(monkeypatch):
     monkeypatch.setattr(Mail, "signalled", once)
     monkeypatch.setattr("holdfast.store.sqlite.messages.is_known", lambda *args: False)
     monkeypatch.setattr("holdfast.store.sqlite.messages.remember", lambda *args: None)
-    assert_noticed("messages", within=200)
+    assert_noticed("messages", within=200, first=8)
 
 
 def test_a_child_s_end_that_its_parent_is_not_told_is_noticed(monkeypatch):
     monkeypatch.setattr(ends, "insert_messages", lambda tx, rows: None)
-    assert_noticed("children", "P6", within=200)
+    assert_noticed("children", "P6", within=200, first=12)
 
 
 def test_a_compensation_that_is_skipped_is_noticed(monkeypatch):
@@ -322,7 +322,7 @@ def test_compensations_in_the_order_of_registration_are_noticed(monkeypatch):
         return begins(self, would_retry)
 
     monkeypatch.setattr(Execution, "begins_compensation", first_first)
-    assert_noticed("compensation", within=300, first=140)
+    assert_noticed("compensation", within=300, first=147)
 
 
 def test_a_child_that_goes_on_after_its_parent_s_end_is_noticed(monkeypatch):
@@ -330,7 +330,7 @@ def test_a_child_that_goes_on_after_its_parent_s_end_is_noticed(monkeypatch):
     monkeypatch.setattr(
         Transaction, "run", lambda self, name, *args: name == "cancel_children" or run(self, name, *args)
     )
-    assert_noticed("children", within=400, first=550)
+    assert_noticed("children", within=400, first=554)
 
 
 def test_the_command_ends_with_1_when_a_promise_is_broken(monkeypatch, capsys):
