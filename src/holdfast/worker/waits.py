@@ -334,13 +334,8 @@ class Waits(Resting):
         self.write_turn(held, entries, None, (), partial(self._inside_kept, entries))
 
     def _inside_kept(self, entries: Sequence[Entry], held: Held, turn: Turn, verdict: Verdict) -> None:
-        held.is_committing = False
-        if held.is_lost:
+        if not self._is_kept(held, verdict):
             return
-        if verdict is not True:
-            self._not_committed(held, verdict)
-            return
-        held.seq += 1
         held.unwritten = ()
         held.crashes = 0
         if held.journal is not None:
@@ -354,16 +349,21 @@ class Waits(Resting):
             self.wake(held)
 
     def _results_kept(self, held: Held, turn: Turn, verdict: Verdict) -> None:
-        held.is_committing = False
-        if held.is_lost:
+        if not self._is_kept(held, verdict):
             return
-        if verdict is not True:
-            self._not_committed(held, verdict)
-            return
-        held.seq += 1
         if turn.change is not None:
             self.row_says(held, turn.change)
         self.park(held)
+
+    def _is_kept(self, held: Held, verdict: Verdict) -> bool:
+        held.is_committing = False
+        if held.is_lost:
+            return False
+        if verdict is not True:
+            self._not_committed(held, verdict)
+            return False
+        held.seq += 1
+        return True
 
 
 def open_commands(held: Held) -> list[Command]:
