@@ -158,7 +158,9 @@ async def test_a_step_does_not_wait_for_what_others_send_meanwhile(file):
         await talking
 
     async with stage(file, order) as s:
-        await (await s.client.start(order)).result(PATIENCE)
+        run = await s.client.start(order)
+        await run.result(PATIENCE)
+        assert await run.value("state") == "brief"
 
 
 async def test_what_a_step_sends_that_its_run_has_left_behind_comes_too_late(file):
