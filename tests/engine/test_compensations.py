@@ -1,0 +1,289 @@
+"""Compensations and rollbacks in the engine (semantics §7.5)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+import holdfast
+from holdfast import RunCancelled, compensate, rollback, step, workflow
+from holdfast.model import Cancel, ChildEnd
+from tests.engine.drive import CODEC
+from tests.engine.samples import clean_up, double, echo
+
+
+@workflow
+async def child(n: int) -> int:
+    return n
+
+
+def test_compensations_run_last_first_after_the_body_failed(begin):
+    @workflow
+    async def body() -> None:
+        compensate(echo, "first")
+        compensate(clean_up)
+        raise ValueError("broken")
+
+    drive = begin(body)
+    assert drive.open == ["clean_up"]
+    drive.finish()
+    assert drive.asked == ["clean_up", "echo"]
+    assert drive.check().status == "failed"
+    assert isinstance(drive.error, ValueError)
+
+
+def test_a_task_that_sleeps_when_the_body_fails_goes_on_with_nothing_beside_the_compensations(begin):
+    @workflow
+    async def body() -> None:
+        async def remind() -> None:
+            await holdfast.sleep("5s")
+            await echo("still there?")
+
+        reminding = asyncio.create_task(remind())
+        compensate(clean_up)
+        await double(1)
+        await reminding
+
+    drive = begin(body)
+    drive.fail("double", ValueError("no"))
+    assert (drive.open, drive.execution.next_timer()) == (["clean_up"], None)
+    drive.complete("clean_up")
+    assert drive.check().status == "failed"
+
+
+def test_a_step_that_nobody_awaits_when_the_body_fails_is_withdrawn_before_anything_is_undone(begin):
+    @workflow
+    async def body() -> None:
+        compensate(clean_up)
+        beside = echo.start("beside")
+        await double(1)
+        await beside
+
+    drive = begin(body)
+    drive.fail("double", ValueError("no"))
+    assert (drive.open, drive.withdrawn) == (["clean_up"], ["echo"])
+    drive.complete("clean_up")
+    assert drive.check().status == "failed"
+
+
+def test_compensations_run_after_a_cancel_and_its_cleanup(begin):
+    @workflow
+    async def body() -> None:
+        compensate(echo, "undo")
+        try:
+            await double(1)
+        finally:
+            await clean_up()
+
+    drive = begin(body)
+    drive.cancel()
+    drive.finish()
+    assert drive.asked == ["double", "clean_up", "echo"]
+    assert drive.check().status == "cancelled"
+
+
+def test_nothing_is_undone_when_the_run_completes(begin):
+    @workflow
+    async def body() -> int:
+        compensate(echo, "undo")
+        return await double(1)
+
+    drive = begin(body).finish()
+    assert drive.asked == ["double"]
+    assert drive.check().result == 2
+
+
+@step
+async def refund(payment: str) -> None: ...
+
+
+@step(compensate=refund)
+async def charge(cents: int) -> str:
+    return f"p{cents}"
+
+
+def test_a_step_with_a_compensation_is_undone_with_its_result(begin):
+    @workflow
+    async def body() -> None:
+        await charge(5)
+        raise ValueError("broken")
+
+    drive = begin(body).finish()
+    assert drive.asked == ["charge", "refund"]
+    assert drive.check().status == "failed"
+
+
+@step(compensate=double)
+async def withdraw(cents: int) -> int:
+    return cents
+
+
+@step(compensate=withdraw)
+async def deposit(cents: int) -> int:
+    return cents
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_what_undoes_something_is_not_undone_itself(begin, by_itself):
+    @workflow
+    async def body() -> None:
+        await deposit(5)
+        if by_itself:
+            await rollback()
+        raise ValueError("no")
+
+    drive = begin(body).finish()
+    assert drive.asked == ["deposit", "withdraw"]
+    assert isinstance(drive.check().error, ValueError)
+
+
+def test_what_can_not_be_compensated_is_noted_and_the_others_still_run(begin):
+    @workflow
+    async def body() -> None:
+        compensate(echo, "first")
+        compensate(refund, "p")
+        raise ValueError("broken")
+
+    drive = begin(body)
+    drive.fail("refund", RuntimeError("bank closed"))
+    drive.finish()
+    assert drive.asked == ["refund", "echo"]
+    assert any("bank closed" in one for one in drive.check().error.__notes__)
+
+
+def test_a_cancelled_run_tells_what_could_not_be_compensated(begin):
+    @workflow
+    async def body() -> None:
+        compensate(refund, "p")
+        await double(1)
+
+    drive = begin(body)
+    drive.cancel()
+    drive.fail("refund", RuntimeError("bank closed"))
+    assert drive.check().status == "cancelled"
+    assert "bank closed" in str(CODEC.decode_exception(drive.ended.error))
+
+
+def test_rollback_runs_what_is_registered_and_the_body_goes_on(begin):
+    @workflow
+    async def body() -> str:
+        compensate(echo, "a")
+        await rollback()
+        await double(1)
+        return "went on"
+
+    drive = begin(body).finish()
+    assert drive.asked == ["echo", "double"]
+    assert drive.check().result == "went on"
+
+
+def test_rollback_runs_all_and_raises_the_first_failure(begin):
+    @workflow
+    async def body() -> str:
+        compensate(echo, "registered first")
+        compensate(double, 1)
+        try:
+            await rollback()
+        except ValueError as error:
+            return str(error)
+        return "undone"
+
+    drive = begin(body)
+    drive.fail("double", ValueError("came first"))
+    drive.fail("echo", ValueError("came last"))
+    assert drive.check().result == "came first"
+
+
+def test_a_cancel_waits_until_a_rollback_is_done_so_that_nothing_is_undone_twice(begin):
+    @workflow
+    async def body() -> None:
+        compensate(clean_up)
+        await rollback()
+        await holdfast.sleep("1h")
+
+    drive = begin(body)
+    drive.cancel()
+    assert drive.open == ["clean_up"]
+    drive.complete("clean_up")
+    assert (drive.check().status, drive.asked) == ("cancelled", ["clean_up"])
+
+
+def test_what_a_rollback_was_interrupted_at_is_still_to_be_undone(begin):
+    @workflow
+    async def body() -> None:
+        compensate(clean_up)
+        async with asyncio.timeout(5):
+            await rollback()
+
+    drive = begin(body)
+    drive.fire()
+    assert (drive.withdrawn, drive.open) == (["clean_up"], ["clean_up:1"])
+    drive.complete("clean_up:1")
+    assert drive.check().status == "failed"
+
+
+def test_a_cancelled_child_is_a_run_cancelled_also_if_something_of_it_could_not_be_compensated(begin):
+    @workflow
+    async def child() -> None: ...
+
+    @workflow
+    async def body() -> str:
+        try:
+            await child()
+        except RunCancelled as error:
+            return error.run_id
+        return "no"
+
+    drive = begin(body)
+    run_id = drive.execution.life.children["child"].new.id
+    undone = CODEC.encode_exception(ValueError("could not be compensated"))
+    drive.tell("child", "child", msgspec.msgpack.encode(ChildEnd(run_id, "cancelled", None, undone)))
+    assert drive.check().result == run_id
+
+
+def test_a_deadline_compensates_too(begin):
+    @workflow
+    async def body() -> None:
+        compensate(echo, "undo")
+        await double(1)
+
+    drive = begin(body)
+    drive.take(Cancel(drive.tick(), "deadline", True))
+    drive.finish()
+    assert drive.asked == ["double", "echo"]
+    assert drive.check().status == "failed"
+
+
+def test_a_deadline_compensates_also_where_the_body_catches_it_and_returns(begin):
+    @workflow
+    async def body() -> str:
+        compensate(clean_up)
+        try:
+            await double(1)
+        except asyncio.CancelledError:
+            return "late"
+        return "in time"
+
+    drive = begin(body, deadline_at=1_700_000_001_000_000)
+    drive.cancel(deadline=True)
+    assert drive.open == ["clean_up"]
+    drive.complete("clean_up")
+    assert isinstance(drive.check().error, holdfast.DeadlineExceeded)
+
+
+@pytest.mark.parametrize("is_deadline", [True, False])
+def test_whatever_comes_while_a_run_is_compensated_changes_neither_that_nor_its_end(begin, is_deadline):
+    @workflow
+    async def body() -> None:
+        compensate(clean_up)
+        await double(1)
+
+    drive = begin(body, deadline_at=1_700_000_001_000_000)
+    drive.fail("double", ValueError("no"))
+    drive.at = 1_700_000_002_000_000
+    drive.cancel(deadline=is_deadline)
+    assert drive.open == ["clean_up"]
+    drive.complete("clean_up")
+    assert isinstance(drive.check().error, ValueError)

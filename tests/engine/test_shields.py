@@ -1,0 +1,151 @@
+"""Shields, and the cancels that they keep back (semantics §7.3)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import continue_as_new, shield, workflow
+from tests.engine.drive import note
+from tests.engine.samples import double, triple
+
+
+def test_a_cancel_waits_while_any_task_is_shielded(begin):
+    @workflow
+    async def body() -> None:
+        with shield():
+            await double(1)
+            note("whole")
+        await double(2)
+
+    drive = begin(body)
+    drive.cancel()
+    assert drive.ended is None
+    drive.complete("double")
+    assert drive.notes == ["whole"]
+    assert drive.check().status == "cancelled"
+
+
+def test_a_cancel_that_a_shield_has_kept_back_is_raised_by_the_next_call_that_blocks(begin):
+    @workflow
+    def body() -> None:
+        with shield():
+            triple(1)
+        try:
+            triple(2)
+        except asyncio.CancelledError:
+            note("cancelled")
+            triple(3)
+            raise
+
+    drive = begin(body)
+    drive.cancel()
+    drive.complete("triple")
+    assert (drive.begun, drive.notes) == (["triple:2"], ["cancelled"])
+    drive.complete("triple:2")
+    assert drive.check().status == "cancelled"
+
+
+def test_a_cancel_that_a_shield_has_kept_back_interrupts_a_def_step_of_an_async_body(begin):
+    @workflow
+    async def body() -> None:
+        async def careful() -> None:
+            with shield():
+                await double(1)
+            triple(1)
+
+        await asyncio.create_task(careful())
+
+    drive = begin(body)
+    drive.cancel()
+    drive.complete("double")
+    assert drive.begun == []
+    assert drive.check().status == "cancelled"
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_a_cancel_comes_between_two_shields_and_not_inside_the_second(begin, is_awaited):
+    @workflow
+    async def body() -> None:
+        for n in range(3):
+            with shield():
+                note(n)
+                if is_awaited:
+                    await double(n)
+                else:
+                    triple(n)
+
+    drive = begin(body)
+    drive.cancel()
+    drive.complete("double" if is_awaited else "triple")
+    assert len(drive.asked) == 1
+    assert drive.notes == [0]
+    assert drive.check().status == "cancelled"
+
+
+def test_a_task_that_goes_from_shield_to_shield_does_not_keep_a_cancel_from_the_body(begin):
+    @workflow
+    async def body() -> None:
+        async def careful() -> None:
+            for n in range(3):
+                with shield():
+                    await double(n)
+
+        task = asyncio.create_task(careful())
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            note("cancelled")
+            await task
+            raise
+
+    drive = begin(body)
+    drive.cancel()
+    drive.complete("double")
+    assert drive.notes == ["cancelled"]
+    assert drive.finish().check().status == "cancelled"
+    assert drive.asked == ["double", "double:1", "double:2"]
+
+
+def test_a_cancel_that_a_shield_has_kept_back_until_the_end_ends_the_run(begin):
+    @workflow
+    def body() -> int:
+        with shield():
+            return triple(1)
+
+    drive = begin(body)
+    drive.cancel()
+    drive.complete("triple")
+    assert drive.check().status == "cancelled"
+
+
+def test_a_shield_in_a_shield_lets_no_cancel_in_that_the_outer_one_keeps_back(begin):
+    @workflow
+    async def body() -> None:
+        with shield():
+            note(await double(1))
+            with shield():
+                note(await double(2))
+            note(await double(3))
+        note(await double(4))
+
+    drive = begin(body)
+    drive.cancel()
+    for key in ("double", "double:1", "double:2"):
+        drive.complete(key)
+    assert drive.notes == [2, 4, 6]
+    assert drive.check().status == "cancelled"
+
+
+def test_a_cancel_that_a_shield_has_kept_back_comes_before_going_on_anew(begin):
+    @workflow
+    async def body() -> None:
+        with shield():
+            await double(1)
+            continue_as_new()
+
+    drive = begin(body)
+    drive.cancel()
+    drive.complete("double")
+    assert drive.check().status == "cancelled"
