@@ -4,8 +4,6 @@ import json
 import socket
 import sqlite3
 import subprocess
-import sys
-import types
 import urllib.error
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,35 +13,14 @@ import pytest
 from hypothesis import given
 
 from holdfast import errors
-from holdfast.codec import Codec
 from tests.unit.codec import samples
-from tests.unit.codec.samples import Batch, Cat, Gone, PaymentFailed, Slotted, Strict, Unprintable
-
-codec = Codec()
+from tests.unit.codec.raised import caught_from, codec, fail, round_trip
+from tests.unit.codec.samples import Batch, Cat, PaymentFailed, Slotted, Strict
 
 
 def ask_sqlite(question):
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(question)
-
-
-def caught_from(act):
-    try:
-        act()
-    except BaseException as error:
-        return error
-    raise AssertionError("nothing was raised")
-
-
-def fail(error):
-    def act():
-        raise error
-
-    return act
-
-
-def round_trip(error, **options):
-    return codec.decode_exception(codec.encode_exception(error, **options))
 
 
 BUILT_IN = {
@@ -292,225 +269,6 @@ def test_of_a_large_group_the_first_hundred_are_kept_and_the_rest_is_told(count,
     assert getattr(back, "__notes__", []) == told
 
 
-def test_a_local_class_comes_back_as_step_failed():
-    class Local(Exception):
-        pass
-
-    back = round_trip(caught_from(fail(Local("gone"))), notes=["attempt 1"])
-    assert type(back) is errors.StepFailed
-    assert str(back) == "gone"
-    assert back.type == f"{__name__}.test_a_local_class_comes_back_as_step_failed.<locals>.Local"
-    assert back.traceback.endswith("Local: gone")
-    assert back.__notes__ == ["attempt 1"]
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()], ids=repr)
-def test_what_is_no_exception_comes_back_as_step_failed(error):
-    back = round_trip(error)
-    assert type(back) is errors.StepFailed
-    assert back.type == f"builtins.{type(error).__name__}"
-
-
-def test_a_group_keeps_the_members_that_can_t_be_rebuilt_as_step_failed():
-    class Local(Exception):
-        pass
-
-    back = round_trip(ExceptionGroup("many", [Local("a"), ValueError("b")]))
-    assert [type(member) for member in back.exceptions] == [errors.StepFailed, ValueError]
-
-
-def test_a_class_that_is_gone_is_never_replaced_by_another(monkeypatch):
-    stored = codec.encode_exception(Gone("x"))
-    monkeypatch.delattr(samples, "Gone")
-    with pytest.raises(errors.NotDecodable, match=r"tests\.unit\.codec\.samples\.Gone was known"):
-        codec.decode_exception(stored)
-
-
-def test_a_name_that_is_no_exception_now_is_not_called(monkeypatch):
-    stored = codec.encode_exception(Gone("x"))
-    monkeypatch.setattr(samples, "Gone", Cat)
-    with pytest.raises(errors.NotDecodable):
-        codec.decode_exception(stored)
-
-
-def module_with(monkeypatch, name, cls, **attributes):
-    module = types.ModuleType(name)
-    vars(module).update({cls.__name__: cls, **attributes})
-    monkeypatch.setitem(sys.modules, name, module)
-    return module
-
-
-def test_a_class_of_the_script_is_found_in_the_body_s_own_module(monkeypatch):
-    cls = type("Mine", (Exception,), {"__module__": "__main__"})
-    module_with(monkeypatch, "__main__", cls)
-    stored = codec.encode_exception(cls("x"))
-    module_with(monkeypatch, "__main__", Cat)
-    module_with(monkeypatch, "orders", cls)
-    assert type(codec.decode_exception(stored, home="orders")) is cls
-    with pytest.raises(errors.NotDecodable):
-        codec.decode_exception(stored)
-
-
-@pytest.mark.parametrize("place", ["cause", "context", "member"])
-def test_so_is_one_of_its_causes_and_members(monkeypatch, place):
-    cls = type("Mine", (Exception,), {"__module__": "__main__"})
-    module_with(monkeypatch, "__main__", cls)
-    error = ExceptionGroup("many", [cls("x")]) if place == "member" else ValueError("x")
-    if place != "member":
-        setattr(error, f"__{place}__", cls("x"))
-    stored = codec.encode_exception(error)
-    module_with(monkeypatch, "__main__", Cat)
-    module_with(monkeypatch, "orders", cls)
-    back = codec.decode_exception(stored, home="orders")
-    assert type(back.exceptions[0] if place == "member" else getattr(back, f"__{place}__")) is cls
-
-
-def test_the_script_s_own_class_comes_before_one_of_that_name_in_the_body_s_module(monkeypatch):
-    cls, other = (type("Mine", (Exception,), {"__module__": module}) for module in ("__main__", "orders"))
-    module_with(monkeypatch, "__main__", cls)
-    module_with(monkeypatch, "orders", other)
-    assert type(codec.decode_exception(codec.encode_exception(cls("x")), home="orders")) is cls
-
-
-@pytest.mark.parametrize(
-    "attributes",
-    [
-        {"__file__": "/srv/orders.py", "__spec__": None},
-        {"__spec__": types.SimpleNamespace(name="orders")},
-        {"__spec__": types.SimpleNamespace(name="orders.__main__")},
-    ],
-    ids=["by file", "by spec", "as a package"],
-)
-def test_a_class_of_a_module_is_found_when_that_module_is_the_script(monkeypatch, attributes):
-    cls = type("Mine", (Exception,), {"__module__": "orders"})
-    module_with(monkeypatch, "orders", cls)
-    stored = codec.encode_exception(cls("x"))
-    monkeypatch.delitem(sys.modules, "orders")
-    module_with(monkeypatch, "__main__", cls, **attributes)
-    assert type(codec.decode_exception(stored)) is cls
-
-
-def test_reading_never_imports_a_module():
-    stored = codec.encode_exception(ValueError("x")).replace(b'"builtins"', b'"this"')
-    with pytest.raises(errors.NotDecodable):
-        codec.decode_exception(stored)
-    assert "this" not in sys.modules
-
-
-class Nasty(Exception):
-    @property
-    def __dict__(self):
-        raise RuntimeError("no attributes")
-
-
-NASTY = [
-    Unprintable("x"),
-    ValueError("\ud800"),
-    ValueError(10**5000),
-    ValueError(float("nan")),
-    Nasty("x"),
-    ValueError({"a": {1, object()}}),
-    ValueError("x" * 5_000_000),
-    ExceptionGroup("g" * 100, [ValueError("x" * 100_000) for _ in range(200)]),
-    BaseExceptionGroup("g", [KeyboardInterrupt()]),
-]
-
-
-@pytest.mark.parametrize("error", NASTY, ids=range(len(NASTY)))
-def test_any_exception_can_be_stored(error):
-    stored = codec.encode_exception(error)
-    assert len(stored) <= 4 * 1024 * 1024
-    assert isinstance(codec.decode_exception(stored), Exception)
-
-
-def test_one_that_can_t_be_looked_at_says_what_it_was():
-    back = round_trip(Nasty("x"), notes=["step charge"])
-    assert type(back) is errors.StepFailed
-    assert back.type == f"{__name__}.Nasty"
-    assert back.__notes__ == ["step charge", "reading it raised RuntimeError"]
-
-
-def nested(depth):
-    found = []
-    for _ in range(depth):
-        found = [found]
-    return found
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [(3, 1), ("\ud800", 1), ("__notes__", 3), ("deep", nested(100_000))],
-    ids=["no text", "half a character", "notes that are none", "too deep"],
-)
-def test_an_odd_attribute_costs_an_exception_nothing_else(name, value):
-    error = ValueError("x")
-    vars(error)[name] = value
-    error.code = 51
-    back = round_trip(error)
-    assert type(back) is ValueError
-    assert back.code == 51
-
-
-def test_half_a_character_in_what_the_caller_adds_is_written_as_its_escape():
-    assert round_trip(ValueError("x"), notes=["step \ud800"]).__notes__ == [r"step \ud800"]
-
-
-def test_a_long_message_is_cut():
-    class Local(Exception):
-        pass
-
-    assert str(round_trip(Local("x" * 100_000))) == "x" * 16 * 1024
-
-
-def test_an_exception_that_refers_to_itself_can_be_stored():
-    error = ValueError("x")
-    error.args = (error,)
-    error.me = [error]
-    error.__context__ = ValueError("y")
-    assert type(round_trip(error)) is ValueError
-
-
-def test_a_large_exception_fits_a_small_limit():
-    small = Codec(max_payload=2000)
-    error = caught_from(fail(PaymentFailed("x" * 10_000, code=1)))
-    stored = small.encode_exception(error, notes=["step charge"])
-    assert len(stored) <= 2000
-    back = small.decode_exception(stored)
-    assert type(back) is errors.StepFailed
-    assert back.__notes__ == ["the exception was too large to be kept whole", "step charge"]
-
-
-LARGE = ValueError("x" * 10_000)
-
-
-@pytest.mark.parametrize("place", ["cause", "context", "attribute", "member"])
-def test_whatever_makes_it_large_is_left_out(place):
-    small = Codec(max_payload=2000)
-    error = ExceptionGroup("many", [LARGE]) if place == "member" else PaymentFailed("visa", code=1)
-    if place == "attribute":
-        error.code = "x" * 10_000
-    elif place != "member":
-        setattr(error, f"__{place}__", LARGE)
-    stored = small.encode_exception(error)
-    assert len(stored) <= 2000
-    assert type(small.decode_exception(stored)) is errors.StepFailed
-
-
-def test_no_limit_is_too_small_for_an_exception():
-    tiny = Codec(max_payload=1)
-    assert type(tiny.decode_exception(tiny.encode_exception(ValueError("x")))) is errors.StepFailed
-
-
-def test_a_class_without_a_printable_message_is_still_itself():
-    assert type(round_trip(Unprintable("x"))) is Unprintable
-
-
-def test_a_class_that_can_t_be_printed_once_rebuilt_comes_back_as_step_failed():
-    back = round_trip(samples.Needy("x"))
-    assert type(back) is errors.StepFailed
-    assert str(back) == "needs x"
-
-
 @given(st.lists(st.none() | st.integers() | st.text() | st.tuples(st.integers()) | st.binary()))
 def test_any_plain_arguments_come_back(args):
     back = round_trip(ValueError(*args))
@@ -561,17 +319,3 @@ def test_a_secret_in_an_exception_is_not_written():
     error = ValueError("x")
     error.password = pydantic.SecretStr("hunter2")
     assert b"hunter2" not in codec.encode_exception(error)
-
-
-def test_a_worker_knows_the_classes_of_modules_that_were_loaded_when_it_started_and_no_others(monkeypatch):
-    """Whoever replays the run has not imported what a step imported as it went."""
-    of_worker = codec.for_worker()
-    late = types.ModuleType("loaded_late")
-    late.Late = type("Late", (Exception,), {"__module__": "loaded_late"})
-    monkeypatch.setitem(sys.modules, "loaded_late", late)
-    error = PaymentFailed("visa", code=51)
-    error.__cause__ = ExceptionGroup("many", [late.Late("x")])
-    back = of_worker.decode_exception(of_worker.encode_exception(error))
-    assert type(back) is PaymentFailed
-    assert [type(member) for member in back.__cause__.exceptions] == [errors.StepFailed]
-    assert back.__cause__.exceptions[0].type == "loaded_late.Late"
