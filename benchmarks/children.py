@@ -31,9 +31,6 @@ class Child:
             raise RuntimeError(f"a child process ended with {await self._process.wait()} before it was told to")
         return line.decode().rstrip("\n")
 
-    def tell(self, line: str) -> None:
-        self._input.write(f"{line}\n".encode())
-
     async def end(self) -> None:
         self._input.close()
         await self._process.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from holdfast import AsyncClient
@@ -17,6 +18,8 @@ from .subjects import four_steps
 STEPS = 4
 SIZES = (1, 2, 4)
 _AT_ONCE = 100
+_AHEAD = 5.0
+"""Seconds in which the runs are written: they are due for all workers at the same moment."""
 
 
 def measure(scale: Scale, engine: Engine) -> list[Figure]:
@@ -42,15 +45,18 @@ async def _measure(scale: Scale, engine: Engine) -> list[Figure]:
 
 
 async def _worked(engine: Engine, size: int, runs: int) -> float:
-    """Seconds from the word "go" to the end of the last run. The processes are there by then, their workers are not."""
+    """Seconds from when the runs are due to the end of the last one. The workers are there by then and have no work."""
     place = await engine.place()
     body = four_steps(lambda: None)
-    async with AsyncClient(place.url) as client:
-        await client.start_many(body, [(number,) for number in range(runs)])
     members = [await started("benchmarks.member", place.url, str(_AT_ONCE)) for _ in range(size)]
+    async with AsyncClient(place.url) as client:
+        due_at = datetime.now(UTC) + timedelta(seconds=_AHEAD)
+        await client.start_many(body, [(number,) for number in range(runs)], delay=due_at)
+    left = (due_at - datetime.now(UTC)).total_seconds()
+    if left <= 0:
+        raise RuntimeError(f"starting {runs:,} runs took longer than {_AHEAD:g} s; raise _AHEAD")
+    await asyncio.sleep(left)
     began = time.perf_counter()
-    for member in members:
-        member.tell("go")
     await until_ended(place, pause=0.01)
     took = time.perf_counter() - began
     await asyncio.gather(*(member.end() for member in members))

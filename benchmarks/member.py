@@ -1,4 +1,4 @@
-"""One worker process of a fleet: it begins when it is told to, and leaves when its input is closed.
+"""One worker process of a fleet: it says so when it serves, and leaves when its input is closed.
 
 python -m benchmarks.member URL CONCURRENCY
 """
@@ -15,10 +15,8 @@ from .subjects import four_steps
 
 
 async def _work(url: str, concurrency: int) -> None:
-    worker = Worker(url, workflows=[four_steps(lambda: None)], concurrency=concurrency)
-    os.write(1, b"ready\n")
-    await asyncio.to_thread(sys.stdin.readline)
-    async with worker:
+    async with Worker(url, workflows=[four_steps(lambda: None)], concurrency=concurrency):
+        os.write(1, b"ready\n")
         await asyncio.to_thread(sys.stdin.read)
 
 

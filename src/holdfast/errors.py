@@ -5,7 +5,8 @@ Exception
    ├─ DefinitionError                     a declaration that can't work; raised where it is written
    │  ├─ DuplicateWorkflow
    │  ├─ BadDuration (also ValueError)
-   │  └─ BadCursor (also ValueError)
+   │  ├─ BadCursor (also ValueError)
+   │  └─ NoSuchStep                       a fork at a step that the run has not asked for
    ├─ MisplacedCall                       a call in the wrong place
    │  ├─ NotInRun                         a workflow or a durable function outside any run
    │  ├─ NotInBody                        what only a body may call, such as a wait, inside a step
@@ -74,6 +75,13 @@ class BadDuration(DefinitionError, ValueError):
 
 class BadCursor(DefinitionError, ValueError):
     """What was given is no cursor: expected the `next` of an earlier page."""
+
+
+class NoSuchStep(DefinitionError):
+    """The run has not asked for the step at which it is to be forked.
+
+    `client.journal(run_id)` and `holdfast journal` show the keys that it has asked for.
+    """
 
 
 class MisplacedCall(HoldfastError):

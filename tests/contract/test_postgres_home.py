@@ -6,6 +6,7 @@ import gc
 import threading
 
 import asyncpg
+import psycopg
 import pytest
 import uvloop
 
@@ -55,6 +56,28 @@ async def test_a_turn_takes_no_way_through_another_thread(url, monkeypatch):
         assert await stage.commit(turn(second), turn(third)) == [True, True]
     assert [data for _, _, data in await stage.journal(first.id)] == [b"turn"]
     await stage.close()
+
+
+async def test_turns_are_on_their_way_before_whoever_committed_them_goes_on(url):
+    """It may compute for milliseconds: the server works meanwhile."""
+    stage = await opened(url)
+    first, second = await stage.held(), await stage.held()
+    for turns in ([turn(first)], [turn(first, after=1)], [turn(first, after=2), turn(second)]):
+        # The connection is there after this, and knows both statements.
+        await stage.commit(*turns)
+    with psycopg.connect(url, autocommit=True) as looking:
+        for turns in ([turn(first, after=3)], [turn(first, after=4), turn(second, after=1)]):
+            before = _rows(looking)
+            written = stage.store.commit_turns(turns)
+            # The loop does not turn while this looks.
+            assert any(_rows(looking) == before + len(turns) for _ in range(10_000))
+            assert await written == [True] * len(turns)
+    await stage.close()
+
+
+def _rows(connection: psycopg.Connection) -> int:
+    [found] = connection.execute("SELECT count(*) FROM holdfast.journal").fetchone()
+    return found
 
 
 async def test_a_worker_finds_the_connection_for_its_first_turn_there(url, monkeypatch):
@@ -141,10 +164,13 @@ async def test_a_connection_that_is_made_again_while_a_worker_leaves_goes_with_t
     stage = await opened(url)
     run, other = await stage.held(), await stage.held()
     await stage.commit(turn(run))
-    # Of another worker on the same loop: on its way, and not yet at the connection.
-    written = stage.store.commit_turns([turn(run, after=1), turn(other)])
-    await stage.store._commits.home.close_here()
-    assert await written == [True, True]
+    under_way = stage.store.commit_turns([turn(run, after=1), turn(other)])
+    leaving = asyncio.create_task(stage.store._commits.home.close_here())
+    await asyncio.sleep(0)
+    # Of another worker on the same loop: it stands in line behind the one that closes.
+    behind = stage.store.commit_turns([turn(run, after=2), turn(other, after=1)])
+    await leaving
+    assert await under_way == await behind == [True, True]
     [pid] = pids(stage)
     await stage.close()
     assert await gone(url, pid)
@@ -180,6 +206,27 @@ async def test_a_store_can_be_closed_after_a_loop_that_gives_no_socket_away(url)
     open_ones = pids(stage)
     await stage.close()
     assert await gone(url, *open_ones)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_loop_may_end_while_turns_are_on_their_way(url, count):
+    stage = await opened(url)
+    runs = [await stage.held() for _ in range(count)]
+    with psycopg.connect(url) as holding:
+
+        async def work() -> None:
+            for number in range(2):
+                assert await stage.commit(*(turn(run, after=number) for run in runs)) == [True] * count
+            holding.execute("LOCK TABLE holdfast.journal IN EXCLUSIVE MODE")
+            stage.store.commit_turns([turn(run, after=2) for run in runs])
+
+        await asyncio.to_thread(asyncio.run, work())
+        # Whatever it left behind is collected without a word.
+        gc.collect()
+    assert await stage.commit(*(turn(run, after=2) for run in runs)) == [True] * count
+    await stage.close()
+    gc.collect()
 
 
 async def test_a_loop_that_is_blocked_by_whoever_closes_the_store_keeps_nobody_waiting(url, monkeypatch):

@@ -10,10 +10,11 @@ from contextlib import suppress
 from typing import Any, TypedDict
 
 from holdfast.define import Workflow
+from holdfast.errors import NoSuchStep
 from holdfast.model import NewRun, NotGiven, RunRecord
 
 from .connections import Connection
-from .forks import NoSuchStep, fork_of
+from .forks import fork_of
 from .runs import AsyncRun
 from .starts import next_version, place_of, sealed_input
 

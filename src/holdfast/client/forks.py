@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Sequence
 from itertools import takewhile
 
-from holdfast.errors import DefinitionError
+from holdfast.errors import DefinitionError, NoSuchStep
 from holdfast.model import (
     ASKS,
     Blocked,
@@ -39,10 +39,6 @@ from holdfast.model import (
 )
 
 from .retries import seed_of
-
-
-class NoSuchStep(DefinitionError):
-    """The run has not asked for the step at which it is to be forked."""
 
 
 def fork_of(

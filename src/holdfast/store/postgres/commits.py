@@ -9,9 +9,9 @@ transaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from holdfast.model import Instant, RowWrite, Turn
 from holdfast.store.contract import Answer
@@ -19,6 +19,7 @@ from holdfast.store.contract import Answer
 from . import children, turns
 from .batches import Item, Write, write_batch
 from .connections import Target
+from .eager import Straight, begin
 from .links import HomeLinks, Link, News, Pool
 from .loops import LoopThread
 from .outs import split_turns
@@ -56,7 +57,8 @@ class Commits:
             return self._thread.call(partial(self._give, list(items), now))
         if len(items) == 1 and not self._is_pooled:
             self._known.stats.writes += 1
-            return asyncio.get_running_loop().create_task(self._alone(items[0], now))
+            link = self.home.here()
+            return Straight(self._alone(link, items[0], now))
         return self._batch(partial(turns.commit_turns, now=now), items)
 
     def rows(self, items: Sequence[RowWrite]) -> Awaitable[list[Answer]]:
@@ -90,14 +92,19 @@ class Commits:
         self._known.stats.writes += 1
         if self._is_pooled:
             return self._thread.call(partial(write_batch, self._apart, write, list(items)))
-        return loop.create_task(write_batch(self.home.here(), write, list(items)))
-
-    async def _alone(self, turn: Turn, now: Instant | None) -> list[Answer]:
-        """By the shortest way, if that is open."""
         link = self.home.here()
+        return self._begin(link, write_batch(link, write, list(items)))
+
+    def _begin(self, link: Link, work: Coroutine[Any, Any, list[Answer]]) -> Awaitable[list[Answer]]:
+        """Whoever asks goes on to compute: the server is not to wait for that. To connect takes a task."""
+        return begin(work) if link.is_open else asyncio.get_running_loop().create_task(work)
+
+    async def _alone(self, link: Link, turn: Turn, now: Instant | None) -> list[Answer]:
+        """By the shortest way, if that is open."""
         if await turns.commit_one(link.fetch, self._blocks, self._known, turn):
             return [True]
-        return await write_batch(link, partial(turns.commit_turns, now=now), [turn])
+        # It may have to connect, which takes a task.
+        return await asyncio.create_task(write_batch(link, partial(turns.commit_turns, now=now), [turn]))
 
     async def _give(self, items: Sequence[Turn], now: Instant | None) -> list[Answer]:
         """Turns that give something out are a transaction of their own; those beside them stay what they are."""

@@ -14,7 +14,7 @@ import time
 
 from holdfast.model import SECOND, Instant
 
-SLACK = SECOND
+SLACK = SECOND // 4
 _SELDOM = 100
 _OFTEN = 20
 _PAUSE = 1_000_000_000

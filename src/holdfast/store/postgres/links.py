@@ -50,7 +50,7 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        return self._connection is not None
+        return self._connection is not None and not self._connection.is_closed()
 
     async def open(self) -> None:
         """Make the connection before it is needed. If that can't be done, the first deed says so."""
@@ -100,6 +100,10 @@ class Link:
         async with self._lock:
             try:
                 rows: Sequence[Row] = await connection.fetch(text, *values)
+            except GeneratorExit:
+                # The loop has ended, and this with it: nothing can be told to it any more.
+                self.hang_up()
+                raise
             except BaseException as error:
                 if is_away(error) or not isinstance(error, Exception):
                     self.drop()

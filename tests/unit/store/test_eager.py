@@ -1,0 +1,168 @@
+"""Coroutines that begin at once, as tasks from where they first wait or as none at all."""
+
+import asyncio
+import contextvars
+
+import pytest
+
+from holdfast.store.postgres.eager import Straight, begin
+
+KINDS = pytest.mark.parametrize("kind", [begin, Straight])
+
+
+@KINDS
+async def test_it_has_begun_before_anybody_waits_for_it(kind):
+    seen, gate = [], asyncio.get_running_loop().create_future()
+
+    async def work():
+        seen.append("begun")
+        seen.append(await gate)
+        return "done"
+
+    found = kind(work())
+    assert seen == ["begun"]
+    gate.set_result("went on")
+    assert await found == "done"
+    assert seen == ["begun", "went on"]
+
+
+@KINDS
+async def test_one_that_never_waits_is_done_at_once(kind):
+    async def work():
+        return "done"
+
+    found = kind(work())
+    assert found.done()
+    assert await found == "done"
+
+
+@KINDS
+@pytest.mark.parametrize("waits", [0, 1, 3])
+async def test_what_it_raises_is_raised_to_whoever_waits(kind, waits):
+    async def work():
+        for _ in range(waits):
+            await _soon()
+        raise ValueError(waits)
+
+    found = kind(work())
+    with pytest.raises(ValueError, match=str(waits)):
+        await found
+
+
+@KINDS
+async def test_what_it_waits_for_may_fail(kind):
+    gate = asyncio.get_running_loop().create_future()
+
+    async def work():
+        try:
+            await gate
+        except KeyError:
+            return "caught"
+
+    found = kind(work())
+    gate.set_exception(KeyError())
+    assert await found == "caught"
+
+
+@KINDS
+async def test_what_it_waits_for_may_be_called_off(kind):
+    gate = asyncio.get_running_loop().create_future()
+
+    async def work():
+        await gate
+
+    found = kind(work())
+    gate.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await found
+
+
+async def test_a_task_that_is_cancelled_before_the_loop_comes_round_to_it_says_so_to_its_coroutine():
+    seen = []
+
+    async def work():
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    found = begin(work())
+    found.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await found
+    assert seen == ["cancelled"]
+
+
+async def test_whoever_waits_straight_is_told_in_the_same_turn_of_the_loop():
+    gate = asyncio.get_running_loop().create_future()
+    seen = []
+    place = contextvars.ContextVar("place", default="somewhere")
+    context = contextvars.copy_context()
+    context.run(place.set, "here")
+
+    async def work():
+        return await gate
+
+    found = Straight(work())
+    found.add_done_callback(lambda done: seen.append((done.result(), place.get())), context=context)
+    gate.set_result("done")
+    # One turn, in which what it waits for is heard of.
+    await asyncio.sleep(0)
+    assert seen == [("done", "here")]
+
+
+async def test_several_may_wait_for_one():
+    gate = asyncio.get_running_loop().create_future()
+
+    async def work():
+        return await gate
+
+    async def wait(found):
+        return await found
+
+    found = Straight(work())
+    waiting = [asyncio.create_task(wait(found)) for _ in range(3)]
+    await asyncio.sleep(0)
+    gate.set_result("done")
+    assert await asyncio.gather(*waiting) == ["done"] * 3
+
+
+async def test_what_goes_straight_is_finished_though_nobody_waits_any_more():
+    gate = asyncio.get_running_loop().create_future()
+    seen = []
+
+    async def work():
+        seen.append(await gate)
+
+    found = Straight(work())
+
+    async def wait():
+        await found
+
+    waiting = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    gate.set_result("done")
+    await asyncio.sleep(0)
+    assert seen == ["done"]
+    assert found.cancelled()
+
+
+async def test_whoever_gives_up_waiting_is_not_told():
+    gate = asyncio.get_running_loop().create_future()
+
+    async def work():
+        return await gate
+
+    found = Straight(work())
+    found.add_done_callback(pytest.fail)
+    assert found.remove_done_callback(pytest.fail) == 1
+    gate.set_result("done")
+    assert await found == "done"
+
+
+async def _soon():
+    await asyncio.sleep(0)
