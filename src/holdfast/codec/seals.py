@@ -74,7 +74,7 @@ class Seal:
     def check_size(self, plain: bytes, what: str = "the payload") -> None:
         if len(plain) > self.limit:
             raise PayloadTooLarge(
-                f"{what} takes {len(plain):,} bytes, more than the limit of {self.limit:,}: store a reference instead, "
+                f"{what}: {len(plain):,} bytes, more than the limit of {self.limit:,}: store a reference instead, "
                 f"or raise max_payload"
             )
 

@@ -175,7 +175,7 @@ def test_an_argument_that_can_t_be_stored_is_named():
 
 def test_arguments_that_are_too_large_are_refused():
     small = Codec(max_payload=100)
-    with pytest.raises(PayloadTooLarge, match=r"the arguments of charge\(\) is 1[0-9]+ bytes"):
+    with pytest.raises(PayloadTooLarge, match=r"the arguments of charge\(\): 1[0-9]+ bytes"):
         small.arguments(charge).pack(("x" * 100, 1), {})
 
 

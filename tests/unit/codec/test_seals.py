@@ -170,7 +170,7 @@ def test_a_value_at_the_limit_is_stored():
 def test_a_result_that_is_too_large_names_its_function():
     def fn() -> str: ...
 
-    with pytest.raises(PayloadTooLarge, match=r"result \(returned by .*fn\(\)\) takes 11 bytes"):
+    with pytest.raises(PayloadTooLarge, match=r"result \(returned by .*fn\(\)\): 11 bytes"):
         Codec(max_payload=10).result(fn).encode("x" * 9)
 
 
