@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from holdfast.cli.serving import spare_the_collector
+
 from . import claims, fans, fleet, idle, machine, memory, observing, replays, starts, steps, tables, throughput
 from .children import leave_in_order
 from .databases import Engine
@@ -49,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Returns 1 if a measurement broke; the others are shown all the same."""
     asked = _parser().parse_args(argv)
     leave_in_order()
+    spare_the_collector()  # As in a process of `holdfast worker`.
     groups: list[Group] = []
     broken: list[str] = []
     target: Path = asked.json or RESULTS / "bench.json"

@@ -10,11 +10,13 @@ import os
 import sys
 
 from holdfast import Worker
+from holdfast.cli.serving import spare_the_collector
 
 from .subjects import four_steps
 
 
 async def _work(url: str, concurrency: int) -> None:
+    spare_the_collector()
     async with Worker(url, workflows=[four_steps(lambda: None)], concurrency=concurrency):
         os.write(1, b"ready\n")
         await asyncio.to_thread(sys.stdin.read)

@@ -66,7 +66,7 @@ async def serve(
 
     `beside` is what else this process does meanwhile, with the worker's own client.
     """
-    _spare_the_collector()
+    spare_the_collector()
     client = AsyncClient(
         plan.url,
         namespace=plan.namespace,
@@ -96,7 +96,7 @@ async def serve(
                 await worker.wait()
 
 
-def _spare_the_collector() -> None:
+def spare_the_collector() -> None:
     """Look for cycles less often than Python does, which at many runs at once takes up to a fifth of a worker's time.
 
     What is imported by now stays for good. This process is ours to tune; in a process of the user's, that is theirs.
