@@ -213,6 +213,11 @@ _OPEN: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def is_ours(tag: str) -> bool:
+    """Whether an envelope of this tag was written for a value that is no dict."""
+    return tag[:2] == "~:" or tag in _COLLECTIONS or tag[1:] in TEXTS_BY_TAG or (tag in _OPEN and tag != "~dict")
+
+
 def _open(plain: dict[str, Any]) -> Any:
     ((tag, content),) = plain.items()
     reader = _OPEN.get(tag)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.codec.bare import HUGE, sort_plain
+from holdfast.codec.bare import HUGE, is_ours, sort_plain
 from holdfast.codec.shapes import (
     Misfit,
     Mismatch,
@@ -157,6 +157,10 @@ class Dict(Shape):
         tag = envelope(plain)
         if tag == "~dict":
             pairs = [self._load_pair(key, item) for key, item in pairs_in(plain[tag])]
+        elif tag == f"~:{self.name}":  # the annotation was a union when it was written
+            return self.load(plain[tag])
+        elif tag is not None and is_ours(tag):
+            raise Mismatch(f"expected {self.name}, found {tag.lstrip('~:')}")
         elif self._has_int_keys:
             pairs = [self._load_pair(_integer(key), item) for key, item in plain.items()]
         else:

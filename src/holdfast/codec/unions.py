@@ -2,7 +2,8 @@
 
 Where JSON itself tells the members apart (`int | str`, `Order | None`) nothing is added. Members that would look
 alike (`Cat | Dog`, `datetime | str`) are written as `{"~:Cat": ...}`, which records the one it was. The tag is the
-member's name, not its position, so that a union may grow and be reordered under live runs.
+member's name, not its position, so that a union may grow and be reordered under live runs. A union may be a member of
+another (`Sequence[int] | None` is one): a tag that is not its own belongs to one within.
 """
 
 from __future__ import annotations
@@ -59,6 +60,9 @@ class Union(Shape):
         if tag in self._by_tag:
             return self._by_tag[tag].load(plain[tag])
         if tag.startswith("~:"):
+            for member in self._members:
+                if isinstance(member, Union) and member.holds(tag):
+                    return member.load(plain)
             raise Mismatch(f"{tag[2:]} is no longer among {self.name}: keep it there while such values are stored")
         for member in self._members:
             try:
@@ -66,6 +70,10 @@ class Union(Shape):
             except Misfit:
                 continue
         raise Mismatch(f"expected {self.name}, found {tag[1:]}")
+
+    def holds(self, tag: str) -> bool:
+        """Whether a member of that tag is in it, or in a union that is one of its own members."""
+        return tag in self._by_tag or any(isinstance(member, Union) and member.holds(tag) for member in self._members)
 
     def _load_unmarked(self, plain: Any) -> Any:
         """Written by hand, or before this was a union: taken if just one member can be meant."""
