@@ -30,9 +30,11 @@ _AT_ONCE = 100
 
 
 class Discarding(SpanExporter):
-    """Takes spans and forgets them."""
+    """Reads what is said of spans, as everybody does who sends it on, and forgets them."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        for span in spans:
+            dict(span.attributes or {})
         return SpanExportResult.SUCCESS
 
 

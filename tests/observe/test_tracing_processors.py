@@ -27,13 +27,13 @@ async def test_processors_see_spans_begin(database_url):
     class Stamping(SpanProcessor):
         def on_start(self, span, parent_context=None):
             span.set_attribute("team", "shipping")
-            begun.append(span.name)
+            begun.append((span.name, span.attributes["workflow.name"]))
 
     traces = Traces()
     traces.provider.add_span_processor(Stamping())
     async with stage(database_url, both, observers=[traces.observer()]) as on:
         await (await on.client.start(both, 4)).result(timeout=PATIENCE)
-    assert sorted(begun) == ["workflow.run", "workflow.step", "workflow.step"]
+    assert sorted(begun) == [("workflow.run", "both"), *[("workflow.step", "both")] * 2]
     assert len(traces.named("workflow.step", team="shipping")) == 2
 
 

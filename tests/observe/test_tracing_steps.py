@@ -67,6 +67,27 @@ async def test_the_current_span_of_a_step_can_be_written_to(database_url):
     assert json.loads(span.to_json())["attributes"]["order"] == "o-1"
 
 
+async def test_what_a_span_says_can_be_read_while_its_step_executes(database_url):
+    traces = Traces()
+    seen = []
+
+    @step
+    async def looking() -> None:
+        span = trace.get_current_span()
+        span.set_attribute("order", "o-1")
+        seen.append(dict(span.attributes))
+
+    @workflow
+    async def body() -> None:
+        await looking()
+
+    async with stage(database_url, body, observers=[traces.observer()]) as on:
+        run = await on.client.start(body)
+        await run.result(timeout=PATIENCE)
+    named = {"workflow.name": "body", "workflow.version": "1", "run_id": run.id, "order": "o-1"}
+    assert seen == [{**named, "step.name": "looking", "step.kind": "async", "step.attempt": 1}]
+
+
 async def test_a_context_handed_to_another_thread_still_leads_to_the_step(database_url):
     traces = Traces()
 

@@ -70,6 +70,8 @@ class Step(Generic[P, R]):
             self.compensate = compensate if isinstance(compensate, Step) else make_step(compensate)
         self.is_transactional = transaction
         """Its first parameter is a connection to the store's own database, and its result is committed there."""
+        self.kind = "transaction" if transaction else "async" if self.is_async else "thread"
+        """How it executes; see StepInfo."""
         if transaction:
             _check_takes_connection(fn, self.name)
         self.shapes: Any = None

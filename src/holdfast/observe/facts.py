@@ -81,7 +81,7 @@ class StepEnded(_Fact, frozen=True, gc=False):
     status: StepStatus
     began_at: Instant
     at: Instant
-    error: BaseException | None
+    error: BaseException | None = None
 
 
 class MessageTaken(_Fact, frozen=True, gc=False):

@@ -80,7 +80,9 @@ class Tracing(GroupObserver):
         spans = self._spans or self._made(self._api.get_tracer_provider())
         if spans is None:
             return None
-        found: str = spans.trace_of(self._room.seed_of(instant_of(run.created_at), run.id), run.trace, _named(run)).text
+        found: str = spans.trace_of(
+            self._room.seed_of(instant_of(run.created_at), run.id), run.trace, self._room.named(run)
+        ).text
         return found
 
     def hold(self, run: RunInfo) -> None:
@@ -113,7 +115,7 @@ class Tracing(GroupObserver):
     def _message_taken(self, fact: MessageTaken) -> None:
         traced = fact.run.span
         if traced is not None and traced.is_sampled:
-            attributes = {**_named(fact.run), f"{fact.kind}.name": fact.name or ""}
+            attributes = {**self._room.named(fact.run), f"{fact.kind}.name": fact.name or ""}
             self._spans.message(traced, fact.kind, fact.at * 1_000, attributes, fact.trace)
 
     def _message_sent(self, fact: MessageSent) -> None:
@@ -124,7 +126,3 @@ class Tracing(GroupObserver):
         if fact.run_id is not None:
             attributes["run_id"] = fact.run_id
         self._room.sent(tracer, fact.kind, fact.took * 1_000, attributes)
-
-
-def _named(run: RunInfo | RunRecord) -> dict[str, Any]:
-    return {"workflow.name": run.workflow, "workflow.version": run.version, "run_id": run.id}

@@ -315,8 +315,8 @@ class Turns(Arrivals):
         held.crashes = 0
         if self._suspect is held:
             self._suspect = None
-        if change is not None:
-            self._progress(held, change)
+        if change is not None or turn.taken:
+            self._progress(held, turn, done)
         if done.withdrawn:
             self._withdraw(held, done)
         if held.info.journal_length >= held.warn_at:
@@ -343,11 +343,12 @@ class Turns(Arrivals):
             return
         self._effects(held, done)
 
-    def _progress(self, held: Held, change: RowChange) -> None:
-        """An accepted turn is progress: no longer suspected, no longer blocked."""
-        self.row_says(held, change)
-        held.blocked = None
-        self._block_counts.pop(held.id, None)
+    def _progress(self, held: Held, turn: Turn, done: Advance) -> None:
+        """A turn that changes more than the journal was accepted: if the run was blocked, it is no longer."""
+        if turn.change is not None:
+            self.row_says(held, turn.change)
+            held.blocked = None
+            self._block_counts.pop(held.id, None)
 
     def _withdraw(self, held: Held, done: Advance) -> None:
         for command in done.withdrawn:

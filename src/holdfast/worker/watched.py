@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from holdfast.define import current_scope
+from holdfast.engine import Advance
 from holdfast.model import (
     MESSAGES,
     ClaimedRun,
@@ -76,10 +77,9 @@ class WatchedAttempts(Attempts):
 
     def _watched_enter(self, attempt: Attempt) -> None:
         current_scope.set(attempt)
-        step = attempt.command.step
-        attempt.kind = "transaction" if step.is_transactional else "async" if step.is_async else "thread"
+        attempt.kind = attempt.command.step.kind
         attempt.began_at = self._clock.now()
-        attempt.error = attempt.span = None
+        attempt.span = None
         for enter in self._enters:
             try:
                 enter(attempt)
@@ -88,10 +88,11 @@ class WatchedAttempts(Attempts):
 
     def _watched_done(self, attempt: Attempt, outcome: Outcome) -> None:
         kind = outcome.__class__
-        status: StepStatus = "completed"
-        if kind is not StepCompleted:
-            status = "retrying" if kind is StepRetrying else "failed"
-        fact = StepEnded(attempt, status, attempt.began_at, outcome.at, attempt.error)
+        if kind is StepCompleted:
+            fact = StepEnded(attempt, "completed", attempt.began_at, outcome.at)
+        else:
+            status: StepStatus = "retrying" if kind is StepRetrying else "failed"
+            fact = StepEnded(attempt, status, attempt.began_at, outcome.at, attempt.error)
         if self._at_once:
             self._tell_each(fact)
         if self._in_groups:
@@ -163,7 +164,7 @@ class WatchedAttempts(Attempts):
 
     def withdraw(self, attempt: Attempt) -> None:
         if not attempt.is_settled and attempt.task is not None and hasattr(attempt, "began_at"):
-            fact = StepEnded(attempt, "cancelled", attempt.began_at, self._clock.now(), None)
+            fact = StepEnded(attempt, "cancelled", attempt.began_at, self._clock.now())
             self._tell_each(fact)
             if self._in_groups:
                 self._steps.append(fact)
@@ -192,17 +193,8 @@ class WatchedRuns(Admission):
             self.attempts.tell(RunReplayed(held.info, held.info.journal_length))
         return is_done
 
-    def _committed(self, held: Held, turn: Turn, verdict: Verdict) -> None:
-        # Most turns change nothing in the run's row and take no message: of those there is nothing to tell.
-        if verdict is True and (turn.change is not None or turn.taken):
-            self._tell_turn(held, turn)
-        # By its name: `super()` costs as much as all the rest of this, and this is every turn.
-        Admission._committed(self, held, turn, verdict)
-
-    def _tell_turn(self, held: Held, turn: Turn) -> None:
-        done = held.sent
-        if done is None or held.is_lost:
-            return
+    def _progress(self, held: Held, turn: Turn, done: Advance) -> None:
+        super()._progress(held, turn, done)
         if turn.taken:
             traces = {id(entry): trace for entry, trace in done.traces}
             for entry in done.entries:
