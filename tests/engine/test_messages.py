@@ -300,6 +300,21 @@ def test_a_signal_that_the_code_no_longer_waits_for_is_divergence(begin):
         drive.replay(workflow=changed)
 
 
+def test_a_signal_is_divergence_where_the_code_now_waits_for_an_event_of_that_name(begin):
+    @workflow
+    async def body() -> Any:
+        return [await wait_for_signal("go"), await double(1)]
+
+    @workflow
+    async def changed() -> Any:
+        return [await wait_for_event("go"), await double(1)]
+
+    drive = begin(body)
+    drive.signal("go", 1)
+    with pytest.raises(holdfast.JournalDiverged, match="signal 'go'"):
+        drive.replay(workflow=changed)
+
+
 def test_the_timeout_of_a_wait_that_has_got_its_message_is_set_no_more(begin):
     @workflow
     async def body() -> None:

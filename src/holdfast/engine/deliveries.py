@@ -160,9 +160,9 @@ class Deliveries(Requests):
             self._take_in(entry)
         elif kind in (Signal, EventTaken, HookResumed):
             wait = None if self._life is None else self._life.waits.get(entry.wait)
-            if wait is None or wait.name != entry.name:
+            if wait is None or (wait.kind, wait.name) != (entry.kind, entry.name):
                 if self.is_replaying:
-                    self.fail_with(self.divergence(f"no wait {entry.wait} for {entry.name!r}", entry))
+                    self.fail_with(self.divergence(f"no wait {entry.wait} for {entry.kind} {entry.name!r}", entry))
                 return
             self._take_in(entry)
             try:
