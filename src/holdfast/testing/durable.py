@@ -29,7 +29,9 @@ T = TypeVar("T")
 Drive: TypeAlias = Callable[[Environment, AsyncRun[Any]], Awaitable[object]]
 _RUN_ID = "assert-durable"
 _SHOWN = 10
-_Results: TypeAlias = dict[str, tuple[str, Any, str]]
+_Place: TypeAlias = tuple[int, str]
+"""A step: which of the chain's runs has it, from 0, and its key there."""
+_Results: TypeAlias = dict[_Place, tuple[str, Any, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def assert_durable(
     answer is lost: steps in flight are cancelled, and another worker takes over. Each of these runs must come to the
     undisturbed one's end: the same status, the same output or error, the same steps with the same results (but for
     those that lose a race), and no step executed again whose result was recorded. If one does not, AssertionError says
-    which crash broke what.
+    which crash broke what. Of a run that continues as new every run of the chain counts, and the end is the last one's.
 
     `effects` are what the workflow did to the world: a collection that stubs or steps write to, which is cleared before
     each run, or a function that returns a snapshot and is called once after each run (its `clear`, if it has one, is
@@ -86,8 +88,10 @@ class _Outcome:
     value: Any
     results: _Results
     """Kind, value and words of what was recorded for each step."""
-    asked: frozenset[str] | None
+    asked: frozenset[_Place] | None
     """The steps that it asked for; None if another run may rightly ask for others."""
+    runs: tuple[str, ...]
+    """The ids of the chain's runs."""
     effects: Any = None
     again: list[str] = field(default_factory=list)
     """Steps executed although their result was recorded, or recorded although never executed."""
@@ -164,9 +168,9 @@ class _Trial:
             outcome = await _outcome(env, run)
         outcome.again = environment.again
         outcome.again += [
-            f"the step {key!r} has a result, but was never executed"
-            for key in outcome.results
-            if (run.id, key) not in environment.executed
+            f"{_step_told(step)} has a result, but was never executed"
+            for step in outcome.results
+            if (outcome.runs[step[0]], step[1]) not in environment.executed
         ]
         outcome.effects = _snapshot(self.effects)
         return outcome
@@ -214,24 +218,30 @@ class _CrashingEnvironment(Environment):
 
 
 async def _outcome(env: Environment, run: AsyncRun[Any]) -> _Outcome:
-    record = (await run.refresh()).record
-    assert record is not None
-    entries = await env.client.journal(run.id)
-    ended = entries[-1]
-    told = f"{run.status} with {_told(ended)}" if run.status is not RunStatus.CANCELLED else "cancelled"
+    """The end of the last run that went on, and what was recorded for the steps of all of them."""
+    journals = [await env.client.journal(run.id)]
+    while (successor := journals[-1].run.successor_id) is not None:
+        journals.append(await env.client.journal(successor))
+    status, ended = journals[-1].run.status, journals[-1][-1]
+    told = f"{status} with {_told(ended)}" if status is not RunStatus.CANCELLED else "cancelled"
     results = {
-        entry.key: (entry.kind, _value(entry), _told(entry))
+        (number, entry.key): (entry.kind, _value(entry), _told(entry))
+        for number, entries in enumerate(journals)
         for entry in entries
         if entry.key is not None and entry.kind in ("step_completed", "step_failed")
     }
-    return _Outcome(run.status, told, _value(ended), results, _asked(entries, results))
+    runs = tuple(journal.run.id for journal in journals)
+    return _Outcome(status, told, _value(ended), results, _asked(journals, results), runs)
 
 
-def _asked(entries: Sequence[JournalEntry], results: _Results) -> frozenset[str] | None:
+def _asked(journals: Sequence[Sequence[JournalEntry]], results: _Results) -> frozenset[_Place] | None:
     """The steps that it asked for. A step without a result has lost a race, which others may win and then go another
     way; and behind a checkpoint there is no telling."""
-    asked = frozenset(entry.key for entry in entries if entry.key is not None and entry.kind == "step_asked")
-    is_open = bool(asked - results.keys()) or any(entry.kind == "checkpoint" for entry in entries)
+    all_entries = [(number, entry) for number, entries in enumerate(journals) for entry in entries]
+    asked = frozenset(
+        (number, entry.key) for number, entry in all_entries if entry.key is not None and entry.kind == "step_asked"
+    )
+    is_open = bool(asked - results.keys()) or any(entry.kind == "checkpoint" for _, entry in all_entries)
     return None if is_open else asked
 
 
@@ -254,8 +264,8 @@ def _differences(expected: _Outcome, found: _Outcome) -> list[str]:
         wrong.append(f"the outcome was {found.told} instead of {expected.told}")
     wrong += _other_results(expected.results, found.results)
     if expected.asked is not None and found.asked is not None:
-        wrong += [f"the step {key!r} was never asked for" for key in sorted(expected.asked - found.asked)]
-        wrong += [f"the step {key!r} was asked for besides" for key in sorted(found.asked - expected.asked)]
+        wrong += [f"{_step_told(step)} was never asked for" for step in sorted(expected.asked - found.asked)]
+        wrong += [f"{_step_told(step)} was asked for besides" for step in sorted(found.asked - expected.asked)]
     if found.effects != expected.effects:
         wrong.append(f"the effects were {found.effects!r} instead of {expected.effects!r}")
     return wrong
@@ -266,18 +276,18 @@ def _other_results(expected: _Results, found: _Results) -> list[str]:
 
     Branches that race come to steps of one name in any order, and so those are numbered: they may change places.
     """
-    moved: dict[str, list[str]] = {}
-    for key in expected:
-        if key not in found or found[key][:2] != expected[key][:2]:
-            moved.setdefault(_name(key), []).append(key)
+    moved: dict[_Place, list[_Place]] = {}
+    for step in expected:
+        if step not in found or found[step][:2] != expected[step][:2]:
+            moved.setdefault((step[0], _name(step[1])), []).append(step)
     wrong: list[str] = []
-    for keys in moved.values():
-        left = [expected[key][:2] for key in keys]
-        changed = [key for key in keys if key in found]
-        if not all(_takes_out(left, found[key][:2]) for key in changed):
-            for key in changed:
-                (kind, _, told), (was_kind, _, was_told) = found[key], expected[key]
-                wrong.append(f"the step {key!r} has {kind} {told} instead of {was_kind} {was_told}")
+    for steps in moved.values():
+        left = [expected[step][:2] for step in steps]
+        changed = [step for step in steps if step in found]
+        if not all(_takes_out(left, found[step][:2]) for step in changed):
+            for step in changed:
+                (kind, _, told), (was_kind, _, was_told) = found[step], expected[step]
+                wrong.append(f"{_step_told(step)} has {kind} {told} instead of {was_kind} {was_told}")
     return wrong
 
 
@@ -292,6 +302,11 @@ def _takes_out(left: list[tuple[str, Any]], one: tuple[str, Any]) -> bool:
 def _name(key: str) -> str:
     name, _, number = key.rpartition(":")
     return name if name and number.isdigit() else key
+
+
+def _step_told(step: _Place) -> str:
+    number, key = step
+    return f"the step {key!r} of the chain's run {number + 1}" if number else f"the step {key!r}"
 
 
 def _run(work: Callable[[], Awaitable[T]]) -> T:
