@@ -7,10 +7,12 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -251,3 +253,20 @@ def test_bench_measures_and_leaves_no_runs(stage: Stage, capsys):
     assert told["runs"] == 20
     assert min(told.values()) > 0
     assert stage.client.workflows() == []
+
+
+def test_bench_that_is_interrupted_leaves_no_runs(stage: Stage):
+    """They are in a namespace that nobody knows the name of: live ones would stay for ever."""
+    bench = stage.command("bench", "--runs", "5000")
+    stage.until(lambda: _runs_of_all(stage) > 1_000, "the runs are started")
+    bench.send(signal.SIGINT)
+    bench.wait()
+    assert _runs_of_all(stage) == 0
+
+
+def _runs_of_all(stage: Stage) -> int:
+    """How many runs there are, in whichever namespace."""
+    with closing(sqlite3.connect(stage.url.removeprefix("sqlite:///"))) as database:
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'runs'").fetchone():
+            return 0
+        return int(database.execute("SELECT count(*) FROM runs").fetchone()[0])

@@ -86,6 +86,8 @@ async def _measure(settings: Settings, runs: int, concurrency: int) -> Figures:
                 alone = [await _alone(client) for _ in range(20)]
                 took = await _together(client, runs)
         finally:
+            # Whatever broke it off, and Ctrl-C does: runs that have not ended are nobody's, and would be kept for ever.
+            await client.cancel(RunFilter(), force=True)
             await client.delete(RunFilter())
     latencies = sorted(one * 1_000 for one in alone)
     return Figures(
