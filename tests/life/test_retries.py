@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 import holdfast
 from holdfast import AsyncClient, Retry, RunStatus, Worker, step, workflow
 from holdfast.testing import Environment, assert_durable
@@ -164,6 +166,41 @@ async def test_a_hooks_payload_is_put_back_although_the_next_try_waits_for_other
         await env.skip("2m")
         await env.client.resume_hook(tokens[0], "yes")
         assert await run.result(timeout="1d") == "yes"
+
+
+@pytest.mark.parametrize("wait", ["0s", "2h"], ids=["during the pause", "after it"])
+async def test_a_token_resumes_its_hook_although_the_next_try_comes_to_it_by_another_way(wait):
+    tokens: list[str] = []
+    failures: list[ConnectionError] = [ConnectionError()]
+
+    @step(retry=Retry(attempts=1))
+    async def connect() -> None:
+        if failures:
+            raise failures.pop()
+
+    @step
+    async def mail(token: str) -> None:
+        tokens.append(token)
+
+    @workflow(retry=HOURLY)
+    async def asking() -> list[Any]:
+        try:
+            await connect()
+        except ConnectionError:
+            await holdfast.wait_for_signal("go", timeout="1m", default=None)
+            await mail(holdfast.hook().token)
+            await mail(holdfast.hook().token)
+            raise
+        first, second = holdfast.hook(), holdfast.hook()
+        return [await first.wait(), await second.wait()]
+
+    async with Environment(asking) as env:
+        run = await env.client.start(asking)
+        await env.skip("2m")
+        await env.skip(wait)
+        await env.client.resume_hook(tokens[1], "second")
+        await env.client.resume_hook(tokens[0], "first")
+        assert await run.result(timeout="1d") == ["first", "second"]
 
 
 async def test_a_cancel_ends_the_pause():

@@ -157,8 +157,8 @@ class Life:
 
     def is_over(self, wait: Wait) -> None:
         """The wait has taken something, timed out or was cancelled."""
-        if self.waits.pop(wait.number, None) is not None and wait.is_registered:
-            self.closed.append(wait.number)
+        if self.waits.pop(wait.number, None) is not None and wait.is_registered and wait.row is not None:
+            self.closed.append(wait.row.number)
 
     def out(self) -> Out | None:
         """What this advance gives out; from here on it counts as given."""

@@ -19,6 +19,7 @@ from holdfast.codec import from_text, message_of
 from holdfast.define import ChildRun, Pending, Reply, Step, Unseen, Workflow
 from holdfast.errors import DefinitionError, NotDecodable, WaitTimeout
 from holdfast.model import (
+    FIRST_HOOK,
     NOT_GIVEN,
     ChildAsked,
     Message,
@@ -77,8 +78,7 @@ class Requests(Sends):
         # A hook may be made for others alone: nobody has to wait for it.
         reply._is_seen = True
         until = None if expires is None else self.time + expires
-        wait = self._wait("hook", name, None, type, reply, token=_digest(token), expires_at=until)
-        wait.hook = life.hooks
+        wait = self._wait("hook", name, None, type, reply, hook=life.hooks, token=_digest(token), expires_at=until)
         if expires is not None:
             reply.timer = self.loop.call_after(
                 expires, self._time_out, wait, NOT_GIVEN, expires, context=self.runners.context
@@ -103,6 +103,7 @@ class Requests(Sends):
         type: Any,
         reply: Reply[Any],
         *,
+        hook: int = 0,
         token: str | None = None,
         expires_at: int | None = None,
     ) -> Wait:
@@ -114,7 +115,7 @@ class Requests(Sends):
         row = None
         if kind != "signal" or schema is not None:
             row = NewWait(
-                number=life.numbers,
+                number=FIRST_HOOK + hook if hook else life.numbers,
                 kind=kind,
                 name=name,
                 match=None if match is None else msgspec.json.encode(wanted),
@@ -124,6 +125,7 @@ class Requests(Sends):
                 expires_at=expires_at,
             )
         wait = life.waits[life.numbers] = Wait(life.numbers, kind, name, wanted, shape, reply, row)
+        wait.hook = hook
         reply.wait = wait.number
         return wait
 
@@ -156,9 +158,11 @@ class Requests(Sends):
         if message.kind != wait.kind or message.name != wait.name:
             return False
         if wait.kind == "hook":
-            # Waits may have other numbers since the run was tried again; a hook's token is the same. One that an
-            # earlier run of the chain has made is known by its name alone.
-            return message.hook == wait.hook if message.hook else message.wait in (wait.number, None)
+            # Waits may have other numbers since the run was tried again; a hook's token is the same, and so is what it
+            # is registered by. Rows of an earlier release have the wait's own number. One that an earlier run of the
+            # chain has made is known by its name alone.
+            known = (None, FIRST_HOOK + wait.hook, wait.number)
+            return message.hook == wait.hook if message.hook else message.wait in known
         if wait.match is None:
             return True
         try:

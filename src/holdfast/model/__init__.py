@@ -66,13 +66,14 @@ from .runs import (
 from .stops import FORCED, skipped
 from .streams import StepItems, StepValue, StreamName, StreamRecord, ValueName
 from .texts import NOT_GIVEN, NotGiven, counted, is_name, is_text
-from .waits import EventWait, Looked, NewWait, Trigger, Unmatched, WaitRecord
+from .waits import FIRST_HOOK, EventWait, Looked, NewWait, Trigger, Unmatched, WaitRecord
 from .workers import Lane, WorkerRecord
 from .workflows import KEPT, Declared, Parameter, Registration, WorkflowCount, WorkflowVersion, natural
 
 __all__ = [
     "ASKS",
     "ENDED",
+    "FIRST_HOOK",
     "FORCED",
     "KEPT",
     "LIVE",

@@ -11,9 +11,14 @@ import msgspec
 from .durations import Instant
 from .messages import Event
 
+FIRST_HOOK = 1_000_000_000
+"""Hooks are registered by numbers of their own, above those of all other waits: this, and which of the run's hooks it
+is. When a run is tried again its waits may get other numbers, and payloads for a token must find the same hook."""
+
 
 class NewWait(msgspec.Struct, frozen=True, kw_only=True):
-    """A wait that a turn registers. Its number is the body's own: waits are numbered in the order of asking."""
+    """A wait that a turn registers. Its number is the body's own: waits are numbered in the order of asking, and hooks
+    by themselves, see `FIRST_HOOK`."""
 
     number: int
     kind: str
