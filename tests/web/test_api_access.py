@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 from typing import Any
@@ -271,6 +272,21 @@ async def test_a_hook_s_token_is_enough_where_hooks_are_open(database_url, keys)
         assert (await http.get(f"/v1/hooks/{token}")).status_code in (401, 403)
 
 
+async def test_a_key_that_may_only_read_takes_nothing_away_from_an_open_hook_s_token(database_url):
+    told: list[AuditRecord] = []
+    async with served(database_url, keys=KEYS, open_hooks=True, audit=told.append) as made:
+        run = await made.client.start("hooked")
+        await made.stage.until_waiting(run)
+        token = await run.value("token")
+        assert (await made.call("POST", f"/v1/hooks/{token}", 42, headers=bearer(READ))).status_code == 202
+        assert await run.result("60s") == "paid 42"
+        assert (await made.call("POST", "/v1/events/e", headers=bearer(READ))).status_code == 403
+    assert [(one.who, one.what, one.outcome) for one in told] == [
+        ("reader", "resume_hook", "done"),
+        ("reader", "publish_event", "refused"),
+    ]
+
+
 async def test_no_page_of_another_origin_may_read_an_answer(database_url):
     async with served(database_url, keys=KEYS) as made:
         headers = {"origin": "https://app.example", **bearer(READ)}
@@ -351,6 +367,28 @@ async def test_what_breaks_is_told_as_failed(database_url):
         async with reached(app) as http:
             with pytest.raises(AttributeError):
                 await http.post("/v1/events/e")
+    assert [(one.what, one.outcome, one.status) for one in told] == [("publish_event", "failed", 500)]
+
+
+async def test_a_request_that_the_end_of_the_server_breaks_off_is_told_as_failed(database_url):
+    """What it asked for may have happened, though nobody was answered."""
+    told: list[AuditRecord] = []
+    async with served(database_url, audit=told.append) as made:
+        is_begun = asyncio.Event()
+
+        async def receive() -> Any:
+            is_begun.set()
+            return await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            raise AssertionError(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/events/e", "headers": [], "query_string": b""}
+        request = asyncio.create_task(made.app({**scope, "client": ("127.0.0.1", 1)}, receive, send))
+        await is_begun.wait()
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
     assert [(one.what, one.outcome, one.status) for one in told] == [("publish_event", "failed", 500)]
 
 
