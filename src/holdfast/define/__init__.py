@@ -8,7 +8,7 @@ from .children import ChildRun
 from .chunk_runs import CHUNK_RUNS, Unseen
 from .chunks import async_chunk, blocking_chunk, chunked
 from .logs import logger
-from .machines import Context, Done, Machine, Next
+from .machines import Context, Done, Machine, Next, State, state_of
 from .maps import Failure, map, mapped
 from .messages import emit, publish, set_value, signal
 from .pending import Pending, Reply
@@ -49,6 +49,7 @@ __all__ = [
     "Resource",
     "RunInfo",
     "StartOptions",
+    "State",
     "Step",
     "StepInfo",
     "Unseen",
@@ -85,6 +86,7 @@ __all__ = [
     "signal",
     "sleep",
     "sleep_until",
+    "state_of",
     "step",
     "uuid4",
     "wait_for_event",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from holdfast.errors import DefinitionError
@@ -82,6 +83,42 @@ class Context(MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"<context of {self.state!r}: {self._pad!r}>"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the step of a state executes: a function of the context that says what follows."""
+
+    machine: str
+    name: str
+    fn: Callable[..., Any]
+
+    def context(self, input: Any, pad: dict[str, Any]) -> Context:
+        return Context(input, self.name, pad)
+
+    def outcome(self, returned: Any, pad: dict[str, Any]) -> tuple[Any, ...]:
+        """What the step comes to: what follows and after how long, the result, and the scratchpad."""
+        if isinstance(returned, Next):
+            return returned.state, returned.after, None, pad
+        if isinstance(returned, Done):
+            return None, 0, returned.result, pad
+        raise DefinitionError(
+            f"machine {self.machine!r}: the state {self.name!r} returned {returned!r}; expected Next('state') or "
+            "Done(result)"
+        )
+
+
+class _AsyncState(AsyncStep[..., Any]):
+    state: State
+
+
+class _BlockingState(BlockingStep[..., Any]):
+    state: State
+
+
+def state_of(step: Step[..., Any]) -> State | None:
+    """The state that a step executes; None: it is no machine's."""
+    return step.state if isinstance(step, (_AsyncState, _BlockingState)) else None
 
 
 class Machine(AsyncWorkflow[[Any], Any]):
@@ -188,35 +225,27 @@ def _step_of(
             f"machine {machine!r}: the state {state!r} has compensate=, and no state is ever undone; go on to "
             "one that undoes it"
         )
-    made: Step[..., Any]
+    of = State(machine, state, target)
+    made: _AsyncState | _BlockingState
     if is_coroutine_callable(target):
 
         async def execute(input: Any, pad: dict[str, Any]) -> Any:
-            return _outcome(machine, state, await target(Context(input, state, pad)), pad)
+            return of.outcome(await target(of.context(input, pad)), pad)
 
-        made = AsyncStep(execute, name=state, retry=retry, timeout=timeout)
+        made = _AsyncState(execute, name=state, retry=retry, timeout=timeout)
     else:
 
         def execute_blocking(input: Any, pad: dict[str, Any]) -> Any:
-            return _outcome(machine, state, target(Context(input, state, pad)), pad)
+            return of.outcome(target(of.context(input, pad)), pad)
 
-        made = BlockingStep(execute_blocking, name=state, retry=retry, timeout=timeout)
+        made = _BlockingState(execute_blocking, name=state, retry=retry, timeout=timeout)
+    made.state = of
     # What its errors call it.
     made.fn.__qualname__ = f"{machine}.{state}"
     if own is not None:
         made.retry, made.record_args = own.retry, own.record_args
         made.timeout = made.timeout if own.timeout is None else own.timeout
     return made
-
-
-def _outcome(machine: str, state: str, returned: Any, pad: dict[str, Any]) -> tuple[Any, ...]:
-    if isinstance(returned, Next):
-        return returned.state, returned.after, None, pad
-    if isinstance(returned, Done):
-        return None, 0, returned.result, pad
-    raise DefinitionError(
-        f"machine {machine!r}: the state {state!r} returned {returned!r}; expected Next('state') or Done(result)"
-    )
 
 
 def _listed(states: Mapping[str, Any]) -> str:

@@ -62,9 +62,10 @@ class Environment:
 
     A stub is what the step comes to: a value, an exception (an instance or a class, which is raised), or a function
     that is called with the step's arguments; `takes(duration, stub)` takes its time. It stands in for the step whatever
-    its options, and for each item of a map; an inline step (`holdfast.call`) is stubbed by its name. What is not
-    stubbed is executed. Arguments and results pass through the codec as in production, and errors are retried as the
-    step's policy says, without jitter.
+    its options, and for each item of a map; an inline step (`holdfast.call`) is stubbed by its name, and so is a
+    machine's state, with `Next(...)`, `Done(...)` or a function of its context. What is not stubbed is executed.
+    Arguments and results pass through the codec as in production, and errors are retried as the step's policy says,
+    without jitter.
 
     Time stands still, but inside `skip`, `run.result()` and `run.wait()`, whose timeouts count by the same clock. While
     somebody waits there and nothing is under way, it jumps to the next timer. If there is none the wait would never

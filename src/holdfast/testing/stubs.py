@@ -7,12 +7,13 @@ annotations, and errors are retried by its own policy, as in production.
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from holdfast.define import Step, async_chunk, blocking_chunk, chunked, current_step
+from holdfast.define import State, Step, async_chunk, blocking_chunk, chunked, current_step, state_of
 from holdfast.errors import DefinitionError
 from holdfast.model import Duration, microseconds
 
@@ -75,12 +76,25 @@ class Stubs:
 
     def perform(self, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any] | None:
         """What to await in place of the step's function; None: execute that."""
+        state = state_of(step)
+        if state is not None:
+            return self._state(step, state, *args)
         self._note(step, args, kwargs)
         stub = self._stub_of(step)
         if stub is not _NONE:
             return self._outcome(stub, args, kwargs)
         chunk = chunked(step)
         return None if chunk is None else self._items(*chunk, *args)
+
+    def _state(self, step: Step[..., Any], state: State, input: Any, pad: dict[str, Any]) -> Awaitable[Any] | None:
+        """A state of a machine: its stub gets the context, as it does itself."""
+        # A copy is kept: what the state writes is not what it got.
+        self._note(step, (state.context(input, copy.deepcopy(pad)),), {})
+        stub = self._stub_of(step)
+        return None if stub is _NONE else self._state_outcome(state, stub, input, pad)
+
+    async def _state_outcome(self, state: State, stub: Any, input: Any, pad: dict[str, Any]) -> Any:
+        return state.outcome(await self._outcome(stub, (state.context(input, pad),), {}), pad)
 
     def _note(self, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         info = current_step()
@@ -90,7 +104,7 @@ class Stubs:
             self.noticed(call)
 
     def _stub_of(self, step: Step[..., Any]) -> Any:
-        return self._by_function.get(id(step.fn), self._by_name.get(step.name, _NONE))
+        return self._by_function.get(id(_function_of(step)), self._by_name.get(step.name, _NONE))
 
     async def _items(self, target: Step[..., Any], collects: bool, items: Any) -> Any:
         """A chunk of a map: each of its items is a call of the step."""
@@ -115,7 +129,7 @@ class Stubs:
             return [call for one, call in self._calls if one.name == step]
         if not isinstance(step, Step):
             raise DefinitionError(f"calls({step!r}): expected a step, or a step's name")
-        return [call for one, call in self._calls if one.fn is step.fn]
+        return [call for one, call in self._calls if _function_of(one) is step.fn]
 
     async def _outcome(self, stub: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(stub, Takes):
@@ -133,3 +147,9 @@ class Stubs:
             found = await found
         # A function may also say how long it takes, by its arguments.
         return await self._outcome(found, args, kwargs) if isinstance(found, Takes) else found
+
+
+def _function_of(step: Step[..., Any]) -> Callable[..., Any]:
+    """The function that was decorated; of a state, the one that the machine was given."""
+    state = state_of(step)
+    return step.fn if state is None else state.fn
