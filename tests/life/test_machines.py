@@ -145,6 +145,20 @@ def test_a_machine_without_states_is_refused():
         Machine("empty", {})
 
 
+@pytest.mark.parametrize(
+    ("name", "states", "retry", "words"),
+    [
+        (3, {"start": over}, None, "3 can't be a name"),
+        ("wrong", [over], None, "machine 'wrong'.*expected a mapping"),
+        ("wrong", {"start": over}, 3, "machine 'wrong': retry=3: expected"),
+    ],
+    ids=["name", "states", "retry"],
+)
+def test_what_can_not_be_a_machine_is_refused_by_what_was_written(name: Any, states: Any, retry: Any, words: str):
+    with pytest.raises(holdfast.DefinitionError, match=words):
+        Machine(name, states, retry=retry)
+
+
 def test_a_machine_survives_a_crash_at_every_commit():
     assert_durable(checkout, "Ada", effects=done)
 

@@ -16,7 +16,7 @@ from holdfast.errors import DefinitionError
 from holdfast.model import Duration, Retry, microseconds
 
 from .scope import body_for
-from .steps import AsyncStep, BlockingStep, Step, is_coroutine_callable
+from .steps import AsyncStep, BlockingStep, Step, checked_name, is_coroutine_callable
 from .workflows import AsyncWorkflow
 
 R = TypeVar("R")
@@ -153,6 +153,11 @@ class Machine(AsyncWorkflow[[Any], Any]):
         queue: str = "default",
         max_crashes: int = 5,
     ) -> None:
+        checked_name(name)
+        if not isinstance(states, Mapping):
+            raise DefinitionError(f"machine {name!r}: states={states!r}: expected a mapping of names to functions")
+        if retry is not None and not isinstance(retry, Retry):
+            raise DefinitionError(f"machine {name!r}: retry={retry!r}: expected holdfast.Retry(...)")
         if not states:
             raise DefinitionError(f"machine {name!r} has no states; expected at least {_START!r}")
         if _START not in states:
