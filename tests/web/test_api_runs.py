@@ -290,6 +290,30 @@ async def test_a_parameter_that_there_is_not_is_refused_by_its_name(database_url
         assert answer.json()["errors"][0]["field"] == path.partition("?")[2].partition("=")[0]
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/runs?workflow=checkout&workflow=approval",
+        "/v1/workflows/checkout/runs?key=a&key=a",
+        "/v1/runs/nobody/result?wait=1s&wait=2s",
+        "/v1/live?workflow=checkout&workflow=approval",
+    ],
+)
+async def test_a_parameter_that_can_t_be_repeated_and_is_is_refused_by_its_name(database_url, path):
+    """One of the two would be passed over in silence, and it might be the one that was meant."""
+    async with served(database_url) as api:
+        answer = await api.call("GET", path)
+        assert (answer.status_code, answer.json()["type"]) == (422, "urn:holdfast:problem:repeated-parameter")
+        assert answer.json()["errors"][0]["field"] == path.partition("?")[2].partition("=")[0]
+
+
+async def test_a_parameter_that_may_be_repeated_is_taken_as_often_as_it_is_given(database_url):
+    async with served(database_url) as api:
+        await api.ended("checkout", ["4711"], tags={"a": "1", "b": "2"})
+        found = await api.call("GET", "/v1/runs?status=failed&status=completed&tag=a=1&tag=b=2")
+        assert len(found.json()["runs"]) == 1
+
+
 async def test_a_probe_of_health_may_say_what_it_likes(database_url):
     async with served(database_url) as api:
         assert (await api.call("GET", "/healthz?verbose")).status_code == 200

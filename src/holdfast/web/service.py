@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
 from fastapi import Depends, Path, Query
 from fastapi.dependencies.models import Dependant
@@ -135,31 +135,45 @@ FoundRun: TypeAlias = Annotated[AsyncRun[Any], Depends(found_run)]
 
 
 def strict(prefix: str | None = None) -> Any:
-    """A dependency that refuses a query parameter which the route does not have: a filter, or the name of a stream,
-    that is passed over in silence would let everything through, or nothing. Those with the prefix are the route's."""
+    """A dependency that refuses a query parameter which the route does not have, or has once: a filter, or the name of
+    a stream, that is passed over in silence would let everything through, or nothing. Those with the prefix are the
+    route's."""
 
     async def refuse_unknown(request: Request) -> None:
         if not request.query_params:
             return
         known = _parameters(request.scope["route"].dependant)
         for name in request.query_params:
-            if name not in known and not (prefix and name.startswith(prefix)):
+            if prefix and name.startswith(prefix):
+                continue
+            if name not in known:
                 raise Refused(
                     HTTPStatus.UNPROCESSABLE_ENTITY,
                     "unknown-parameter",
                     f"there is no query parameter {name!r}; expected {', '.join(known) or 'none'}",
                     field=("query", name),
                 )
+            if not known[name] and len(request.query_params.getlist(name)) > 1:
+                raise Refused(
+                    HTTPStatus.UNPROCESSABLE_ENTITY,
+                    "repeated-parameter",
+                    f"the query parameter {name!r} is given more than once; expected one value",
+                    field=("query", name),
+                )
 
     return Depends(refuse_unknown)
 
 
-def _parameters(dependant: Dependant) -> dict[str, None]:
-    """The names of a route's query parameters, in order, its dependencies' included."""
-    known = dict.fromkeys(field.alias for field in dependant.query_params)
+def _parameters(dependant: Dependant) -> dict[str, bool]:
+    """A route's query parameters by name, in order, its dependencies' included, and whether each may be repeated."""
+    known = {field.alias: _is_list(field.field_info.annotation) for field in dependant.query_params}
     for one in dependant.dependencies:
         known |= _parameters(one)
     return known
+
+
+def _is_list(annotation: Any) -> bool:
+    return get_origin(annotation) is list or any(map(_is_list, get_args(annotation)))
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, object]) -> None:
