@@ -32,6 +32,25 @@ def test_futures_hash_alike_on_every_replay(begin):
     assert begin(promises).finish().check().result
 
 
+@workflow
+async def batches() -> list[int]:
+    made = [asyncio.gather(double(number), double(-number)) for number in range(20)]
+    done, _ = await asyncio.wait([*made, asyncio.gather(asyncio.gather(double(20)))])
+    note([hash(one) for one in done])
+    return [one.result()[0] for one in done if one in made]
+
+
+def test_what_gather_returns_hashes_alike_on_every_replay(begin):
+    assert begin(batches).finish().check().result
+
+
+async def test_gathers_outside_bodies_hash_by_their_addresses():
+    one, other = (asyncio.gather(task, task) for task in [asyncio.ensure_future(asyncio.sleep(0))] * 2)
+    assert hash(one) != hash(other)
+    assert {one, other} == {other, one}
+    await asyncio.wait([one, other])
+
+
 def test_the_first_tasks_of_many_runs_do_not_collide(begin):
     runs = [begin(branches, seed=number.to_bytes(16, "little")) for number in range(500)]
     assert len({hash(run.execution.main) for run in runs}) == len(runs)

@@ -18,6 +18,8 @@ from typing import Any, Protocol, TypeAlias
 
 from greenlet import getcurrent, greenlet
 
+from .gathers import hash_by_members
+
 
 class Pumped(Protocol):
     """What a runner pumps."""
@@ -102,6 +104,7 @@ class Runners:
     """The runners of one thread, and the queue of ready callbacks that their runs borrow while they advance."""
 
     def __init__(self) -> None:
+        hash_by_members()
         self._idle: list[greenlet] = []
         self.ready: deque[Any] = deque()
         self.context = Context()
