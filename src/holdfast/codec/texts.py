@@ -29,21 +29,31 @@ class Text:
     read: Callable[[str], Any]
 
 
-def _zone_suffix(moment: datetime | time) -> str:
-    zone = moment.tzinfo
-    # An offset alone would forget the zone, and arithmetic across a change of clocks would differ on replay.
-    return f"[{zone.key}]" if type(zone) is ZoneInfo and zone.key else ""
+_FOLD = "[fold=1]"
 
 
 def _write_moment(moment: datetime | time) -> str:
-    return moment.isoformat() + _zone_suffix(moment)
+    text, zone = moment.isoformat(), moment.tzinfo
+    # An offset alone would forget the zone, and arithmetic across a change of clocks would differ on replay.
+    if type(zone) is ZoneInfo and zone.key:
+        text += f"[{zone.key}]"
+    # Of two hours that the clocks show alike, an offset says which is meant; without one nothing else does.
+    return text + _FOLD if moment.fold and (zone is None or type(moment) is time) else text
+
+
+def _parts(text: str) -> tuple[str, str, int]:
+    """The stamp, the key of its zone or nothing, and its fold."""
+    stamp, _, key = text.removesuffix(_FOLD).partition("[")
+    return stamp, key.removesuffix("]"), 1 if text.endswith(_FOLD) else 0
 
 
 def _read_datetime(text: str) -> datetime:
     if not text.endswith("]"):
         return datetime.fromisoformat(text)
-    stamp, _, key = text[:-1].partition("[")
+    stamp, key, fold = _parts(text)
     written = datetime.fromisoformat(stamp)
+    if not key:
+        return written.replace(fold=fold)
     zone = ZoneInfo(key)
     for fold in (0, 1):
         moment = written.replace(tzinfo=zone, fold=fold)
@@ -56,8 +66,9 @@ def _read_datetime(text: str) -> datetime:
 def _read_time(text: str) -> time:
     if not text.endswith("]"):
         return time.fromisoformat(text)
-    stamp, _, key = text[:-1].partition("[")
-    return time.fromisoformat(stamp).replace(tzinfo=ZoneInfo(key))
+    stamp, key, fold = _parts(text)
+    moment = time.fromisoformat(stamp).replace(fold=fold)
+    return moment.replace(tzinfo=ZoneInfo(key)) if key else moment
 
 
 def _write_timedelta(span: timedelta) -> str:

@@ -272,6 +272,15 @@ def test_a_zone_comes_back_as_itself_on_both_sides_of_a_change_of_clocks():
         assert back.utcoffset() == moment.utcoffset()
 
 
+@pytest.mark.parametrize("zone", [None, ZoneInfo("Europe/Berlin")])
+@pytest.mark.parametrize("annotation", [Any, datetime, time])
+def test_the_second_of_two_hours_that_the_clocks_show_alike_stays_the_second(annotation, zone):
+    moment = datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=zone)
+    value = moment.timetz() if annotation is time else moment
+    made = codec.value(annotation)
+    assert made.decode(made.encode(value)).fold == 1
+
+
 def test_a_time_that_the_clocks_skip_comes_back():
     made = codec.value(datetime)
     moment = datetime(2024, 3, 31, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
