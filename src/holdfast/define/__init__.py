@@ -6,7 +6,7 @@ They reach the engine through one contextvar, never by import.
 from .changes import continue_as_new, patched
 from .children import ChildRun
 from .chunk_runs import CHUNK_RUNS, Unseen
-from .chunks import async_chunk, blocking_chunk, chunked
+from .chunks import Pace, async_chunk, blocking_chunk, chunked
 from .logs import logger
 from .machines import Context, Done, Machine, Next, State, state_of
 from .maps import Failure, map, mapped
@@ -44,6 +44,7 @@ __all__ = [
     "Machine",
     "Next",
     "NoClass",
+    "Pace",
     "Pending",
     "Reply",
     "Resource",

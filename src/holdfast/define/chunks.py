@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -73,12 +74,12 @@ class _Item(StepInfo):
 
     __slots__ = ("_chunk", "_is_late", "_place")
 
-    def __init__(self, chunk: StepInfo, limit: float | None, place: int) -> None:
+    def __init__(self, chunk: StepInfo, ends: datetime | None, place: int) -> None:
         self._chunk = chunk
         self._place = place
         super().__init__(chunk.name, chunk.key, chunk.attempt, chunk.run, chunk.resources, chunk.heartbeat_details)
-        if limit is not None:
-            self.deadline = datetime.now(UTC) + timedelta(seconds=limit)
+        if ends is not None:
+            self.deadline = ends
 
     @property
     def idempotency_key(self) -> str:
@@ -109,10 +110,37 @@ class _Item(StepInfo):
             self._chunk.send_item(name, item)
 
 
+class Pace:
+    """How time passes for the items of a chunk. A test has a clock of its own for it."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> int:
+        return time.monotonic_ns() // 1_000
+
+    async def sleep(self, pause: int) -> None:
+        """Wait until an item may be tried again."""
+        await asyncio.sleep(pause / SECOND)
+
+    def block(self, pause: int) -> None:
+        """The same in a thread."""
+        time.sleep(pause / SECOND)
+
+    def limit(self, timeout: int | None) -> AbstractAsyncContextManager[asyncio.Timeout]:
+        """What an item has to end within."""
+        return asyncio.timeout(None if timeout is None else timeout / SECOND)
+
+
+_PACE = Pace()
+
+
 class _Items:
     """What came of the items of one chunk so far."""
 
-    def __init__(self, target: Step[..., Any], collects: bool) -> None:
+    def __init__(self, target: Step[..., Any], collects: bool, pace: Pace) -> None:
+        self.pace = pace
+        self.timeout = target.timeout
         self._target = target
         self._collects = collects
         self.outcome: Outcome = ([], {})
@@ -120,14 +148,16 @@ class _Items:
         if self.info is not None and target.compensate is not None:
             # However the chunk fails: what it holds by then can be undone.
             self.info.done = self.outcome
-        self.limit = None if target.timeout is None else target.timeout / SECOND
 
     def item(self) -> _Item | None:
         """What the item whose turn it is sees."""
-        return None if self.info is None else _Item(self.info, self.limit, len(self.outcome[0]))
+        if self.info is None:
+            return None
+        ends = None if self.timeout is None else self.pace.now() + timedelta(microseconds=self.timeout)
+        return _Item(self.info, ends, len(self.outcome[0]))
 
-    def after(self, error: Exception, tries: _Tries) -> float | None:
-        """Seconds until the item is tried again; None: it has failed for good, and the chunk goes on."""
+    def after(self, error: Exception, tries: _Tries) -> int | None:
+        """How long until the item is tried again; None: it has failed for good, and the chunk goes on."""
         pause = tries.after(error)
         if pause is None and not self._collects:
             raise error
@@ -145,13 +175,15 @@ class _Items:
         )
 
 
-def async_chunk(target: Step[..., Any], collects: bool, fn: Callable[..., Any]) -> Callable[..., Any]:
+def async_chunk(
+    target: Step[..., Any], collects: bool, fn: Callable[..., Any], pace: Pace = _PACE
+) -> Callable[..., Any]:
     """What calls `fn` for each item, as the step says: its own function, or what a test has put in its place."""
 
     async def chunk(items: Any) -> Any:
-        done = _Items(target, collects)
+        done = _Items(target, collects, pace)
         for item in items:
-            tries = _Tries(target.retry)
+            tries = _Tries(target.retry, pace)
             while True:
                 try:
                     done.outcome[0].append(await _in_time(fn, item, done))
@@ -160,7 +192,7 @@ def async_chunk(target: Step[..., Any], collects: bool, fn: Callable[..., Any]) 
                     pause = done.after(error, tries)
                     if pause is None:
                         break
-                    await asyncio.sleep(pause)
+                    await pace.sleep(pause)
         return done.outcome
 
     return chunk
@@ -168,39 +200,41 @@ def async_chunk(target: Step[..., Any], collects: bool, fn: Callable[..., Any]) 
 
 async def _in_time(fn: Callable[..., Any], item: Any, done: _Items) -> Any:
     chunk = current_scope.set(done.item())
-    limit = asyncio.timeout(done.limit)
+    limit = None
     try:
-        async with limit:
+        async with done.pace.limit(done.timeout) as limit:
             return await fn(item)
     except TimeoutError as error:
         # A step may raise one by itself, too.
-        if limit.expired():
+        if limit is not None and limit.expired():
             raise done.late() from error
         raise
     finally:
         current_scope.reset(chunk)
 
 
-def blocking_chunk(target: Step[..., Any], collects: bool, fn: Callable[..., Any]) -> Callable[..., Any]:
+def blocking_chunk(
+    target: Step[..., Any], collects: bool, fn: Callable[..., Any], pace: Pace = _PACE
+) -> Callable[..., Any]:
     """The same for a function that blocks."""
 
     def chunk(items: Any) -> Any:
-        done = _Items(target, collects)
+        done = _Items(target, collects, pace)
         info = done.info
         hands = _Hands(fn, done)
         try:
             for item in items:
-                tries = _Tries(target.retry)
+                tries = _Tries(target.retry, pace)
                 # Else nobody wants the results any more.
                 while info is None or not info.cancelled:
                     try:
-                        done.outcome[0].append(_here(fn, item, done) if done.limit is None else hands.call(item))
+                        done.outcome[0].append(_here(fn, item, done) if done.timeout is None else hands.call(item))
                         break
                     except Exception as error:
                         pause = done.after(error, tries)
                         if pause is None:
                             break
-                        time.sleep(pause)
+                        pace.block(pause)
         finally:
             hands.close()
         return done.outcome
@@ -225,6 +259,7 @@ class _Hands:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] | None = None
 
     def call(self, item: Any) -> Any:
+        assert self._done.timeout is not None
         # Each call has a place of its own for its outcome: what a late one comes to is nobody's.
         told: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         context = contextvars.copy_context()
@@ -236,7 +271,7 @@ class _Hands:
             threading.Thread(target=_work, args=(self._calls,), name="holdfast-map", daemon=True).start()
         self._calls.put(lambda: told.put(context.run(_caught, self._fn, item)))
         try:
-            value, error = told.get(timeout=self._done.limit)
+            value, error = told.get(timeout=self._done.timeout / SECOND)
         except queue.Empty:
             if seen is not None:
                 seen.cancelled = True
@@ -268,14 +303,13 @@ def _caught(fn: Callable[..., Any], item: Any) -> tuple[Any, BaseException | Non
 class _Tries:
     """The attempts of one item, by its step's policy."""
 
-    def __init__(self, policy: Retry) -> None:
+    def __init__(self, policy: Retry, pace: Pace) -> None:
         self._policy = policy
+        self._pace = pace
         self._attempt = 0
-        self._began = time.monotonic()
+        self._began = pace.monotonic()
 
-    def after(self, error: Exception) -> float | None:
-        """Seconds until the next attempt, or None if there is none."""
+    def after(self, error: Exception) -> int | None:
+        """How long until the next attempt, or None if there is none."""
         self._attempt += 1
-        spent = round((time.monotonic() - self._began) * SECOND)
-        pause = self._policy.delay(error, self._attempt, spent, 0.5)
-        return None if pause is None else pause / SECOND
+        return self._policy.delay(error, self._attempt, self._pace.monotonic() - self._began, 0.5)

@@ -93,7 +93,7 @@ class Environment:
         self._codec = codec or Codec()
         self._plan = self._make_plan(known_workflows(workflows, giver="Environment"), tuple(middleware))
         self._resources = checked_resources(resources, giver="Environment")
-        self._stubs = Stubs(stubs or {}, lambda duration: self._entered.sleep(duration))
+        self._stubs = Stubs(stubs or {}, self.clock, lambda duration: self._entered.sleep(duration))
         self._client = EnvironmentClient(self._store, self._codec, self._until_ended)
         self._driver: Driver | None = None
         self._stack = contextlib.AsyncExitStack()

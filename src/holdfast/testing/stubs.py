@@ -17,6 +17,9 @@ from holdfast.define import State, Step, async_chunk, blocking_chunk, chunked, c
 from holdfast.errors import DefinitionError
 from holdfast.model import Duration, microseconds
 
+from .clock import ManualClock
+from .pacing import ItemPace
+
 StepOrName: TypeAlias = Step[..., Any] | str
 _Sleep: TypeAlias = Callable[[int], Awaitable[None]]
 _NONE = object()
@@ -56,7 +59,8 @@ def takes(duration: Duration, outcome: Any = None) -> Takes:
 class Stubs:
     """The stubs of one environment, and the calls of all steps."""
 
-    def __init__(self, given: Mapping[Any, Any], sleep: _Sleep) -> None:
+    def __init__(self, given: Mapping[Any, Any], clock: ManualClock, sleep: _Sleep) -> None:
+        self._clock = clock
         self._sleep = sleep
         self._by_function: dict[int, Any] = {}
         self._by_name: dict[str, Any] = {}
@@ -109,19 +113,23 @@ class Stubs:
     async def _items(self, target: Step[..., Any], collects: bool, items: Any) -> Any:
         """A chunk of a map: each of its items is a call of the step."""
         stub = self._stub_of(target)
+        pace = ItemPace(self._clock, self._sleep)
         if stub is _NONE and not target.is_async:
 
             def blocking(item: Any) -> Any:
                 self._note(target, (item,), {})
                 return target.fn(item)
 
-            return await asyncio.to_thread(blocking_chunk(target, collects, blocking), items)
+            try:
+                return await asyncio.to_thread(blocking_chunk(target, collects, blocking, pace), items)
+            finally:
+                pace.leave()
 
         async def one(item: Any) -> Any:
             self._note(target, (item,), {})
             return await (target.fn(item) if stub is _NONE else self._outcome(stub, (item,), {}))
 
-        return await async_chunk(target, collects, one)(items)
+        return await async_chunk(target, collects, one, pace)(items)
 
     def calls(self, step: StepOrName) -> list[Call]:
         """Every call of the step so far, in the order of execution."""
