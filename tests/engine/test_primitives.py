@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 
 import pytest
 
-from holdfast import workflow
+from holdfast import current_run, workflow
 from holdfast.errors import MisplacedCall
 from tests.engine.drive import note
-from tests.engine.samples import Declined, double, echo, refuse
+from tests.engine.samples import Declined, double, echo, refuse, triple
 
 
 def test_sets_of_tasks_iterate_alike_on_replay(begin):
@@ -168,3 +169,22 @@ def test_shielded_work_goes_on_after_its_waiter_was_cancelled(begin):
     drive.fire()
     drive.complete("double")
     assert drive.check().result == 2
+
+
+def test_steps_of_a_task_in_an_empty_context_are_steps_of_the_run(begin):
+    @workflow
+    async def body() -> list[int]:
+        async def branch() -> list[int]:
+            note(current_run().id)
+            return [await double(1), triple(2)]
+
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(branch(), context=contextvars.Context())
+        return task.result()
+
+    drive = begin(body)
+    assert drive.open == ["double"]
+    drive.complete("double", 20)
+    assert drive.open == ["triple"]
+    drive.complete("triple", 60)
+    assert drive.check().result == [20, 60]

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 from greenlet import greenlet
 
+from holdfast.define import current_scope
 from holdfast.errors import IOInBody, Suspended
 from holdfast.model import Instant
 
@@ -285,6 +286,9 @@ class BodyLoop(asyncio.AbstractEventLoop):
             self._refuse_as_completed(coro)
         number = self._owner.next_number()
         context = contextvars.copy_context() if context is None else context
+        if current_scope not in context:
+            # An empty one was given, in which a step would be a plain call: executed by the body, on every replay.
+            context.run(current_scope.set, self._owner)
         hashed = self._owner.hash_of(number)
         task = BodyTask(coro, loop=self, hash=hashed, name=name or f"task-{number}", context=context)
         self.tasks[number] = task
