@@ -316,3 +316,30 @@ print(len(list(client.runs())))
 def test_a_forked_process_goes_on_with_a_store_of_its_own(database_url):
     ran = script(FORK, database_url)
     assert (ran.stdout, ran.returncode) == ("3\n", 0), ran.stderr
+
+
+FORKED_WORKER = """
+import asyncio, os, sys, warnings
+warnings.simplefilter("ignore")  # newer versions of Python warn of a fork beside threads, which is what this is about
+from holdfast import Worker
+from holdfast.client import Client
+from tests.client.hands import total
+client = Client(sys.argv[1])
+run = client.start(total, 1)
+
+async def work():
+    await Worker(client, workflows=[total]).drive(run.id, budget="30s")
+
+child = os.fork()
+if child == 0:
+    asyncio.run(work())
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(run.refresh().status)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_worker_of_a_forked_process_takes_a_store_of_its_own_from_the_client(database_url):
+    ran = script(FORKED_WORKER, database_url)
+    assert (ran.stdout, ran.returncode) == ("completed\n", 0), ran.stderr

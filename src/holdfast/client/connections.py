@@ -117,6 +117,9 @@ class Connection:
         """The store, opened or not."""
         if self._given_store is not None:
             return self._given_store
+        if self._pid != os.getpid():
+            # Whoever opens it by itself, as a worker does, must not wait for threads that only the parent has.
+            self._leave_the_parent()
         with self._lock:
             if self._store is None:
                 self._store = store_for(self.settings)
