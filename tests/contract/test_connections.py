@@ -10,7 +10,8 @@ from typing import Any
 import asyncpg
 import psycopg
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, event
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from holdfast import AsyncClient, Client, DefinitionError, StoreError, StoreTooNew, workflow
 from holdfast.model import RunFilter
@@ -24,6 +25,12 @@ async def ship(order: int, note: str | None = None) -> int:
 
 def count(client: Client) -> int:
     return len(list(client.runs(RunFilter(workflow=ship))))
+
+
+def cut_off(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+    """The connection is gone just before a run is created."""
+    if "INSERT INTO holdfast.starts" in statement:
+        raise ConnectionError
 
 
 class TestBlocking:
@@ -100,6 +107,19 @@ class TestBlocking:
             client.start(ship, 1, connection=connection)
             assert count(client) == 1
 
+    def test_one_of_sqlalchemy_that_commits_by_itself_takes_a_key_over_whole_or_not_at_all(self, postgres_url):
+        engine = create_engine(ways.alchemy_url(postgres_url, "psycopg"), isolation_level="AUTOCOMMIT")
+        with Client(postgres_url) as client, engine.connect() as connection:
+            first = client.start(ship, 1, key="order-1")
+            event.listen(engine, "before_cursor_execute", cut_off)
+            with pytest.raises(ConnectionError):
+                client.start(ship, 2, key="order-1", on_conflict="replace", connection=connection)
+            event.remove(engine, "before_cursor_execute", cut_off)
+            assert (client.get_run(ship, key="order-1").id, first.refresh().status) == (first.id, "pending")
+            client.start(ship, 2, key="order-1", on_conflict="replace", connection=connection)
+            assert first.refresh().status == "cancelled"
+        engine.dispose()
+
     def test_a_start_by_name_is_told_what_is_wrong(self, sqlite_url):
         connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
         with Client(sqlite_url) as client, pytest.raises(Exception, match="no worker has ever registered"):
@@ -146,6 +166,22 @@ class TestAsync:
             run = await client.start(ship, 1, connection=connection)
             assert (await run.refresh()).status == "pending"
         await connection.close()
+
+    @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+    async def test_one_of_sqlalchemy_that_commits_by_itself_takes_a_key_over_whole_or_not_at_all(
+        self, postgres_url, driver
+    ):
+        engine = create_async_engine(ways.alchemy_url(postgres_url, driver), isolation_level="AUTOCOMMIT")
+        async with AsyncClient(postgres_url) as client, AsyncSession(engine) as session:
+            first = await client.start(ship, 1, key="order-1")
+            event.listen(engine.sync_engine, "before_cursor_execute", cut_off)
+            with pytest.raises(ConnectionError):
+                await client.start(ship, 2, key="order-1", on_conflict="replace", connection=session)
+            event.remove(engine.sync_engine, "before_cursor_execute", cut_off)
+            assert (await first.refresh()).status == "pending"
+            second = await client.start(ship, 2, key="order-1", on_conflict="replace", connection=session)
+            assert (await client.get_run(ship, key="order-1")).id == second.id
+        await engine.dispose()
 
     async def test_others_hear_of_the_commit(self, postgres_url):
         async with AsyncClient(postgres_url) as other, AsyncClient(postgres_url) as client:

@@ -57,8 +57,26 @@ def autocommitting_psycopg(url: str, inside: Inside, is_kept: bool) -> None:
             raise psycopg.Rollback
 
 
+def raw_psycopg(url: str, inside: Inside, is_kept: bool) -> None:
+    """With cursors that read Postgres's own placeholders, and text that comes as bytes for want of an encoding."""
+    with psycopg.connect(url, cursor_factory=psycopg.RawCursor, client_encoding="sql_ascii") as connection:
+        connection.execute(INSERT)
+        inside(connection)
+        if not is_kept:
+            connection.rollback()
+
+
+def piped_psycopg(url: str, inside: Inside, is_kept: bool) -> None:
+    """In a pipeline, which answers nothing before it is asked to."""
+    with psycopg.connect(url, autocommit=True) as connection, connection.pipeline(), connection.transaction():
+        connection.execute(INSERT)
+        inside(connection)
+        if not is_kept:
+            raise psycopg.Rollback
+
+
 def alchemy(url: str, inside: Inside, is_kept: bool) -> None:
-    engine = create_engine(_alchemy_url(url, "psycopg", ""))
+    engine = create_engine(alchemy_url(url, "psycopg"))
     with engine.connect() as connection:
         # The start comes first: it makes the transaction begin.
         inside(connection)
@@ -68,7 +86,7 @@ def alchemy(url: str, inside: Inside, is_kept: bool) -> None:
 
 
 def alchemy_session(url: str, inside: Inside, is_kept: bool) -> None:
-    engine = create_engine(_alchemy_url(url, "psycopg", ""))
+    engine = create_engine(alchemy_url(url, "psycopg"))
     with Session(engine) as session:
         inside(session)
         session.execute(text(INSERT))
@@ -122,6 +140,18 @@ def sqlite_before_its_first_write(url: str, inside: Inside, is_kept: bool) -> No
         connection.close()
 
 
+def sqlite_with_texts_of_bytes(url: str, inside: Inside, is_kept: bool) -> None:
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+    connection.text_factory = bytes
+    try:
+        connection.execute(INSERT)
+        inside(connection)
+        assert connection.text_factory is bytes
+        connection.commit() if is_kept else connection.rollback()
+    finally:
+        connection.close()
+
+
 def sqlite_by_hand(url: str, inside: Inside, is_kept: bool) -> None:
     """With transactions begun and ended by SQL."""
     connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
@@ -168,6 +198,16 @@ async def async_psycopg(url: str, inside: AsyncInside, is_kept: bool) -> None:
             await connection.rollback()
 
 
+async def raw_async_psycopg(url: str, inside: AsyncInside, is_kept: bool) -> None:
+    """With cursors that read Postgres's own placeholders, in a pipeline."""
+    opened = await psycopg.AsyncConnection.connect(url, cursor_factory=psycopg.AsyncRawCursor)
+    async with opened as connection, connection.pipeline():
+        await connection.execute(INSERT)
+        await inside(connection)
+        if not is_kept:
+            await connection.rollback()
+
+
 async def async_alchemy(url: str, inside: AsyncInside, is_kept: bool) -> None:
     await _async_alchemy(url, inside, is_kept, "asyncpg")
 
@@ -177,7 +217,7 @@ async def async_alchemy_over_psycopg(url: str, inside: AsyncInside, is_kept: boo
 
 
 async def _async_alchemy(url: str, inside: AsyncInside, is_kept: bool, driver: str) -> None:
-    engine = create_async_engine(_alchemy_url(url, driver, "aiosqlite"))
+    engine = create_async_engine(alchemy_url(url, driver, "aiosqlite"))
     async with engine.connect() as connection:
         await inside(connection)
         await connection.execute(text(INSERT))
@@ -186,7 +226,7 @@ async def _async_alchemy(url: str, inside: AsyncInside, is_kept: bool, driver: s
 
 
 async def async_session(url: str, inside: AsyncInside, is_kept: bool) -> None:
-    engine = create_async_engine(_alchemy_url(url, "asyncpg", "aiosqlite"))
+    engine = create_async_engine(alchemy_url(url, "asyncpg", "aiosqlite"))
     async with AsyncSession(engine) as session:
         await inside(session)
         await session.execute(text(INSERT))
@@ -197,6 +237,8 @@ async def async_session(url: str, inside: AsyncInside, is_kept: bool) -> None:
 POSTGRES = [
     plain_psycopg,
     autocommitting_psycopg,
+    raw_psycopg,
+    piped_psycopg,
     alchemy,
     alchemy_session,
     through_django,
@@ -206,6 +248,7 @@ ASYNC_POSTGRES = [
     plain_asyncpg,
     a_pool_of_asyncpg,
     async_psycopg,
+    raw_async_psycopg,
     async_alchemy,
     async_alchemy_over_psycopg,
     async_session,
@@ -213,6 +256,7 @@ ASYNC_POSTGRES = [
 SQLITE = [
     plain_sqlite,
     sqlite_before_its_first_write,
+    sqlite_with_texts_of_bytes,
     sqlite_by_hand,
     alchemy,
     alchemy_session,
@@ -258,7 +302,8 @@ def _execute(url: str, statement: str) -> list[Any]:
         return cursor.fetchall() if cursor.description else []
 
 
-def _alchemy_url(url: str, driver: str, sqlite_driver: str) -> str:
+def alchemy_url(url: str, driver: str, sqlite_driver: str = "") -> str:
+    """The address as SQLAlchemy reads it, with a driver for Postgres and maybe one for SQLite."""
     if url.startswith("sqlite"):
         return url.replace("sqlite", f"sqlite+{sqlite_driver}") if sqlite_driver else url
     return url.replace("postgresql", f"postgresql+{driver}")

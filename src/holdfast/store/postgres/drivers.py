@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from types import TracebackType
@@ -23,7 +24,9 @@ from .transactions import Row
 
 _NUMBERED = re.compile(r"\$(\d+)")
 _IDLE = 0
-"""libpq's name for a connection that is in no transaction."""
+"""libpq's name for a connection that is in no transaction, and for one that is in no pipeline."""
+_TEXT = 25
+"""Postgres's number of the type."""
 _EXPECTED = (
     "expected a connection of asyncpg or psycopg 3, a Connection or Session of SQLAlchemy 2 over one of those, or"
     " Django's connection over psycopg 3"
@@ -92,23 +95,50 @@ class _Psycopg:
     def __init__(self, connection: Any, *, is_async: bool) -> None:
         self._connection = connection
         self.is_async = is_async
+        # The connection's own may read other placeholders, and put values into the text by themselves; its rows may be
+        # dicts or whatever its owner likes.
+        driver = sys.modules["psycopg"]
+        self._cursor = driver.AsyncCursor if is_async else driver.Cursor
 
     async def execute(self, text: str, values: Sequence[Any]) -> Sequence[Row]:
         text, given = _placed(text, values)
-        # The connection's own rows may be dicts or whatever its owner likes.
         if self.is_async:
-            async with self._connection.cursor(row_factory=_tuples) as cursor:
-                await cursor.execute(text, given)
-                return await cursor.fetchall() if cursor.description else ()
-        with self._connection.cursor(row_factory=_tuples) as cursor:
-            cursor.execute(text, given)
-            return cursor.fetchall() if cursor.description else ()
+            async with self._cursor(self._connection, row_factory=_tuples) as cursor:
+                async with self._synced():
+                    await cursor.execute(text, given)
+                return _read(cursor, await cursor.fetchall()) if cursor.description else ()
+        with self._cursor(self._connection, row_factory=_tuples) as cursor:
+            with self._synced():
+                cursor.execute(text, given)
+            return _read(cursor, cursor.fetchall()) if cursor.description else ()
 
     def scope(self) -> AbstractAsyncContextManager[Any]:
-        if not self._connection.autocommit or int(self._connection.info.transaction_status) != _IDLE:
+        if not self._connection.autocommit or (not self._is_piped() and self._is_begun()):
             return contextlib.nullcontext()
+        # In a pipeline only the driver can tell whether it is in a transaction: then this is a savepoint.
         scope = self._connection.transaction()
         return scope if self.is_async else _Blocking(scope)
+
+    def _synced(self) -> Any:
+        """A caller's pipeline hands out no rows, nor whether there will be any, before it is waited for."""
+        return self._connection.pipeline() if self._is_piped() else contextlib.nullcontext()
+
+    def _is_piped(self) -> bool:
+        return int(self._connection.info.pipeline_status) != _IDLE
+
+    def _is_begun(self) -> bool:
+        return int(self._connection.info.transaction_status) != _IDLE
+
+
+def _read(cursor: Any, rows: Sequence[Row]) -> Sequence[Row]:
+    """Rows with text in them: of a database that knows no encoding psycopg hands it out as bytes."""
+    texts = {place for place, column in enumerate(cursor.description) if column[1] == _TEXT}
+    return [
+        tuple(
+            value.decode() if place in texts and isinstance(value, bytes) else value for place, value in enumerate(row)
+        )
+        for row in rows
+    ]
 
 
 def _tuples(_cursor: Any) -> type[tuple[Any, ...]]:
@@ -152,7 +182,7 @@ def _alchemy(connection: Any) -> Driver:
 
 
 class _Alchemy:
-    """SQLAlchemy, which begins a transaction with the first statement by itself."""
+    """SQLAlchemy, which begins a transaction with the first statement by itself, unless each is to be committed."""
 
     is_async = False
 
@@ -162,8 +192,10 @@ class _Alchemy:
         self._is_numbered = is_numbered
 
     async def execute(self, text: str, values: Sequence[Any]) -> Sequence[Row]:
-        connection = self._connection.connection() if self._is_session else self._connection
-        return _rows(connection.exec_driver_sql(*self._given(text, values)))
+        return _rows(self._own().exec_driver_sql(*self._given(text, values)))
+
+    def _own(self) -> Any:
+        return self._connection.connection() if self._is_session else self._connection
 
     def _given(self, text: str, values: Sequence[Any]) -> tuple[Any, ...]:
         if self._is_numbered:
@@ -171,8 +203,10 @@ class _Alchemy:
         text, given = _placed(text, values)
         return (text,) if given is None else (text, given)
 
-    def scope(self) -> AbstractAsyncContextManager[Any]:
-        return contextlib.nullcontext()
+    @contextlib.asynccontextmanager
+    async def scope(self) -> AsyncIterator[None]:
+        async with _scope_of(self._own().connection):
+            yield
 
 
 class _AsyncAlchemy(_Alchemy):
@@ -181,6 +215,19 @@ class _AsyncAlchemy(_Alchemy):
     async def execute(self, text: str, values: Sequence[Any]) -> Sequence[Row]:
         connection = await self._connection.connection() if self._is_session else self._connection
         return _rows(await connection.exec_driver_sql(*self._given(text, values)))
+
+    @contextlib.asynccontextmanager
+    async def scope(self) -> AsyncIterator[None]:
+        connection = await self._connection.connection() if self._is_session else self._connection
+        async with _scope_of(await connection.get_raw_connection()):
+            yield
+
+
+def _scope_of(pooled: Any) -> AbstractAsyncContextManager[Any]:
+    """A transaction of the driver's, if SQLAlchemy was told to begin none."""
+    if not pooled.dbapi_connection.autocommit:
+        return contextlib.nullcontext()
+    return driver_of(pooled.driver_connection).scope()
 
 
 def _rows(result: Any) -> Sequence[Row]:

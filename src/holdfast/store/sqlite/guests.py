@@ -99,7 +99,8 @@ class SqliteGuest(Messaging):
 
     async def _write(self, deed: Callable[[Transaction], T]) -> T:
         if not self._is_alchemy:
-            return self._on(_Plain(self._inner), self._inner, deed)
+            with _reading_texts(self._inner):
+                return self._on(_Plain(self._inner), self._inner, deed)
         connection = self._inner
         if is_session(connection):
             connection = await connection.connection() if self.is_async else connection.connection()
@@ -191,6 +192,17 @@ def _writing(connection: _Executes, state: Any) -> Iterator[None]:
         raise
     if is_alone:
         connection.execute("COMMIT")
+
+
+@contextlib.contextmanager
+def _reading_texts(connection: sqlite3.Connection) -> Iterator[None]:
+    """Text is text, whatever its owner has made of it."""
+    owners = connection.text_factory
+    connection.text_factory = str
+    try:
+        yield
+    finally:
+        connection.text_factory = owners
 
 
 class _Plain:
