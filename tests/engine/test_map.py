@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextvars import copy_context
 from decimal import Decimal
@@ -295,6 +296,43 @@ def test_what_an_item_says_that_can_not_be_printed_is_collected_all_the_same():
 
     results, failures = blocking_chunk(mute, True, mute.fn)([1])
     assert (results, failures[0][0]) == ([None], "Mute")
+
+
+@pytest.mark.parametrize("error", [SystemExit(2), asyncio.CancelledError("stray")], ids=repr)
+async def test_what_is_no_exception_is_collected_like_one_and_not_tried_again(error):
+    tries: list[int] = []
+
+    def leaves(n: int) -> int:
+        tries.append(n)
+        if n == 1:
+            raise error
+        return n
+
+    async def leaves_async(n: int) -> int:
+        return leaves(n)
+
+    one, other = step(leaves), step(leaves_async)
+    timed = step(timeout="1h")(leaves)
+    expected = [None, 2], {0: (type(error).__name__, str(error))}
+    assert blocking_chunk(one, True, one.fn)([1, 2]) == expected
+    assert blocking_chunk(timed, True, timed.fn)([1, 2]) == expected
+    assert await async_chunk(other, True, other.fn)([1, 2]) == expected
+    assert tries == [1, 2, 1, 2, 1, 2]
+
+
+async def test_a_cancel_of_the_chunk_is_no_failure_of_an_item():
+    begun = asyncio.Event()
+
+    @step
+    async def waits(n: int) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    chunk = asyncio.create_task(async_chunk(waits, True, waits.fn)([1, 2]))
+    await begun.wait()
+    chunk.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await chunk
 
 
 @step

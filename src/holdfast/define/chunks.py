@@ -156,9 +156,10 @@ class _Items:
         ends = None if self.timeout is None else self.pace.now() + timedelta(microseconds=self.timeout)
         return _Item(self.info, ends, len(self.outcome[0]))
 
-    def after(self, error: Exception, tries: _Tries) -> int | None:
+    def after(self, error: BaseException, tries: _Tries) -> int | None:
         """How long until the item is tried again; None: it has failed for good, and the chunk goes on."""
-        pause = tries.after(error)
+        # As of any step: what is no Exception, such as a stray CancelledError or SystemExit, is not tried again.
+        pause = tries.after(error) if isinstance(error, Exception) else None
         if pause is None and not self._collects:
             raise error
         if pause is None:
@@ -188,7 +189,9 @@ def async_chunk(
                 try:
                     done.outcome[0].append(await _in_time(fn, item, done))
                     break
-                except Exception as error:
+                except BaseException as error:
+                    if _is_of_all(error) or (isinstance(error, asyncio.CancelledError) and _is_cancelled()):
+                        raise
                     pause = done.after(error, tries)
                     if pause is None:
                         break
@@ -196,6 +199,17 @@ def async_chunk(
         return done.outcome
 
     return chunk
+
+
+def _is_of_all(error: BaseException) -> bool:
+    """Whether it is no failure of one item: somebody at the keyboard, or the chunk is put away."""
+    return isinstance(error, (KeyboardInterrupt, GeneratorExit))
+
+
+def _is_cancelled() -> bool:
+    """Whether a CancelledError is the chunk's; else an item came upon it by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _in_time(fn: Callable[..., Any], item: Any, done: _Items) -> Any:
@@ -230,7 +244,9 @@ def blocking_chunk(
                     try:
                         done.outcome[0].append(_here(fn, item, done) if done.timeout is None else hands.call(item))
                         break
-                    except Exception as error:
+                    except BaseException as error:
+                        if _is_of_all(error):
+                            raise
                         pause = done.after(error, tries)
                         if pause is None:
                             break
