@@ -105,6 +105,25 @@ def test_a_message_for_a_run_that_had_just_gone_on_reaches_its_successor(url, pl
     play(act)
 
 
+def test_a_message_for_a_run_that_had_just_failed_waits_for_a_retry(url, play):
+    async def act(stage: Stage) -> None:
+        run = await stage.held()
+        await stage.end(run, RunStatus.FAILED)
+        for kind in ("signal", "child"):
+            await execute(
+                url,
+                "INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)"
+                f" SELECT number, lane_id, '{kind}', '', 7 FROM holdfast.runs",
+            )
+        await look_for_the_dead(stage.store)
+        assert await count_messages(url) == 1
+        assert await stage.store.next_due([LANE], now=T0) is None
+        retry = await stage.held(chain_id=run.id, forked_from=run.id)
+        assert [one.kind for one in retry.inbox] == ["signal"]
+
+    play(act)
+
+
 def test_a_message_for_a_run_that_had_just_ended_goes_away(url, play):
     async def act(stage: Stage) -> None:
         run = await stage.held()

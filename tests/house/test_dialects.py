@@ -30,6 +30,7 @@ ONLY_SQLITE = {
                 "delete_hooks",
                 "delete_items",
                 "delete_journals",
+                "delete_messages",
             ),
             *("delete_keys", "delete_runs", "delete_signal_ids", "delete_starts", "delete_taken", "delete_values"),
             *("drop_pauses", "find_empty_chains", "forget_events", "sweep"),

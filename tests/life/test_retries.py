@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from holdfast import AsyncClient, Retry, RunStatus, Worker, step, workflow
 from holdfast.testing import Environment, assert_durable
-from tests.life.waiting import until_status
+from tests.life.waiting import PATIENCE, until_status
 
 HOURLY = Retry(attempts=3, initial="1h", max="1h", factor=1, jitter=0)
 
@@ -237,3 +237,27 @@ async def test_a_signal_during_a_short_pause_is_not_lost(url):
         await until_status(run, RunStatus.WAITING)
         await run.signal("go", 1)
         assert await run.result(timeout=30) == 1
+
+
+async def test_a_signal_that_nobody_had_read_is_read_by_the_run_that_retries(url):
+    failures: list[ConnectionError] = [ConnectionError()]
+
+    @step(retry=Retry(attempts=1))
+    async def connect() -> None:
+        if failures:
+            raise failures.pop()
+
+    @workflow
+    async def approved() -> Any:
+        await connect()
+        return await holdfast.wait_for_signal("approved")
+
+    async with AsyncClient(url) as client:
+        run = await client.start(approved)
+        await run.signal("approved", "early", message_id="m")
+        async with Worker(client, workflows=[approved]):
+            assert await run.wait() is RunStatus.FAILED
+            again = await client.retry(run.id)
+            # Whoever is not sure that it was sent may send it again: it is known to have been.
+            await again.signal("approved", "late", message_id="m")
+            assert await again.result(timeout=PATIENCE) == "early"

@@ -94,6 +94,11 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     takes_key_of: str | None = None
     """Take `key` over from this run, which must be there and have ended; if another holds it, nothing is created."""
 
+    @property
+    def is_retry(self) -> bool:
+        """Whether it goes on where `forked_from` stopped, in the same chain: it reads what that one had not read."""
+        return self.forked_from is not None and self.chain_id is not None
+
 
 class StartedRun(msgspec.Struct, frozen=True, gc=False):
     """The answer to a start: the run there is now, and whether this start created it."""

@@ -99,7 +99,7 @@ ON CONFLICT DO NOTHING;
 
 -- name: send_hook
 -- A payload for a hook whose row was just deleted, by a later statement: its run may have been continued until then.
--- Should the run have ended, nobody reads it, and move_strays removes it. In a caller's own transaction the row is still
+-- Should the run have ended, move_strays sees to it. In a caller's own transaction the row is still
 -- there, and what became of the hook is told by its mark.
 WITH used AS (
     INSERT INTO holdfast.used_hooks (namespace_id, token, run, became)
@@ -126,6 +126,31 @@ SELECT runs.number, runs.lane_id, 'pause', :payload, :now
 FROM holdfast.runs
 WHERE runs.number = ANY (:runs::bigint[]) AND runs.owner IS NOT NULL;
 
+-- name: move_unread
+-- What runs had not read when they failed or were cancelled is read by those that retry them, which are due by themselves.
+-- Of one that was retried before, the newest run of the chain has it.
+UPDATE holdfast.inbox
+SET run = moved.run, lane_id = moved.lane_id, fresh = false
+FROM unnest(:ids::text[], :chain_ids::text[], :runs::bigint[], :lanes::integer[]) AS moved (id, chain_id, run, lane_id)
+CROSS JOIN LATERAL (
+    SELECT runs.number FROM holdfast.runs
+    WHERE runs.namespace_id = :namespace_id AND runs.id = moved.id AND runs.ended_at IS NOT NULL
+    UNION
+    SELECT last.number
+    FROM (
+        SELECT newer.number FROM holdfast.starts AS newer
+        WHERE newer.chain_id = moved.chain_id AND newer.number + 0 < moved.run AND EXISTS (
+            SELECT 1 FROM holdfast.runs AS one
+            WHERE one.number = newer.number AND one.namespace_id = :namespace_id OFFSET 0
+        )
+        ORDER BY newer.number + 0 DESC LIMIT 1
+    ) AS last
+    WHERE EXISTS (
+        SELECT 1 FROM holdfast.runs AS one WHERE one.number = last.number AND one.ended_at IS NOT NULL OFFSET 0
+    )
+) AS ended
+WHERE inbox.run = ended.number AND NOT inbox.taken AND inbox.kind IN ('signal', 'event', 'hook');
+
 -- name: move_inbox
 -- What a continued run had not read goes to its successor, and wakes it. Numbers of waits mean nothing to it. Ends of
 -- children that it did not ask for are not for it; they go, and so does what was for the run's owner alone.
@@ -141,20 +166,33 @@ WHERE inbox.run = moved.run AND NOT inbox.taken AND inbox.kind IN ('signal', 'ev
 
 -- name: move_strays
 -- Messages that came for a run after its end: its commit could not see them, nor they it. They go to the newest run of
--- the chain if that is live, else nowhere; ends of children always go nowhere, and so does what came for a run that was
--- deleted before its sender committed. A cancel that is there already is enough. They keep their ids, and so their order.
+-- the chain if that is live. Else they stay with a run that can be retried, and wake nobody, or go nowhere; ends of
+-- children always go nowhere, and so does what came for a run that was deleted before its sender committed. A cancel that
+-- is there already is enough. They keep their ids, and so their order.
 WITH strays AS MATERIALIZED (
-    SELECT sent.id, runs.id AS run_id
+    SELECT sent.id, runs.id AS run_id,
+        runs.status IN ('failed', 'cancelled') AND sent.kind IN ('signal', 'event', 'hook') AND NOT EXISTS (
+            SELECT 1
+            FROM holdfast.last_of_chain(:namespace_id, runs.id) AS last
+            JOIN holdfast.runs AS live ON live.number = last.number
+            WHERE live.ended_at IS NULL
+        ) AS is_kept
     FROM holdfast.lanes
     CROSS JOIN LATERAL (
-        SELECT inbox.id, inbox.run FROM holdfast.inbox WHERE inbox.lane_id = lanes.id AND inbox.fresh OFFSET 0
+        SELECT inbox.id, inbox.run, inbox.kind FROM holdfast.inbox
+        WHERE inbox.lane_id = lanes.id AND inbox.fresh OFFSET 0
     ) AS sent
     LEFT JOIN holdfast.runs ON runs.number = sent.run
     WHERE lanes.namespace_id = :namespace_id AND (runs.number IS NULL OR runs.ended_at IS NOT NULL)
 ),
+kept AS (
+    UPDATE holdfast.inbox SET fresh = false
+    WHERE inbox.id = ANY (ARRAY(SELECT found.id FROM strays AS found WHERE found.is_kept)) AND inbox.fresh
+),
 removed AS (
     DELETE FROM holdfast.inbox USING strays
     WHERE inbox.id = strays.id AND inbox.id = ANY (ARRAY(SELECT found.id FROM strays AS found)) AND inbox.fresh
+        AND strays.is_kept IS NOT TRUE
     RETURNING inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.trace, strays.run_id
 )
 INSERT INTO holdfast.inbox (id, run, lane_id, kind, name, payload, sent_at, trace)

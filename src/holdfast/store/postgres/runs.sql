@@ -151,8 +151,9 @@ SET status = 'cancelled', ended_at = :now, due_at = NULL, owner = NULL, next_seq
 WHERE number = :run AND ended_at IS NULL;
 
 -- name: free_inboxes
--- Messages that no run will read any more.
-DELETE FROM holdfast.inbox WHERE run = ANY (:runs::bigint[]);
+-- Messages that no run will read any more. What a cancelled run has not read waits for a retry.
+DELETE FROM holdfast.inbox
+WHERE run = ANY (:runs::bigint[]) AND (inbox.taken OR inbox.kind NOT IN ('signal', 'event', 'hook'));
 
 -- name: wake_heirs
 -- Runs that waited for these to end begin, not before the time they were asked to, at the latest at their deadline.

@@ -148,7 +148,7 @@ class Starter:
         async def deed(tx: Transaction) -> list[StartedRun]:
             return await start_runs(tx, runs, now)
 
-        is_one = not any(is_takeover(run) for run in runs)
+        is_one = not any(is_takeover(run) or run.is_retry for run in runs)
         tries = 1 if any(run.key is not None for run in runs) else _TRIES
         return await again_if_taken(lambda: self._pool.run(deed, is_one=is_one, tries=tries, is_hasty=is_hasty))
 

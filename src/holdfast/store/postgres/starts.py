@@ -136,10 +136,21 @@ async def create_runs(tx: Transaction, creations: Sequence[Creation], now: Insta
         await find_lanes(tx, list(lanes))
     started = await tx.all("start_runs", {**await _params(tx, creations), "now": now})
     tx.has_news = tx.has_news or bool(started)
+    created: dict[str, int] = {row[0]: row[1] for row in started}
+    retries = [run for run, _ in creations if run.is_retry and run.id in created]
+    if retries:
+        moved = {
+            "namespace_id": tx.namespace_id,
+            "ids": [run.forked_from for run in retries],
+            "chain_ids": [run.chain_id for run in retries],
+            "runs": [created[run.id] for run in retries],
+            "lanes": [tx.known.lanes[Lane(run.workflow, run.version, run.queue)] for run in retries],
+        }
+        await tx.all("move_unread", moved)
     # A time that was given may have passed long ago: then the run is due below where claims begin to look.
     times = [tx.since, *(at for run, _ in creations for at in (run.due_at, run.deadline_at))]
     tx.since = min((at for at in times if at is not None), default=None)
-    return {id for id, _ in started}
+    return set(created)
 
 
 async def _params(tx: Transaction, creations: Sequence[Creation]) -> dict[str, Any]:

@@ -53,6 +53,7 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]);
 -- would compare each with each.
 -- A run whose worker was reaped stays due: its turn was accepted since nobody has taken it over yet, and somebody must.
 -- A continued run keeps its inbox and its open hooks for continue_runs to move; to parents and followers it goes on.
+-- What a failed or cancelled run has not read is kept for a retry; move_strays sees to it that it wakes nobody.
 -- Parents, followers and children are seen as they were when this statement began. A parent that ends or continues as new
 -- meanwhile is sent a message that nobody reads, which is as well: a successor does not know the child. A child that
 -- continues as new meanwhile gets its cancel by move_strays. Who joins a run meanwhile hears of its end by tell_missed.
@@ -115,7 +116,11 @@ cancels AS (
         AND inbox.kind = 'cancel' AND inbox.run NOT IN (SELECT finished.number FROM finished)
 ),
 freed AS (
-    DELETE FROM holdfast.inbox WHERE inbox.run = ANY (ARRAY(SELECT finished.number FROM finished))
+    DELETE FROM holdfast.inbox
+    WHERE inbox.run = ANY (ARRAY(SELECT finished.number FROM finished)) AND (
+        inbox.taken OR inbox.kind NOT IN ('signal', 'event', 'hook')
+        OR inbox.run IN (SELECT finished.number FROM finished WHERE finished.status = 'completed')
+    )
 ),
 closed AS (
     DELETE FROM holdfast.waits

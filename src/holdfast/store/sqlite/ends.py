@@ -126,6 +126,8 @@ def after_ends(tx: Transaction, ended: Sequence[tuple[int, str]], at: Instant) -
     if is_told or has_inbox:
         # Also what was just told to one of them.
         tx.run("free_inboxes", {"runs": runs})
+        # What is left is for a retry: until then it wakes nobody.
+        tx.run("see_messages", {"runs": runs})
     if is_awaited:
         tx.run("wake_heirs", ids)
     tx.has_news = True

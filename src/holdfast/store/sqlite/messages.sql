@@ -62,6 +62,24 @@ SELECT 1 FROM message_ids WHERE namespace_id = :namespace_id AND scope = :scope 
 -- Remember that it was.
 INSERT INTO message_ids (namespace_id, scope, id, sent_at) VALUES (:namespace_id, :scope, :id, :now);
 
+-- name: move_unread
+-- What a run had not read when it failed or was cancelled is read by the one that retries it, which is due by itself. If
+-- it was retried before, the newest run of the chain has it.
+UPDATE inbox SET run = :run, lane_id = :lane_id
+WHERE taken = 0 AND kind IN ('signal', 'event', 'hook') AND run IN (
+    SELECT ended.number FROM runs AS ended
+    WHERE ended.ended_at IS NOT NULL AND ended.number IN (
+        (SELECT first.number FROM runs AS first WHERE first.namespace_id = :namespace_id AND first.id = :id),
+        (
+            SELECT newer.number
+            FROM starts AS newer
+            CROSS JOIN runs AS one ON one.number = newer.number
+            WHERE newer.chain_id = :chain_id AND newer.number < :run AND one.namespace_id = :namespace_id
+            ORDER BY newer.number DESC LIMIT 1
+        )
+    )
+);
+
 -- name: move_messages
 -- What a run that goes on in another has not read is the other's; its numbers of waits mean nothing there.
 UPDATE inbox SET run = :successor, lane_id = :lane_id, fresh = 1, wait = NULL

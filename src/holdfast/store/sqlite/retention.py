@@ -47,7 +47,8 @@ def _delete(tx: Transaction, found: Sequence[Row]) -> list[str]:
     if not found:
         return []
     params = {"namespace_id": tx.namespace_id, "runs": as_json([number for number, _, _ in found])}
-    for name in ("delete_keys", "delete_journals", "free_inboxes", "delete_hook_ids", "delete_hooks", "drop_followers"):
+    owned = ("delete_keys", "delete_journals", "delete_messages", "delete_hook_ids", "delete_hooks", "drop_followers")
+    for name in owned:
         tx.run(name, params)
     # Their waits went when they ended.
     tx.run("delete_starts", params)

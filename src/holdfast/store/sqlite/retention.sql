@@ -43,6 +43,10 @@ WHERE (namespace_id, workflow, key) IN (
 -- Their journals.
 DELETE FROM journal WHERE run IN (SELECT value FROM json_each(:runs));
 
+-- name: delete_messages
+-- What nobody read.
+DELETE FROM inbox WHERE run IN (SELECT value FROM json_each(:runs));
+
 -- name: delete_hook_ids
 -- Ids of messages to their hooks.
 DELETE FROM message_ids

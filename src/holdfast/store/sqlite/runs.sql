@@ -89,8 +89,12 @@ SET status = 'cancelled', ended_at = :now, due_at = NULL, owner = NULL, next_seq
 WHERE number = :run AND ended_at IS NULL;
 
 -- name: free_inboxes
--- Messages that no run will read any more.
-DELETE FROM inbox WHERE run IN (SELECT value FROM json_each(:runs));
+-- Messages that no run will read any more. What a run that can be retried has not read waits for that.
+DELETE FROM inbox
+WHERE run IN (SELECT value FROM json_each(:runs)) AND (
+    taken = 1 OR kind NOT IN ('signal', 'event', 'hook')
+    OR (SELECT runs.status FROM runs WHERE runs.number = inbox.run) NOT IN ('failed', 'cancelled')
+);
 
 -- name: wake_heirs
 -- Runs that waited for these to end begin, not before the time they were asked to, at the latest at their deadline.

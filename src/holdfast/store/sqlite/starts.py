@@ -134,6 +134,11 @@ def _create(tx: Transaction, creations: Sequence[Creation], at: Instant) -> int:
     ]
     if journal:
         tx.rows("commit_turns", journal)
+    for number, (run, _) in numbered:
+        if run.is_retry:
+            to = {"run": number, "lane_id": lanes[Lane(run.workflow, run.version, run.queue)]}
+            of = {"namespace_id": tx.namespace_id, "id": run.forked_from, "chain_id": run.chain_id}
+            tx.run("move_unread", {**of, **to})
     return first + len(creations) - 1
 
 

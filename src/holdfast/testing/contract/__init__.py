@@ -24,6 +24,7 @@ from .managing import TestDeleteRuns, TestPauseRuns, TestSweep
 from .messages import TestSendSignal, TestTurnsGiveOut
 from .processes import TestProcesses
 from .races import TestMessagesInTwoStores, TestNamespacesOfMessages
+from .retries import TestRetriedRuns
 from .runs import TestCancelRun, TestListRuns, TestReading
 from .shared import TestNamespaces, TestTwoStores, TestWakeUps
 from .starts import TestKeys, TestStartRuns
@@ -69,6 +70,7 @@ __all__ = [
     "TestReleaseStrays",
     "TestRemoveWorker",
     "TestRenewLease",
+    "TestRetriedRuns",
     "TestSendSignal",
     "TestStartRuns",
     "TestStreams",

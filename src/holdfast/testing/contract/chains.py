@@ -205,26 +205,6 @@ class TestContinuedRuns:
         assert await stage.store.send_signal(first.id, "go", b"", now=T0) is Sent.SENT
         assert [message.run_id for message in await stage.store.read_inbox("one")] == [second.id]
 
-    async def test_a_retry_is_in_the_chain_of_the_run_that_failed(self, stage: Stage) -> None:
-        failed = await stage.held()
-        await stage.end(failed, RunStatus.FAILED)
-        retried = await stage.held(chain_id=failed.id, forked_from=failed.id, now=after(1))
-        assert await chain_began(stage, retried) == T0
-        assert await stage.store.send_signal(failed.id, "go", b"", now=T0) is Sent.SENT
-        assert [message.run_id for message in await stage.store.read_inbox("one")] == [retried.id]
-
-    async def test_a_message_to_one_of_two_live_retries_reaches_that_one(self, stage: Stage) -> None:
-        failed = await stage.held()
-        await stage.end(failed, RunStatus.FAILED)
-        one = await stage.held(chain_id=failed.id, forked_from=failed.id)
-        two = await stage.held(chain_id=failed.id, forked_from=failed.id)
-        assert await stage.store.send_signal(one.id, "go", b"", now=T0) is Sent.SENT
-        sends = (OutSignal(one.id, "go", b""), OutSignal(two.id, "go", b""))
-        assert await stage.commit(turn(one, out=Out(signals=sends))) == [True]
-        assert [message.run_id for message in await stage.store.read_inbox("one")] == [one.id, one.id, two.id]
-        await stage.end(two)
-        assert await stage.store.send_signal(one.id, "go", b"", now=T0) is Sent.SENT
-
     async def test_a_run_that_waited_and_has_ended_stays_as_it_was(self, stage: Stage) -> None:
         run = await stage.held(key="k")
         await stage.store.start_runs([new_run(id="next", key="k", on_conflict="replace")], now=T0)

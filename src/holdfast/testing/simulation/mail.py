@@ -193,7 +193,8 @@ class Mail:
         if record.status is RunStatus.CONTINUED:
             return
         for owner, signal in list(self.sent):
-            if owner == self.chain(run.id):
+            # Whoever retries one that failed or was cancelled reads what that had not read.
+            if owner == self.chain(run.id) and record.status is RunStatus.COMPLETED:
                 del self.sent[owner, signal]
         parent = run.parent_id
         if parent in oracle.runs and parent not in oracle.ended and run.parent_key is not None:
