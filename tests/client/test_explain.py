@@ -155,8 +155,14 @@ def test_a_blocked_run_shows_its_report():
 def test_a_sleeping_run_tells_until_when():
     reason, text, details = why(record(**PARKED, due_at=LATER), Started(T, b""))
     assert reason is Reason.SLEEPING
-    assert text.endswith("sleeps until 2030-01-01 14:00:00 UTC, in 2h.")
+    assert "sleeps until 2030-01-01 14:00:00 UTC, in 2h" in text
     assert details["until"] == LATER
+
+
+def test_a_run_that_may_wait_for_a_signal_with_a_timeout_is_not_said_to_sleep_only():
+    """A wait for a signal without type= is not in the store: with a timeout it looks like a sleep."""
+    _, text, _ = why(record(**PARKED, due_at=LATER), Started(T, b""))
+    assert "or waits for a message that only its body can name, such as a signal without type=" in text
 
 
 def test_a_parked_run_without_a_time_waits_for_a_message():

@@ -62,8 +62,12 @@ class Reason(StrEnum):
     RETRYING = "retrying"
     STEP = "step"
     SLEEPING = "sleeping"
+    """A timer wakes it; so may a message that only its body can name, such as a signal without type=."""
     WAITING = "waiting"
     ADVANCING = "advancing"
+
+
+_UNNAMED = "a message that only its body can name, such as a signal without type="
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +254,7 @@ def _parked(scene: _Scene) -> _Answer:
     details: dict[str, Any] = {"steps": scene.steps, "waits": scene.waits}
     waits = _waits_told(scene)
     if run.due_at is None:
-        what = waits or "a message that only its body can name, such as a signal without type="
+        what = waits or _UNNAMED
         return Reason.WAITING, f"waits for {what}; nothing else would wake it.", details
     until = f"{_told(run.due_at)}, {_left(run.due_at, scene.now)}"
     details["until"] = run.due_at
@@ -266,7 +270,8 @@ def _parked(scene: _Scene) -> _Answer:
         return Reason.RETRYING, f"{_steps_told(scene)}; it is looked at again at {until}.", details
     if waits:
         return Reason.WAITING, f"waits for {waits}, and is looked at again at {until}.", details
-    return Reason.SLEEPING, f"sleeps until {until}.", details
+    # A wait that nothing is checked for is registered nowhere: with a timeout it looks like a sleep.
+    return Reason.SLEEPING, f"sleeps until {until}, or waits for {_UNNAMED}, until then.", details
 
 
 def _asides(scene: _Scene) -> Iterable[str]:
