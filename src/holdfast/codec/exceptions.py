@@ -157,17 +157,23 @@ def _lower_state(error: BaseException, lost: list[str]) -> dict[str, Any]:
     for name, value in (getattr(error, "__dict__", None) or {}).items():
         if type(name) is not str or name == "__notes__":
             continue
-        plain = _kept(value, name, lost)
+        plain = _attribute(value, name, lost)
         if plain is not None or value is None:
             state[clean(name)] = plain
     for name, is_builtin in _slots(type(error)):
         value = getattr(error, name, None)
         if value is None or (is_builtin and name == "obj"):  # AttributeError holds on to whatever lacked it
             continue
-        plain = _kept(value, name, lost)
+        plain = _attribute(value, name, lost)
         if plain is not None:
             state[name] = plain
     return state
+
+
+def _attribute(value: Any, name: str, lost: list[str]) -> Any:
+    # What its message is made of may be text that is none, such as the name of a file that is no UTF-8.
+    plain = _kept(value, name, lost)
+    return clean(value) if plain is None and type(value) is str else plain
 
 
 def _slots(cls: type) -> list[tuple[str, bool]]:

@@ -115,6 +115,17 @@ def test_half_a_character_in_an_argument_is_written_as_its_escape():
     assert round_trip(ValueError("a\ud800")).args == (r"a\ud800",)
 
 
+def test_half_a_character_in_an_attribute_is_written_as_its_escape():
+    """As in the name of a file that is no UTF-8, and in what could not be encoded: without it there is no message."""
+    gone = round_trip(FileNotFoundError(2, "No such file", "caf\udce9.txt"))
+    assert gone.filename == r"caf\udce9.txt"
+    assert "caf" in str(gone)
+    assert "surrogates not allowed" in str(round_trip(caught_from("caf\udce9".encode)))
+    error = ValueError("x")
+    error.path = "caf\udce9"
+    assert round_trip(error).path == r"caf\udce9"
+
+
 def test_an_attribute_that_is_none_is_kept():
     error = ValueError("x")
     error.code = None
