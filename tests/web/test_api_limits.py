@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
 from collections.abc import AsyncIterator
 from typing import Any
@@ -181,6 +182,16 @@ async def test_half_a_character_in_a_body_is_called_that(database_url, content):
     async with served(database_url) as made:
         answer = await made.http.post("/v1/events/e", content=content, headers={"content-type": "application/json"})
         assert (answer.status_code, "half a character" in answer.json()["detail"]) == (400, True)
+
+
+async def test_a_compressed_body_is_called_that_and_not_bad_json(database_url):
+    async with served(database_url) as made:
+        headers = {"content-type": "application/json", "content-encoding": "gzip"}
+        answer = await made.http.post("/v1/events/e", content=gzip.compress(b"{}"), headers=headers)
+        assert answer.status_code == 415
+        assert answer.json()["errors"][0]["field"] == "content-encoding"
+        headers["content-encoding"] = "identity"
+        assert (await made.http.post("/v1/events/e", content=b"{}", headers=headers)).status_code == 202
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])

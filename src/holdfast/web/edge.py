@@ -171,7 +171,7 @@ class Edge:
                 break
         whole = bytes(body)
         if whole:
-            _check_json(whole, headers.get("content-type", ""))
+            _check_json(whole, headers)
         return _replayed(whole, receive)
 
     def _within(self, headers: Headers) -> AbstractContextManager[object]:
@@ -265,14 +265,22 @@ def _restored(text: str | None) -> str | None:
     return None if text is None else text.replace(SLASH, "/")
 
 
-def _check_json(body: bytes, content_type: str) -> None:
-    kind = content_type.partition(";")[0].strip().lower()
+def _check_json(body: bytes, headers: Headers) -> None:
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise Refused(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "unsupported-media-type",
             "expected JSON, with the header Content-Type: application/json",
             field=("header", "content-type"),
+        )
+    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+        # A small body may unpack to one without end, and nothing here is large enough to gain by it.
+        raise Refused(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-media-type",
+            "expected JSON as it is, not compressed: leave out the header Content-Encoding",
+            field=("header", "content-encoding"),
         )
     if is_too_deep(body):
         raise _bad_json(f"it nests deeper than {DEEPEST} levels")

@@ -188,7 +188,7 @@ _MEANINGS = {
     409: "What is there is in a state that does not allow it",
     410: "Its time is over",
     413: "Too large",
-    415: "The body is not JSON",
+    415: "The body is not JSON, or is compressed",
     422: "Something in it can't be taken; `errors` names the field",
     429: "Too many requests; Retry-After says when to try again",
     503: "The database can't be reached, or too many are connected; try again",
