@@ -165,6 +165,13 @@ def test_a_run_that_ended_before_it_began_comes_back(client, other_url):
         assert "because: enough" in str(other.explain(run.id))
 
 
+def test_empty_lines_mean_nothing(client, tmp_path, other_url):
+    file = exported(tmp_path, "--status", "completed")
+    file.write_text(f"\n{file.read_text('utf-8')}\n", "utf-8")
+    assert main(["import", str(file), "--url", other_url]) == 0
+    assert main(["replay", "--file", str(file), "--code", code(tmp_path, "same_lines")]) == 0
+
+
 def test_an_import_may_be_repeated(client, tmp_path, other_url, capsys):
     file = exported(tmp_path, "--status", "completed")
     for _ in range(2):

@@ -207,6 +207,21 @@ async def test_a_run_whose_key_went_to_one_that_is_gone_takes_it_again(client, h
     assert (await client.get_run(total, key="k")).id == again.id
 
 
+@pytest.mark.parametrize("deed", ["retry", "fork"])
+async def test_a_run_that_is_deleted_before_its_history_was_read_does_not_begin_anew(client, hands, monkeypatch, deed):
+    old = await failed(client, hands)
+    read = client.store.read_journal
+
+    async def delete_and_read(run_id):
+        await client.store.delete_runs([run_id])
+        return await read(run_id)
+
+    monkeypatch.setattr(client.store, "read_journal", delete_and_read)
+    with pytest.raises(RunNotFound):
+        await getattr(client, deed)(old.id)
+    assert await client.count(RunFilter()) == 0
+
+
 async def test_a_run_that_is_deleted_while_it_is_retried_is_not_there(client, hands, monkeypatch):
     old = await failed(client, hands, key="k")
     read_journal = client.store.read_journal

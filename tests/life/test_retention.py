@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast import AsyncClient, RunFilter, RunNotFound, RunStatus, Worker, step, workflow
+from holdfast.client import archives
+from holdfast.model import JournalRow
 from holdfast.testing import Environment
 from tests.life.waiting import until_waiting
 
@@ -162,6 +167,55 @@ async def test_an_archive_is_only_ever_added_to(tmp_path):
             await env.skip("2d")
             await env.client.prune(older_than="1d", archive=file)
     assert len(file.read_text("utf-8").splitlines()) == 2
+
+
+async def test_half_a_line_that_a_crash_has_left_takes_no_other_run_with_it(tmp_path):
+    file = tmp_path / "runs.jsonl"
+    file.write_text('{"format": "holdfast-ru', "utf-8")
+    async with Environment(quick) as env:
+        run = await env.client.start(quick, 1)
+        await run.result()
+        await env.skip("2d")
+        await env.client.prune(older_than="1d", archive=file)
+        [_, line] = file.read_text("utf-8").splitlines()
+        assert await env.client.import_run(line) == "imported"
+        assert await run.result() == 2
+
+
+async def test_lines_of_several_writers_do_not_get_into_each_other(tmp_path):
+    file = tmp_path / "runs.jsonl"
+    texts = [letter * 100_000 for letter in "abcd"]
+    await asyncio.gather(*(asyncio.to_thread(write_often, file, text) for text in texts))
+    lines = [line for line in file.read_text("utf-8").splitlines() if line]
+    assert Counter(lines) == dict.fromkeys(texts, 50)
+
+
+def write_often(file: Path, text: str) -> None:
+    for _ in range(50):
+        archives.append(file, text)
+
+
+async def test_a_run_that_somebody_else_prunes_meanwhile_is_not_archived_without_its_journal(tmp_path, monkeypatch):
+    file = tmp_path / "runs.jsonl"
+    async with Environment(quick) as env:
+        first, second = await env.client.start_many(quick, [(1,), (2,)])
+        await first.result()
+        await second.result()
+        await env.skip("2d")
+        read_journal = env.client.store.read_journal
+
+        async def read_late(run_id: str) -> list[JournalRow]:
+            if run_id == first.id:
+                await env.client.delete(first.id)
+            return await read_journal(run_id)
+
+        monkeypatch.setattr(env.client.store, "read_journal", read_late)
+        assert (await env.client.prune(older_than="1d", archive=file)).runs == 1
+        assert [json.loads(line)["id"] for line in file.read_text("utf-8").splitlines()] == [second.id]
+        third = await env.client.start(quick, 1, id=first.id)
+        await third.result()
+        with pytest.raises(RunNotFound):
+            await env.client.export(first.id)
 
 
 async def test_nothing_is_deleted_that_could_not_be_written(tmp_path):

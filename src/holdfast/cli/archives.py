@@ -82,6 +82,8 @@ def import_command(
     passed_by: list[str] = []
     with place.client() as client:
         for number, line in enumerate(_lines(file), 1):
+            if not line.strip():
+                continue
             try:
                 became = client.import_run(line)
             except DefinitionError as error:

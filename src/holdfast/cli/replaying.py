@@ -105,6 +105,8 @@ def _from_database(client: Client, run_ids: Sequence[str], chosen: Chosen) -> It
 
 def _from_file(file: Path, codec: Codec | None) -> Iterator[Journal]:
     for number, line in enumerate(lines_of(file, "reading"), 1):
+        if not line.strip():
+            continue
         try:
             yield read_archive(line, codec=codec)
         except DefinitionError as error:

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -79,6 +81,28 @@ def line_of(record: RunRecord, rows: Sequence[JournalRow], codec: Codec) -> str:
     return json.dumps(plain(told), ensure_ascii=False)
 
 
+def append(file: Path, line: str) -> None:
+    """Add a line to a file that others may be adding to, in one write: nobody's lines get into each other.
+
+    A write that was cut off, by a crash or a full disk, has left half a line: that stays one of its own. One that
+    somebody else is just at looks the same, and is followed by an empty line.
+    """
+    left = f"{line}\n".encode()
+    if _is_cut_off(file):
+        left = b"\n" + left
+    with file.open("ab", buffering=0) as lines:
+        while left:
+            left = left[lines.write(left) :]
+
+
+def _is_cut_off(file: Path) -> bool:
+    if not file.is_file() or not file.stat().st_size:
+        return False
+    with file.open("rb") as lines:
+        lines.seek(-1, os.SEEK_END)
+        return lines.read(1) != b"\n"
+
+
 def read_archive(line: str | bytes, *, codec: Codec | None = None) -> Journal:
     """The journal of a run from its line, as `client.journal` would give it. Raises DefinitionError."""
     archived = _opened(line)
@@ -120,7 +144,7 @@ async def import_line(store: Store, line: str | bytes) -> Imported:
     [started] = await store.start_runs([new], now=instant_of(run.created_at))
     if started.id != run.id:
         return Imported.KEY_TAKEN
-    if not started.created and not _is_cut_off(await store.get_run(run.id), run):
+    if not started.created and not _is_half_imported(await store.get_run(run.id), run):
         return Imported.KNOWN
     # crash here: the run is there, due never, and a second import finds it so.
     change = RowChange(status=run.status, release=True, output=run.output, error=run.error)
@@ -132,7 +156,7 @@ async def import_line(store: Store, line: str | bytes) -> Imported:
     return Imported.IMPORTED if answer else Imported.KNOWN
 
 
-def _is_cut_off(there: RunRecord | None, run: RunRecord) -> bool:
+def _is_half_imported(there: RunRecord | None, run: RunRecord) -> bool:
     """Whether what is there is an import of this run that came no further than its first commit."""
     if there is None or there.status is not RunStatus.PENDING or there.created_at != run.created_at:
         return False

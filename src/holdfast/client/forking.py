@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, TypedDict
 
 from holdfast.define import Workflow
-from holdfast.errors import NoSuchStep
+from holdfast.errors import NoSuchStep, RunNotFound
 from holdfast.model import NewRun, NotGiven, RunRecord
 
 from .connections import Connection
@@ -67,7 +67,8 @@ class Forks:
         for start in range(0, len(records), _BATCH):
             news: list[NewRun] = []
             for record in records[start : start + _BATCH]:
-                with suppress(NoSuchStep):
+                # One may be deleted while this goes on.
+                with suppress(NoSuchStep, RunNotFound):
                     news.append(await self._fork(record))
             count += len(await store.start_runs(news)) if news else 0
         return count
@@ -89,9 +90,13 @@ class Forks:
     async def _fork(self, record: RunRecord) -> NewRun:
         store = await self._connection.opened()
         version, given = self._codes[record.workflow, record.version]
+        rows = await store.read_journal(record.id)
+        if not rows:
+            # Deleted since it was found, it has no history to share.
+            await self._connection.found(record.id)
         new = fork_of(
             record,
-            await store.read_journal(record.id),
+            rows,
             at=self._at,
             input=given,
             result=self._result,

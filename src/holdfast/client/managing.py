@@ -218,7 +218,12 @@ class Managing(Connected):
             if record.ended_at is None or instant_of(record.ended_at) > before:
                 continue
             if file is not None:
-                await self._archive(store, record, file)
+                try:
+                    line = await self._line_of(store, record)
+                except RunNotFound:
+                    # Somebody else prunes, too, or its retention was over: it is not this prune's to archive.
+                    continue
+                archives.append(file, line)
             ids.append(record.id)
             if len(ids) == _BATCH:
                 count += await _delete_archived(store, ids, file)
@@ -233,7 +238,7 @@ class Managing(Connected):
         """
         refuse_in_body("client.export()", "do it in a step")
         store, record = await self._connection.found(run_id)
-        return archives.line_of(record, await store.read_journal(record.id), self._connection.codec)
+        return await self._line_of(store, record)
 
     async def import_run(self, line: str | bytes) -> Imported:
         """Bring an ended run back from its line, with its id, its key and its journal; it is kept for ever.
@@ -245,10 +250,12 @@ class Managing(Connected):
         refuse_in_body("client.import_run()", "do it in a step")
         return await archives.import_line(await self._connection.opened(), line)
 
-    async def _archive(self, store: Store, record: RunRecord, file: Path) -> None:
-        line = archives.line_of(record, await store.read_journal(record.id), self._connection.codec)
-        with file.open("a", encoding="utf-8") as lines:
-            lines.write(line + "\n")
+    async def _line_of(self, store: Store, record: RunRecord) -> str:
+        rows = await store.read_journal(record.id)
+        if not rows:
+            # Deleted since it was found: a line without its journal would be of use to nobody.
+            await self._connection.found(record.id)
+        return archives.line_of(record, rows, self._connection.codec)
 
     async def _set_paused(self, which: str | RunFilter, paused: bool) -> int:
         if isinstance(which, RunFilter):

@@ -125,6 +125,9 @@ class Starter:
         id: str | None = None,
     ) -> AsyncRun[Any] | None:
         rows = await store.read_journal(record.id)
+        if not rows and await store.get_run(record.id) is None:
+            # Deleted since it was found: without its history it would do everything once more.
+            return None
         if version is None:
             version = next_version(await store.list_versions(record.workflow), record.version)
         new = retry_of(record, rows, id=id or new_id(), version=version, at=self._connection.now())
