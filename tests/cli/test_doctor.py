@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -216,6 +218,48 @@ def test_a_file_that_everybody_may_read_is_told(tmp_path):
     assert [one.name for one in check_file(f"sqlite:///{file}", mounts=tmp_path / "none")] == ["file rights"]
     file.chmod(0o600)
     assert list(check_file(f"sqlite:///{file}", mounts=tmp_path / "none")) == []
+
+
+@pytest.fixture
+def ordinary_folder():
+    """A folder that any user may enter, and for as long as the test this user is one whom rights can stop."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        folder.chmod(0o755)
+        yield folder
+        os.seteuid(os.getuid())
+        folder.chmod(0o755)
+
+
+def _become_ordinary() -> None:
+    if os.getuid() == 0:
+        os.seteuid(65534)
+
+
+def test_a_file_that_can_t_be_written_is_told(ordinary_folder):
+    file = ordinary_folder / "x.db"
+    file.touch()
+    file.chmod(0o444)
+    ordinary_folder.chmod(0o555)
+    _become_ordinary()
+    found = check_file(f"sqlite:///{file}", mounts=ordinary_folder / "none")
+    told = [one.told for one in found if one.state is State.MEND]
+    assert told == [f"{file} can't be written by this user", f"{ordinary_folder} can't be written by this user"]
+
+
+def test_a_folder_in_which_no_file_can_be_made_is_told(ordinary_folder):
+    ordinary_folder.chmod(0o555)
+    _become_ordinary()
+    (check,) = check_file(f"sqlite:///{ordinary_folder / 'x.db'}", mounts=ordinary_folder / "none")
+    assert (check.name, check.state) == ("file rights", State.MEND)
+
+
+def test_a_file_that_can_t_be_looked_at_is_one_thing_to_mend_among_others(doctor, project):
+    (project / "holdfast.toml").write_text(f'url = "sqlite:///{"x" * 300}.db"\nworkflows = ["./jobs"]\n')
+    code, found = doctor()
+    assert code == 1
+    assert [one["state"] for one in found["database"]] == ["mend"]
+    assert [one["state"] for one in found["workflows"]] == ["ok"]
 
 
 def test_people_get_a_table_with_what_to_do(project, capsys):

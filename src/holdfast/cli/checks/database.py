@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib import resources
@@ -27,9 +28,9 @@ def check_database(settings: Settings) -> tuple[list[Check], bool]:
     """What was found, and whether runs can be read from it. Nothing is created or migrated."""
     found: list[Check] = []
     scheme, path = parse_url(settings.url)
-    if scheme == "sqlite" and path != ":memory:" and not Path(path).exists():
+    if scheme == "sqlite" and path != ":memory:" and _is_missing(path):
         parent = Path(path).absolute().parent
-        if parent.is_dir():
+        if os.path.isdir(parent):
             return [
                 note("database", f"{path} is not there yet", "the first start or `holdfast migrate` creates it")
             ], False
@@ -40,6 +41,17 @@ def check_database(settings: Settings) -> tuple[list[Check], bool]:
     else:
         found.append(fine("clock", "SQLite's clock is this machine's"))
     return found, is_readable
+
+
+def _is_missing(path: str) -> bool:
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        # There may be one: whoever opens it is told what is in the way.
+        pass
+    return False
 
 
 def _is_readable(settings: Settings, found: list[Check]) -> bool:

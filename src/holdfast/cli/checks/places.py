@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -44,7 +45,7 @@ def check_keys(settings: Settings) -> Iterator[Check]:
 
 
 def check_file(url: str, *, mounts: Path = MOUNTS) -> Iterator[Check]:
-    """The file of a SQLite database: on which file system, and who may read it."""
+    """The file of a SQLite database: on which file system, and who may read and write it."""
     scheme, path = parse_url(url)
     if scheme != "sqlite" or path == ":memory:":
         return
@@ -58,8 +59,19 @@ def check_file(url: str, *, mounts: Path = MOUNTS) -> Iterator[Check]:
         )
     elif kind is not None:
         yield fine("file system", kind)
-    if place.exists() and place.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH) and os.name == "posix":
-        yield note("file rights", f"every user of this machine may read {place}", f"chmod o-rw {place}")
+    yield from _rights(place)
+
+
+def _rights(place: Path) -> Iterator[Check]:
+    """Of a file and of its folder, where SQLite's other files and the locks of workers lie. What can't be looked at is
+    for the database to tell."""
+    with suppress(OSError):
+        if place.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH) and os.name == "posix":
+            yield note("file rights", f"every user of this machine may read {place}", f"chmod o-rw {place}")
+    for one in (place, place.parent):
+        if os.path.exists(one) and not os.access(one, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            advice = "let whoever runs workers write there, or name another file"
+            yield mend("file rights", f"{one} can't be written by this user", advice)
 
 
 def file_system_of(place: Path, mounts: Path) -> str | None:
