@@ -94,6 +94,37 @@ async def test_a_task_that_is_cancelled_before_the_loop_comes_round_to_it_says_s
     assert seen == ["cancelled"]
 
 
+async def test_one_that_was_cancelled_before_the_loop_came_round_to_it_may_wait_for_something_else():
+    gate, other = (asyncio.get_running_loop().create_future() for _ in range(2))
+
+    async def work():
+        try:
+            await gate
+        except asyncio.CancelledError:
+            return await other
+
+    found = begin(work())
+    found.cancel()
+    await asyncio.sleep(0)
+    other.set_result("cleaned up")
+    assert await found == "cleaned up"
+
+
+@KINDS
+async def test_what_it_waits_for_may_be_waited_for_by_others_too(kind):
+    gate = asyncio.get_running_loop().create_future()
+
+    async def work():
+        return await gate
+
+    # This one comes first: it waits between the beginning of the other and the turn of the loop that makes it a task.
+    first = asyncio.create_task(work())
+    found = kind(work())
+    await asyncio.sleep(0)
+    gate.set_result("there")
+    assert await asyncio.gather(first, found) == ["there", "there"]
+
+
 async def test_whoever_waits_straight_is_told_in_the_same_turn_of_the_loop():
     gate = asyncio.get_running_loop().create_future()
     seen = []

@@ -30,6 +30,9 @@ def begin(work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         failed: asyncio.Future[T] = loop.create_future()
         failed.set_exception(error)
         return failed
+    if first is not None:
+        # Until the task takes it over nobody waits there, and others may.
+        first._asyncio_future_blocking = False
     return loop.create_task(_Begun(work, first))
 
 
