@@ -11,8 +11,9 @@ from collections import Counter
 
 import pytest
 
-from holdfast import NeverAwaited, Retry, step, workflow
+from holdfast import NeverAwaited, Retry, StoreError, Worker, step, workflow
 from holdfast.model import Blocked, StepAsked
+from holdfast.store import SqliteStore
 from tests.worker.stage import PATIENCE, stage, until
 
 calls: Counter[str] = Counter()
@@ -139,6 +140,40 @@ async def test_a_result_that_came_behind_the_one_that_blocked_the_body_is_kept_t
         blocked = next(entry for entry in await on.entries(run) if isinstance(entry, Blocked))
     assert blocked.results == 2
     assert calls == {"first": 1, "charge": 1, "mail": 1}
+
+
+async def test_a_result_that_came_while_a_turn_that_can_t_be_stored_was_under_way_is_kept(database_url):
+    ended, answer = asyncio.Event(), asyncio.Event()
+
+    class Refusing(SqliteStore):
+        async def commit_turns(self, turns, *, now=None):
+            if answer.is_set():
+                return await super().commit_turns(turns, now=now)
+            ended.set()
+            await answer.wait()
+            return [StoreError("a number too large")] * len(turns)
+
+    @step
+    async def slow() -> None:
+        await ended.wait()
+        calls["slow"] += 1
+
+    @workflow
+    async def body() -> None:
+        await asyncio.gather(charge(1), slow())
+
+    store = Refusing(database_url.removeprefix("sqlite:///"), database_url, "default")
+    await store.open()
+    async with stage(database_url) as on:
+        async with Worker(store, workflows=[body]) as worker:
+            run = await on.client.start(body)
+            await until(lambda: run.id in worker._session.runs.held and worker._session.runs.held[run.id].arrivals)
+            answer.set()
+            await on.until_blocked(run)
+        async with on.worker(body):
+            await run.result(PATIENCE)
+    await store.close()
+    assert calls == {"charge": 2, "slow": 1}
 
 
 async def test_a_failure_that_came_to_a_blocked_body_is_kept(database_url):

@@ -257,6 +257,24 @@ async def test_a_run_that_is_blocked_keeps_its_crashes(database_url):
         assert (await on.record(run)).crashes == 1
 
 
+async def test_a_step_that_ended_makes_up_for_crashes_although_its_body_was_blocked(database_url, executed):
+    @step
+    async def act() -> None:
+        executed.append(1)
+
+    @workflow
+    async def forgetful() -> None:
+        await act()
+        act()
+
+    async with stage(database_url) as on:
+        run = await on.client.start(forgetful)
+        await crash(on, run, 1)
+        async with on.worker(forgetful):
+            await on.until_blocked(run)
+        assert (executed, (await on.record(run)).crashes) == ([1], 0)
+
+
 async def test_runs_with_one_crash_go_on_side_by_side(database_url):
     """A killed worker leaves all that it had in flight with one crash: that says nothing about any of them."""
     flying: list[str] = []

@@ -9,7 +9,7 @@ import asyncpg
 
 from holdfast import AsyncClient, Worker, current_run, sleep, step, workflow
 from tests.worker.samples import add, ready
-from tests.worker.stage import PATIENCE, stage
+from tests.worker.stage import PATIENCE, SkippingStore, stage, until
 
 
 async def test_concurrency_bounds_the_runs_that_wake_from_a_short_sleep(database_url):
@@ -34,6 +34,55 @@ async def test_concurrency_bounds_the_runs_that_wake_from_a_short_sleep(database
         for run in runs:
             await run.result(PATIENCE)
     assert most <= 2
+
+
+async def test_a_run_that_wakes_while_a_claim_is_under_way_does_not_take_the_place_that_was_kept_for_it(database_url):
+    flying: list[str] = []
+    crowds: list[list[str]] = []
+    claiming, answer, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Slow(SkippingStore):
+        async def claim_runs(self, *args, **options):
+            claimed = await super().claim_runs(*args, **options)
+            if sleeper.status == "waiting":
+                claiming.set()
+                await answer.wait()
+            return claimed
+
+    @step
+    async def work(name: str) -> None:
+        flying.append(name)
+        crowds.append(list(flying))
+        await may_end.wait()
+        flying.remove(name)
+
+    @workflow
+    async def sleeping() -> None:
+        await sleep("5s")
+        await work("sleeper")
+
+    @workflow
+    async def claimed() -> None:
+        await work("claimed")
+
+    async with stage(database_url) as on:
+        store = Slow(database_url, on.clock)
+        await store.open()
+        sleeper = await on.client.start(sleeping)
+        worker = Worker(store, workflows=[sleeping, claimed], clock=on.clock, lease="1000d", concurrency=1)
+        async with worker:
+            await on.until_waiting(sleeper)
+            other = await on.client.start(claimed)
+            await claiming.wait()
+            on.skip("5s")
+            await until(lambda: worker._session.runs.line or flying)
+            answer.set()
+            await until(lambda: flying)
+            may_end.set()
+            await sleeper.result(PATIENCE)
+            await other.result(PATIENCE)
+        await store.close()
+    assert crowds == [["claimed"], ["sleeper"]]
 
 
 async def test_a_run_whose_end_is_being_written_takes_no_place_among_the_busy(postgres):

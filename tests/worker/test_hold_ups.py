@@ -233,6 +233,54 @@ async def test_of_steps_launched_together_none_begins_after_the_lease_has_lapsed
     await store.close()
 
 
+async def test_a_step_that_was_held_up_beside_one_in_flight_when_its_run_was_paused_begins_on_resume(
+    database_url, begun
+):
+    store, clock, gate = Slow(database_url), JumpingClock(), asyncio.Event()
+    store.rows.set()
+    await store.open()
+
+    @step
+    async def long() -> None:
+        await gate.wait()
+
+    @step
+    async def short(number: int) -> None:
+        begun.append(number)
+
+    @workflow
+    async def body() -> None:
+        work = long.start()
+        await short(1)
+        await short(2)
+        await work
+
+    worker = Worker(store, workflows=[body], clock=clock, lease="1h", stall="10d")
+    async with stage(database_url) as on, worker:
+        run = await on.client.start(body)
+        await until(lambda: store.waiting)
+        store.is_away = True
+        clock.jumped = 2 * 3_600_000_000
+        await until(lambda: store.failed)
+        store.turns.set()
+        await until(lambda: worker._session.runs._held_up)
+        await on.client.pause(run.id)
+        await until(lambda: store.delivered)
+        store.is_away = False
+        await until(lambda: not worker._session.runs._held_up)
+        gate.set()
+
+        async def is_given_back() -> bool:
+            return (await on.record(run)).owner is None
+
+        await until(is_given_back)
+        assert begun == [1]
+        await on.client.resume(run.id)
+        await run.result(PATIENCE)
+        assert begun == [1, 2]
+    await store.close()
+
+
 async def test_a_step_whose_thread_came_after_the_lease_had_lapsed_begins_when_it_is_renewed(
     database_url, begun, monkeypatch
 ):

@@ -197,3 +197,22 @@ async def test_whoever_gives_up_waiting_is_not_told():
 
 async def _soon():
     await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["result", "error"])
+async def test_what_comes_of_it_when_nobody_waits_any_more_is_no_error_of_the_loop(fails):
+    complaints = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    gate = loop.create_future()
+
+    async def work():
+        await gate
+        if fails:
+            raise ValueError("too late")
+
+    found = Straight(work())
+    found.cancel()
+    gate.set_result(None)
+    await asyncio.sleep(0)
+    assert (complaints, found.cancelled()) == ([], True)
