@@ -10,6 +10,7 @@ An instance of a subclass is refused: its own fields would be lost.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
@@ -20,11 +21,16 @@ from holdfast.codec.containers import refuse_other_type
 from holdfast.codec.fields import MISSING, Field
 from holdfast.codec.shapes import Misfit, Mismatch, Secret, Shape, Unstorable, expected_json, type_name
 
+_COLLECTIONS = (dict, list, tuple, set, frozenset, deque)
+
 
 class Record(Shape):
     """An instance with fields."""
 
-    __slots__ = ("_fields", "_hides", "_is_restored", "_make", "_names", "_put", "_rebuilds_others", "type")
+    __slots__ = (
+        "_fields", "_hides", "_is_restored", "_is_struct", "_items_of", "_make", "_names", "_put", "_rebuilds_others",
+        "type",
+    )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, cls: type, name: str, *, is_restored: bool, make: Callable[..., Any] | None, hides: str) -> None:
         """`make` is None where `__init__` has another signature than the fields; `hides` names an excluded field."""
@@ -37,9 +43,11 @@ class Record(Shape):
         self._make = make
         # Attributes that are no fields are made again where the class's own code runs; elsewhere they would be lost.
         self._rebuilds_others = is_restored and make is not None
+        self._items_of: Any = next((kind for kind in _COLLECTIONS if issubclass(cls, kind)), None)
         self._names: set[str] = set()
+        self._is_struct = issubclass(cls, msgspec.Struct)
         self._put: Callable[[Any, str, Any], None] = (
-            msgspec.structs.force_setattr if issubclass(cls, msgspec.Struct) else object.__setattr__
+            msgspec.structs.force_setattr if self._is_struct else object.__setattr__
         )
 
     def set_fields(self, fields: list[Field]) -> None:
@@ -63,8 +71,13 @@ class Record(Shape):
             raise misfit.under("." + name) from None
         except AttributeError:
             raise Unstorable(f"{self.name} has no value for its field {name}: it was never set") from None
-        if not self._rebuilds_others and len(getattr(value, "__dict__", ())) > len(out):
-            self._refuse_others(value)
+        if not self._rebuilds_others:
+            # The fields of a Struct are not in there.
+            if len(getattr(value, "__dict__", ())) > (0 if self._is_struct else len(out)):
+                self._refuse_others(value)
+            if self._items_of is not None and self._items_of.__len__(value):
+                kind = self._items_of.__name__
+                raise Unstorable(f"{self.name} is a {kind}, whose items would be lost: keep them in a field")
         return out
 
     def load(self, plain: Any) -> Any:
