@@ -204,6 +204,27 @@ async def test_an_item_that_does_not_end_in_time_is_a_step_timeout(is_async):
     release.set()
 
 
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_item_knows_which_attempt_of_its_own_it_is(is_async):
+    def third_time(n: int) -> tuple[int, int]:
+        attempt = holdfast.current_step().attempt
+        if n == 1 and attempt < 3:
+            raise ConnectionError
+        return n, attempt
+
+    @step(retry=Retry(attempts=3, initial=0))
+    async def trying(n: int) -> tuple[int, int]:
+        return third_time(n)
+
+    @workflow
+    async def tried() -> list[tuple[int, int]]:
+        target = trying if is_async else step(retry=Retry(attempts=3, initial=0))(third_time)
+        return await holdfast.map(target, range(3), chunk=3)
+
+    async with Environment(tried) as env:
+        assert await (await env.client.start(tried)).result() == [(0, 1), (1, 3), (2, 1)]
+
+
 async def test_an_item_in_a_thread_sees_that_its_time_is_up():
     saw = threading.Event()
 

@@ -70,14 +70,14 @@ class _BlockingChunk(BlockingStep[..., Any]):
 
 
 class _Item(StepInfo):
-    """What one item of a chunk sees: its chunk, with a deadline and an idempotency key of its own."""
+    """What one item of a chunk sees: its chunk, with an attempt, a deadline and an idempotency key of its own."""
 
     __slots__ = ("_chunk", "_is_late", "_place")
 
-    def __init__(self, chunk: StepInfo, ends: datetime | None, place: int) -> None:
+    def __init__(self, chunk: StepInfo, attempt: int, ends: datetime | None, place: int) -> None:
         self._chunk = chunk
         self._place = place
-        super().__init__(chunk.name, chunk.key, chunk.attempt, chunk.run, chunk.resources, chunk.heartbeat_details)
+        super().__init__(chunk.name, chunk.key, attempt, chunk.run, chunk.resources, chunk.heartbeat_details)
         if ends is not None:
             self.deadline = ends
 
@@ -143,23 +143,28 @@ class _Items:
         self.timeout = target.timeout
         self._target = target
         self._collects = collects
+        self._tries = _Tries(target.retry, pace)
         self.outcome: Outcome = ([], {})
         self.info: StepInfo | None = current_scope.get()
         if self.info is not None and target.compensate is not None:
             # However the chunk fails: what it holds by then can be undone.
             self.info.done = self.outcome
 
+    def begin(self) -> None:
+        """It is the next item's turn."""
+        self._tries = _Tries(self._target.retry, self.pace)
+
     def item(self) -> _Item | None:
         """What the item whose turn it is sees."""
         if self.info is None:
             return None
         ends = None if self.timeout is None else self.pace.now() + timedelta(microseconds=self.timeout)
-        return _Item(self.info, ends, len(self.outcome[0]))
+        return _Item(self.info, self._tries.failed + 1, ends, len(self.outcome[0]))
 
-    def after(self, error: BaseException, tries: _Tries) -> int | None:
+    def after(self, error: BaseException) -> int | None:
         """How long until the item is tried again; None: it has failed for good, and the chunk goes on."""
         # As of any step: what is no Exception, such as a stray CancelledError or SystemExit, is not tried again.
-        pause = tries.after(error) if isinstance(error, Exception) else None
+        pause = self._tries.after(error) if isinstance(error, Exception) else None
         if pause is None and not self._collects:
             raise error
         if pause is None:
@@ -184,7 +189,7 @@ def async_chunk(
     async def chunk(items: Any) -> Any:
         done = _Items(target, collects, pace)
         for item in items:
-            tries = _Tries(target.retry, pace)
+            done.begin()
             while True:
                 try:
                     done.outcome[0].append(await _in_time(fn, item, done))
@@ -192,7 +197,7 @@ def async_chunk(
                 except BaseException as error:
                     if _is_of_all(error) or (isinstance(error, asyncio.CancelledError) and _is_cancelled()):
                         raise
-                    pause = done.after(error, tries)
+                    pause = done.after(error)
                     if pause is None:
                         break
                     await pace.sleep(pause)
@@ -238,7 +243,7 @@ def blocking_chunk(
         hands = _Hands(fn, done)
         try:
             for item in items:
-                tries = _Tries(target.retry, pace)
+                done.begin()
                 # Else nobody wants the results any more.
                 while info is None or not info.cancelled:
                     try:
@@ -247,7 +252,7 @@ def blocking_chunk(
                     except BaseException as error:
                         if _is_of_all(error):
                             raise
-                        pause = done.after(error, tries)
+                        pause = done.after(error)
                         if pause is None:
                             break
                         pace.block(pause)
@@ -322,10 +327,10 @@ class _Tries:
     def __init__(self, policy: Retry, pace: Pace) -> None:
         self._policy = policy
         self._pace = pace
-        self._attempt = 0
+        self.failed = 0
         self._began = pace.monotonic()
 
     def after(self, error: Exception) -> int | None:
         """How long until the next attempt, or None if there is none."""
-        self._attempt += 1
-        return self._policy.delay(error, self._attempt, self._pace.monotonic() - self._began, 0.5)
+        self.failed += 1
+        return self._policy.delay(error, self.failed, self._pace.monotonic() - self._began, 0.5)
