@@ -42,7 +42,7 @@ from holdfast.model import (
     spoken,
 )
 
-from .unfinished import OpenStep, OpenWait, open_wait
+from .unfinished import UNNAMED, OpenStep, OpenWait, open_wait
 
 
 class Reason(StrEnum):
@@ -65,9 +65,6 @@ class Reason(StrEnum):
     """A timer wakes it; so may a message that only its body can name, such as a signal without type=."""
     WAITING = "waiting"
     ADVANCING = "advancing"
-
-
-_UNNAMED = "a message that only its body can name, such as a signal without type="
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +251,7 @@ def _parked(scene: _Scene) -> _Answer:
     details: dict[str, Any] = {"steps": scene.steps, "waits": scene.waits}
     waits = _waits_told(scene)
     if run.due_at is None:
-        what = waits or _UNNAMED
-        return Reason.WAITING, f"waits for {what}; nothing else would wake it.", details
+        return Reason.WAITING, f"waits for {waits or UNNAMED}; nothing else would wake it.", details
     until = f"{_told(run.due_at)}, {_left(run.due_at, scene.now)}"
     details["until"] = run.due_at
     if run.started_at is None:
@@ -271,7 +267,7 @@ def _parked(scene: _Scene) -> _Answer:
     if waits:
         return Reason.WAITING, f"waits for {waits}, and is looked at again at {until}.", details
     # A wait that nothing is checked for is registered nowhere: with a timeout it looks like a sleep.
-    return Reason.SLEEPING, f"sleeps until {until}, or waits for {_UNNAMED}, until then.", details
+    return Reason.SLEEPING, f"sleeps until {until}, or waits for {UNNAMED}, until then.", details
 
 
 def _asides(scene: _Scene) -> Iterable[str]:

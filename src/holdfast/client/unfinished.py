@@ -21,6 +21,10 @@ class OpenStep:
     error: str | None = None
 
 
+UNNAMED = "a message that only its body can name, such as a signal without type="
+"""A wait that nothing is checked for: it is registered nowhere."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpenWait:
     """A signal, an event or a hook that is waited for: what `details["waits"]` holds."""
