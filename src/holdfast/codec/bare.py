@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from enum import Enum, Flag
 from typing import Any
@@ -206,6 +207,12 @@ _LOWER: dict[type, Callable[[Any], Any]] = {
 
 _COLLECTIONS: dict[str, type] = {"~tuple": tuple, "~set": set, "~frozenset": frozenset}
 
+_ANNOTATED = {deque, OrderedDict, Counter}
+_MARKS = (
+    *("__dataclass_fields__", "__attrs_attrs__", "__struct_fields__", "model_fields", "_fields"),
+    "__get_pydantic_core_schema__",
+)
+
 _OPEN: dict[str, Callable[[Any], Any]] = {
     "~float": float,
     "~dict": _load_dict,
@@ -250,11 +257,23 @@ def _refusal(value: Any) -> Misfit:
         return Unstorable("complex can't be stored: keep its parts as a tuple of floats")
     for base in (dict, list, tuple, set, frozenset, str, int, float, bytes):
         if isinstance(value, base):
-            return Unstorable(
-                f"{name} would come back as {base.__name__}: annotate it, or convert it to {base.__name__}"
-            )
+            advice = "annotate it, or convert" if _may_be_annotated(cls) else "convert"
+            return Unstorable(f"{name} would come back as {base.__name__}: {advice} it to {base.__name__}")
     if cls.__module__ == "builtins" or cls.__module__ in sys.builtin_module_names:
         return Unstorable(
             f"{name} can't be stored: keep what describes it, such as an id or text, and make it anew where it is used"
         )
-    return Unstorable(f"{name} has no annotation, so nothing says what to rebuild: annotate it with {cls.__qualname__}")
+    if _may_be_annotated(cls):
+        return Unstorable(
+            f"{name} has no annotation, so nothing says what to rebuild: annotate it with {cls.__qualname__}"
+        )
+    return Unstorable(
+        f"{name} has no annotation, and as it is none would do: keep what describes it, such as an id or text, "
+        f"or make it a dataclass, a pydantic model, an attrs class or a msgspec Struct and "
+        f"annotate it with {cls.__qualname__}"
+    )
+
+
+def _may_be_annotated(cls: type) -> bool:
+    """Whether its values can be stored by an annotation, as far as a class tells."""
+    return cls in _ANNOTATED or any(hasattr(cls, mark) for mark in _MARKS)

@@ -1,8 +1,10 @@
 """Values without an annotation keep their types."""
 
+import collections
 import enum
 import inspect
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -164,6 +166,21 @@ def test_what_can_t_be_kept_is_refused_with_its_path(value, told):
     with pytest.raises(NotEncodable) as caught:
         made.encode(value)
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (samples.Plain(), "make it a dataclass"),
+        (re.compile("a+"), "keep what describes it"),
+        (collections.defaultdict(int), "would come back as dict: convert it to dict"),
+        (collections.OrderedDict(), "would come back as dict: annotate it, or convert it to dict"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else type(one).__name__,
+)
+def test_nobody_is_told_to_annotate_alone_what_an_annotation_would_not_help(value, told):
+    with pytest.raises(NotEncodable, match=told):
+        made.encode(value)
 
 
 def test_an_enum_that_can_t_be_found_again_is_refused():
