@@ -246,6 +246,18 @@ def test_a_name_that_no_key_can_have_is_refused(capsys):
     assert "digits" in capsys.readouterr().err
 
 
+def test_a_server_that_is_told_to_stop_ends_what_is_followed_in_good_order(stage: Stage, port: int):
+    server = stage.command("serve", "--listen", str(port))
+    stage.until(lambda: "ready on" in server.output, "it answers")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/live", timeout=PATIENCE) as followed:
+        assert b"ready" in followed.readline()
+        server.send(signal.SIGTERM)
+        # Cut off in the middle, this would raise.
+        followed.read()
+    assert server.wait() == 0
+    assert "Traceback" not in server.output
+
+
 @pytest.mark.parametrize("stage", ["sqlite", "postgres"], indirect=True)
 def test_bench_measures_and_leaves_no_runs(stage: Stage, capsys):
     assert main(["bench", "--runs", "20", "--url", stage.url, "--json"]) == 0

@@ -166,7 +166,7 @@ async def test_a_client_that_can_not_be_written_to_is_gone():
     async def receive() -> Any:
         await asyncio.Event().wait()
 
-    stream = EventStream(endless(), lambda: left.append(True))  # type: ignore[arg-type]
+    stream = EventStream(endless(), lambda: left.append(True), asyncio.Event())  # type: ignore[arg-type]
     await stream({"type": "http"}, receive, send)
     assert (is_closed, left) == (True, [True])
 

@@ -118,6 +118,8 @@ async def answering(
             raise HoldfastError("the REST API could not begin; see the lines above") from serving.exception()
         yield
     finally:
+        # Else they would have the grace period, and be cut off then.
+        app.state.holdfast.ending.set()
         server.should_exit = True
         await asyncio.wait([serving])
         bound.close()

@@ -35,7 +35,7 @@ async def follow_runs(
     when what was missed can't be told any more: list the runs again. Several changes of a run within a second may be
     one event. New runs and the newest that live are looked at each second, older ones in turn."""
     refuse_crowd(service)
-    return EventStream(_told(service.live, workflow, last_event_id), service.slots.give)
+    return EventStream(_told(service.live, workflow, last_event_id), service.slots.give, service.ending)
 
 
 async def _told(live: LiveRuns, workflow: str | None, last_id: str | None) -> AsyncGenerator[bytes, None]:

@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
@@ -71,6 +71,8 @@ class Service:
     live: LiveRuns
     readiness: Readiness
     metrics: Metrics | None
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by a server that is about to end: streams end, too, and whoever follows one comes back elsewhere."""
 
 
 def _service(request: Request) -> Service:

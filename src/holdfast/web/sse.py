@@ -18,6 +18,7 @@ MEDIA_TYPE = "text/event-stream"
 HEARTBEAT = 15.0
 """Seconds between two signs of life."""
 _BUFFER = 100
+_END = {"type": "http.response.body", "body": b"", "more_body": False}
 T = TypeVar("T")
 
 
@@ -31,24 +32,34 @@ def event(kind: str, data: Any, *, id: str | None = None) -> bytes:
 
 
 class EventStream(Response):
-    """An answer that lasts. `left` is called once, however it ends."""
+    """An answer that lasts, until `ending` is set at the latest. `left` is called once, however it ends."""
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, events: AsyncGenerator[bytes, None], left: Callable[[], None]) -> None:
+    def __init__(self, events: AsyncGenerator[bytes, None], left: Callable[[], None], ending: asyncio.Event) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"}, media_type=MEDIA_TYPE)
         del self.headers["content-length"]
         self._events = events
         self._left = left
+        self._ending = ending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        tasks: list[asyncio.Task[None]] = []
+        tasks: list[asyncio.Task[object]] = []
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            tasks = [asyncio.create_task(self._pump(send)), asyncio.create_task(_until_gone(receive))]
+            pumping, _, ending = tasks = [
+                asyncio.create_task(self._pump(send)),
+                asyncio.create_task(_until_gone(receive)),
+                asyncio.create_task(self._ending.wait()),
+            ]
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
+            if done == {ending}:
+                # Whole, so that the caller comes back, to another server, with the id of the last event.
+                pumping.cancel()
+                await asyncio.wait([pumping])
+                await send(_END)
         except OSError:
             # The client left while something was being sent.
             pass
@@ -62,7 +73,7 @@ class EventStream(Response):
     async def _pump(self, send: Send) -> None:
         async for chunk in with_heartbeats(self._events, HEARTBEAT):
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await send(_END)
 
 
 async def with_heartbeats(events: AsyncIterator[bytes], pause: float) -> AsyncIterator[bytes]:

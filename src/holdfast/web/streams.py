@@ -64,7 +64,7 @@ async def follow_run(
         )
     offsets = _offsets(last_event_id, names)
     refuse_crowd(service)
-    return EventStream(_told(run, offsets, caller.sees_payloads), service.slots.give)
+    return EventStream(_told(run, offsets, caller.sees_payloads), service.slots.give, service.ending)
 
 
 async def _told(run: AsyncRun[Any], offsets: dict[str, int], sees: bool) -> AsyncGenerator[bytes, None]:
