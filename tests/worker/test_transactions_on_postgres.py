@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import AsyncClient, FatalError, RunFailed, StepTimeout, Worker, step, workflow
-from holdfast.model import Out, RunStatus, Turn
+from holdfast.model import Blocked, Out, RunStatus, Turn
 from tests.servers import Databases, PgBouncer
 from tests.worker.stage import ONCE, QUICK, until
 
@@ -318,6 +318,8 @@ async def test_one_that_ends_in_a_pause_is_recorded_with_its_writes_while_other_
             await client.resume(run.id)
         assert await run.result(timeout=60) == [1, 10]
         assert (await rows(database), executed) == (["a"], ["booking"])
+        kept = [one.entry.results for one in await client.journal(run.id) if isinstance(one.entry, Blocked)]
+        assert kept == ([1] if is_resumed_first else [1, 1])
 
 
 async def test_a_commit_whose_answer_is_lost_is_settled_by_the_journal(database, monkeypatch):
