@@ -11,6 +11,7 @@ import pytest
 import uvloop
 
 from holdfast.errors import StoreAway, StoreError
+from holdfast.model import Out, OutSignal
 from holdfast.store import open_store
 from holdfast.store.postgres import connections, links
 from holdfast.testing.contract.stage import LANE, LEASE, PATIENCE, Stage, turn, until
@@ -126,6 +127,23 @@ async def test_a_turn_alone_is_answered_like_one_among_others(url):
     assert await stage.commit(turn(run, after=1, epoch=run.epoch + 1)) == [False]
     assert await stage.commit(turn(run, run_id="nobody")) == [False]
     assert len(await stage.journal(run.id)) == 2
+    await stage.close()
+
+
+async def test_whichever_way_turns_take_they_are_one_write(url):
+    stage = await opened(url)
+    first, second = [await stage.held() for _ in range(2)]
+    ways = [
+        [turn(first)],
+        [turn(first, after=1), turn(second)],
+        [turn(first, after=2, out=Out(signals=(OutSignal(second.id, "said", b""),)))],
+    ]
+    writes = []
+    for turns in ways:
+        before = stage.store.stats.writes
+        assert await stage.commit(*turns) == [True] * len(turns)
+        writes.append(stage.store.stats.writes - before)
+    assert writes == [1, 1, 1]
     await stage.close()
 
 

@@ -42,6 +42,14 @@ class TestSendSignal:
         payloads = [message.payload for message in await stage.store.read_inbox("one")]
         assert payloads == [str(number).encode() for number in range(20)]
 
+    async def test_signals_that_come_with_a_claim_are_in_the_order_in_which_they_were_sent(self, stage: Stage) -> None:
+        run_ids = await stage.start(2)
+        for number in range(20):
+            await stage.store.send_signal(run_ids[number % 2], "go", str(number).encode(), now=T0)
+        claimed = {run.id: [message.payload for message in run.inbox] for run in await stage.claim(2)}
+        sent = [str(number).encode() for number in range(20)]
+        assert claimed == {run_ids[0]: sent[::2], run_ids[1]: sent[1::2]}
+
     async def test_a_signal_to_nobody_is_missing(self, stage: Stage) -> None:
         assert await stage.store.send_signal("nobody", "go", b"", message_id="m", now=T0) is Sent.MISSING
 
