@@ -204,8 +204,8 @@ async def test_a_store_that_is_closed_leaves_no_connection_on_any_loop(url):
     thread.start()
     commit = asyncio.run_coroutine_threadsafe(stage.commit(turn(still)), turning)
     assert await asyncio.wrap_future(commit) == [True]
-    assert await asyncio.to_thread(lambda: asyncio.run(stage.commit(turn(past)))) == [True]
     assert await stage.commit(turn(mine)) == [True]
+    assert await asyncio.to_thread(lambda: asyncio.run(stage.commit(turn(past)))) == [True]
     open_ones = pids(stage)
     assert len(open_ones) == 3
     await stage.close()
@@ -213,6 +213,19 @@ async def test_a_store_that_is_closed_leaves_no_connection_on_any_loop(url):
     turning.call_soon_threadsafe(turning.stop)
     thread.join()
     turning.close()
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+async def test_a_loop_that_was_closed_keeps_its_connection_until_another_comes(url):
+    stage = await opened(url)
+    first, second = await stage.held(), await stage.held()
+    assert await asyncio.to_thread(lambda: asyncio.run(stage.commit(turn(first)))) == [True]
+    [past] = pids(stage)
+    assert await asyncio.to_thread(lambda: asyncio.run(stage.commit(turn(second)))) == [True]
+    assert await gone(url, past)
+    assert len(pids(stage)) == 1
+    await stage.close()
     gc.collect()
 
 

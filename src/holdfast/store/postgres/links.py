@@ -239,8 +239,10 @@ class HomeLinks:
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
         if link is None:
-            for past in [one for one, link in list(self._links.items()) if one.is_closed() and not link.is_open]:
-                self._links.pop(past, None)
+            # A program may have a loop for every call: the server is not to keep a connection for each of them.
+            for past in [one for one in list(self._links) if one.is_closed()]:
+                if (left := self._links.pop(past, None)) is not None:
+                    left.hang_up()
             link = self._links[loop] = self._link()
         return link
 
