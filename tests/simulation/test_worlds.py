@@ -42,6 +42,7 @@ ONCE_BROKEN = {
     51611: "a start that was given up does not arrive when its run has come and gone",
     70390: "a retry of a run that is deleted before it begins keeps the seed of its history",
     70155: "a transactional step that ends in a pause beside others is recorded with what it wrote",
+    80562: "a timer that a fork takes over has not fired before it was due, though a clock was set back in between",
 }
 """Worlds in which a promise was broken, or taken to be, and what is true of them now."""
 

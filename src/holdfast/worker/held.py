@@ -137,7 +137,8 @@ class Held:
                 message = Message(-number, self.id, entry.kind, entry.name, entry.payload, sent_at, wait, None, hook)
                 found.append(Arrival(sent_at, MESSAGE, message, is_recorded=True))
             else:
-                again = msgspec.structs.replace(entry, at=now)
+                # A clock that was set back since must not let a timer fire before it is due.
+                again = msgspec.structs.replace(entry, at=max(now, entry.at))
                 found.append(Arrival(entry.at, RESULT, again, is_recorded=True))
         if found:
             # Before the inbox: of those sent at the same moment, these were taken first.
