@@ -146,6 +146,16 @@ async def test_a_result_that_is_not_there_yet_is_202_and_leaves_the_run_alone(da
         assert (await api.call("GET", f"/v1/runs/{run_id}/result?wait=0.05")).status_code == 202
 
 
+async def test_a_server_that_ends_answers_those_who_wait_for_a_result(database_url):
+    async with served(database_url) as api:
+        run = await api.client.start("approval", "ann")
+        await api.stage.until_waiting(run)
+        api.app.state.holdfast.ending.set()
+        async with asyncio.timeout(30):
+            answer = await api.call("GET", f"/v1/runs/{run.id}/result?wait=60s")
+        assert (answer.status_code, answer.json()["status"]) == (202, "waiting")
+
+
 async def test_a_wait_that_is_too_long_is_refused(database_url):
     async with served(database_url) as api:
         run_id = await api.start("approval", ["ann"])

@@ -182,7 +182,7 @@ async def get_result(
     if limit > 0 and not run.status.is_final:
         refuse_crowd(service)
         try:
-            await unless_gone(request, run.wait(limit / 1_000_000))
+            await unless_gone(request, service.ending, run.wait(limit / 1_000_000))
         except TimeoutError:
             await run.refresh()
         finally:

@@ -72,7 +72,8 @@ class Service:
     readiness: Readiness
     metrics: Metrics | None
     ending: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set by a server that is about to end: streams end, too, and whoever follows one comes back elsewhere."""
+    """Set by a server that is about to end: streams end, too, and waits for results, and whoever was there comes back
+    elsewhere."""
 
 
 def _service(request: Request) -> Service:
@@ -178,18 +179,25 @@ def _is_list(annotation: Any) -> bool:
     return get_origin(annotation) is list or any(map(_is_list, get_args(annotation)))
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, object]) -> None:
-    """Do it, or leave off when the caller has gone: nobody else holds a place for somebody who is not there."""
-    doing = asyncio.create_task(work)
-    going = asyncio.create_task(_gone(request))
+async def unless_gone(request: Request, ending: asyncio.Event, work: Coroutine[Any, Any, object]) -> None:
+    """Do it, or leave off when the caller has gone: nobody else holds a place for somebody who is not there. Raises
+    TimeoutError when the server ends."""
+    tasks: list[asyncio.Task[object]] = [
+        asyncio.create_task(work),
+        asyncio.create_task(_gone(request)),
+        asyncio.create_task(ending.wait()),
+    ]
+    doing, going, _ = tasks
     try:
-        await asyncio.wait([doing, going], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if doing.done():
             doing.result()
+        elif not going.done():
+            raise TimeoutError
     finally:
-        doing.cancel()
-        going.cancel()
-        await asyncio.gather(doing, going, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _gone(request: Request) -> None:
