@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, Failure, Retry, RunFailed, Worker, blocking, step, workflow
+from holdfast import AsyncClient, Failure, Retry, RunFailed, StepFailed, Worker, blocking, step, workflow
 from holdfast.testing import Environment, assert_durable
 from tests.life.waiting import kinds
 
@@ -223,6 +223,35 @@ async def test_an_item_knows_which_attempt_of_its_own_it_is(is_async):
 
     async with Environment(tried) as env:
         assert await (await env.client.start(tried)).result() == [(0, 1), (1, 3), (2, 1)]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("on_error", ["stop", "collect"])
+async def test_an_item_that_raises_stop_iteration_is_not_tried_again(is_async, on_error):
+    seen: list[int] = []
+
+    @step
+    async def ended(n: int) -> int:
+        seen.append(n)
+        raise StopIteration
+
+    @step
+    def ended_thread(n: int) -> int:
+        seen.append(n)
+        raise StopIteration
+
+    @workflow
+    async def ending() -> list[str]:
+        try:
+            found = await holdfast.map(ended if is_async else ended_thread, [1], on_error=on_error)
+        except StepFailed as error:
+            return [error.type]
+        return [one.type for one in found if isinstance(one, Failure)]
+
+    async with Environment(ending) as env:
+        [name] = await (await env.client.start(ending)).result()
+        assert name.endswith("StopIteration")
+    assert seen == [1]
 
 
 async def test_an_item_in_a_thread_sees_that_its_time_is_up():

@@ -6,7 +6,7 @@ They reach the engine through one contextvar, never by import.
 from .changes import continue_as_new, patched
 from .children import ChildRun
 from .chunk_runs import CHUNK_RUNS, Unseen
-from .chunks import Pace, async_chunk, blocking_chunk, chunked
+from .chunks import LEFT_COROUTINE, Pace, async_chunk, blocking_chunk, caught, chunked
 from .logs import logger
 from .machines import Context, Done, Machine, Next, State, state_of
 from .maps import Failure, map, mapped
@@ -31,6 +31,7 @@ from .workflows import AsyncWorkflow, BlockingWorkflow, StartOptions, Workflow, 
 
 __all__ = [
     "CHUNK_RUNS",
+    "LEFT_COROUTINE",
     "AsyncStep",
     "AsyncWorkflow",
     "BlockingStep",
@@ -59,6 +60,7 @@ __all__ = [
     "blocking_chunk",
     "body_for",
     "call",
+    "caught",
     "checked_wait",
     "chunked",
     "compensate",

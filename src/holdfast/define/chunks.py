@@ -133,6 +133,7 @@ class Pace:
 
 
 _PACE = Pace()
+LEFT_COROUTINE = ("coroutine raised StopIteration",)
 
 
 class _Items:
@@ -163,8 +164,14 @@ class _Items:
 
     def after(self, error: BaseException) -> int | None:
         """How long until the item is tried again; None: it has failed for good, and the chunk goes on."""
-        # As of any step: what is no Exception, such as a stray CancelledError or SystemExit, is not tried again.
-        pause = self._tries.after(error) if isinstance(error, Exception) else None
+        if type(error) is RuntimeError and error.args == LEFT_COROUTINE:
+            # What Python makes of a StopIteration that leaves a coroutine; an item may make another one of its own.
+            error = error.__cause__ or error
+        # As of any step: what is no Exception, such as a stray CancelledError or SystemExit, is not tried again, and
+        # StopIteration neither.
+        pause: int | None = None
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            pause = self._tries.after(error)
         if pause is None and not self._collects:
             raise error
         if pause is None:
@@ -290,7 +297,7 @@ class _Hands:
             self._calls = queue.SimpleQueue()
             # A daemon, as the threads of all steps: one that never ends must not keep its worker from stopping.
             threading.Thread(target=_work, args=(self._calls,), name="holdfast-map", daemon=True).start()
-        self._calls.put(lambda: told.put(context.run(_caught, self._fn, item)))
+        self._calls.put(lambda: told.put(context.run(caught, self._fn, item)))
         try:
             value, error = told.get(timeout=self._done.timeout / SECOND)
         except queue.Empty:
@@ -314,7 +321,8 @@ def _work(calls: queue.SimpleQueue[Callable[[], None] | None]) -> None:
         call()
 
 
-def _caught(fn: Callable[..., Any], item: Any) -> tuple[Any, BaseException | None]:
+def caught(fn: Callable[..., Any], item: Any) -> tuple[Any, BaseException | None]:
+    """What it returned, or what it raised."""
     try:
         return fn(item), None
     except BaseException as error:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from holdfast.define import State, Step, async_chunk, blocking_chunk, chunked, current_step, state_of
+from holdfast.define import State, Step, async_chunk, blocking_chunk, caught, chunked, current_step, state_of
 from holdfast.errors import DefinitionError
 from holdfast.model import Duration, microseconds
 
@@ -121,9 +121,13 @@ class Stubs:
                 return target.fn(item)
 
             try:
-                return await asyncio.to_thread(blocking_chunk(target, collects, blocking, pace), items)
+                # As a value: a future can't carry StopIteration.
+                value, error = await asyncio.to_thread(caught, blocking_chunk(target, collects, blocking, pace), items)
             finally:
                 pace.leave()
+            if error is not None:
+                raise error
+            return value
 
         async def one(item: Any) -> Any:
             self._note(target, (item,), {})

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.codec import Codec
-from holdfast.define import Step, StepInfo, current_scope
+from holdfast.define import LEFT_COROUTINE, Step, StepInfo, current_scope
 from holdfast.engine import Command
 from holdfast.errors import CodecError, DefinitionError, MisplacedCall
 from holdfast.model import Instant, StepCompleted, StepRetrying, Turn, moment_of
@@ -35,7 +35,6 @@ from .threads import Threads
 _log = logging.getLogger("holdfast.worker")
 _LINGER = 5_000_000
 _PAUSE = 0.05
-_LEFT_COROUTINE = ("coroutine raised StopIteration",)
 Outcome = StepCompleted | StepFailedEntry | StepRetrying
 
 
@@ -332,7 +331,7 @@ class Attempts:
     def _fail(self, attempt: Attempt, error: BaseException) -> None:
         if attempt.is_settled:
             return
-        if type(error) is RuntimeError and error.args == _LEFT_COROUTINE:
+        if type(error) is RuntimeError and error.args == LEFT_COROUTINE:
             # What Python makes of a StopIteration that leaves a coroutine; a step may make another one of its own.
             error = error.__cause__ or error
         now = self._clock.now()
