@@ -72,6 +72,12 @@ class TestClaimRuns:
         assert ids_of(await stage.claim(5, now=after(10))) == order[:5]
         assert ids_of(await stage.claim(5, now=after(10))) == order[5:]
 
+    async def test_a_larger_priority_is_chosen_although_others_have_been_due_for_longer(self, stage: Stage) -> None:
+        await stage.start_one(due_at=after(1))
+        urgent = await stage.start_one(priority=9, due_at=after(5))
+        await stage.start_one(priority=5, due_at=after(3))
+        assert ids_of(await stage.claim(1, now=after(10))) == [urgent]
+
     async def test_of_one_level_the_oldest_due_is_chosen_whichever_was_started_first(self, stage: Stage) -> None:
         await stage.start_one(due_at=after(3))
         oldest = await stage.start_one(due_at=after(1))

@@ -49,6 +49,8 @@ class TestPauseRuns:
         await stage.store.pause_runs([run.id], True, now=T0)
         await stage.store.send_signal(run.id, "go", b"", now=T0)
         assert await stage.claim() == []
+        # Whoever was told that something is due would look again and again, and get nothing.
+        assert await stage.store.next_due([LANE], now=T0) is None
         await stage.store.pause_runs([run.id], False, now=T0)
         assert [message.kind for message in (await stage.claim_one()).inbox] == ["signal"]
 
