@@ -123,6 +123,12 @@ class TestChildren:
         assert await stage.commit(turn(parent, out=Out(cancels=(child.id, child.id)))) == [True]
         assert [message.kind for message in await stage.store.read_inbox("two")] == ["cancel"]
 
+    async def test_a_run_may_not_cancel_what_is_no_child_of_its_own(self, stage: Stage) -> None:
+        _, child = await family(stage)
+        stranger = await stage.held()
+        assert await stage.commit(turn(stranger, out=Out(cancels=(child.id,)))) == [True]
+        assert await stage.store.read_inbox("two") == []
+
     async def test_a_child_whose_key_is_taken_joins_the_run_that_holds_it(self, stage: Stage) -> None:
         parent = await stage.held()
         holder = await stage.held(worker="two", key="k")
