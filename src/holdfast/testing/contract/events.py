@@ -320,6 +320,11 @@ class TestTriggers:
         await stage.store.register_worker("plain", [Lane("ship", "2")], LEASE, now=T0 + SECOND)
         assert await stage.store.list_triggers("paid") == [trigger("1")]
 
+    async def test_a_worker_that_declares_nothing_of_a_version_leaves_what_was_said(self, stage: Stage) -> None:
+        await declare(stage, "ship", "1", on_event="paid")
+        await stage.store.register_worker("plain", [Lane("ship", "1")], LEASE, now=T0 + SECOND)
+        assert await stage.store.list_triggers("paid") == [trigger("1")]
+
     async def test_a_version_may_be_declared_anew(self, stage: Stage) -> None:
         await declare(stage, "ship", "1", on_event="paid")
         await declare(stage, "ship", "1", on_event="sent")
