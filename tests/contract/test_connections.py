@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from contextlib import closing
 from typing import Any
 
 import asyncpg
@@ -277,8 +278,9 @@ class TestRefusals:
         @workflow
         def linked(connection: str) -> None: ...
 
-        with Client(sqlite_url) as client, pytest.raises(TypeError, match="rename the parameter"):
-            client.start(linked, "a", connection=sqlite3.connect(":memory:"))
+        refused = pytest.raises(TypeError, match="rename the parameter")
+        with Client(sqlite_url) as client, closing(sqlite3.connect(":memory:")) as connection, refused:
+            client.start(linked, "a", connection=connection)
 
 
 class TestOpenTransactions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,8 @@ def test_somebody_who_takes_the_lock_again_and_again_lets_others_have_it(tmp_pat
         turnstile.done()
 
     def want_it_once() -> None:
-        take(Turnstile(str(tmp_path / "h")), sqlite3.connect(path, isolation_level=None, timeout=0))
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as mine:
+            take(Turnstile(str(tmp_path / "h")), mine)
         has_had_it.set()
 
     busy, connection = Turnstile(str(tmp_path / "h")), sqlite3.connect(path, isolation_level=None, timeout=0)
@@ -95,4 +97,5 @@ def test_somebody_who_takes_the_lock_again_and_again_lets_others_have_it(tmp_pat
         take(busy, connection)
         taken += 1
     other.join()
+    connection.close()
     assert taken < most / 10
