@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from holdfast.errors import DefinitionError, RunNotFound
-from holdfast.model import is_name, is_text
+from holdfast.model import is_name, is_text, quoted
 
 
 def check_id(run_id: object) -> None:
     """Refuse what is no run's id."""
     if isinstance(run_id, str):
         if not is_text(run_id):
-            raise DefinitionError(f"{run_id!r} is not a run's id; expected text without a NUL or a lone surrogate")
+            raise DefinitionError(
+                f"{quoted(run_id)} is not a run's id; expected text without a NUL or a lone surrogate"
+            )
         return
     own = getattr(run_id, "id", None)
     hint = f"give its id, {own!r}" if isinstance(own, str) else "expected text, such as run.id"
@@ -20,7 +22,7 @@ def check_id(run_id: object) -> None:
 def check_name(what: str, name: object) -> None:
     """Refuse what no signal, event, value or stream can be called: it would be waited for in vain."""
     if not is_name(name, 200):
-        raise DefinitionError(f"{what} {name!r}: expected a name of 1 to 200 characters, without a NUL")
+        raise DefinitionError(f"{what} {quoted(name)}: expected a name of 1 to 200 characters, without a NUL")
 
 
 def not_found(run_id: str, namespace: str) -> RunNotFound:

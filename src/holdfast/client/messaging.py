@@ -11,7 +11,7 @@ import msgspec
 from holdfast.codec import Codec, misfit
 from holdfast.define import refuse_in_body
 from holdfast.errors import BadPayload, DefinitionError, HookExpired, HookNotFound, HookUsed, RunEnded
-from holdfast.model import Sent, WaitRecord, holds, is_name, is_text
+from holdfast.model import Sent, WaitRecord, holds, is_name, is_text, quoted
 from holdfast.observe import MessageSent
 
 from .connections import Connected, Connection
@@ -141,4 +141,4 @@ def _refuse_misfit(wait: WaitRecord, data: bytes, codec: Codec) -> None:
 
 def _check_message_id(message_id: object) -> None:
     if message_id is not None and not is_name(message_id, 500):
-        raise DefinitionError(f"message_id={message_id!r}: expected text of 1 to 500 characters, without a NUL")
+        raise DefinitionError(f"message_id={quoted(message_id)}: expected text of 1 to 500 characters, without a NUL")

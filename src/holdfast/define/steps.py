@@ -24,7 +24,7 @@ from typing import (
 
 from holdfast.codec import known_hints
 from holdfast.errors import DefinitionError
-from holdfast.model import Duration, Retry, is_name, microseconds
+from holdfast.model import Duration, Retry, is_name, microseconds, quoted
 
 from .pending import Pending
 from .scope import Body, StepInfo, body_for, current_scope
@@ -368,7 +368,8 @@ def name_of(fn: Callable[..., Any]) -> str:
 def checked_name(name: object, *, what: str = "") -> str:
     if not is_name(name, 200):
         raise DefinitionError(
-            f"{what}{name!r} can't be a name; expected text of 1 to 200 characters, without a NUL or a lone surrogate"
+            f"{what}{quoted(name)} can't be a name; expected text of 1 to 200 characters, without a NUL or a lone "
+            "surrogate"
         )
     return str(name)
 

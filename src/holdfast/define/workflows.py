@@ -27,6 +27,7 @@ from holdfast.model import (
     is_name,
     is_text,
     microseconds,
+    quoted,
 )
 
 from .children import ChildRun
@@ -58,7 +59,7 @@ class StartOptions:
         for what, text, most in (("id", self.id, 500), ("key", self.key, 500), ("queue", self.queue, 200)):
             if text is not None and not is_name(text, most):
                 raise DefinitionError(
-                    f"{what}={text!r}: expected text of 1 to {most} characters, without a NUL or a lone surrogate"
+                    f"{what}={quoted(text)}: expected text of 1 to {most} characters, without a NUL or a lone surrogate"
                 )
         if self.on_parent_end not in (None, "cancel", "abandon"):
             raise DefinitionError(f"on_parent_end={self.on_parent_end!r}: expected 'cancel' or 'abandon'")
@@ -72,7 +73,7 @@ class StartOptions:
             isinstance(self.tags, Mapping) and all(is_text(k) and is_text(v) for k, v in self.tags.items())
         ):
             raise DefinitionError(
-                f"tags={self.tags!r}: expected a mapping of text to text, without a NUL or a lone surrogate"
+                f"tags={quoted(self.tags)}: expected a mapping of text to text, without a NUL or a lone surrogate"
             )
         for what, when in (("delay", self.delay), ("deadline", self.deadline)):
             if isinstance(when, datetime):

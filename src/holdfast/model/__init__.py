@@ -65,7 +65,7 @@ from .runs import (
 )
 from .stops import FORCED, skipped
 from .streams import StepItems, StepValue, StreamName, StreamRecord, ValueName
-from .texts import NOT_GIVEN, NotGiven, counted, is_name, is_text
+from .texts import NOT_GIVEN, NotGiven, counted, is_name, is_text, quoted
 from .waits import FIRST_HOOK, EventWait, Looked, NewWait, Trigger, Unmatched, WaitRecord
 from .workers import Lane, WorkerRecord
 from .workflows import KEPT, Declared, Parameter, Registration, WorkflowCount, WorkflowVersion, natural
@@ -172,6 +172,7 @@ __all__ = [
     "new_id",
     "probe_of",
     "probes_of",
+    "quoted",
     "restored_retry",
     "skipped",
     "spoken",

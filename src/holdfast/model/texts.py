@@ -16,6 +16,7 @@ class NotGiven(Enum):
 
 
 NOT_GIVEN: Final = NotGiven.NOT_GIVEN
+_READ = 200
 
 
 def is_text(value: object) -> bool:
@@ -32,6 +33,13 @@ def is_text(value: object) -> bool:
 def is_name(value: object, most: int) -> bool:
     """Whether it is such text of 1 to `most` characters."""
     return is_text(value) and 1 <= len(str(value)) <= most
+
+
+def quoted(value: object) -> str:
+    """A value that was refused, as it was written, for a message: of one that nobody would read to its end, the
+    beginning, and how long it is."""
+    shown = repr(value)
+    return shown if len(shown) <= _READ else f"{shown[: _READ // 2]}... ({len(shown):,} characters)"
 
 
 def counted(number: int, noun: str) -> str:
