@@ -46,19 +46,20 @@ async def _measure(scale: Scale, engine: Engine) -> list[Figure]:
     at_once = _AT_ONCE
     watched: dict[str, list[Work]] = {name: [] for name in WATCHED}
     alone: dict[str, list[Work]] = {name: [] for name in WATCHED}
-    await work(engine, at_once, scale.runs[at_once])
-    for _ in range(scale.rounds):
+    rounds, runs = scale.watched
+    await work(engine, at_once, runs)
+    for _ in range(rounds):
         for name, ratio in WATCHED.items():
-            alone[name].append(await work(engine, at_once, scale.runs[at_once]))
+            alone[name].append(await work(engine, at_once, runs))
             provider = TracerProvider(sampler=ParentBased(TraceIdRatioBased(ratio)), shutdown_on_exit=False)
             # As large a queue as can be filled: what is dropped costs less than what is exported.
             provider.add_span_processor(BatchSpanProcessor(Discarding(), max_queue_size=1_000_000))
             observers: list[Observer] = [Prometheus(registry=CollectorRegistry())]
             if ratio:
                 observers.append(Tracing(provider))
-            watched[name].append(await work(engine, at_once, scale.runs[at_once], observers))
+            watched[name].append(await work(engine, at_once, runs, observers))
             provider.shutdown()
-    count = STEPS * scale.runs[at_once]
+    count = STEPS * runs
     return [figure for name in WATCHED for figure in _figures(name, count, watched[name], alone[name])]
 
 

@@ -32,6 +32,9 @@ class Scale:
     """Runs claimed and ended under a snapshot that is held open."""
     fleet: int
     """Runs for all worker processes together."""
+    watched: tuple[int, int]
+    """Rounds with and without observers, and runs in each: what is compared differs by less than the machine's moods,
+    so there are many short ones."""
     fans: tuple[int, int]
     """Runs woken by one event and children of one run: a few, and the many that are compared with them."""
     parked: int
@@ -53,6 +56,7 @@ FULL = Scale(
     claims=40,
     churned=20_000,
     fleet=16_000,
+    watched=(15, 2_000),
     fans=(1_000, 10_000),
     parked=1_000,
     idle=5.0,
@@ -72,6 +76,7 @@ QUICK = Scale(
     claims=3,
     churned=200,
     fleet=100,
+    watched=(1, 100),
     fans=(20, 60),
     parked=50,
     idle=0.3,
