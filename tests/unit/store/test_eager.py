@@ -216,3 +216,18 @@ async def test_what_comes_of_it_when_nobody_waits_any_more_is_no_error_of_the_lo
     gate.set_result(None)
     await asyncio.sleep(0)
     assert (complaints, found.cancelled()) == ([], True)
+
+
+async def test_whoever_waits_straight_is_told_in_an_empty_context_if_that_was_given():
+    gate = asyncio.get_running_loop().create_future()
+    seen = []
+    place = contextvars.ContextVar("place", default="nowhere")
+    place.set("here")
+
+    async def work():
+        return await gate
+
+    Straight(work()).add_done_callback(lambda _: seen.append(place.get()), context=contextvars.Context())
+    gate.set_result("done")
+    await asyncio.sleep(0)
+    assert seen == ["nowhere"]

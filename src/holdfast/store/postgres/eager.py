@@ -52,7 +52,8 @@ class Straight(asyncio.Future[T]):
     def add_done_callback(self, fn: Callable[[Any], object], *, context: Context | None = None) -> None:
         if self._told is not None or self.done():
             return super().add_done_callback(fn, context=context)
-        self._told = fn, context or copy_context()
+        # An empty one is false, and given all the same.
+        self._told = fn, copy_context() if context is None else context
 
     def remove_done_callback(self, fn: Callable[[Any], object]) -> int:
         if self._told is not None and self._told[0] == fn:
