@@ -98,7 +98,8 @@ class Store(Protocol):
         of an ended run to the new one and returns a live one; "replace" does the same for an ended one, and for a
         live one sends it a cancel and creates the new run with the key, to begin when the old one has ended. So does
         "restart" of a child whose key a live child holds that the end of its own parent has called off. Whoever
-        takes a key over from a run that was itself waiting for another waits for that one.
+        takes a key over from a run that was itself waiting for another waits for that one. An id or a key that comes
+        more than once in a call is settled in the order given.
 
         A run is due after its delay, at the latest at its deadline: one that waits for its delay, or for another run,
         when its deadline passes is claimed then, and its worker ends it.

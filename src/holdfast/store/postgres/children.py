@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.model import Instant, NewRun, OutSignal
+from holdfast.store.starts import is_takeover, parts_of
 
-from .starts import Creation, create_runs, is_takeover, start_keyed
+from .starts import Creation, create_runs, start_keyed
 from .transactions import Transaction
 
 
@@ -19,6 +20,13 @@ async def begin_children(
 
     Returns the numbers of those who joined a run.
     """
+    parts = parts_of([child for _, child, _ in children])
+    return [asker for part in parts for asker in await _begin_part(tx, children[part], now)]
+
+
+async def _begin_part(
+    tx: Transaction, children: Sequence[tuple[int, NewRun, Instant]], now: Instant | None
+) -> list[int]:
     rows = await tx.all("find_ids", {"namespace_id": tx.namespace_id, "ids": [child.id for _, child, _ in children]})
     known = {id for id, _ in rows}
     free: dict[str, NewRun] = {}

@@ -12,10 +12,11 @@ from typing import NamedTuple, TypeVar
 
 from holdfast.errors import StoreAway
 from holdfast.model import Instant, NewRun, StartedRun
+from holdfast.store.starts import is_takeover, parts_of
 
 from .connections import is_again, sqlstate
 from .links import Pool
-from .starts import is_takeover, start_runs
+from .starts import start_runs
 from .transactions import Transaction
 
 _UNIQUE = "23505"
@@ -148,7 +149,7 @@ class Starter:
         async def deed(tx: Transaction) -> list[StartedRun]:
             return await start_runs(tx, runs, now)
 
-        is_one = not any(is_takeover(run) or run.is_retry for run in runs)
+        is_one = len([*parts_of(runs)]) == 1 and not any(is_takeover(run) or run.is_retry for run in runs)
         tries = 1 if any(run.key is not None for run in runs) else _TRIES
         return await again_if_taken(lambda: self._pool.run(deed, is_one=is_one, tries=tries, is_hasty=is_hasty))
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.model import Instant, Lane, NewRun, RunStatus, StartedRun
+from holdfast.store.starts import is_takeover, parts_of
 
 from .ends import Live, end_unbegun, live_run, newest_of, send_cancel
 from .lanes import add_lanes, find_lanes
@@ -28,6 +29,10 @@ class Creation(NamedTuple):
 
 async def start_runs(tx: Transaction, runs: Sequence[NewRun], now: Instant | None) -> list[StartedRun]:
     """Create what is not there yet. A start that is sent again finds its own run: created is False then."""
+    return [answer for part in parts_of(runs) for answer in await _start_part(tx, runs[part], now)]
+
+
+async def _start_part(tx: Transaction, runs: Sequence[NewRun], now: Instant | None) -> list[StartedRun]:
     rows = await tx.all("find_ids", {"namespace_id": tx.namespace_id, "ids": [run.id for run in runs]})
     known = {id: StartedRun(id, STATUS[status], created=False) for id, status in rows}
     free: dict[str, NewRun] = {}
@@ -49,11 +54,6 @@ async def start_runs(tx: Transaction, runs: Sequence[NewRun], now: Instant | Non
             if answers[-1].created:
                 known[run.id] = StartedRun(run.id, RunStatus.PENDING, created=False)
     return answers
-
-
-def is_takeover(run: NewRun) -> bool:
-    """Whether it may take a key from its holder: then what it does is more than one statement."""
-    return run.key is not None and (run.on_conflict in ("restart", "replace") or run.takes_key_of is not None)
 
 
 async def start_keyed(tx: Transaction, run: NewRun, now: Instant | None) -> StartedRun:

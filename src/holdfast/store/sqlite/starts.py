@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.model import Instant, Lane, NewRun, RunStatus, StartedRun
+from holdfast.store.starts import parts_of
 
 from .chains import chain_start, find_chain
 from .ends import Live, end_unbegun, live_run
@@ -16,6 +17,10 @@ from .transactions import Row, Transaction, as_json
 def start_runs(tx: Transaction, runs: Sequence[NewRun], now: Instant | None) -> list[StartedRun]:
     """Create what is not there yet. A start that is sent again finds its own run: created is False then."""
     at = tx.now(now)
+    return [answer for part in parts_of(runs) for answer in _start_part(tx, runs[part], at)]
+
+
+def _start_part(tx: Transaction, runs: Sequence[NewRun], at: Instant) -> list[StartedRun]:
     known = {
         id: StartedRun(id, STATUS[status], created=False)
         for id, status in tx.all(

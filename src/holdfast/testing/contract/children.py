@@ -202,6 +202,16 @@ class TestChildren:
         [message] = await stage.store.read_inbox("one")
         assert end_in(message).run_id == other.id
 
+    async def test_an_id_whose_first_asker_joins_another_run_is_the_second_asker_s_child(self, stage: Stage) -> None:
+        holder = await stage.start_one(key="k")
+        parent = await stage.held()
+        children = (child_of(parent, "first", id="same", key="k"), child_of(parent, "second", id="same"))
+        await stage.commit(turn(parent, out=Out(children=children)))
+        for claimed in await stage.claim(worker="two"):
+            await stage.end(claimed)
+        told = {message.name: end_in(message).run_id for message in await stage.store.read_inbox("one")}
+        assert told == {"first": holder, "second": "same"}
+
     async def test_several_may_join_one_run(self, stage: Stage) -> None:
         parents = [await stage.held(), await stage.held()]
         await stage.commit(

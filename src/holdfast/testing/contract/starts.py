@@ -113,6 +113,26 @@ class TestStartRuns:
             ("twin", True), ("twin", False), ("keyed", True), ("keyed", False)
         ]  # fmt: skip
 
+    async def test_an_id_given_twice_in_one_call_is_settled_in_order(self, stage: Stage) -> None:
+        runs = [
+            new_run(id="keyed", key="k"), new_run(id="keyed"),
+            new_run(id="plain"), new_run(id="plain", key="other"),
+            new_run(id="over", key="new", on_conflict="replace"), new_run(id="over"),
+        ]  # fmt: skip
+        started = await stage.store.start_runs(runs, now=T0)
+        assert [(run.id, run.created) for run in started] == [(run.id, not place % 2) for place, run in enumerate(runs)]
+        assert [(await stage.run(id)).key for id in ("keyed", "plain", "over")] == ["k", None, "new"]
+
+    async def test_an_id_whose_first_start_led_to_another_run_is_free_for_the_second_in_one_call(
+        self, stage: Stage
+    ) -> None:
+        holder = await stage.start_one(key="k")
+        runs = [new_run(id="a", key="k"), new_run(id="a"), new_run(id="b", key="k"), new_run(id="b", key="other")]
+        started = await stage.store.start_runs(runs, now=T0)
+        assert [(run.id, run.created) for run in started] == [
+            (holder, False), ("a", True), (holder, False), ("b", True)
+        ]  # fmt: skip
+
     async def test_a_start_that_is_sent_again_finds_its_own_run(self, stage: Stage) -> None:
         run = new_run(key="k", on_conflict="replace")
         await stage.store.start_runs([run], now=T0)
@@ -296,6 +316,14 @@ class TestKeys:
             (runs[0].id, True), (runs[0].id, False), (runs[2].id, True)
         ]  # fmt: skip
         assert (await stage.run(runs[0].id)).status is RunStatus.CANCELLED
+
+    @pytest.mark.parametrize("on_conflict", ["restart", "replace"])
+    async def test_a_key_given_twice_in_one_call_belongs_to_the_first_if_nobody_held_it(
+        self, stage: Stage, on_conflict: Literal["restart", "replace"]
+    ) -> None:
+        runs = [new_run(key="k", on_conflict=on_conflict), new_run(key="k")]
+        started = await stage.store.start_runs(runs, now=T0)
+        assert [(run.id, run.created) for run in started] == [(runs[0].id, True), (runs[0].id, False)]
 
     async def test_a_key_asked_for_by_many_at_once_is_given_to_one(self, stage: Stage) -> None:
         runs = [new_run(key="k") for _ in range(20)]
