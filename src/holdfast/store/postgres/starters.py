@@ -49,23 +49,27 @@ class Starter:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._queue: list[_Call] = []
-        self._is_sending = False
+        self._sending: asyncio.Task[None] | None = None
         self._stuck: set[tuple[str, str]] = set()
         """Keys that starts wait for, each by itself."""
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def start(self, runs: Sequence[NewRun], now: Instant | None) -> list[StartedRun]:
         """Start these with the next commit."""
-        answer: asyncio.Future[list[StartedRun]] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[StartedRun]] = loop.create_future()
         self._queue.append(_Call(runs, now, answer))
-        if not self._is_sending:
-            self._is_sending = True
-            try:
-                while self._queue:
-                    await self._send()
-            finally:
-                self._is_sending = False
+        if self._sending is None:
+            # A task of its own: whoever came first would wait for all who come while it sends.
+            self._sending = loop.create_task(self._send_all())
         return await answer
+
+    async def _send_all(self) -> None:
+        try:
+            while self._queue:
+                await self._send()
+        finally:
+            self._sending = None
 
     async def _send(self) -> None:
         first = self._queue[0]
