@@ -118,7 +118,11 @@ async def _replace(tx: Transaction, old: Live, new_id: str, at: Instant) -> str 
 async def _still_before(tx: Transaction, ended: Live) -> str | None:
     """Whom a run that ended unbegun had to wait for, if that lives on: then so does whoever gets the key."""
     before = await live_run(tx, ended.after_run_id) if ended.after_run_id else None
-    return before.id if before is not None and not before.status.is_final else None
+    if before is None:
+        return None
+    # Only those who still wait were told that it goes on in another.
+    last = await newest_of(tx, before)
+    return None if last.status.is_final else last.id
 
 
 async def _holder(tx: Transaction, workflow: str, key: str) -> Live | None:

@@ -63,6 +63,7 @@ def _start_keyed(tx: Transaction, run: NewRun, at: Instant) -> StartedRun:
             return _instead(tx, run.takes_key_of, holder)
     after: str | None = None
     if holder is not None:
+        # Whose life counts: a run that went on as another workflow keeps its key, which is one of its workflow's.
         last = _last_of(tx, holder)
         if run.takes_key_of is None and not _gives_way(tx, last, run):
             return StartedRun(holder.id, holder.status, created=False)
@@ -108,13 +109,17 @@ def _replace(tx: Transaction, old: Live, new_id: str, at: Instant) -> str | None
 def _still_before(tx: Transaction, ended: Live) -> str | None:
     """Whom a run that ended unbegun had to wait for, if that lives on: then so does whoever gets the key."""
     before = live_run(tx, ended.after_run_id) if ended.after_run_id else None
-    return before.id if before is not None and not before.status.is_final else None
+    if before is None:
+        return None
+    # Only those who still wait were told that it goes on in another.
+    last = _last_of(tx, before)
+    return None if last.status.is_final else last.id
 
 
-def _last_of(tx: Transaction, holder: Live) -> Live:
-    """Whose life counts: a run that went on as another workflow keeps its key, which is one of its workflow's."""
-    chain = find_chain(tx, holder.id) if holder.status is RunStatus.CONTINUED else None
-    return holder if chain is None else live_run(tx, chain.run_id) or holder
+def _last_of(tx: Transaction, run: Live) -> Live:
+    """The run, or the newest of its chain if it has continued as new."""
+    chain = find_chain(tx, run.id) if run.status is RunStatus.CONTINUED else None
+    return run if chain is None else live_run(tx, chain.run_id) or run
 
 
 def _holder(tx: Transaction, workflow: str, key: str) -> Live | None:

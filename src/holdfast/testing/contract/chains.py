@@ -22,7 +22,7 @@ from holdfast.model import (
 
 from .children import child_of, end_in, family
 from .events import chain_began, published
-from .stage import LANE, T0, Stage, after, new_run, on_stage, turn
+from .stage import LANE, T0, Stage, after, ids_of, new_run, on_stage, turn
 
 CONTINUED = RowChange(status=RunStatus.CONTINUED)
 
@@ -52,6 +52,19 @@ class TestContinuedRuns:
         await stage.end(last)
         [message] = await stage.store.read_inbox("one")
         assert (end_in(message).run_id, end_in(message).status) == (successor.id, "completed")
+
+    async def test_whoever_gets_a_key_waits_for_the_run_that_the_one_before_it_waited_for_whichever_that_goes_on_in(
+        self, stage: Stage
+    ) -> None:
+        first = await stage.held(key="k")
+        second = await stage.start_one(key="k", on_conflict="replace")
+        await stage.store.cancel_run(second, now=T0)
+        successor = await continued(stage, first)
+        third = await stage.start_one(key="k", on_conflict="replace")
+        assert (await stage.run(third)).after_run_id == successor.id
+        assert await stage.claim() == []
+        await stage.end(successor)
+        assert ids_of(await stage.claim()) == [third]
 
     async def test_a_chain_goes_on_and_on(self, stage: Stage) -> None:
         first = run = await stage.held()
