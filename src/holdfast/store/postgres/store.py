@@ -306,8 +306,8 @@ class PostgresStore(LifeStore):
         return await self._call(partial(self._reap, worker_id, now))
 
     async def _reap(self, worker_id: str, now: Instant | None) -> list[str]:
-        deed = partial(workers.find_dead, locks=self._locks, worker_id=worker_id, now=now)
-        dead = await self._pool.run(deed, is_one=True)
+        fleet = await self._pool.run(partial(workers.read_fleet, now=now), is_one=True)
+        dead = workers.find_dead(fleet, self._locks, worker_id)
         try:
             await self._wake_missed(now)
             if not dead.lapsed and not dead.strangers:

@@ -13,7 +13,7 @@ from .children import tell_missed
 from .lanes import add_lanes, find_lanes
 from .messages import move_strays
 from .rows import worker_record
-from .transactions import Transaction, as_json
+from .transactions import Row, Transaction, as_json
 
 _HAS_LOCK, _LEASE_UNTIL, _NOW = 3, 6, 8
 
@@ -81,14 +81,26 @@ class Dead(NamedTuple):
     """Owners of runs without a row: they left, or were reaped, while a claim was under way."""
 
 
-async def find_dead(tx: Transaction, locks: ProcessLocks, worker_id: str, now: Instant | None) -> Dead:
-    """Look for the dead. It reads first: a lock that was taken is for whoever gets the answer to let go."""
+class Fleet(NamedTuple):
+    """Who is registered, by rows of list_workers, and who owns runs."""
+
+    rows: Sequence[Row]
+    owners: list[str]
+
+
+async def read_fleet(tx: Transaction, now: Instant | None) -> Fleet:
+    """What to look for the dead in."""
     rows = await tx.all("list_workers", {"namespace_id": tx.namespace_id, "now": now})
-    owners = [owner for (owner,) in await tx.all("list_owners", {"namespace_id": tx.namespace_id})]
+    return Fleet(rows, [owner for (owner,) in await tx.all("list_owners", {"namespace_id": tx.namespace_id})])
+
+
+def find_dead(fleet: Fleet, locks: ProcessLocks, worker_id: str) -> Dead:
+    """Look for the dead. Apart from the reading, which may fail at its very end: the locks that were taken are for
+    whoever gets the answer to let go."""
     here = host_name()
-    known = {worker_id, *(row[0] for row in rows)}
-    dead = Dead([], {}, [owner for owner in owners if owner not in known])
-    for row in rows:
+    known = {worker_id, *(row[0] for row in fleet.rows)}
+    dead = Dead([], {}, [owner for owner in fleet.owners if owner not in known])
+    for row in fleet.rows:
         name, host = row[0], row[1]
         if name == worker_id:
             continue
