@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -50,6 +51,22 @@ async def test_a_run_whose_id_has_quotes_in_it_books_as_any_other(file):
         run = await s.client.start(order, "a", id='the "first" \\ order')
         assert await run.result() == 1
         assert booked(file) == ["a"]
+
+
+async def test_a_failure_that_middleware_keeps_from_the_body_leaves_nothing(file):
+    @step(transaction=True, retry=ONCE)
+    def fail(db: sqlite3.Connection) -> int | None:
+        db.execute("INSERT INTO bookings (id) VALUES ('a')")
+        raise LookupError
+
+    @workflow
+    async def order() -> int | None:
+        return fail()
+
+    async with stage(file, order, middleware=[lambda info: suppress(LookupError)]) as s:
+        # As of any step that its middleware lets end so.
+        assert await (await s.client.start(order)).result() is None
+        assert booked(file) == []
 
 
 async def test_a_failed_attempt_leaves_nothing(file):

@@ -189,6 +189,8 @@ class Inside:
         """Roll back what is not committed. What was to go out with it goes alone, as from any step that fails."""
         assert attempt.loan is not None
         await attempt.loan.end()
+        # Its middleware may keep the failure to itself: then the step has a result, and no transaction to commit it by.
+        attempt.loan = None
         kept, attempt.kept = attempt.kept or (), None
         for item in kept:
             if not attempt.held.is_lost and not attempt.is_timed_out:
