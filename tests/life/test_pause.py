@@ -173,6 +173,27 @@ async def test_a_filter_pauses_and_resumes_many():
         assert await env.client.resume(RunFilter(workflow="told")) == 3
 
 
+async def test_one_that_continues_as_new_while_many_are_paused_is_paused_where_it_goes_on(monkeypatch):
+    async with Environment([told, rounds]) as env:
+        await env.client.start(told)
+        chain = await env.client.start(rounds, 2)
+        await env.until_waiting(chain)
+        pause_runs = env.client.store.pause_runs
+
+        async def late(run_ids, paused):
+            monkeypatch.setattr(env.client.store, "pause_runs", pause_runs)
+            await env.client.signal(chain.id, "next")
+            await env.until_waiting(chain)
+            return await pause_runs(run_ids, paused)
+
+        monkeypatch.setattr(env.client.store, "pause_runs", late)
+        assert await env.client.pause(RunFilter()) == 2
+        [live] = [one async for one in env.client.runs(RunFilter(workflow=rounds, status="waiting"))]
+        assert await is_paused(live)
+        assert live.id != chain.id
+        assert await env.client.resume(RunFilter()) == 2
+
+
 async def test_explain_says_that_a_run_is_paused():
     async with Environment(told) as env:
         run = await env.client.start(told)

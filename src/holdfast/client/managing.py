@@ -258,9 +258,28 @@ class Managing(Connected):
         return archives.line_of(record, rows, self._connection.codec)
 
     async def _set_paused(self, which: str | RunFilter, paused: bool) -> int:
-        if isinstance(which, RunFilter):
-            return await self._in_batches(which, LIVE, lambda store, ids: store.pause_runs(ids, paused))
-        store, record = await self._connection.found(which)
+        if not isinstance(which, RunFilter):
+            store, record = await self._connection.found(which)
+            return await self._set_one_paused(store, record, paused)
+        gone_on: list[RunRecord] = []
+
+        async def set_some(store: Store, ids: list[str]) -> list[str]:
+            changed = await store.pause_runs(ids, paused)
+            left = set(ids).difference(changed)
+            if left:
+                ended = await store.read_ended(list(left))
+                gone_on.extend(record for record in ended if record.status is RunStatus.CONTINUED)
+            return changed
+
+        count = await self._in_batches(which, LIVE, set_some)
+        store = await self._connection.opened()
+        for record in gone_on:
+            # What it goes on in may have ended, or been deleted, by now.
+            with suppress(RunEnded, RunNotFound):
+                count += await self._set_one_paused(store, record, paused)
+        return count
+
+    async def _set_one_paused(self, store: Store, record: RunRecord, paused: bool) -> int:
         while True:
             if record.status is RunStatus.CONTINUED and record.successor_id is not None:
                 _, record = await self._connection.found(record.successor_id)
