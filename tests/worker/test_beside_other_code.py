@@ -85,6 +85,20 @@ async def test_a_worker_that_was_stopped_inside_its_block_works_when_it_is_enter
             assert worker.id is not None
 
 
+def test_a_worker_works_again_in_another_loop(database_url):
+    gate = Gate()
+    body = body_of(gate.step())
+    gate.go_on.set()
+    worker = Worker(database_url, workflows=[body])
+
+    async def beside() -> str:
+        async with AsyncClient(database_url) as client, worker:
+            return await (await client.start(body)).result(PATIENCE)
+
+    assert asyncio.run(beside()) == "let go the 1. time"
+    assert asyncio.run(beside()) == "let go the 2. time"
+
+
 async def test_a_worker_that_is_at_work_is_not_set_to_work_again(database_url):
     async with stage(database_url) as on:
         worker = on.worker(endless)

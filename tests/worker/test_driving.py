@@ -371,3 +371,14 @@ async def test_a_drive_that_has_lost_its_lease_says_so(database_url):
         with pytest.raises(LeaseLost, match="drive again"):
             await Worker(client, workflows=[once], clock=clock).drive()
     await store.close()
+
+
+def test_drives_at_once_may_be_made_in_another_loop_each_time(database_url):
+    worker = Worker(database_url, workflows=[once])
+
+    async def drives() -> int:
+        async with AsyncClient(database_url) as client:
+            await client.start(once)
+        return sum(driven.taken for driven in await asyncio.gather(worker.drive(), worker.drive()))
+
+    assert [asyncio.run(drives()), asyncio.run(drives())] == [1, 1]

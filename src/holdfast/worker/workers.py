@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol, Self, cast
+from weakref import WeakKeyDictionary
 
 from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
@@ -149,7 +150,8 @@ class Worker:
         self._task: asyncio.Task[None] | None = None
         self._is_at_work = False
         self._ready = asyncio.Event()
-        self._opening = asyncio.Lock()
+        self._opening: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        """By loop: one that was waited for belongs to the loop of that, and drives may each have another."""
         self._users = 0
         self._is_started = False
 
@@ -276,15 +278,16 @@ class Worker:
         finally:
             self._is_at_work = False
             self._session = None
-            self._ready.clear()
-            self._stopping.clear()
+            # Others, for these belong to this loop, and it may be entered again in another.
+            self._ready, self._stopping = asyncio.Event(), asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def _open_store(self) -> AsyncIterator[None]:
         """The store, open as long as anybody here needs it: one drive that ends must not close it under another."""
         store = self._plan.store
         observers = self._plan.observers
-        async with self._opening:
+        opening = self._opening.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        async with opening:
             if observers is not None and not self._users:
                 # First: a port that can't be had is known before anything else is opened.
                 observers.open()
@@ -298,7 +301,7 @@ class Worker:
         try:
             yield
         finally:
-            async with self._opening:
+            async with opening:
                 self._users -= 1
                 if observers is not None and not self._users:
                     observers.close()
