@@ -240,7 +240,30 @@ def test_an_error_moves_no_terminal_s_cursor(client, capsys):
     with pytest.raises(holdfast.RunFailed):
         holdfast.run(paints, key="k")
     assert main(["start", "paints", "--key", "k", "--wait"]) == 1
-    assert "ValueError: \\x1b[2J red\n" in capsys.readouterr().err
+    assert "ValueError: \\x1b[2J red;" in capsys.readouterr().err
+
+
+def test_a_start_that_waits_for_a_run_that_fails_names_the_command_that_shows_where(client, capsys):
+    run_id = failed(client, key="zero")
+    assert main(["start", "halve", "--input", "0", "--key", "zero", "--wait"]) == 1
+    assert f"; `holdfast show {run_id}` shows where, and how to go on" in capsys.readouterr().err
+
+
+def test_a_start_that_waited_in_vain_names_the_command_that_says_why(client, capsys):
+    assert main(["start", "halve", "--id", "this one", "--input", "2", "--wait", "--timeout", "0s"]) == 1
+    assert "`holdfast why 'this one'`" in capsys.readouterr().err
+
+
+def test_why_names_the_command_that_goes_on(client, say):
+    run_id = failed(client)
+    assert f"`holdfast retry {run_id}`" in say("why", run_id)
+
+
+def test_a_start_that_waits_for_a_run_that_was_cancelled_names_the_command_that_goes_on(client, capsys):
+    run = client.start(halve, 2, key="dropped", delay="1h")
+    run.cancel()
+    assert main(["start", "halve", "--input", "2", "--key", "dropped", "--wait"]) == 1
+    assert f"`holdfast retry {run.id}`" in capsys.readouterr().err
 
 
 def test_ctrl_c_while_a_start_waits_tells_which_run_goes_on(client, capsys, monkeypatch):

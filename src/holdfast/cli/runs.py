@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -161,6 +162,9 @@ def start(
             except (RunFailed, RunCancelled, TimeoutError) as error:
                 if as_json:
                     print_json({**told, "error": str(error), "status": run.refresh().status})
+                if isinstance(error, RunFailed):
+                    advice = f"`holdfast show {shlex.quote(error.run_id)}` shows where, and how to go on"
+                    raise HoldfastError(f"{error}; {advice}") from error
                 raise
             except KeyboardInterrupt:
                 print_note(f"holdfast: nobody waits any more, and run {run.id} goes on: holdfast show {run.id}")

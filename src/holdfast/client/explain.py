@@ -8,6 +8,7 @@ no step in flight.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -180,7 +181,7 @@ def _ended(scene: _Scene) -> _Answer:
     details: dict[str, Any] = {"status": run.status, "ended_at": run.ended_at}
     if run.status is RunStatus.FAILED and run.error:
         details["error"] = scene.describe(run.error)
-        retry = f"client.retry({run.id!r}) goes on from there"
+        retry = f"client.retry({run.id!r}), or in a shell `holdfast retry {shlex.quote(run.id)}`, goes on from there"
         advice = "it was compensated, so only a new run can go on" if scene.is_compensated else retry
         return Reason.ENDED, f"failed{when} with {details['error']}; {advice}.", details
     why = (scene.cancel.reason if scene.cancel else None) or (scene.stopped.reason if scene.stopped else None)
@@ -222,10 +223,8 @@ def _held(scene: _Scene) -> _Answer:
 def _blocked(scene: _Scene) -> _Answer:
     run = scene.run
     again = "" if run.due_at is None else f" It is tried again at {_told(run.due_at)}."
-    text = (
-        f"is blocked and intact; a fixed deploy lets it go on, and a cancel with force=True ends it.{again} "
-        f"The report: {run.blocked}"
-    )
+    end = f"a cancel with force=True, or in a shell `holdfast cancel --force {shlex.quote(run.id)}`, ends it"
+    text = f"is blocked and intact; a fixed deploy lets it go on, and {end}.{again} The report: {run.blocked}"
     return Reason.BLOCKED, text, {"report": run.blocked, "retry_at": run.due_at}
 
 

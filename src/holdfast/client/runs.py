@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, Self, TypeVar, cast
@@ -255,7 +256,8 @@ class AsyncRun(Generic[R_co]):
             return f"{late}, as far as is known: {error}"
         if record.blocked is not None:
             return f"{late}; it is blocked: {record.blocked}"
-        return f"{late}; it goes on: ask again, or see what it waits for with client.explain({record.id!r})"
+        ask = f"client.explain({record.id!r}), or in a shell `holdfast why {shlex.quote(record.id)}`"
+        return f"{late}; it goes on: ask again, or see what it waits for with {ask}"
 
     async def _cancelled_text(self, record: RunRecord) -> str:
         store = await self._connection.opened()
@@ -264,7 +266,8 @@ class AsyncRun(Generic[R_co]):
         why = f": {reason}" if reason else ""
         undone = skipped_in(entries)
         what = f" (skipped: {', '.join(undone)})" if undone else ""
-        advice = f"client.retry({record.id!r}) would go on from there"
+        shell = f"`holdfast retry {shlex.quote(record.id)}`"
+        advice = f"client.retry({record.id!r}), or in a shell {shell}, would go on from there"
         if any(isinstance(entry, Undoing) for entry in entries):
             advice = "it was compensated, so only a new run can go on"
         return f"run {record.id} of {record.workflow!r} was cancelled{why}{what}; {advice}"
