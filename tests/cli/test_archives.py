@@ -342,3 +342,36 @@ def test_which_runs_to_replay_is_said_in_one_way(client, tmp_path, which):
 
 def test_which_runs_to_replay_must_be_said(client, tmp_path):
     assert main(["replay", "--code", code(tmp_path, "asked")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("nowhere.jsonl", "there is no file nowhere.jsonl; name one that `export` or `prune --archive` wrote"),
+        ("folder", "folder is a folder; name a file in it"),
+        ("bytes.jsonl", "bytes.jsonl is not text in UTF-8 (byte 0); name one that `export` or `prune --archive` wrote"),
+    ],
+)
+def test_a_file_that_can_t_be_read_is_named_with_what_to_do(client, tmp_path, capsys, file, told):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe")
+    assert main(["import", file]) == 1
+    assert capsys.readouterr().err == f"holdfast: {told}\n"
+    assert main(["replay", "--file", file, "--code", code(tmp_path, "unread")]) == 1
+    assert capsys.readouterr().err == f"holdfast: {told}\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("new/a.jsonl", "new/a.jsonl can't be written: there is no folder new; make it, or name another file"),
+        ("folder", "folder is a folder; name a file in it"),
+    ],
+)
+def test_a_file_that_can_t_be_written_is_named_with_what_to_do(client, tmp_path, capsys, file, told):
+    (tmp_path / "folder").mkdir()
+    assert main(["export", "--output", file]) == 1
+    assert capsys.readouterr().err == f"holdfast: {told}\n"
+    assert main(["prune", "--older-than", "0s", "--archive", file, "--yes"]) == 1
+    assert capsys.readouterr().err == f"holdfast: {told}\n"
+    assert client.count(RunFilter()) == 3

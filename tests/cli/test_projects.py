@@ -59,6 +59,18 @@ def ask(port: int, path: str, body: object = None, **headers: str) -> tuple[int,
         return error.code, json.loads(error.read())
 
 
+@pytest.mark.parametrize("folder", ["taken/shop", "half"])
+def test_a_project_that_has_no_room_says_which_folder_can_t_be_made(tmp_path, monkeypatch, capsys, folder):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").touch()
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "workflows").touch()
+    assert main(["init", folder]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"holdfast: the folder {folder}")
+    assert told.endswith("; mend that, or name another one\n")
+
+
 def test_what_to_type_next_can_be_typed_in_a_folder_of_any_name(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["init", "my shop"]) == 0

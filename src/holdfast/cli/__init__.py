@@ -45,10 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except (HoldfastError, OSError) as error:
-        # OSError: a file that can't be written, a port that is taken.
+        # OSError: what the system refused where no command has better words for it.
         if wants_traceback:
             traceback.print_exc()
-        print(f"holdfast: {printable_lines(str(error))}", file=sys.stderr)
+        print(f"holdfast: {printable_lines(_said(error))}", file=sys.stderr)
         return code_of(error)
     except Exception as error:
         if wants_traceback:
@@ -56,6 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told = f"{type(error).__name__}: {printable_lines(str(error))}"
         print(f"holdfast: this was not expected: {told}; --traceback shows where", file=sys.stderr)
         return code_of(error)
+
+
+def _said(error: Exception) -> str:
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def _ready_streams() -> None:

@@ -16,7 +16,7 @@ from holdfast.model import counted
 
 from .exits import WRONG
 from .options import NOT_BOTH, Chosen, Json, Place, RunIds
-from .output import in_utf8, lines_of, print_json, print_line, print_note, tracked, working
+from .output import in_utf8, lines_of, print_json, print_line, print_note, reading, tracked, working, writing
 
 
 def export(
@@ -38,29 +38,27 @@ def export(
     with place.client() as client:
         with working("listing runs"):
             ids = list(run_ids or ()) or [run.id for run in client.runs(chosen.filter())]
-        try:
+        count = 0
+        with writing(output):
             # "x": an earlier export is never overwritten.
             target = in_utf8(sys.stdout) if output is None else output.open("x", encoding="utf-8")
-        except FileExistsError:
-            raise DefinitionError(f"{output} is there already, and is not overwritten; name another file") from None
-        count = 0
-        try:
-            for run_id in tracked(ids, "exporting"):
-                try:
-                    target.write(client.export(run_id) + "\n")
-                    count += 1
-                except RunNotFound:
-                    # Of those that were listed one may be gone by now; one that was named must be there.
-                    if run_ids:
-                        raise
-        except BaseException:
-            if output is not None:
-                # Half an export looks like a whole one, and would stand in the way of the next try.
-                output.unlink()
-            raise
-        finally:
-            if output is not None:
-                target.close()
+            try:
+                for run_id in tracked(ids, "exporting"):
+                    try:
+                        target.write(client.export(run_id) + "\n")
+                        count += 1
+                    except RunNotFound:
+                        # Of those that were listed one may be gone by now; one that was named must be there.
+                        if run_ids:
+                            raise
+            except BaseException:
+                if output is not None:
+                    # Half an export looks like a whole one, and would stand in the way of the next try.
+                    output.unlink()
+                raise
+            finally:
+                if output is not None:
+                    target.close()
     print_note(f"exported {counted(count, 'run')}")
 
 
@@ -110,6 +108,7 @@ import_command.__name__ = "import"
 
 def _lines(file: Path) -> Iterator[str]:
     if str(file) == "-":
-        yield from in_utf8(sys.stdin)
+        with reading("stdin"):
+            yield from in_utf8(sys.stdin)
         return
     yield from lines_of(file, "importing")

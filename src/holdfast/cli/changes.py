@@ -18,7 +18,7 @@ from holdfast.model import ENDED, LIVE, NOT_GIVEN, RunFilter, RunStatus, counted
 
 from .exits import WRONG
 from .options import Chosen, Json, Meant, Place, RunId, Yes, duration_given, json_given
-from .output import agreed, print_answer, print_json, print_line, print_note, working
+from .output import agreed, print_answer, print_json, print_line, print_note, working, writing
 
 T = TypeVar("T")
 _STOPPED = (RunStatus.FAILED, RunStatus.CANCELLED)
@@ -144,7 +144,7 @@ def prune(
             count = sum(at is not None and at <= before for at in ended)
         if count:
             agreed(f"Delete {counted(count, 'run')} that ended more than {spoken(age)} ago?", yes)
-        with working("deleting"):
+        with working("deleting"), writing(archive):
             pruned = client.prune(older_than=timedelta(microseconds=age), where=where, archive=archive)
     told = {"deleted": pruned.runs, "archive": None if archive is None else str(archive)}
     print_answer(f"deleted {counted(pruned.runs, 'run')}", told, as_json=as_json)

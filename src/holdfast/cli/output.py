@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from holdfast.codec import plain
+from holdfast.errors import HoldfastError
 
 from .terminals import printable, printable_lines
 
@@ -94,10 +95,53 @@ def lines_of(file: Path, what: str) -> Iterator[str]:
     """The lines of a file, with a bar on stderr while they are gone through, if somebody looks."""
     console = Console(stderr=True)
     is_hidden = not console.is_terminal
-    with progress.open(
-        file, "r", encoding="utf-8", description=what, console=console, transient=True, disable=is_hidden
-    ) as lines:
+    with (
+        reading(file),
+        progress.open(
+            file, "r", encoding="utf-8", description=what, console=console, transient=True, disable=is_hidden
+        ) as lines,
+    ):
         yield from lines
+
+
+@contextlib.contextmanager
+def reading(file: Path | str) -> Iterator[None]:
+    """Inside, a file that can't be read is told by its name, with what to do."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise HoldfastError(f"there is no file {file}; name one that `export` or `prune --archive` wrote") from None
+    except IsADirectoryError:
+        raise HoldfastError(f"{file} is a folder; name a file in it") from None
+    except OSError as error:
+        raise HoldfastError(f"{file} can't be read: {reason_of(error)}; mend that, or name another file") from error
+    except UnicodeDecodeError as error:
+        what = "name one that `export` or `prune --archive` wrote"
+        raise HoldfastError(f"{file} is not text in UTF-8 (byte {error.start}); {what}") from error
+
+
+@contextlib.contextmanager
+def writing(file: Path | None) -> Iterator[None]:
+    """Inside, a file that can't be written is told by its name, with what to do. None: there is none to write."""
+    try:
+        yield
+    except OSError as error:
+        if file is None:
+            raise
+        if file.is_dir():
+            told = f"{file} is a folder; name a file in it"
+        elif isinstance(error, FileExistsError):
+            told = f"{file} is there already, and is not overwritten; name another file"
+        elif not file.parent.is_dir():
+            told = f"{file} can't be written: there is no folder {file.parent}; make it, or name another file"
+        else:
+            told = f"{file} can't be written: {reason_of(error)}; mend that, or name another file"
+        raise HoldfastError(told) from error
+
+
+def reason_of(error: OSError) -> str:
+    """What the system says, without its number."""
+    return str(error) if error.strerror is None else error.strerror[:1].lower() + error.strerror[1:]
 
 
 def in_utf8(stream: TextIO) -> TextIO:

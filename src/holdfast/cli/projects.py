@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from holdfast.errors import DefinitionError
+from holdfast.errors import DefinitionError, HoldfastError
 from holdfast.settings import settings_file
 
 from .options import Json
-from .output import print_json, print_line
+from .output import print_json, print_line, reason_of, writing
 from .scaffold import FILES
 
 
@@ -32,9 +32,14 @@ def init(
         if path.exists() or (name == "holdfast.toml" and has_settings):
             kept.append(name)
             continue
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise HoldfastError(
+                f"the folder {path.parent} can't be made: {reason_of(error)}; mend that, or name another one"
+            ) from error
         # "x": whoever made the file in this very moment keeps it.
-        with path.open("x", encoding="utf-8") as file:
+        with writing(path), path.open("x", encoding="utf-8") as file:
             file.write(text)
         written.append(name)
     if as_json:
