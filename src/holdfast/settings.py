@@ -131,8 +131,8 @@ def _nearest(directory: Path) -> tuple[Path, Any, str] | None:
     directory = directory.absolute()
     for place in (directory, *directory.parents):
         own, shared = place / "holdfast.toml", place / "pyproject.toml"
-        # os.path.isfile: a directory that may not be read is passed by.
-        if os.path.isfile(own):
+        # os.path: a directory that may not be read is passed by. What has the name and is no file was meant to be one.
+        if os.path.isfile(own) or os.path.isdir(own) or os.path.islink(own):
             return own, _parsed(own), ""
         if os.path.isfile(shared):
             tool = _parsed(shared).get("tool")
@@ -144,6 +144,8 @@ def _nearest(directory: Path) -> tuple[Path, Any, str] | None:
 def _parsed(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text("utf-8"))
+    except IsADirectoryError:
+        raise DefinitionError(f"{file} is a folder; expected a file with settings: rename it, or write one") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise DefinitionError(f"{file} can't be read: {error}; correct it, or give the settings elsewhere") from error
 

@@ -183,3 +183,14 @@ def test_a_name_that_no_store_can_keep_is_refused(place):
 def test_an_unknown_argument_is_refused(place):
     with pytest.raises(DefinitionError, match="colour= is not a setting"):
         resolve(environ={}, directory=place, colour="red")
+
+
+def test_what_has_the_name_of_a_settings_file_and_is_none_is_refused_not_passed_by(place):
+    file = place / "holdfast.toml"
+    file.mkdir()
+    with pytest.raises(DefinitionError, match=r"holdfast\.toml is a folder; expected a file with settings"):
+        resolve(environ={}, directory=place)
+    file.rmdir()
+    file.symlink_to("nowhere.toml")
+    with pytest.raises(DefinitionError, match=r"holdfast\.toml can't be read: .*No such file"):
+        resolve(environ={}, directory=place)
