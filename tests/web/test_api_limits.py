@@ -236,7 +236,7 @@ async def test_a_path_that_there_is_not_and_a_method_that_is_not_for_it_are_prob
         missing, wrong = await made.call("GET", "/v1/nothing"), await made.call("PUT", "/v1/workflows/a/runs")
         assert (missing.status_code, missing.json()["status"]) == (404, 404)
         assert "/v1/openapi.json" in missing.json()["detail"]
-        assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, POST")
+        assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, HEAD, POST")
         assert wrong.headers["content-type"] == "application/problem+json"
 
 

@@ -24,7 +24,7 @@ async def test_it_may_be_mounted_anywhere_and_ids_may_hold_slashes(database_url)
             assert (answer.status_code, answer.json()["id"]) == (200, "a/b")
             assert (await http.get("/internal/holdfast/healthz")).status_code == 200
             wrong = await http.put("/internal/holdfast/v1/workflows/a/runs")
-            assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, POST")
+            assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, HEAD, POST")
 
 
 async def test_mounted_it_is_guarded_as_it_is_alone(database_url):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import httpx
 import pytest
 
 from holdfast.model import RunStatus, microseconds
-from tests.web.stage import Served, served
+from tests.web.stage import Served, listening, served
 
 
 async def test_a_run_is_started_and_its_result_is_waited_for(database_url):
@@ -327,3 +328,28 @@ async def test_a_parameter_that_may_be_repeated_is_taken_as_often_as_it_is_given
 async def test_a_probe_of_health_may_say_what_it_likes(database_url):
     async with served(database_url) as api:
         assert (await api.call("GET", "/healthz?verbose")).status_code == 200
+
+
+async def test_a_head_is_answered_as_a_get_is_without_what_it_holds(database_url):
+    async with served(database_url) as made, listening(made.app) as address:
+        run_id = await made.ended("checkout", ["4711"])
+        below = ("", "/result", "/steps", "/journal", "/explain", "/values", "/streams", "/values/none")
+        paths = [f"/v1/runs/{run_id}{path}" for path in below]
+        paths += ["/v1/runs", "/v1/runs?limit=x", "/v1/workflows", "/docs", "/v1/openapi.json", "/nothing"]
+        async with httpx.AsyncClient(base_url=address, timeout=60, headers={"x-request-id": "same"}) as http:
+            for path in paths:
+                got, head = await http.get(path), await http.head(path)
+                assert (head.status_code, head.content) == (got.status_code, b""), path
+                assert head.headers.get("content-length") == got.headers.get("content-length"), path
+                assert head.headers["content-type"] == got.headers["content-type"], path
+        assert (await made.call("HEAD", "/v1/events/paid")).headers["allow"] == "POST"
+
+
+async def test_the_head_of_a_stream_ends_at_once_and_gives_its_place_back(database_url):
+    async with served(database_url) as made:
+        run_id = await made.start("approval", ["ann"])
+        for path in ("/v1/live", f"/v1/runs/{run_id}/stream"):
+            answer = await made.call("HEAD", path)
+            assert (answer.status_code, answer.content) == (200, b"")
+            assert answer.headers["content-type"].startswith("text/event-stream")
+        assert made.app.state.holdfast.slots.taken == 0

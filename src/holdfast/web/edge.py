@@ -27,6 +27,7 @@ from .access import Caller, Keys, allows, foreign, needed_for
 from .audit import AuditRecord, named, outcome_of
 from .limits import DEEPEST, Buckets, is_too_deep
 from .problems import BELOW, Refused, answer_of, inner_path, operations_at, unforeseen
+from .sse import HEAD
 
 SLASH = "\udc2f"
 """Stands for a slash inside a part of the path: no text that came over the wire, and no name, can hold it."""
@@ -78,11 +79,14 @@ class Edge:
         caller = _unknown(scope, headers)
         scope["holdfast.caller"] = outer["holdfast.caller"] = caller
         # Told before it is answered: whoever knows of a change finds it in the log.
-        answer = _Answer(send, caller.request_id, lambda status: self._tell(scope, status))
+        answer = _Answer(_headed(send, scope), caller.request_id, lambda status: self._tell(scope, status))
         try:
             caller = scope["holdfast.caller"] = self._admitted(scope, headers, caller)
             self._refuse_often(scope, caller)
             receive = await self._received(scope, headers, receive)
+            if scope["method"] == "HEAD":
+                # As a GET to every route; its answer goes out without what it holds.
+                scope = {**scope, "method": "GET", HEAD: True}
             with self._within(headers):
                 await self._app(scope, receive, answer.send)
         except Refused as refused:
@@ -231,6 +235,17 @@ class _Answer:
             headers["x-content-type-options"] = "nosniff"
             headers.setdefault("cache-control", "no-store")
         await self._send(message)
+
+
+def _headed(send: Send, scope: Scope) -> Send:
+    """As it is, or without a body if only the head of the answer was asked for."""
+    if scope["method"] != "HEAD":
+        return send
+
+    async def head(message: Message) -> None:
+        await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+    return head
 
 
 def _unknown(scope: Scope, headers: Headers) -> Caller:

@@ -48,15 +48,12 @@ async def list_workers(service: ServiceDep) -> WorkerList:
     )
 
 
-# Balancers ask by HEAD, too.
-@health.head("/healthz", include_in_schema=False)
 @health.get("/healthz", summary="Is this server alive?")
 async def healthz() -> Health:
     """It answers, so it is. Asks nobody else, and needs no key."""
     return Health()
 
 
-@health.head("/readyz", include_in_schema=False)
 @health.get("/readyz", responses={503: declared()[503]}, summary="Can this server reach its database?")
 async def readyz(service: ServiceDep) -> Health:
     """200 if the database answers, else 503. Needs no key."""

@@ -17,6 +17,8 @@ from starlette.types import Receive, Scope, Send
 MEDIA_TYPE = "text/event-stream"
 HEARTBEAT = 15.0
 """Seconds between two signs of life."""
+HEAD = "holdfast.head"
+"""Set in a scope that asks for the head of an answer only."""
 _BUFFER = 100
 _END = {"type": "http.response.body", "body": b"", "more_body": False}
 T = TypeVar("T")
@@ -47,6 +49,9 @@ class EventStream(Response):
         tasks: list[asyncio.Task[object]] = []
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            if scope.get(HEAD):
+                await send(_END)
+                return
             pumping, _, ending = tasks = [
                 asyncio.create_task(self._pump(send)),
                 asyncio.create_task(_until_gone(receive)),
