@@ -33,6 +33,15 @@ async def test_changes_of_runs_are_followed(database_url):
         assert seen[-1][2] == "completed"
 
 
+@pytest.mark.parametrize("name", ["%00", "", "w" * 201])
+async def test_runs_of_what_can_be_no_workflow_are_not_followed_in_silence(database_url, name):
+    async with served(database_url) as made:
+        for path in ("/v1/live", "/v1/runs"):
+            answer = await made.call("GET", f"{path}?workflow={name}")
+            [wrong] = answer.json()["errors"]
+            assert (answer.status_code, wrong["place"], wrong["field"]) == (422, "query", "workflow")
+
+
 async def test_whoever_left_and_comes_back_gets_what_it_missed(database_url):
     async with served(database_url) as made, listening(made.app) as address:
         async with followed(address, "/v1/live") as events:

@@ -12,7 +12,7 @@ from holdfast.errors import HoldfastError
 
 from .live import LiveRuns
 from .problems import declared
-from .service import ServiceDep, refuse_crowd
+from .service import OfWorkflow, ServiceDep, refuse_crowd
 from .sse import EventStream, event
 from .streams import STREAMED
 
@@ -28,7 +28,7 @@ changes = APIRouter(tags=["streams"])
 )
 async def follow_runs(
     service: ServiceDep,
-    workflow: Annotated[str | None, Query(description="Only runs of this workflow.")] = None,
+    workflow: Annotated[OfWorkflow | None, Query(description="Only runs of this workflow.")] = None,
     last_event_id: Annotated[str | None, Header(description="Go on behind this event.")] = None,
 ) -> EventStream:
     """Events: `ready` first; then `run` with a run that is new or has another status, `deleted` with an id, and `reset`

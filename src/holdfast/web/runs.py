@@ -21,6 +21,7 @@ from .service import (
     CallerDep,
     Cursor,
     FoundRun,
+    OfWorkflow,
     ServiceDep,
     WorkflowName,
     refuse_crowd,
@@ -129,7 +130,7 @@ async def list_runs_of_workflow(workflow: WorkflowName, page: PageOf) -> RunPage
 
 @listing.get("/v1/runs", responses=declared(), summary="List runs")
 async def list_runs(
-    page: PageOf, workflow: Annotated[str | None, Query(description="Only runs of this workflow.")] = None
+    page: PageOf, workflow: Annotated[OfWorkflow | None, Query(description="Only runs of this workflow.")] = None
 ) -> RunPage:
     """All runs, newest first; filters and cursors as below a workflow."""
     return await page(workflow)

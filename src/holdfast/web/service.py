@@ -109,6 +109,8 @@ ServiceDep: TypeAlias = Annotated[Service, Depends(_service)]
 CallerDep: TypeAlias = Annotated[Caller, Depends(_caller)]
 RunId: TypeAlias = Annotated[str, Path(description="The run's id."), AfterValidator(_text)]
 WorkflowName: TypeAlias = Annotated[str, Path(description="The workflow's name."), AfterValidator(_name)]
+OfWorkflow: TypeAlias = Annotated[str, AfterValidator(_name)]
+"""The name of a workflow that a listing, or what is followed, is narrowed to."""
 SignalName: TypeAlias = Annotated[str, Path(description="The signal's name."), AfterValidator(_name)]
 EventName: TypeAlias = Annotated[str, Path(description="The event's name."), AfterValidator(_name)]
 ValueName: TypeAlias = Annotated[str, Path(description="The value's name."), AfterValidator(_name)]
