@@ -7,6 +7,7 @@ gets the same results in another order, asks for something else and is found out
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -113,6 +114,7 @@ class _Sight:
         self.witness = witness
         self.trace = witness.body_begins(VERSIONS[code])
         self.marks = witness.marks()
+        self.said: Counter[str] = Counter()
         if code == "second":
             # So that it would not match a journal of the first one.
             self.mix("version", VERSIONS[code])

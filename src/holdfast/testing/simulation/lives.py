@@ -7,6 +7,7 @@ another branch is found out.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any, Protocol
 
 import holdfast
@@ -37,6 +38,8 @@ class Still(Protocol):
     code: Code
     marks: frozenset[str] | None
     """In one of our own replays: the changes whose new way the run goes."""
+    said: Counter[str]
+    """What it has sent, by how often the same."""
 
     def mix(self, *what: object) -> None: ...
 
@@ -176,9 +179,11 @@ def mapped(body: Still, node: Mapped, items: list[int], results: list[Any]) -> N
 
 
 def message(body: Still) -> str:
-    """One that nobody else sends, nor this run in another try."""
+    """One that nobody else sends, nor this run in another try, nor this try once more."""
     run = holdfast.current_run()
-    return f"{body.value} of {body.witness.label(run.id)}, try {run.attempt}"
+    text = f"{body.value} of {body.witness.label(run.id)}, try {run.attempt}"
+    body.said[text] += 1
+    return text if body.said[text] == 1 else f"{text}, number {body.said[text]}"
 
 
 def post(body: Still, node: Post) -> None:
