@@ -52,7 +52,8 @@ def fragments(where: RunFilter, after: Place | None) -> tuple[list[str], dict[st
 def statuses(given: RunStatus | str | tuple[RunStatus | str, ...]) -> list[str]:
     """The statuses of a filter. What is no status raises ValueError."""
     several = given if isinstance(given, tuple) else (given,)
-    return [RunStatus(one).value for one in several]
+    # Each once: a run that was walked to twice would count as two, and its page would be taken for the last.
+    return [*dict.fromkeys(RunStatus(one).value for one in several)]
 
 
 def has_tags(record: RunRecord, wanted: Mapping[str, str]) -> bool:

@@ -128,6 +128,11 @@ class TestListRuns:
         with pytest.raises(ValueError, match="finished"):
             await self.listed(stage, status="finished")
 
+    async def test_a_status_given_twice_counts_once(self, stage: Stage) -> None:
+        ids = await stage.start(5)
+        pages = await self.pages(stage, 2, status=("pending", RunStatus.PENDING))
+        assert [run_id for page in pages for run_id in page] == ids[::-1]
+
     async def test_by_key_whoever_holds_it_now(self, stage: Stage) -> None:
         first = await stage.held(key="k")
         await stage.end(first)
