@@ -24,5 +24,9 @@ class _RunFilter(logging.Filter):
 
 
 logger = logging.getLogger("holdfast.run")
-"""For use in bodies and steps. A body's line is logged once, when it first happens, not again on replay."""
+"""For use in bodies and steps. What a body logs in a turn that was committed is not logged again on replay.
+
+A turn that was not committed is taken again, and speaks again. The first turn has no commit of its own: it is
+committed with the next one.
+"""
 logger.addFilter(_RunFilter())
