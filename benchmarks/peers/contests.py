@@ -31,7 +31,7 @@ class Amount:
     """How many runs, by how many at once."""
 
 
-FULL = Amount(rounds=3, runs={100: 1_000, 1: 100})
+FULL = Amount(rounds=5, runs={100: 1_000, 1: 100})
 QUICK = Amount(rounds=1, runs={100: 100, 1: 5})
 
 
