@@ -24,7 +24,7 @@ from holdfast.model import SECOND, Instant, Turn
 from holdfast.store.loans import Undone
 from holdfast.store.stats import Stats
 
-from .connections import connect, explained, patiently, require_folder
+from .connections import connect, explained, patiently, refuse_vanished, require_folder
 from .lent import LentConnection
 from .statements import SQL
 from .transactions import Clock, Transaction, as_json
@@ -83,6 +83,8 @@ class SqliteLender:
             found = patiently(
                 lambda: connection.execute(SQL["find_namespace"], {"name": self.namespace}).fetchone(), self.path
             )
+            if found is None:
+                raise refuse_vanished(self.path)
         except BaseException:
             connection.close()
             raise
@@ -105,8 +107,8 @@ class SqliteLoan:
         return None if self._tx is None else self._tx.connection
 
     async def begin(self) -> None:
-        self._tx = await self._take()
         try:
+            self._tx = await self._take()
             await self._apart(self._begin, self._lender.line)
         except BaseException as error:
             # Whoever gives up waiting leaves no lock behind: what is under way in a thread is told, and waited for.
@@ -137,7 +139,6 @@ class SqliteLoan:
     async def end(self) -> None:
         if self._tx is not None and not self._is_ended:
             self._is_ended = True
-            await self._apart(partial(self._rollback, self._tx.connection))
             await self._give_back()
 
     def abort(self) -> None:
@@ -199,10 +200,12 @@ class SqliteLoan:
         return sqlite3.SQLITE_OK
 
     async def _take(self) -> Transaction:
+        opening = asyncio.get_running_loop().run_in_executor(self._lender.desk, self._lender.opened)
         try:
-            return await self._apart(self._lender.opened)
-        except Exception as error:
-            raise self._told(error) from error
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unused)
+            raise
 
     async def _give_back(self) -> None:
         tx, self._tx = self._tx, None
@@ -210,6 +213,7 @@ class SqliteLoan:
             await self._apart(partial(self._close, tx.connection))
 
     def _close(self, connection: sqlite3.Connection) -> None:
+        self._rollback(connection)
         with self._lock:
             connection.close()
 
@@ -240,7 +244,13 @@ class MemoryLoan(SqliteLoan):
             loop.call_soon_threadsafe(_hand_over, taken, tx, self._writer)
 
         self._writer.lend(lent)
-        tx = await taken
+        try:
+            tx = await taken
+        except asyncio.CancelledError:
+            if not taken.cancelled():
+                # It was handed over a moment before: whoever else waits for the connection would wait for ever.
+                self._writer.take_back()
+            raise
         self._lender.lent(tx.connection)
         return tx
 
@@ -250,8 +260,8 @@ class MemoryLoan(SqliteLoan):
     def _return(self) -> None:
         tx, self._tx = self._tx, None
         if tx is not None:
-            with _taken(tx.connection):
-                tx.numbers.clear()
+            self._rollback(tx.connection)
+            tx.numbers.clear()
             self._lender.lent(None)
             self._writer.take_back()
 
@@ -262,12 +272,17 @@ class MemoryLoan(SqliteLoan):
         # Everybody waits for this connection, so nobody waits for the thread that still has it.
         if self._tx is not None:
             self._is_ended = True
-            self._rollback(self._tx.connection)
             self._return()
 
 
 def _taken(connection: sqlite3.Connection) -> contextlib.AbstractContextManager[None]:
     return cast(LentConnection, connection).taken()
+
+
+def _close_unused(opening: asyncio.Future[Transaction]) -> None:
+    """Whoever wanted the connection has given up meanwhile."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().connection.close()
 
 
 def _hand_over(taken: asyncio.Future[Transaction], tx: Transaction, writer: Writer) -> None:
