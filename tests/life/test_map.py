@@ -254,6 +254,50 @@ async def test_an_item_that_raises_stop_iteration_is_not_tried_again(is_async, o
     assert seen == [1]
 
 
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_item_whose_resource_was_not_given_is_not_tried_again(is_async):
+    seen: list[int] = []
+
+    @holdfast.resource
+    def pool():
+        yield 1
+
+    def needing(n: int) -> int:
+        seen.append(n)
+        return pool()
+
+    @step
+    async def needing_too(n: int) -> int:
+        return needing(n)
+
+    @workflow
+    async def forgetful() -> list[int]:
+        return await holdfast.map(needing_too if is_async else step(needing), [1])
+
+    async with Environment(forgetful) as env:
+        with pytest.raises(RunFailed, match="is not open on this worker"):
+            await (await env.client.start(forgetful)).result()
+    assert seen == [1]
+
+
+async def test_an_item_whose_error_the_policy_can_t_read_fails_alone():
+    @step
+    async def odd(n: int) -> int:
+        later = holdfast.RetryAfter("1s")
+        if n == 1:
+            later.delay = "soon"
+            raise later
+        return n
+
+    @workflow
+    async def trying() -> list[str]:
+        found = await holdfast.map(odd, [1, 2], on_error="collect", chunk=2)
+        return [one.type if isinstance(one, Failure) else str(one) for one in found]
+
+    async with Environment(trying) as env:
+        assert await (await env.client.start(trying)).result() == ["BadDuration", "2"]
+
+
 async def test_an_item_in_a_thread_sees_that_its_time_is_up():
     saw = threading.Event()
 

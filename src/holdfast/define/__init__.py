@@ -6,7 +6,8 @@ They reach the engine through one contextvar, never by import.
 from .changes import continue_as_new, patched
 from .children import ChildRun
 from .chunk_runs import CHUNK_RUNS, Unseen
-from .chunks import LEFT_COROUTINE, Pace, async_chunk, blocking_chunk, caught, chunked
+from .chunks import Pace, async_chunk, blocking_chunk, caught, chunked
+from .failures import pause_after
 from .logs import logger
 from .machines import Context, Done, Machine, Next, State, state_of
 from .maps import Failure, map, mapped
@@ -31,7 +32,6 @@ from .workflows import AsyncWorkflow, BlockingWorkflow, StartOptions, Workflow, 
 
 __all__ = [
     "CHUNK_RUNS",
-    "LEFT_COROUTINE",
     "AsyncStep",
     "AsyncWorkflow",
     "BlockingStep",
@@ -79,6 +79,7 @@ __all__ = [
     "named_in",
     "now",
     "patched",
+    "pause_after",
     "publish",
     "refuse_in_body",
     "resource",

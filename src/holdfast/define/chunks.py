@@ -18,8 +18,9 @@ from typing import Any
 
 from holdfast.codec import message_of
 from holdfast.errors import StepTimeout
-from holdfast.model import NO_RETRY, SECOND, Retry, spoken
+from holdfast.model import NO_RETRY, SECOND, spoken
 
+from .failures import pause_after
 from .scope import StepInfo, current_scope
 from .steps import AsyncStep, BlockingStep, Step
 
@@ -133,7 +134,6 @@ class Pace:
 
 
 _PACE = Pace()
-LEFT_COROUTINE = ("coroutine raised StopIteration",)
 
 
 class _Items:
@@ -144,7 +144,7 @@ class _Items:
         self.timeout = target.timeout
         self._target = target
         self._collects = collects
-        self._tries = _Tries(target.retry, pace)
+        self.begin()
         self.outcome: Outcome = ([], {})
         self.info: StepInfo | None = current_scope.get()
         if self.info is not None and target.compensate is not None:
@@ -153,25 +153,21 @@ class _Items:
 
     def begin(self) -> None:
         """It is the next item's turn."""
-        self._tries = _Tries(self._target.retry, self.pace)
+        self._failed = 0
+        self._began = self.pace.monotonic()
 
     def item(self) -> _Item | None:
         """What the item whose turn it is sees."""
         if self.info is None:
             return None
         ends = None if self.timeout is None else self.pace.now() + timedelta(microseconds=self.timeout)
-        return _Item(self.info, self._tries.failed + 1, ends, len(self.outcome[0]))
+        return _Item(self.info, self._failed + 1, ends, len(self.outcome[0]))
 
     def after(self, error: BaseException) -> int | None:
         """How long until the item is tried again; None: it has failed for good, and the chunk goes on."""
-        if type(error) is RuntimeError and error.args == LEFT_COROUTINE:
-            # What Python makes of a StopIteration that leaves a coroutine; an item may make another one of its own.
-            error = error.__cause__ or error
-        # As of any step: what is no Exception, such as a stray CancelledError or SystemExit, is not tried again, and
-        # StopIteration neither.
-        pause: int | None = None
-        if isinstance(error, Exception) and not isinstance(error, StopIteration):
-            pause = self._tries.after(error)
+        self._failed += 1
+        spent = self.pace.monotonic() - self._began
+        error, pause = pause_after(error, self._target.retry, self._failed, spent, 0.5)
         if pause is None and not self._collects:
             raise error
         if pause is None:
@@ -327,18 +323,3 @@ def caught(fn: Callable[..., Any], item: Any) -> tuple[Any, BaseException | None
         return fn(item), None
     except BaseException as error:
         return None, error
-
-
-class _Tries:
-    """The attempts of one item, by its step's policy."""
-
-    def __init__(self, policy: Retry, pace: Pace) -> None:
-        self._policy = policy
-        self._pace = pace
-        self.failed = 0
-        self._began = pace.monotonic()
-
-    def after(self, error: Exception) -> int | None:
-        """How long until the next attempt, or None if there is none."""
-        self.failed += 1
-        return self._policy.delay(error, self.failed, self._pace.monotonic() - self._began, 0.5)

@@ -18,9 +18,9 @@ from functools import partial
 from typing import Any
 
 from holdfast.codec import Codec
-from holdfast.define import LEFT_COROUTINE, Step, StepInfo, current_scope
+from holdfast.define import Step, StepInfo, current_scope, pause_after
 from holdfast.engine import Command
-from holdfast.errors import CodecError, DefinitionError, MisplacedCall
+from holdfast.errors import CodecError
 from holdfast.model import Instant, StepCompleted, StepRetrying, Turn, moment_of
 from holdfast.model import StepFailed as StepFailedEntry
 from holdfast.store import Loan
@@ -331,20 +331,12 @@ class Attempts:
     def _fail(self, attempt: Attempt, error: BaseException) -> None:
         if attempt.is_settled:
             return
-        if type(error) is RuntimeError and error.args == LEFT_COROUTINE:
-            # What Python makes of a StopIteration that leaves a coroutine; a step may make another one of its own.
-            error = error.__cause__ or error
         now = self._clock.now()
-        pause: int | None = None
-        if isinstance(error, StopIteration) or not isinstance(error, Exception):
-            error = as_step_failed(error)
-        elif not isinstance(error, (MisplacedCall, DefinitionError)):
-            # Those say that a resource was not given, or that a step waits durably: a further try finds that again.
-            try:
-                pause = attempt.command.step.retry.delay(error, attempt.attempt, now - attempt.first_at, self.dice())
-            except Exception as broken:
-                error = broken
+        policy, spent = attempt.command.step.retry, now - attempt.first_at
+        error, pause = pause_after(error, policy, attempt.attempt, spent, self.dice())
         if pause is None:
+            if isinstance(error, StopIteration) or not isinstance(error, Exception):
+                error = as_step_failed(error)
             return self._end_failed(attempt, error)
         stored = self._codec.encode_exception(error, notes=notes_of(attempt))
         self._settle(attempt)
