@@ -12,6 +12,7 @@ import pytest
 
 from holdfast import (
     MisplacedCall,
+    NotDecodable,
     NotEncodable,
     PayloadTooLarge,
     Retry,
@@ -135,6 +136,36 @@ async def test_what_a_further_try_would_find_again_is_not_tried_again(database_u
     async with stage(database_url, body) as on:
         assert type(await failure_of(await on.client.start(body))) is type(wrong)
     assert tries == [1]
+
+
+@dataclass
+class Shortened:
+    """One that takes what it was made of, but not what it has made of that."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if len(self.name) < 3:
+            raise ValueError("too short")
+        self.name = self.name[:1]
+
+
+async def test_a_step_whose_arguments_can_t_be_read_fails_once_and_never_executes(database_url):
+    executed: list[str] = []
+
+    @step
+    async def greet(who: Shortened) -> None:
+        executed.append(who.name)
+
+    @workflow
+    async def body() -> None:
+        await greet(Shortened("Wilma"))
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        assert isinstance(await failure_of(run), NotDecodable)
+        assert "step_retrying" not in [entry.kind for entry in await on.entries(run)]
+    assert executed == []
 
 
 async def test_a_policy_that_can_t_read_the_error_fails_the_step_with_what_it_says(database_url):

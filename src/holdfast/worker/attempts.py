@@ -239,6 +239,12 @@ class Attempts:
         self._enter(attempt)
         try:
             args, kwargs = command.shapes.arguments.unpack(command.args)
+        except Exception as error:
+            # This process has written them itself: they can't be read the next time, either.
+            if not attempt.is_settled:
+                self._end_failed(attempt, error)
+            return self._landed(attempt)
+        try:
             try:
                 if self._middleware or self.stand_in is not None or step.is_transactional:
                     value = await self._inside_middleware(attempt, args, kwargs)
