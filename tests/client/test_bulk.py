@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import BadArguments, Client, RunFilter, StoreAway, sleep, step, workflow
+from holdfast import BadArguments, Client, RunFilter, StoreAway, sleep, step, wait_for_signal, workflow
+from holdfast.client.listings import PAGE
+from holdfast.model import LIVE
 from holdfast.testing import Environment
 
 
@@ -108,3 +110,33 @@ async def test_one_that_is_deleted_while_many_are_cancelled_is_passed_by(client,
     monkeypatch.setattr(client.store, "cancel_run", late)
     assert await client.cancel(RunFilter(workflow=sleepy), force=force) == 2
     assert await client.count(RunFilter(status="cancelled")) == 2
+
+
+@workflow
+async def rounds(left: int) -> None:
+    await wait_for_signal("next")
+    rounds.continue_as_new(left - 1)
+
+
+@pytest.mark.parametrize("deed", ["cancel", "pause"])
+async def test_a_chain_that_goes_on_while_many_are_read_is_not_passed_by(monkeypatch, deed):
+    async with Environment(workflows=[rounds]) as env:
+        first, *_ = await env.client.start_many(rounds, [(9,) for _ in range(PAGE + 1)])
+        await env.until_waiting(first)
+        list_runs = env.client.store.list_runs
+
+        async def late(where, *, cursor=None, **options):
+            if cursor is not None:
+                # It is on the second page, and on no page when that is read.
+                monkeypatch.setattr(env.client.store, "list_runs", list_runs)
+                await env.skip("1s")
+                await first.signal("next")
+                await env.until_waiting(first)
+                await env.client.start(rounds, 9, id="later")
+            return await list_runs(where, cursor=cursor, **options)
+
+        monkeypatch.setattr(env.client.store, "list_runs", late)
+        assert await getattr(env.client, deed)(RunFilter(workflow=rounds)) == PAGE + 1
+        await env.skip("1s")
+        live = [run.record async for run in env.client.runs(RunFilter(status=LIVE)) if run.record is not None]
+        assert [record.id for record in live if not record.paused] == ["later"]

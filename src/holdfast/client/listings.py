@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from holdfast.define import CHUNK_RUNS, refuse_in_body
 from holdfast.errors import DefinitionError
-from holdfast.model import Page, RunFilter, RunStatus, WorkflowCount, instant_of
+from holdfast.model import LIVE, Page, RunFilter, RunRecord, RunStatus, WorkflowCount, instant_of
 
 from .connections import Connection
 from .inputs import InputTest
@@ -71,6 +71,39 @@ def checked_filter(where: RunFilter | None) -> RunFilter:
         return replace(where, status=tuple(RunStatus(status) for status in given))
     except ValueError as error:
         raise DefinitionError(f"RunFilter(status=): {error}; expected any of {', '.join(RunStatus)}") from None
+
+
+def narrowed(where: RunFilter, statuses: Sequence[RunStatus]) -> RunFilter | None:
+    """A checked filter that lets through what this one does in some statuses; None if that is nothing."""
+    wanted = tuple(one for one in statuses if where.status is None or one in where.status)
+    return replace(where, status=wanted) if wanted else None
+
+
+async def live_runs(connection: Connection, where: RunFilter) -> list[RunRecord]:
+    """The live runs that a filter lets through, and one of each chain that lived on while they were read.
+
+    A page is read at one moment, the next one at another. A run that continues as new in between is on neither: it has
+    ended when its page is read, and the one that it goes on in is newer than all of them. So what has come meanwhile is
+    looked through for chains that were not seen and have not begun since.
+    """
+    live = narrowed(where, LIVE)
+    if live is None:
+        return []
+    records = [run.record async for run in AsyncRuns(connection, live) if run.record is not None]
+    is_one_moment = len(records) < PAGE and not live.tags and not live.input
+    if is_one_moment or not records or live.status != LIVE:
+        # Of some live statuses alone a run may leave those at any time: whether it is seen is chance anyway.
+        return records
+    newest = records[0].created_at
+    newer = replace(live, since=max(newest, live.since or newest), status=(*LIVE, RunStatus.CONTINUED))
+    come = [run.record async for run in AsyncRuns(connection, newer) if run.record is not None]
+    seen = {record.chain_id for record in records}
+    for record in come:
+        is_first = record.id == record.chain_id or record.forked_from is not None
+        if is_first and record.created_at > newest:
+            seen.add(record.chain_id)
+    missed = {record.chain_id: record for record in come if record.chain_id not in seen}
+    return [*records, *missed.values()]
 
 
 def shown(found: Iterable[WorkflowCount]) -> list[WorkflowCount]:

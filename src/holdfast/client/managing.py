@@ -22,7 +22,6 @@ from holdfast.errors import (
 )
 from holdfast.model import (
     ENDED,
-    LIVE,
     NOT_GIVEN,
     Duration,
     NotGiven,
@@ -39,7 +38,7 @@ from .archives import Imported
 from .connections import Connected
 from .forking import Edits, Forks
 from .ids import check_id
-from .listings import AsyncRuns, checked_filter
+from .listings import AsyncRuns, checked_filter, live_runs, narrowed
 from .retries import RETRYABLE
 from .runs import AsyncRun, Cancellation, cancel
 from .starting import Starter
@@ -95,7 +94,8 @@ class Managing(Connected):
                 return bool(await cancel(self._connection, one, reason=reason, force=force))
             return False
 
-        return sum(await _together([record.id async for record in self._matching(run_id, LIVE)], cancelled))
+        live = await live_runs(self._connection, checked_filter(run_id))
+        return sum(await _together([record.id for record in live], cancelled))
 
     @overload
     async def retry(self, run_id: str, *, id: str | None = None) -> AsyncRun[Any]: ...
@@ -190,7 +190,8 @@ class Managing(Connected):
         """
         refuse_in_body("client.delete()", "do it in a step")
         if isinstance(which, RunFilter):
-            return await self._in_batches(which, ENDED, lambda store, ids: store.delete_runs(ids))
+            ended = [record async for record in self._matching(which, ENDED)]
+            return await self._in_batches(ended, lambda store, ids: store.delete_runs(ids))
         store, record = await self._connection.found(which)
         if not record.status.is_final:
             raise DefinitionError(
@@ -271,8 +272,8 @@ class Managing(Connected):
                 gone_on.extend(record for record in ended if record.status is RunStatus.CONTINUED)
             return changed
 
-        count = await self._in_batches(which, LIVE, set_some)
         store = await self._connection.opened()
+        count = await self._in_batches(await live_runs(self._connection, checked_filter(which)), set_some)
         for record in gone_on:
             # What it goes on in may have ended, or been deleted, by now.
             with suppress(RunEnded, RunNotFound):
@@ -294,12 +295,10 @@ class Managing(Connected):
             if record.status is not RunStatus.CONTINUED:
                 return 0
 
-    async def _in_batches(
-        self, where: RunFilter, statuses: Sequence[RunStatus], deed: Callable[[Store, list[str]], Any]
-    ) -> int:
-        """Do it to all that the filter lets through, as they are now: those that come later are left alone."""
+    async def _in_batches(self, records: Sequence[RunRecord], deed: Callable[[Store, list[str]], Any]) -> int:
+        """Do it to all of these: those that come later are left alone."""
         store = await self._connection.opened()
-        ids = [record.id async for record in self._matching(where, statuses)]
+        ids = [record.id for record in records]
         count = 0
         for start in range(0, len(ids), _BATCH):
             count += len(await deed(store, ids[start : start + _BATCH]))
@@ -308,9 +307,11 @@ class Managing(Connected):
     async def _matching(
         self, where: RunFilter, statuses: Sequence[RunStatus] | None = None
     ) -> AsyncIterator[RunRecord]:
-        async for run in AsyncRuns(self._connection, checked_filter(where)):
-            if run.record is not None and (statuses is None or run.status in statuses):
-                yield run.record
+        meant = checked_filter(where) if statuses is None else narrowed(checked_filter(where), statuses)
+        if meant is not None:
+            async for run in AsyncRuns(self._connection, meant):
+                if run.record is not None:
+                    yield run.record
 
 
 async def _delete_archived(store: Store, ids: Sequence[str], file: Path | None) -> int:
