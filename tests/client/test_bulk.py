@@ -49,6 +49,16 @@ async def test_all_failed_runs_of_a_filter_are_retried_and_counted():
         assert await env.client.count(RunFilter(workflow=broken)) == 4
 
 
+async def test_one_whose_key_a_retry_has_already_is_not_counted_again():
+    async with Environment(workflows=[broken]) as env:
+        for key in ("one", "two"):
+            await (await env.client.start(broken, key=key)).wait()
+        failed = RunFilter(workflow=broken, status="failed")
+        assert await env.client.retry(failed) == 2
+        assert await env.client.retry(failed) == 0
+        assert await env.client.count(RunFilter(workflow=broken)) == 4
+
+
 async def test_all_runs_of_a_filter_that_have_the_step_are_forked_and_counted():
     async with Environment(workflows=[shipping]) as env:
         for run in await env.client.start_many(shipping, [(0,), (1,), (2,)]):

@@ -125,8 +125,9 @@ class Managing(Connected):
     async def _retried(self, record: RunRecord) -> bool:
         # One may be retried by somebody else, or deleted, while this goes on.
         with suppress(AlreadyCompensated, KeyTaken, NotRetryable, RunNotFound):
-            await self._starter.retry(record)
-            return True
+            again = await self._starter.retry(record)
+            # False: an earlier retry has its key.
+            return again.created is True
         return False
 
     async def pause(self, which: str | RunFilter) -> int:
