@@ -7,6 +7,7 @@
     loaded       what a module made when it was loaded
     hazards      what a body must not call, with its code and the fix
     unordered    iteration in an order that is another one in another process
+    ties         sorting a set by a key that several of it may share
     awaits       durable calls that nobody awaits
     findings     what was found, and comments that allow it
 

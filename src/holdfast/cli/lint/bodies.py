@@ -19,6 +19,7 @@ from .hazards import READ, Hazard, hazard_of
 from .loaded import made_when_loaded
 from .meanings import Class, Function, FunctionNode, Kind, Scope, own_nodes
 from .sources import Project
+from .ties import tied_in
 from .unordered import is_only_told, minds_no_order, unordered_in
 
 _STEP_MAKERS = frozenset(
@@ -296,6 +297,11 @@ class _Reader:
         found = unordered_in(node, scope)
         if found is not None and not minds_no_order(node, scope.source.parent(node), scope):
             self._add(found, f"the set {_shortened(ast.unparse(found))}", Hazard("unordered"))
+        if (tied := tied_in(node, scope)) is not None:
+            members, key = (_shortened(ast.unparse(one)) for one in tied)
+            message = f"the set {members} may have several with the same {key}, in an order that is another one in "
+            message += f"another process; use sorted({members}) there"
+            self._add(tied[0], "", Hazard("unordered"), message=message)
 
     def _add(self, node: ast.AST, what: str, hazard: Hazard, *, message: str | None = None) -> None:
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
