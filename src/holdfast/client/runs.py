@@ -202,7 +202,8 @@ class AsyncRun(Generic[R_co]):
                 ...                                     # item.value is a Row, item.offset the next `after`
 
         An item with `reset` says that a step is tried again: drop what its earlier attempt sent. If the run continues
-        as new, its stream goes on with the run that goes on.
+        as new, its stream goes on with the run that goes on. While the database can't be reached, this waits; it raises
+        ClientClosed when the client is closed.
         """
         refuse_in_body("run.stream()", "do it in a step")
         check_name("stream", name)
@@ -213,7 +214,8 @@ class AsyncRun(Generic[R_co]):
     async def changes(self) -> AsyncIterator[RunStatus]:
         """The run's status, each time it is another one, until it has ended.
 
-        If it continues as new, those of the runs that go on follow.
+        If it continues as new, those of the runs that go on follow. While the database can't be reached, this waits; it
+        raises ClientClosed when the client is closed.
         """
         refuse_in_body("run.changes()", "do it in a step")
         async for record in changes(self._connection, self.id):

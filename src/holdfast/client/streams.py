@@ -1,4 +1,7 @@
-"""Following a run: its values, its streams, and its changes of status."""
+"""Following a run: its values, its streams, and its changes of status.
+
+To follow is to wait: while the store is away it goes on, and it ends with the client.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,15 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from holdfast.errors import DefinitionError
+from holdfast.errors import DefinitionError, StoreAway
 from holdfast.model import RunRecord, RunStatus, StreamName, StreamRecord, ValueName, is_text, moment_of
 from holdfast.store import Store
 
 from .connections import Connection
+from .watch import LONGEST_PAUSE, POLL
 
 T = TypeVar("T")
 _N = TypeVar("_N", ValueName, StreamName)
-_POLL = 1.0
 _PAGE = 100
 _NAMES = 1_000
 
@@ -95,15 +98,12 @@ async def follow(
     connection: Connection, run_id: str, name: str, after: int, type: Any
 ) -> AsyncIterator[StreamItem[Any]]:
     """Items behind `after`, and those that come, until the run, or the last that goes on after it, has ended."""
-    store = await connection.opened()
     shape = connection.codec.value(type)
-    news = _News(store)
+    news = _News(await connection.opened())
     try:
         while True:
             news.clear()
-            # The run first: what it sent before it ended is read after.
-            record = await store.get_run(run_id)
-            items = await store.read_items(run_id, name, after=after, limit=_PAGE)
+            record, items = await _insisting(partial(_look, connection, run_id, name, after))
             for item in items:
                 after = item.offset
                 yield _item(item, shape.decode(item.payload))
@@ -121,13 +121,12 @@ async def follow(
 
 async def changes(connection: Connection, run_id: str) -> AsyncIterator[RunRecord]:
     """The run's record each time its status is another one, until it, or the last that goes on after it, has ended."""
-    store = await connection.opened()
-    news = _News(store)
+    news = _News(await connection.opened())
     status: RunStatus | None = None
     try:
         while True:
             news.clear()
-            record = await store.get_run(run_id)
+            record = await _insisting(partial(_look_at_run, connection, run_id))
             if record is None:
                 return
             if record.status != status:
@@ -143,6 +142,30 @@ async def changes(connection: Connection, run_id: str) -> AsyncIterator[RunRecor
         news.close()
 
 
+async def _look(
+    connection: Connection, run_id: str, name: str, after: int
+) -> tuple[RunRecord | None, Sequence[StreamRecord]]:
+    # The run first: what it sent before it ended is read after.
+    record = await _look_at_run(connection, run_id)
+    return record, await connection.store.read_items(run_id, name, after=after, limit=_PAGE)
+
+
+async def _look_at_run(connection: Connection, run_id: str) -> RunRecord | None:
+    # Asked for each time: a client that was closed meanwhile says so.
+    return await (await connection.opened()).get_run(run_id)
+
+
+async def _insisting(look: Callable[[], Awaitable[T]]) -> T:
+    """What a look comes to; while the store is away it is made again and again."""
+    pause = POLL
+    while True:
+        try:
+            return await look()
+        except StoreAway:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+
 class _News:
     """Wakes when the store says that something happened, and now and then in case it did not."""
 
@@ -155,7 +178,7 @@ class _News:
 
     async def wait(self) -> None:
         try:
-            async with asyncio.timeout(_POLL):
+            async with asyncio.timeout(POLL):
                 await self._event.wait()
         except TimeoutError:
             pass
