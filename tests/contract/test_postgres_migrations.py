@@ -126,6 +126,13 @@ async def test_without_migrating_a_schema_that_is_missing_is_refused(url):
         await opened(url, migrate=False)
 
 
+@pytest.mark.parametrize("table", ["runs (id text)", "migrations (id text)", "migrations (number integer)"])
+async def test_a_schema_with_tables_of_another_application_by_the_same_names_is_refused(url, table):
+    await execute(url, f"CREATE TABLE public.{table}")
+    with pytest.raises(StoreError, match=r"another application.* choose another schema"):
+        await opened(url, schema="public")
+
+
 async def test_a_newer_schema_that_old_workers_can_live_with_is_worked_with(url):
     await opened(url)
     await execute(url, "INSERT INTO holdfast.migrations (number, applied_at) VALUES (999, 0)")

@@ -220,6 +220,17 @@ def test_a_file_that_is_no_database_is_left_as_it_is(path):
     assert path.read_bytes() == b"my diary, not a database" * 100
 
 
+@pytest.mark.parametrize("table", ["runs (id TEXT)", "migrations (id TEXT)", "migrations (number INTEGER)"])
+def test_a_file_with_tables_of_another_application_by_the_same_names_is_left_as_it_is(path, table):
+    with contextlib.closing(sqlite3.connect(path)) as theirs:
+        theirs.execute(f"CREATE TABLE {table}")
+    with pytest.raises(StoreError, match=r"another application.* name another file") as refused:
+        open_now(path)
+    assert not isinstance(refused.value, StoreAway)
+    with contextlib.closing(sqlite3.connect(path)) as theirs:
+        assert [sql for (sql,) in theirs.execute("SELECT sql FROM sqlite_master")] == [f"CREATE TABLE {table}"]
+
+
 def test_a_schema_from_the_future_is_left_as_it_is(path):
     open_now(path)
     with sqlite3.connect(path) as connection:

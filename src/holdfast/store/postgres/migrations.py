@@ -6,6 +6,7 @@ from importlib import resources
 
 from holdfast.errors import StoreError, StoreTooNew
 
+from .connections import sqlstate
 from .statements import DEFAULT_SCHEMA, blocks_for, in_schema
 from .transactions import Transaction
 
@@ -45,6 +46,19 @@ async def migrate(tx: Transaction, shown: str, *, may_change: bool) -> None:
     without, so that they go on while a newer version is rolled out. One that they could not live with says so by a
     number a thousand higher.
     """
+    try:
+        await _migrate(tx, shown, may_change)
+    except Exception as error:
+        if sqlstate(error) not in _IN_THE_WAY:
+            raise
+        raise StoreError(
+            f"{shown}: {str(error).partition(chr(10))[0]}. Something of another application in the schema"
+            f" {tx.blocks.schema!r} has a name that Holdfast needs; choose another schema, or none to get"
+            f" {DEFAULT_SCHEMA!r}"
+        ) from error
+
+
+async def _migrate(tx: Transaction, shown: str, may_change: bool) -> None:
     known = migrations()
     newest = known[-1][0]
     found = await applied(tx)
@@ -78,6 +92,8 @@ def refuse_newer(found: int, newest: int, shown: str) -> None:
 
 
 BREAKING = 1000
+# A table, a function or a type that is not ours, or a table that has not our columns.
+_IN_THE_WAY = ("42P07", "42723", "42710", "42703")
 
 
 def split_statements(text: str) -> list[str]:

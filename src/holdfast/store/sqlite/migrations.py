@@ -12,6 +12,8 @@ from .connections import patiently
 from .statements import SQL
 
 BREAKING = 1000
+# A table that is not ours, or has not our columns. SQLite has no code of its own for it.
+_IN_THE_WAY = ("already exists", "already another table", "no such column", "has no column")
 _NOW = "CAST(strftime('%s', 'now') AS INTEGER) * 1000000"
 
 
@@ -52,6 +54,17 @@ def migrate(connection: sqlite3.Connection, path: str, *, may_change: bool) -> N
     without, so that they go on while a newer version is rolled out. One that they could not live with says so by a
     number a thousand higher, and raises StoreTooNew.
     """
+    try:
+        _migrate(connection, path, may_change)
+    except sqlite3.OperationalError as error:
+        if not any(words in str(error) for words in _IN_THE_WAY):
+            raise
+        raise StoreError(
+            f"{path}: {error}. Something of another application has a name that Holdfast needs; name another file"
+        ) from error
+
+
+def _migrate(connection: sqlite3.Connection, path: str, may_change: bool) -> None:
     known = migrations()
     newest = known[-1][0]
     applied = patiently(lambda: _applied(connection), path)
