@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+from enum import Enum
 from typing import Any
 
 import pytest
 
-from holdfast import NotEncodable, Retry, current_step, step, workflow
+from holdfast import NotEncodable, Retry, current_step, step, wait_for_signal, workflow
 from holdfast.model import Lane
 from tests.worker.stage import ONCE, PATIENCE, failure_of, reap, stage, until
 
@@ -101,6 +103,40 @@ async def test_details_that_can_not_be_stored_are_the_steps_error(database_url):
 
     async with stage(database_url, body) as on:
         assert isinstance(await failure_of(await on.client.start(body)), NotEncodable)
+
+
+class Place(Enum):
+    """Which code may forget while a run is under way."""
+
+    FIRST = 1
+
+
+async def test_details_that_can_t_be_read_any_more_block_the_run(database_url, monkeypatch):
+    @step(retry=Retry(attempts=2, initial="5s", jitter=0))
+    async def halting() -> str:
+        me = current_step()
+        if me.attempt == 1:
+            me.heartbeat(Place.FIRST)
+            raise ValueError("not yet")
+        return str(me.heartbeat_details)
+
+    @workflow
+    async def body() -> list[Any]:
+        return await asyncio.gather(halting(), wait_for_signal("go"))
+
+    async with stage(database_url) as on:
+        async with on.worker(body):
+            run = await on.client.start(body)
+            await on.until_waiting(run)
+        with monkeypatch.context() as patch:
+            patch.delattr(sys.modules[__name__], "Place")
+            # Brings the run to a worker before its step is due again.
+            await run.signal("go")
+            async with on.worker(body):
+                assert "Place" in await on.until_blocked(run)
+        async with on.worker(body):
+            on.skip("1h")
+            assert await run.result(PATIENCE) == ["Place.FIRST", None]
 
 
 @pytest.mark.parametrize("colour", ["async", "def"])

@@ -16,6 +16,7 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -46,9 +47,10 @@ from .arrivals import Arrivals
 from .clock import Clock
 from .commits import GroupWriter, Verdict
 from .held import MESSAGE, TIMER, Arrival, Held
-from .waits import open_commands
+from .waits import check_details, open_commands
 
 _log = logging.getLogger("holdfast.worker")
+_order = attrgetter("when", "rank")
 _UNWRITTEN_AFTER = 1_000_000
 _FIRST = -1
 """Before the start of a run, which comes at 0."""
@@ -148,6 +150,7 @@ class Turns(Arrivals):
             held.execution.replay(history.entries, history.lives, history.carried)
             if history.is_cut:
                 held.execution.ask_anew(history.carried)
+            check_details(held, self._codec)
         except Exception as error:
             self.block(held, error)
             return False
@@ -394,7 +397,3 @@ def _is_first(done: Advance) -> bool:
     if not entries or entries[0].__class__ is not Started or done.ended is not None or done.retrying is not None:
         return False
     return done.out is None and all(isinstance(entry, StepAsked) for entry in entries[1:])
-
-
-def _order(arrival: Arrival) -> tuple[Instant, int]:
-    return arrival.when, arrival.rank

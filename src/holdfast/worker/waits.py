@@ -13,10 +13,11 @@ from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
-from holdfast.codec import message_of
+from holdfast.codec import Codec, message_of
 from holdfast.define import RunInfo
 from holdfast.engine import Command
 from holdfast.errors import StoreError
@@ -369,6 +370,16 @@ class Waits(Resting):
 def open_commands(held: Held) -> list[Command]:
     """The steps that were asked for and have not ended."""
     return [] if held.execution is None else list(held.execution.commands.values())
+
+
+def check_details(held: Held, codec: Codec) -> None:
+    """Raise NotDecodable if what an open step's last attempt said of itself can't be read.
+
+    Else that is found out when the next one begins, by an alarm perhaps, where nobody could block the run.
+    """
+    for command in open_commands(held):
+        if command.details is not None:
+            codec.value(Any).decode(command.details)
 
 
 def _results(arrivals: Sequence[Arrival]) -> list[Entry]:
