@@ -195,3 +195,14 @@ async def test_a_database_that_goes_away_is_an_error_with_advice(client, databas
 
     with pytest.raises(StoreAway, match=r"holdfast\.db"):
         await asyncio.wait_for(until_it_is_noticed(), 60)
+
+
+async def test_a_client_that_is_closed_while_it_opens_leaves_no_store_open(database_url):
+    client = AsyncClient(database_url)
+    starting = asyncio.create_task(client.start(total, 1))
+    await asyncio.sleep(0)
+    await client.close()
+    with pytest.raises(ClientClosed):
+        await starting
+    with pytest.raises(StoreError, match="is not open"):
+        await client.store.get_run("nobody")

@@ -201,6 +201,8 @@ class Connection:
         self._is_closed = True
         for watcher in list(self._watchers.values()):
             watcher.close(ClientClosed("the client was closed while something waited for a run; the run goes on"))
+        if self._opening is not None and self._opening.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([self._opening])
         if self._store is not None and self._pid == os.getpid():
             await self._store.close()
 
@@ -214,7 +216,7 @@ class Connection:
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()
         if self._opening is None or self._opening.get_loop() is not loop:
-            self._opening = loop.create_task(self.store.open(), name="holdfast: open the store")
+            self._opening = loop.create_task(self._open_store(), name="holdfast: open the store")
         opening = self._opening
         try:
             # Shielded: whoever came first may be cancelled, and the others still need it.
@@ -223,7 +225,15 @@ class Connection:
             if self._opening is opening:
                 self._opening = None
             raise
+        self._refuse_closed()
         self._is_open = True
+
+    async def _open_store(self) -> None:
+        store = self.store
+        await store.open()
+        if self._is_closed and self._given_store is None:
+            # The client was closed while this was under way, maybe on another loop, and found nothing open.
+            await store.close()
 
     def _leave_the_parent(self) -> None:
         is_used = self._is_open or self._opening is not None
