@@ -176,6 +176,18 @@ def test_runs_that_nobody_serves_are_told(doctor, project):
     assert "1 live run of 'errand', version '1', queue 'default'" in found["runs without a worker"][0]["told"]
 
 
+def test_runs_that_nobody_serves_are_told_by_workflow_and_queue(doctor, project):
+    with Client() as client:
+        for queue in ("mail", "default", "mail"):
+            client.start(errand, delay="1h", queue=queue)
+    _, found = doctor()
+    told = [one["told"] for one in found["runs without a worker"]]
+    assert [text.partition(":")[0] for text in told] == [
+        "1 live run of 'errand', version '1', queue 'default'",
+        "2 live runs of 'errand', version '1', queue 'mail'",
+    ]
+
+
 def test_it_says_that_it_has_not_looked_at_all_runs_where_there_are_more(project):
     with Client() as client:
         client.start_many(errand, [()] * 3, delay="1h")

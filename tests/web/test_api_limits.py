@@ -238,6 +238,8 @@ async def test_a_path_that_there_is_not_and_a_method_that_is_not_for_it_are_prob
         assert "/v1/openapi.json" in missing.json()["detail"]
         assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, HEAD, POST")
         assert wrong.headers["content-type"] == "application/problem+json"
+        for path in ("/docs", "/v1/openapi.json"):
+            assert (await made.call("POST", path)).headers["allow"] == "GET, HEAD"
 
 
 async def test_a_database_that_is_away_is_503_with_the_time_to_try_again():

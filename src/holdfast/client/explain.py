@@ -385,7 +385,7 @@ def _next_worker(scene: _Scene, does: str, otherwise: str) -> str:
 
 def _lanes(workers: Iterable[WorkerRecord]) -> list[Lane]:
     found = {lane for worker in workers for lane in worker.lanes}
-    return sorted(found, key=lambda lane: (lane.workflow, lane.version, lane.queue))
+    return sorted(found)
 
 
 def _told(moment: datetime) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 
-class Lane(msgspec.Struct, frozen=True):
+class Lane(msgspec.Struct, frozen=True, order=True):
     """What a claim asks for: one workflow, in one version, on one queue."""
 
     workflow: str

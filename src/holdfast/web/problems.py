@@ -204,8 +204,9 @@ def _wrong(error: Mapping[str, Any]) -> WrongField:
 def _not_allowed(request: Request) -> Refused:
     """A path may have several routes, one a method; the router only knows the first that it met."""
     methods = {method.upper() for _, operations in operations_at(request.scope) for method in operations}
-    if "GET" in methods:
-        methods.add("HEAD")
+    # What is not described is the description itself, which is read.
+    if "GET" in methods or not methods:
+        methods |= {"GET", "HEAD"}
     allowed = ", ".join(sorted(methods))
     detail = f"{request.method} is not for this path; expected {allowed}"
     return Refused(HTTPStatus.METHOD_NOT_ALLOWED, "method-not-allowed", detail, headers={"allow": allowed})
