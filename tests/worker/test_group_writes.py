@@ -68,6 +68,19 @@ async def test_an_error_that_is_no_store_s_own_is_told_with_its_cause():
     assert (str(told), told.__cause__) == ("ValueError: a value that nobody can write", cause)
 
 
+async def test_an_error_of_the_store_s_own_is_told_with_the_cause_that_it_had():
+    cause = OSError("no space left")
+    error = StoreError("never")
+    error.__cause__ = cause
+
+    def answer(items: Sequence[str]) -> list[Answer]:
+        raise error
+
+    group = Group(answer)
+    await group.write("x")
+    assert (group.told["x"], error.__cause__) == (error, cause)
+
+
 async def test_one_that_is_told_alone_to_come_again_keeps_nobody_waiting(monkeypatch):
     monkeypatch.setattr(commits, "_FIRST_PAUSE_ALONE", 0.0)
     tries = 0
@@ -162,7 +175,22 @@ async def test_a_store_that_is_away_is_asked_less_and_less_often_until_it_is_bac
     assert [pause for pause in pauses if pause < 1] == [0.001, 0.002, 0.004, 0.004] * 2
 
 
-async def test_a_store_that_is_away_gets_the_same_group_again_and_nobody_hears_of_it(monkeypatch, caplog):
+async def test_that_the_store_is_away_and_that_it_is_back_is_logged_once_each(monkeypatch, caplog):
+    monkeypatch.setattr(commits, "_FIRST_PAUSE", 0.001)
+    left = 3
+
+    def answer(items: Sequence[str]) -> list[Answer]:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise StoreAway("gone")
+        return [True] * len(items)
+
+    await Group(answer).write("ab")
+    assert caplog.messages == ["the store is away, 2 writes wait for it: gone", "the store is back"]
+
+
+async def test_a_store_that_is_away_gets_the_same_group_again_and_nobody_hears_of_it(monkeypatch):
     monkeypatch.setattr(commits, "_FIRST_PAUSE", 0.0)
     left = 2
 
@@ -177,3 +205,59 @@ async def test_a_store_that_is_away_gets_the_same_group_again_and_nobody_hears_o
     await group.write("ab")
     assert group.told == {"a": True, "b": True}
     assert group.sent == [[*"ab"]] * 3
+
+
+async def test_what_is_added_alone_while_a_group_is_on_its_way_goes_out_in_the_next():
+    group = Group(lambda items: [True] * len(items))
+    for item in "ab":
+        group.writer.add(item, group._tell, None, is_alone=True)
+    await group.write("")
+    assert group.sent == [["a"], ["b"]]
+
+
+async def test_whoever_waits_for_the_answers_goes_on_when_the_worker_forgets_what_is_queued():
+    group = Group(lambda items: [True] * len(items))
+    group.lease.until = 0
+    writing = asyncio.create_task(group.write("ab"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    group.writer.stop()
+    await writing
+    assert (group.sent, group.told) == ([], {})
+
+
+async def test_one_that_waits_alone_is_not_sent_when_the_worker_has_forgotten_it(monkeypatch):
+    group = Group(lambda items: [StoreAway("locked")])
+    handles: list[asyncio.TimerHandle] = []
+    loop = asyncio.get_running_loop()
+    later = loop.call_later
+    monkeypatch.setattr(
+        loop, "call_later", lambda *args, **more: (handles.append(handle := later(*args, **more)), handle)[1]
+    )
+    group.writer.add("x", group._tell, None)
+    while not handles:
+        await asyncio.sleep(0)
+    group.writer.stop()
+    assert [handle.cancelled() for handle in handles] == [True]
+
+
+async def test_more_than_a_group_may_hold_goes_out_in_several(monkeypatch):
+    monkeypatch.setattr(commits, "_BATCH", 3)
+    group = Group(lambda items: [True] * len(items))
+    await group.write("abcdefg")
+    assert group.sent == [[*"abc"], [*"def"], ["g"]]
+    assert group.order == [*"abcdefg"]
+
+
+async def test_an_answer_that_comes_when_the_worker_has_forgotten_its_group_is_told_to_nobody():
+    group = Group(lambda items: [True] * len(items))
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+    writing = asyncio.create_task(group.write("ab"))
+    while not group.sent:
+        await asyncio.sleep(0)
+    group.writer.stop()
+    await writing
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (group.told, complaints) == ({}, [])
