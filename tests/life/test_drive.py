@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import holdfast
-from holdfast import AsyncClient, Worker, step, workflow
+from holdfast import AsyncClient, RunFilter, Worker, step, workflow
 
 executed: list[int] = []
 
@@ -32,8 +32,17 @@ async def parent() -> int:
     return await once(5)
 
 
+@workflow
+async def rounds(left: int) -> str:
+    if left:
+        if left == 2:
+            await holdfast.wait_for_signal("go")
+        rounds.continue_as_new(left - 1)
+    return "over"
+
+
 def worker(client: AsyncClient) -> Worker:
-    return Worker(client, workflows=[once, told, parent])
+    return Worker(client, workflows=[once, told, parent, rounds])
 
 
 async def test_a_run_is_driven_to_its_end(url):
@@ -93,3 +102,16 @@ async def test_a_run_that_has_ended_is_done_at_once(url):
         run = await client.start(once, 1)
         await worker(client).drive(run.id)
         assert (await worker(client).drive(run.id)).done
+
+
+async def test_a_run_that_continues_as_new_is_driven_where_it_goes_on(url):
+    async with AsyncClient(url) as client:
+        run = await client.start(rounds, 4)
+        driven = await worker(client).drive(run.id)
+        assert (driven.done, driven.reason, driven.status) == (False, "waiting", "waiting")
+        [live] = [one.id async for one in client.runs(RunFilter(status="waiting"))]
+        assert driven.run_id == live != run.id
+        await run.signal("go")
+        driven = await worker(client).drive(run.id)
+        assert (driven.done, driven.status) == (True, "completed")
+        assert await run.result(timeout=0) == "over"
