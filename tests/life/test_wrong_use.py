@@ -113,6 +113,22 @@ def test_what_undoes_a_step_is_a_step_or_a_function():
         step(compensate=5)(lambda: None)  # type: ignore[call-overload]
 
 
+@workflow
+async def undone_by_a_workflow() -> None:
+    holdfast.compensate(double, 1)
+
+
+async def test_a_workflow_is_neither_a_step_nor_what_undoes_one():
+    with pytest.raises(DefinitionError, match="'double' is a workflow"):
+        step(double)
+    with pytest.raises(DefinitionError, match="'double' is a workflow"):
+        step(compensate=double)(print)
+    async with Environment(undone_by_a_workflow) as env:
+        with pytest.raises(RunFailed, match="'double' is a workflow") as failed:
+            await (await env.client.start(undone_by_a_workflow)).result()
+        assert isinstance(failed.value.__cause__, DefinitionError)
+
+
 async def test_what_is_called_inline_is_a_function():
     async with Environment(calling_a_number) as env:
         run = await env.client.start(calling_a_number)

@@ -57,6 +57,12 @@ class Step(Generic[P, R]):
     ) -> None:
         if retry is not None and not isinstance(retry, Retry):
             raise DefinitionError(f"step {name_of(fn)!r}: retry={retry!r}: expected holdfast.Retry(...)")
+        # Its class can't be named here: workflows are made with what this module has.
+        if hasattr(fn, "start_options"):
+            raise DefinitionError(
+                f"{name_of(fn)!r} is a workflow, which no step can be made of, nor what undoes one; "
+                "expected a function, which may start it with a client"
+            )
         self.fn = fn
         self.name = checked_name(name if name is not None else name_of(fn))
         self.retry = retry if retry is not None else _DEFAULT_RETRY
