@@ -12,12 +12,19 @@ import asyncpg
 import msgspec
 import pytest
 
+from holdfast import Client, RunFilter, workflow
 from holdfast.model import ChildEnd
 from holdfast.store import open_store
 from holdfast.testing.contract.stage import Stage, new_run
+from tests.contract import ways
 
 WAYS = {"directly": "", "through a pooler": "?pooler=transaction"}
 LEVELS = ["repeatable read", "serializable"]
+
+
+@workflow
+async def ship(note: str) -> str:
+    return note
 
 
 async def execute(url, statement):
@@ -103,3 +110,11 @@ async def test_an_end_is_told_where_backslashes_are_escapes(escaping, way):
     finally:
         await stage.close()
     assert msgspec.msgpack.decode(message.payload, type=ChildEnd) == ChildEnd(child.id, "completed")
+
+
+@pytest.mark.parametrize("way", [ways.plain_psycopg, ways.piped_psycopg, ways.alchemy, ways.through_django])
+def test_what_a_caller_starts_inside_is_read_back_where_backslashes_are_escapes(escaping, way):
+    ways.make_table(escaping)
+    with Client(escaping) as client:
+        way(escaping, lambda connection: client.start(ship, "back\\slash", connection=connection), True)
+        assert len(list(client.runs(RunFilter(input={"note": "back\\slash"}, workflow=ship)))) == 1

@@ -60,18 +60,25 @@ def driver_of(connection: Any) -> Driver:
 
 
 @lru_cache(maxsize=256)
-def percented(text: str) -> tuple[str, tuple[int, ...]]:
-    """A statement with %s for its parameters, and which of them goes where."""
+def percented(text: str, raw: frozenset[int] = frozenset()) -> tuple[str, tuple[int, ...]]:
+    """A statement with %s for its parameters, or %b for those that go raw, and which of them goes where."""
     order = tuple(int(number) - 1 for number in _NUMBERED.findall(text))
-    return _NUMBERED.sub("%s", text.replace("%", "%%")), order
+    places = iter(order)
+    return _NUMBERED.sub(lambda _: "%b" if next(places) in raw else "%s", text.replace("%", "%%")), order
 
 
 def _placed(text: str, values: Sequence[Any]) -> tuple[str, tuple[Any, ...] | None]:
     if not values:
         # Without parameters a driver reads no per cent sign, so none is doubled.
         return text, None
-    text, order = percented(text)
+    # Arrays of bytes: as text psycopg escapes them once too often where the server takes backslashes for escapes.
+    raw = frozenset(place for place, value in enumerate(values) if _has_bytes(value))
+    text, order = percented(text, raw)
     return text, tuple(values[place] for place in order)
+
+
+def _has_bytes(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(one, bytes) for one in value)
 
 
 class _Asyncpg:
