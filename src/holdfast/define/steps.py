@@ -57,8 +57,8 @@ class Step(Generic[P, R]):
     ) -> None:
         if retry is not None and not isinstance(retry, Retry):
             raise DefinitionError(f"step {name_of(fn)!r}: retry={retry!r}: expected holdfast.Retry(...)")
-        # Its class can't be named here: workflows are made with what this module has.
-        if hasattr(fn, "start_options"):
+        # Its class can't be named here: workflows are made with what this module has. A mock has what it is asked for.
+        if hasattr(type(fn), "continue_as_new"):
             raise DefinitionError(
                 f"{name_of(fn)!r} is a workflow, which no step can be made of, nor what undoes one; "
                 "expected a function, which may start it with a client"
