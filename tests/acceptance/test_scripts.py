@@ -24,6 +24,7 @@ def interrupt(stage: Stage, process: Process) -> None:
 def interrupt_twice(stage: Stage, process: Process) -> None:
     """The second time when the first one has arrived: two that come together are one. It ends."""
     interrupt(stage, process)
+    stage.until(lambda: "another signal ends it" in process.output, "another one would not be taken for the first")
     process.send(signal.SIGINT)
     assert process.wait() == -signal.SIGINT, process.output
 

@@ -117,7 +117,7 @@ def test_a_second_signal_kills_the_children(stage: Stage):
     run = stage.client.start("gated")
     stage.begun(run.id, "until_allowed")
     fleet.send(signal.SIGTERM)
-    stage.until(lambda: "stopping" in fleet.output, "the first signal has arrived")
+    stage.until(lambda: "another signal ends it" in fleet.output, "another signal would not be taken for the first")
     fleet.send(signal.SIGTERM)
     assert fleet.wait() == 1, fleet.output
     stage.gone(children)

@@ -27,11 +27,26 @@ def test_the_first_signal_lets_the_step_end_and_the_second_does_not(stage: Stage
     run = stage.client.start("gated")
     stage.begun(run.id, "until_allowed")
     worker.send(signal.SIGINT)
-    stage.until(lambda: "stopping" in worker.output, "the first signal has arrived")
+    stage.until(lambda: "another signal ends it" in worker.output, "another signal would not be taken for the first")
     assert worker.is_alive
     worker.send(signal.SIGINT)
     assert worker.wait() == 0, worker.output
     assert stage.notes("end", run.id, "until_allowed") == []
+
+
+def test_a_signal_that_comes_twice_at_once_is_one(stage: Stage):
+    worker = stage.worker()
+    stage.ready(worker)
+    run = stage.client.start("gated")
+    stage.begun(run.id, "until_allowed")
+    # As timeout(1) sends them: to the process, and to its group. Two kinds, for two of one may arrive as one.
+    worker.send(signal.SIGTERM)
+    worker.send(signal.SIGINT)
+    stage.until(lambda: "another signal ends it" in worker.output, "both have arrived")
+    stage.allow()
+    assert worker.wait() == 0, worker.output
+    assert "leaving without grace" not in worker.output
+    assert len(stage.notes("end", run.id, "until_allowed")) == 1
 
 
 def test_options_reach_the_worker(stage: Stage):

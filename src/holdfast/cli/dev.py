@@ -22,6 +22,7 @@ import typer
 from holdfast.errors import HoldfastError
 from holdfast.extras import load_extra
 from holdfast.settings import Settings, settings_folder
+from holdfast.worker import Interrupts
 
 from .fleet import Child
 from .options import Place, Targets
@@ -90,9 +91,10 @@ class Development:
     async def run(self) -> int:
         """Serve until SIGTERM or SIGINT; a second one kills. Returns the exit code."""
         loop = asyncio.get_running_loop()
+        signalled = Interrupts(self._stopping.set, self._kill, _log)
         for number in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError):
-                loop.add_signal_handler(number, self._signalled)
+                loop.add_signal_handler(number, signalled)
         while not self._stopping.is_set():
             before = snapshot(self._roots)
             code = await self._serve_once(before)
@@ -157,10 +159,9 @@ class Development:
         if self._reloads and not self._stopping.is_set():
             print_line("waiting for a change")
 
-    def _signalled(self) -> None:
-        if self._stopping.is_set() and self._child is not None:
+    def _kill(self) -> None:
+        if self._child is not None:
             self._child.kill()
-        self._stopping.set()
 
 
 def _roots(plan: ServingPlan) -> list[Path]:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast.errors import HoldfastError, StoreAway
+from holdfast.worker import Interrupts
 
 from .child import News, Refused
 from .exits import AWAY, USAGE, WrongSettings
@@ -114,8 +115,9 @@ class Fleet:
         A second signal kills them. Raises HoldfastError if the workers can't begin, or die again and again.
         """
         loop = asyncio.get_running_loop()
+        signalled = Interrupts(self._told_to_stop, self._kill, _log)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled)
+            loop.add_signal_handler(number, signalled)
         try:
             await asyncio.gather(*(self._keep(number) for number in range(1, self._size + 1)))
         finally:
@@ -131,14 +133,18 @@ class Fleet:
         for child in self._children.values():
             child.stop()
 
-    def _signalled(self) -> None:
+    def _told_to_stop(self) -> None:
         if self._stopping.is_set():
-            _log.warning("a second signal: the worker processes are killed")
-            for child in self._children.values():
-                child.kill()
+            # They have been given up, and do not end.
+            self._kill()
             return
         _log.info("stopping: no more claims, steps in flight may end, everything else is handed back")
         self.stop()
+
+    def _kill(self) -> None:
+        _log.warning("a second signal: the worker processes are killed")
+        for child in self._children.values():
+            child.kill()
 
     async def _keep(self, number: int) -> None:
         """Keep one place filled."""

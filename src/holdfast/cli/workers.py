@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.worker import Worker
+from holdfast.worker import Interrupts, Worker
 
 from .fleet import Fleet
 from .options import Json, Place, Targets
@@ -136,20 +136,18 @@ def _announced(who: str) -> Callable[[Ready], None]:
 
 @contextlib.contextmanager
 def _signals(worker: Worker) -> Iterator[None]:
-    """The first SIGTERM or SIGINT stops the worker in good order, the second at once."""
+    """The first SIGTERM or SIGINT stops the worker in good order, another one at once."""
+
+    def stop() -> None:
+        _log.info("stopping: no more claims, steps in flight may end")
+        worker.stop()
+
+    def leave() -> None:
+        _log.warning("a second signal: leaving without grace")
+        worker.leave()
+
     loop = asyncio.get_running_loop()
-    seen = 0
-
-    def signalled() -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 1:
-            _log.info("stopping: no more claims, steps in flight may end")
-            worker.stop()
-        else:
-            _log.warning("a second signal: leaving without grace")
-            worker.leave()
-
+    signalled = Interrupts(stop, leave, _log)
     for number in (signal.SIGTERM, signal.SIGINT):
         # Windows has no such handlers: there Ctrl-C cancels what runs, which stops the worker, too.
         with contextlib.suppress(NotImplementedError):

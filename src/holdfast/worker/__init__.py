@@ -3,6 +3,7 @@
 from .clock import Alarm, Clock, SystemClock
 from .driving import Driven, drive
 from .given import checked_resources, known_workflows, lanes_of, open_resources
+from .interrupts import Interrupts
 from .plan import Plan
 from .session import Session
 from .workers import Worker
@@ -11,6 +12,7 @@ __all__ = [
     "Alarm",
     "Clock",
     "Driven",
+    "Interrupts",
     "Plan",
     "Session",
     "SystemClock",

@@ -31,6 +31,7 @@ from .given import (
     listed,
     open_resources,
 )
+from .interrupts import Interrupts
 from .plan import Plan
 from .session import Session
 from .upkeep import WEEK
@@ -169,11 +170,12 @@ class Worker:
         """Work until SIGTERM, SIGINT or `stop()`. A second signal stops without grace."""
         self._refuse_twice()
         loop = asyncio.get_running_loop()
+        signalled = Interrupts(self._told_to_stop, self._told_to_leave, _log)
         handled = []
         for number in (signal.SIGTERM, signal.SIGINT):
             # Only the main thread takes signals; elsewhere `stop()` is the way.
             with contextlib.suppress(ValueError, NotImplementedError, RuntimeError):
-                loop.add_signal_handler(number, self._signalled)
+                loop.add_signal_handler(number, signalled)
                 handled.append(number)
         try:
             await self._work()
@@ -250,13 +252,16 @@ class Worker:
         if self._is_at_work:
             raise MisplacedCall("this worker is at work already, and one stop would be for both; make another Worker")
 
-    def _signalled(self) -> None:
+    def _told_to_stop(self) -> None:
         if self._stopping.is_set():
-            _log.warning("a second signal: leaving without grace")
-            self.leave()
+            self._told_to_leave()
             return
         _log.info("stopping: no more claims, steps in flight may end")
         self.stop()
+
+    def _told_to_leave(self) -> None:
+        _log.warning("a second signal: leaving without grace")
+        self.leave()
 
     def _starts(self) -> None:
         """Only once: exceptions of modules that are loaded from here on come back as StepFailed.
