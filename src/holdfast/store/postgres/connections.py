@@ -164,8 +164,8 @@ def _told(error: BaseException, target: Target) -> BaseException:
         return StoreError(f"{target.shown}: {error}. Check the user, the password and the database's name")
     if code == "42501":
         return StoreError(
-            f"{target.shown}: {error}. Grant the role what it needs, or let one that may change the schema run"
-            " `holdfast migrate` once"
+            f"{target.shown}: {error}. Grant the role what it needs (docs/postgres.md lists the grants), or let one"
+            " that may change the schema run `holdfast migrate` once"
         )
     if code in _UNPREPARED:
         return StoreError(
