@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, BadPayload, Worker, workflow
+from holdfast import AsyncClient, BadPayload, Codec, Worker, workflow
 from holdfast.testing import Environment, assert_durable
 from tests.life.waiting import until_waiting
 
@@ -17,6 +18,10 @@ from tests.life.waiting import until_waiting
 class Approval:
     by: str
     cents: int = 0
+
+
+class Opaque:
+    """What JSON can't hold."""
 
 
 class Place(NamedTuple):
@@ -90,6 +95,23 @@ async def test_a_payload_that_does_not_fit_the_waiting_type_is_refused_at_delive
             await run.signal("approved", {"cents": "many"})
         await run.signal("approved", {"by": "Ada"})
         assert await run.result() == "Ada 0"
+
+
+async def test_a_payload_that_had_to_be_pickled_is_taken_by_a_typed_wait_and_by_none_that_matches():
+    @workflow
+    async def takes() -> list[Any]:
+        matched = holdfast.wait_for_signal("thing", match={"by": "manager"}, type=dict[str, Any])
+        typed = holdfast.wait_for_signal("thing", type=dict[str, Any])
+        return list(await asyncio.gather(matched, typed))
+
+    async with Environment(takes, codec=Codec(pickle=True)) as env:
+        run = await env.client.start(takes)
+        await env.until_waiting(run)
+        await run.signal("thing", {"by": Opaque()})
+        await run.signal("thing", {"by": "manager"})
+        first, second = await run.result()
+        assert first == {"by": "manager"}
+        assert isinstance(second["by"], Opaque)
 
 
 async def test_a_buffered_signal_that_does_not_fit_is_set_aside_and_the_wait_goes_on():

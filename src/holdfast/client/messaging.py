@@ -18,6 +18,8 @@ from .connections import Connected, Connection
 from .ids import check_id, check_name, not_found
 
 _json = msgspec.json.Decoder()
+_PICKLED = object()
+"""What a codec had to pickle: it holds nothing that a wait could match, and whoever opens it takes it as it is."""
 
 
 class Messaging(Connected):
@@ -111,7 +113,7 @@ async def send_signal(
     waits = [wait for wait in await store.read_waits(run_id) if wait.kind == "signal" and wait.name == name]
     if waits:
         # One that matches on something else waits for other signals of that name.
-        plain = _json.decode(codec.open(data))
+        plain = _plain(data, codec)
         asking = [wait for wait in waits if wait.match is None or holds(plain, _json.decode(wait.match))]
         for wait in asking[:1]:
             _refuse_misfit(wait, data, codec)
@@ -132,11 +134,19 @@ def _tell(client: Connection, kind: str, name: str | None, run_id: str | None, a
 def _refuse_misfit(wait: WaitRecord, data: bytes, codec: Codec) -> None:
     if wait.schema is None:
         return
-    reason = misfit(_json.decode(wait.schema), _json.decode(codec.open(data)))
+    plain = _plain(data, codec)
+    reason = None if plain is _PICKLED else misfit(_json.decode(wait.schema), plain)
     if reason is not None:
         raise BadPayload(
             f"the {wait.kind} {wait.name!r} of run {wait.run_id} expects something else: {reason}; nothing was sent"
         )
+
+
+def _plain(data: bytes, codec: Codec) -> Any:
+    try:
+        return _json.decode(codec.open(data))
+    except msgspec.DecodeError:
+        return _PICKLED
 
 
 def _check_message_id(message_id: object) -> None:
