@@ -108,6 +108,18 @@ class TestBlocking:
             client.start(ship, 1, connection=connection)
             assert count(client) == 1
 
+    def test_one_that_commits_by_itself_and_can_not_leaves_no_transaction_open(self, sqlite_url):
+        path = sqlite_url.removeprefix("sqlite:///")
+        with Client(sqlite_url) as client, closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("CREATE TABLE owed (run INTEGER REFERENCES runs (number) DEFERRABLE INITIALLY DEFERRED)")
+            connection.execute("CREATE TRIGGER owing AFTER INSERT ON runs BEGIN INSERT INTO owed VALUES (-1); END")
+            with pytest.raises(sqlite3.IntegrityError):
+                client.start(ship, 1, connection=connection)
+            assert not connection.in_transaction
+            connection.execute("DROP TRIGGER owing")
+            assert client.start(ship, 2, connection=connection).created
+
     def test_one_of_sqlalchemy_that_commits_by_itself_takes_a_key_over_whole_or_not_at_all(self, postgres_url):
         engine = create_engine(ways.alchemy_url(postgres_url, "psycopg"), isolation_level="AUTOCOMMIT")
         with Client(postgres_url) as client, engine.connect() as connection:

@@ -187,11 +187,13 @@ def _writing(connection: _Executes, state: Any) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
+        if is_alone:
+            connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        # Whatever it was, the write lock is not left behind. SQLite itself may have rolled back.
+        if state.in_transaction:
+            connection.execute("ROLLBACK")
         raise
-    if is_alone:
-        connection.execute("COMMIT")
 
 
 @contextlib.contextmanager
