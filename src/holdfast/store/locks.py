@@ -48,7 +48,7 @@ class ProcessLocks:
         self._is_needed = with_parents and fcntl is not None
         """A database in a file has its folder beside it, or is in memory: then there is nobody else."""
         self._held: dict[str, int] = {}
-        _of_this_process.add(self)
+        _locks.add(self)
 
     def hold(self, worker_id: str) -> bool:
         """Take the worker's lock and keep it; False where there are no locks, or somebody else has this one."""
@@ -113,32 +113,19 @@ class ProcessLocks:
         return os.path.join(self._folder, f"{quote(self._namespace, safe='')}.{quote(worker_id, safe='')}.lock")
 
 
-_of_this_process: WeakSet[ProcessLocks] = WeakSet()
-
-
-def _forked() -> None:
-    # Closing a copy leaves the lock with whoever has the other one.
-    for locks in list(_of_this_process):
-        locks.release_all()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
-
-
 class WaitingRoom:
     """Who waits for a lock that is polled, told to whoever has just had it and would be back before anybody looks.
 
     Everybody in it holds a shared lock on one file; that nobody is in it shows by getting that lock alone. Nobody ever
     waits for this lock itself: a process that was stopped in here makes the others give way for nothing, and no more.
-    The descriptor is opened when it is needed, once a process: it is the open file that holds a lock, so two users of
-    one would not see each other.
+    The descriptor is opened when it is needed, and not shared with a child: it is the open file that holds a lock, so
+    two users of one would not see each other.
     """
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder if fcntl is not None else None
         self._descriptor: int | None = None
-        self._pid = 0
+        _rooms.add(self)
 
     def enter(self) -> bool:
         """Be seen to wait. False: not this time, somebody is just looking; or never, where there are no such locks."""
@@ -162,8 +149,7 @@ class WaitingRoom:
     def close(self) -> None:
         """Let go of the file; the next use opens it again."""
         descriptor, self._descriptor = self._descriptor, None
-        # After a fork the file is shared with the parent, and so is the lock: it is the parent's to give up.
-        if descriptor is not None and self._pid == os.getpid():
+        if descriptor is not None:
             os.close(descriptor)
 
     def _lock(self, kind: int) -> bool:
@@ -179,9 +165,7 @@ class WaitingRoom:
     def _opened(self) -> int | None:
         if self._folder is None:
             return None
-        if self._descriptor is None or self._pid != os.getpid():
-            self.close()
-            self._pid = os.getpid()
+        if self._descriptor is None:
             try:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(self._folder)
@@ -192,3 +176,19 @@ class WaitingRoom:
             except OSError:
                 self._folder = None
         return self._descriptor
+
+
+_locks: WeakSet[ProcessLocks] = WeakSet()
+_rooms: WeakSet[WaitingRoom] = WeakSet()
+
+
+def _forked() -> None:
+    # Closing a copy leaves the lock with whoever has the other one, and does not keep it when that one is dead.
+    for locks in list(_locks):
+        locks.release_all()
+    for room in list(_rooms):
+        room.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

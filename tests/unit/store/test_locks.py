@@ -126,3 +126,32 @@ def test_a_child_that_outlives_a_process_does_not_hold_its_lock(tmp_path):
         descriptor = ProcessLocks(folder, "default").take_if_dead("w")
         assert descriptor is not None
         os.close(descriptor)
+
+
+WAITS_AND_FORKS = """
+import os, sys
+from holdfast.store.locks import WaitingRoom
+
+room = WaitingRoom(sys.argv[1])
+assert room.enter()
+heard, told = os.pipe()
+if os.fork() == 0:
+    os.write(told, b".")  # what a forked child does first is behind it
+    os.read(0, 1)  # until the test lets go of it
+    os._exit(0)
+os.read(heard, 1)
+print(WaitingRoom(sys.argv[1]).has_others(), flush=True)
+os._exit(0)
+"""
+
+
+def test_a_child_that_outlives_a_process_does_not_wait_in_its_place(tmp_path):
+    folder = str(tmp_path / "a.db.holdfast")
+    command = [sys.executable, "-c", WAITS_AND_FORKS, folder]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
+        process.wait()
+        room = WaitingRoom(folder)
+        assert not room.has_others()
+        room.close()
