@@ -21,6 +21,7 @@ from holdfast import (
     Retry,
     RunEnded,
     RunNotFound,
+    RunStatus,
     Worker,
     step,
     workflow,
@@ -290,7 +291,8 @@ class TestOpenTransactions:
             async def inside(connection: Any) -> None:
                 await run.signal("note", "late", connection=connection)
                 await run.signal("next")
-                assert await drive(postgres_url, run.id) == "ended"
+                assert await drive(postgres_url, run.id) == "waiting"
+                assert (await run.refresh()).status is RunStatus.CONTINUED
 
             await ways.plain_asyncpg(postgres_url, inside, True)
             async with Worker(client, workflows=FLOWS):
