@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from holdfast.errors import DefinitionError
 from holdfast.extras import load_extra
+from holdfast.model import is_text
 from holdfast.settings import Settings
 
 from .contract import Store
@@ -56,8 +57,14 @@ def parse_url(url: str) -> StoreUrl:
     if not rest.startswith("/") or rest == "/" or rest.endswith("/"):
         raise DefinitionError(f"url {shown!r} names no file; {_EXPECTED}")
     if "?" in rest or "#" in rest:
-        raise DefinitionError(f"url {shown!r}: options are not understood here; {_EXPECTED}")
-    return StoreUrl("sqlite", unquote(rest[1:]))
+        raise DefinitionError(
+            f"url {shown!r}: options are not understood here; in a file's name write %3F for ? and %23 for #;"
+            f" {_EXPECTED}"
+        )
+    path = unquote(rest[1:])
+    if not is_text(path):
+        raise DefinitionError(f"url {shown!r}: a file's name can't have a NUL or a lone surrogate; {_EXPECTED}")
+    return StoreUrl("sqlite", path)
 
 
 def check_address(url: str, schema: str | None = None) -> StoreUrl:

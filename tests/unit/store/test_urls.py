@@ -16,6 +16,7 @@ from holdfast.store import open_store, parse_url, redact_url
         ("SQLITE:///upper.db", "upper.db"),
         ("sqlite:///with%20space.db", "with space.db"),
         ("sqlite:///ünicode.db", "ünicode.db"),
+        ("sqlite:///what%3F%23%25.db", "what?#%.db"),
     ],
 )
 def test_a_sqlite_url_names_a_file(url, path):
@@ -25,12 +26,18 @@ def test_a_sqlite_url_names_a_file(url, path):
 @pytest.mark.parametrize(
     "url",
     ["", "holdfast.db", "/tmp/holdfast.db", "sqlite:", "sqlite://", "sqlite:///", "sqlite://host.db", "sqlite:////dir/",
-     "sqlite:///a.db?mode=ro", "mysql://localhost/x", "sqlite3:///x.db", "postgresql://me@[::1/db",
+     "sqlite:///a.db?mode=ro", "sqlite:///a%00b.db", "sqlite:///a\x00b.db", "mysql://localhost/x", "sqlite3:///x.db", "postgresql://me@[::1/db",
      "postgresql://me@host:port/db", "postgresql://one:1,two:65536/db"],
 )  # fmt: skip
 def test_a_url_that_names_no_store_is_refused_with_what_was_expected(url):
     with pytest.raises(DefinitionError, match=r"sqlite:///relative\.db"):
         parse_url(url)
+
+
+@pytest.mark.parametrize("name", ["what?.db", "no#1.db"])
+def test_a_file_whose_name_reads_like_options_is_refused_with_how_to_write_it(name):
+    with pytest.raises(DefinitionError, match=r"in a file's name write %3F for \? and %23 for #"):
+        parse_url(f"sqlite:///{name}")
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "POSTGRESQL"])
