@@ -103,7 +103,12 @@ class Drive:
         self.lives: list[Execution] = []
         self.execution = self.live()
         if begin:
-            self.take(Started(START, seed))
+            try:
+                self.take(Started(START, seed))
+            except BaseException:
+                # As a worker does with a body that can't go on.
+                self.close()
+                raise
 
     def live(self, workflow: Workflow[..., Any] | None = None) -> Execution:
         """A fresh body, nothing delivered."""

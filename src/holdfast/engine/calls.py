@@ -212,7 +212,11 @@ class Calls:
         late, task.must_raise = task.must_raise, None
         if late is not None and not future.cancelled():
             raise late
-        return future.result()
+        try:
+            return future.result()
+        finally:
+            # An error has this frame in its traceback, and is in the future: neither would go without the collector.
+            del future
 
     def run_inside(self, work: Coroutine[Any, Any, T]) -> T:
         return self.block(self.loop.create_task(work))
@@ -384,5 +388,7 @@ class _Unblock:
 
 
 def _resolve(reply: Reply[None]) -> None:
+    # It has fired; each would keep the other until the collector comes.
+    reply.timer = None
     if not reply.done():
         reply.set_result(None)

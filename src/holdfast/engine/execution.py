@@ -377,13 +377,14 @@ class Execution(Deliveries):
         self._open_pendings.clear()
         self.commands.clear()
         self._life = None
-        self.loop.timers.clear()
+        for timer in [*self.loop.timers.values()]:
+            timer.cancel()
         self.loop.tasks.clear()
         self.loop.disown()
         self._begun = _NOTHING
         self._withdrawn = ()
         self._feed = ()
-        self.main = None
+        self.main = self.ended_main = None
         self.context = contextvars.Context()
 
     def __repr__(self) -> str:

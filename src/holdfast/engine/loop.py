@@ -188,6 +188,7 @@ class Timer(Handle):
 
     def cancel(self) -> None:
         self._cancelled = True
+        self._args = ()  # As asyncio does: what it would have told mostly has it, and each would keep the other.
         self._loop.timers.pop(self.number, None)
 
     def when(self) -> float:

@@ -130,6 +130,8 @@ class Requests(Sends):
         return wait
 
     def _time_out(self, wait: Wait, default: Any, after: int) -> None:
+        # It has fired; each would keep the other until the collector comes.
+        wait.reply.timer = None
         if wait.reply.done():
             return
         self.life.is_over(wait)

@@ -150,7 +150,7 @@ class Runners:
                     outcome = resumed.switch()
                 else:
                     runner = self._idle.pop() if self._idle else greenlet(self._main, hub)
-                    outcome = runner.switch(pumped)
+                    outcome = runner.switch()
                 if outcome is None or outcome is STUBBORN:
                     return
                 if isinstance(outcome, _Raised):
@@ -168,9 +168,12 @@ class Runners:
         for runner in idle:
             runner.throw()
 
-    def _main(self, pumped: Pumped) -> Any:
+    def _main(self) -> Any:
         me = getcurrent()
         while True:
+            # Not handed over: a greenlet keeps what it was begun with for as long as it lives.
+            pumped = self.pumped
+            assert pumped is not None
             outcome: Any
             try:
                 outcome = pumped.pump()
@@ -184,4 +187,4 @@ class Runners:
                 me.parent = hub
                 return outcome
             self._idle.append(me)
-            pumped = hub.switch(outcome)
+            hub.switch(outcome)
