@@ -149,6 +149,23 @@ def test_code_that_gives_an_old_field_another_value_asks_for_something_else(begi
         drive.replay(workflow=shop(GrownData, lambda order: replace(order, a=2)))
 
 
+def test_a_mapping_that_got_a_key_like_the_new_field_is_something_else(begin):
+    def told(cls: Any, more: dict[str, Any]) -> Workflow[..., Any]:
+        @step(name="tell")
+        async def tell(order: cls, more: dict[str, Any]) -> None: ...
+
+        @workflow(name="told")
+        async def body(order: cls) -> None:
+            await tell(order, more)
+
+        return body
+
+    drive = begin(told(Data, {}), Data(a=1))
+    drive.replay(workflow=told(GrownData, {}))
+    with pytest.raises(JournalDiverged):
+        drive.replay(workflow=told(GrownData, {"gift": False}))
+
+
 def test_what_a_large_call_may_have_been_is_looked_for_only_so_long():
     arguments = Codec().arguments(shop(list[GrownData]).fn)
     few = arguments.pack(([GrownData(a=1)],), {})

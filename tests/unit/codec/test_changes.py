@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import attrs
 import msgspec
@@ -77,6 +77,57 @@ def test_what_can_t_be_read_is_named_by_its_path(cls):
 def test_a_default_is_never_shared_between_two_values():
     made = codec.value(Data)
     assert made.decode(b'{"a":1}').b is not made.decode(b'{"a":1}').b
+
+
+@dataclass
+class Parsed:
+    text: str
+    words: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.words = self.text.split()
+
+
+def test_a_missing_field_that_the_class_makes_of_the_others_is_made():
+    assert codec.value(Parsed).decode(b'{"text":"a b"}').words == ["a", "b"]
+
+
+@dataclass(init=False)
+class Made:
+    a: int
+    b: list[int] = field(default_factory=list)
+
+    def __init__(self, text: str) -> None:
+        self.a, self.b = int(text), []
+
+
+def test_a_missing_field_takes_its_default_where_init_takes_something_else():
+    made = codec.value(Made)
+    assert (made.decode(b'{"a":1}').b, made.decode(b'{"a":1,"b":[2]}').b) == ([], [2])
+
+
+class Keys(TypedDict):
+    a: int
+    b: int
+
+
+def test_a_missing_key_that_is_required_is_named():
+    with pytest.raises(NotDecodable, match=r"Keys needs .*b"):
+        codec.value(Keys).decode(b'{"a":1}')
+
+
+class Turning(pydantic.BaseModel):
+    a: int
+
+    @pydantic.model_validator(mode="wrap")
+    @classmethod
+    def _turn(cls, data: Any, handler: Any) -> Any:
+        return data if isinstance(data, cls) else Model(a=1)
+
+
+def test_a_model_that_is_read_as_another_by_its_own_validator_can_t_be_read():
+    with pytest.raises(NotDecodable, match=r"Turning was read back as .*Model"):
+        codec.value(Turning).decode(b'{"a":1}')
 
 
 class Migrating(pydantic.BaseModel):

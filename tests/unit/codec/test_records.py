@@ -1,6 +1,6 @@
 """What an instance holds beside its fields: made again by its class, or refused, and never lost in silence."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 import pytest
@@ -31,6 +31,12 @@ class Doubled(list[int]):
         self[:] = [self.first, self.first]
 
 
+@dataclass
+class Counted:
+    x: int
+    seen: int = field(default=0, init=False)
+
+
 class Open(msgspec.Struct, dict=True):
     x: int
 
@@ -58,3 +64,18 @@ def test_an_attribute_of_a_struct_that_is_no_field_is_refused():
     given.y = 2
     with pytest.raises(NotEncodable, match="Open has y, which is none of its fields"):
         codec.value(Open).encode(given)
+
+
+def test_a_field_that_init_does_not_take_is_put_back():
+    given = Counted(1)
+    given.seen = 5
+    assert codec.value(Counted).decode(codec.value(Counted).encode(given)) == given
+
+
+def test_an_attribute_with_an_underscore_is_the_class_s_own_affair():
+    given = Counted(1)
+    given._cache = {}
+    assert codec.value(Counted).decode(codec.value(Counted).encode(given)) == given
+    given.cache = {}
+    with pytest.raises(NotEncodable, match="Counted has cache, which is none of its fields"):
+        codec.value(Counted).encode(given)

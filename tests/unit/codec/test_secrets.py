@@ -72,6 +72,14 @@ def test_pickle_does_not_let_a_secret_through():
             pickling.value(Any).encode(value)
 
 
+def test_pickle_lets_a_secret_through_where_the_chain_encrypts():
+    made = Codec(pickle=True, chain=[AesGcm({"k": b"k" * 32}, primary="k")]).value(Any)
+    given = {"a": [Login(user="a", password="hunter2")]}
+    stored = made.encode(given)
+    assert made.decode(stored) == given
+    assert b"hunter2" not in stored
+
+
 def test_the_codec_works_without_loading_pydantic():
     code = (
         "import sys, typing, dataclasses\n"
