@@ -23,6 +23,20 @@ def holds(value: object, wanted: object) -> bool:
         return isinstance(value, Mapping) and all(
             name in value and holds(value[name], one) for name, one in wanted.items()
         )
+    return _equals(value, wanted)
+
+
+def _equals(value: object, wanted: object) -> bool:
+    """Whether they are the same as a whole, also within lists."""
+    value, wanted = _opened(value), _opened(wanted)
+    if isinstance(wanted, Mapping):
+        return (
+            isinstance(value, Mapping)
+            and value.keys() == wanted.keys()
+            and all(_equals(value[name], one) for name, one in wanted.items())
+        )
+    if isinstance(wanted, list):
+        return isinstance(value, list) and len(value) == len(wanted) and all(map(_equals, value, wanted))
     if isinstance(wanted, bool) or isinstance(value, bool):
         return value is wanted
     return value == wanted
