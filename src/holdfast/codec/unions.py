@@ -40,17 +40,21 @@ class Union(Shape):
 
     def lower(self, value: Any) -> Any:
         deepest: Misfit | None = None
-        for member, tag in zip(self._members, self._tags, strict=True):
-            try:
-                plain = member.lower(value)
-            except Misfit as misfit:
-                if deepest is None or _tells_more(misfit, deepest):
-                    deepest = misfit
-            else:
-                return plain if tag is None else {tag: plain}
-        if deepest is None or (type(deepest) is Mismatch and not deepest.steps):
-            raise expected(self, value)
-        raise deepest
+        try:
+            for member, tag in zip(self._members, self._tags, strict=True):
+                try:
+                    plain = member.lower(value)
+                except Misfit as misfit:
+                    if deepest is None or _tells_more(misfit, deepest):
+                        deepest = misfit
+                else:
+                    return plain if tag is None else {tag: plain}
+            if deepest is None or (type(deepest) is Mismatch and not deepest.steps):
+                raise expected(self, value)
+            raise deepest
+        finally:
+            # It has this frame in its traceback, and with that the value: they would stay until the collector comes.
+            del deepest
 
     def load(self, plain: Any) -> Any:
         tag = envelope(plain)

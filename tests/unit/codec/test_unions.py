@@ -1,6 +1,8 @@
 """Unions within unions, and unions of what is written alike: each value comes back as the member it was."""
 
 import collections
+import gc
+import weakref
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime
@@ -74,3 +76,15 @@ def test_a_dict_that_was_in_a_union_comes_back_without_it():
 def test_what_was_no_dict_is_never_read_as_one(value):
     with pytest.raises(NotDecodable, match="expected dict"):
         codec.value(dict[str, Any]).decode(codec.value(Any).encode(value))
+
+
+def test_a_value_that_only_a_later_member_takes_is_not_kept_until_the_collector_comes():
+    gc.disable()
+    try:
+        value = Dog("Rex")
+        gone = weakref.ref(value)
+        codec.value(Cat | Dog).encode(value)
+        del value
+        assert gone() is None
+    finally:
+        gc.enable()
