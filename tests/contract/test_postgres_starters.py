@@ -3,8 +3,11 @@
 import asyncio
 from functools import partial
 
+import pytest
+
 from holdfast.store import open_store
 from holdfast.store.postgres.starters import Starter
+from holdfast.store.postgres.starts import start_runs
 from holdfast.testing.contract.stage import new_run
 
 
@@ -15,10 +18,15 @@ class HeldPool:
         self._store = store
         self.asked = asyncio.Semaphore(0)
         self.go = asyncio.Semaphore(0)
+        self.error = None
+        """What the next deed comes to instead."""
 
     async def run(self, deed, **how):
         self.asked.release()
         await self.go.acquire()
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
         return await self._store._thread.call(partial(self._store._pool.run, deed, **how))
 
 
@@ -40,5 +48,46 @@ async def test_whoever_starts_first_does_not_wait_for_those_who_come_meanwhile(p
         assert is_answered
         assert one.created
         assert other.created
+    finally:
+        await store.close()
+
+
+async def test_starts_that_are_tried_one_by_one_are_all_answered_when_one_of_their_callers_has_gone(postgres):
+    store = open_store(postgres.create_database())
+    await store.open()
+    try:
+        pool = HeldPool(store)
+        starter = Starter(pool)
+        first = asyncio.create_task(starter.start([new_run()], None))
+        await pool.asked.acquire()
+        gone, second, third = (asyncio.create_task(starter.start([new_run()], None)) for _ in range(3))
+        await asyncio.sleep(0)
+        pool.go.release()
+        await first
+        await pool.asked.acquire()
+        pool.error = ValueError("one of them can't be started")
+        gone.cancel()
+        for _ in range(4):
+            pool.go.release()
+        answers = await asyncio.gather(second, third)
+        assert [one.created for answer in answers for one in answer] == [True, True]
+    finally:
+        await store.close()
+
+
+async def test_a_run_is_found_though_the_transaction_was_undone_that_made_its_lane(postgres):
+    store = open_store(postgres.create_database())
+    await store.open()
+    try:
+
+        async def undone(tx):
+            await start_runs(tx, [new_run()], None)
+            raise ValueError("something else in it can't be stored")
+
+        with pytest.raises(ValueError, match="something else"):
+            await store._thread.call(partial(store._pool.run, undone))
+        [started] = await store.start_runs([new_run()])
+        assert started.created
+        assert await store.get_run(started.id) is not None
     finally:
         await store.close()

@@ -22,15 +22,16 @@ async def continue_runs(tx: Transaction, successors: Sequence[tuple[int, NewRun]
     row locked, and is in the inbox when the hooks have been moved.
     """
     lanes = [Lane(run.workflow, run.version, run.queue) for _, run in successors]
-    if not tx.known.lanes.keys() >= set(lanes):
+    if not tx.lanes.keys() >= set(lanes):
         await add_lanes(tx, lanes)
         await find_lanes(tx, list(dict.fromkeys(lanes)))
+    numbers = tx.lanes
     runs = [run for _, run in successors]
     params = {
         "namespace_id": tx.namespace_id,
         "runs": [number for number, _ in successors],
         "ids": [run.id for run in runs],
-        "lanes": [tx.known.lanes[lane] for lane in lanes],
+        "lanes": [numbers[lane] for lane in lanes],
         "priorities": [run.priority for run in runs],
         "delays": [run.delay for run in runs],
         "due_ats": [run.due_at for run in runs],

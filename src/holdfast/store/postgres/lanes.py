@@ -11,7 +11,7 @@ from .transactions import Transaction
 
 async def find_lanes(tx: Transaction, lanes: Sequence[Lane]) -> list[int]:
     """The numbers of those lanes that exist."""
-    known = tx.known.lanes
+    known = tx.lanes
     missing = [lane for lane in lanes if lane not in known]
     if missing:
         params = {
@@ -20,15 +20,18 @@ async def find_lanes(tx: Transaction, lanes: Sequence[Lane]) -> list[int]:
             "versions": [lane.version for lane in missing],
             "queues": [lane.queue for lane in missing],
         }
+        found = tx.known.lanes if tx.made_lanes is None else tx.made_lanes
         for workflow, version, queue, number in await tx.all("find_lanes", params):
-            known[Lane(workflow, version, queue)] = number
+            found[Lane(workflow, version, queue)] = number
+    known = tx.lanes
     return [known[lane] for lane in lanes if lane in known]
 
 
 async def add_lanes(tx: Transaction, lanes: Iterable[Lane]) -> None:
-    """Make lanes known that are not. Not remembered before they are found again: this transaction may be undone."""
+    """Make those that are not known. Only this transaction remembers them until it is committed: it may be undone."""
+    known = tx.lanes
     asked = sorted(
-        {lane for lane in lanes if lane not in tx.known.lanes},
+        {lane for lane in lanes if lane not in known},
         key=lambda lane: (lane.workflow, lane.version, lane.queue),
     )
     if asked:
@@ -39,3 +42,4 @@ async def add_lanes(tx: Transaction, lanes: Iterable[Lane]) -> None:
             "queues": [lane.queue for lane in asked],
         }
         await tx.all("insert_lanes", params)
+        tx.made_lanes = tx.made_lanes or {}

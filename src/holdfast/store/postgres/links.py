@@ -135,6 +135,7 @@ class Link:
                 await self._rollback(connection)
             raise
         self._known.stats.commits += 1
+        tx.committed()
         if tx.has_news:
             self._news(tx.since)
         return answer

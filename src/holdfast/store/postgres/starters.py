@@ -42,6 +42,15 @@ class _Call(NamedTuple):
         """What it needs that somebody else may hold."""
         return {(run.workflow, run.key) for run in self.runs if run.key is not None}
 
+    def tell(self, started: list[StartedRun]) -> None:
+        """Unless whoever called has gone."""
+        if not self.answer.done():
+            self.answer.set_result(started)
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
 
 class Starter:
     """Lives on the store's own loop."""
@@ -100,8 +109,7 @@ class Starter:
                 group = free
             if len(group) == 1 or isinstance(error, StoreAway):
                 for call in group:
-                    if not call.answer.done():
-                        call.answer.set_exception(error if len(group) == 1 else StoreAway(*error.args))
+                    call.fail(error if len(group) == 1 else StoreAway(*error.args))
             else:
                 # One that can't be started must not take the others with it.
                 for call in group:
@@ -109,14 +117,13 @@ class Starter:
             return
         for call in group:
             part, answers = answers[: len(call.runs)], answers[len(call.runs) :]
-            if not call.answer.done():
-                call.answer.set_result(part)
+            call.tell(part)
 
     async def _alone(self, call: _Call) -> None:
         try:
-            call.answer.set_result(await self._started(call.runs, call.now))
+            call.tell(await self._started(call.runs, call.now))
         except Exception as error:
-            call.answer.set_exception(error)
+            call.fail(error)
 
     def _wait(self, call: _Call) -> None:
         keys = call.keys() - self._stuck
@@ -135,13 +142,9 @@ class Starter:
                     answer = await self._started(call.runs, call.now, is_hasty=True)
                 except Exception as error:
                     if not _is_held_up(error) or loop.time() > ends:
-                        if not call.answer.done():
-                            call.answer.set_exception(error)
-                        return
+                        return call.fail(error)
                 else:
-                    if not call.answer.done():
-                        call.answer.set_result(answer)
-                    return
+                    return call.tell(answer)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
         finally:

@@ -135,7 +135,7 @@ async def create_runs(tx: Transaction, creations: Sequence[Creation], now: Insta
     if not creations:
         return set()
     lanes = {Lane(run.workflow, run.version, run.queue) for run, _ in creations}
-    if not lanes <= tx.known.lanes.keys():
+    if not lanes <= tx.lanes.keys():
         await add_lanes(tx, lanes)
         await find_lanes(tx, list(lanes))
     started = await tx.all("start_runs", {**await _params(tx, creations), "now": now})
@@ -148,7 +148,7 @@ async def create_runs(tx: Transaction, creations: Sequence[Creation], now: Insta
             "ids": [run.forked_from for run in retries],
             "chain_ids": [run.chain_id for run in retries],
             "runs": [created[run.id] for run in retries],
-            "lanes": [tx.known.lanes[Lane(run.workflow, run.version, run.queue)] for run in retries],
+            "lanes": [tx.lanes[Lane(run.workflow, run.version, run.queue)] for run in retries],
         }
         await tx.all("move_unread", moved)
     # A time that was given may have passed long ago: then the run is due below where claims begin to look.
@@ -159,7 +159,7 @@ async def create_runs(tx: Transaction, creations: Sequence[Creation], now: Insta
 
 async def _params(tx: Transaction, creations: Sequence[Creation]) -> dict[str, Any]:
     runs = [creation.run for creation in creations]
-    lanes = tx.known.lanes
+    lanes = tx.lanes
     return {
         "namespace_id": tx.namespace_id,
         "ids": [run.id for run in runs],

@@ -76,10 +76,22 @@ class Transaction:
     known: Known
     has_news: bool = False
     since: Instant | None = None
+    made_lanes: dict[Lane, int] | None = None
+    """Lanes that it may have made: until it is committed, nobody else's runs may be on them."""
 
     @property
     def namespace_id(self) -> int:
         return self.known.namespace_id
+
+    @property
+    def lanes(self) -> Mapping[Lane, int]:
+        """The numbers of lanes, as far as they are known here."""
+        return {**self.known.lanes, **self.made_lanes} if self.made_lanes else self.known.lanes
+
+    def committed(self) -> None:
+        """What it has made is there for everybody."""
+        if self.made_lanes:
+            self.known.lanes.update(self.made_lanes)
 
     async def all(self, name: str, params: Mapping[str, Any]) -> Sequence[Row]:
         """The rows of a block."""
