@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.model import ClaimedRun, NewWait, Out, RowChange, RunStatus, Sent
 from holdfast.store import Store, open_store
+from holdfast.store.postgres import children
 from holdfast.testing.contract.chains import continued
 from holdfast.testing.contract.children import end_in
 from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, new_run, turn
@@ -165,6 +166,27 @@ def test_an_end_that_a_follower_missed_is_told(url, play):
         [message] = await stage.store.read_inbox("one")
         assert (message.run_id, message.name) == (follower.id, "pay")
         assert (end_in(message).run_id, end_in(message).error) == (joined.id, b"why")
+
+    play(act)
+
+
+def test_a_look_for_missed_ends_comes_by_some_of_those_who_follow_and_the_next_ones_by_the_others(
+    url, play, monkeypatch
+):
+    monkeypatch.setattr(children, "WALKED_AT_ONCE", 2)
+
+    async def act(stage: Stage) -> None:
+        living, joined = await stage.held(worker="two"), await stage.held(worker="two")
+        follower, *others = [await stage.held() for _ in range(4)]
+        for other in others:
+            await follow(url, living, other)
+        await stage.commit(turn(joined, change=RowChange(status=RunStatus.FAILED, error=b"why")))
+        await follow(url, joined, follower)
+        told = []
+        for _ in range(4):
+            await look_for_the_dead(stage.store)
+            told.append([message.run_id for message in await stage.store.read_inbox("one")])
+        assert told == [[], [follower.id], [follower.id], [follower.id]]
 
     play(act)
 

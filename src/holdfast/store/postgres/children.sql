@@ -72,13 +72,21 @@ WHERE followers.follower = ANY (:followers::bigint[])
 FOR SHARE OF runs;
 
 -- name: find_missed
--- Followers of runs that have ended, or gone on: nobody told them.
-SELECT followers.follower
-FROM holdfast.followers
-WHERE EXISTS (
-    SELECT 1 FROM holdfast.runs
-    WHERE runs.number = followers.run AND runs.ended_at IS NOT NULL AND runs.namespace_id = :namespace_id OFFSET 0
-);
+-- Followers of runs that have ended, or gone on: nobody told them. Some of all that follow, behind a place, so that the cost
+-- of a look does not grow with their number. Also the last that was looked at, if there may be more behind it.
+SELECT walked.run, walked.follower, walked.is_missed, walked.place = :limit::integer
+FROM (
+    SELECT next.run, next.follower, row_number() OVER (ORDER BY next.run, next.follower) AS place, EXISTS (
+            SELECT 1 FROM holdfast.runs
+            WHERE runs.number = next.run AND runs.ended_at IS NOT NULL AND runs.namespace_id = :namespace_id OFFSET 0
+        ) AS is_missed
+    FROM (
+        SELECT followers.run, followers.follower FROM holdfast.followers
+        WHERE (followers.run, followers.follower) > (:after_run::bigint, :after_follower::bigint)
+        ORDER BY followers.run, followers.follower LIMIT :limit::integer
+    ) AS next
+) AS walked
+WHERE walked.is_missed OR walked.place = :limit::integer;
 
 -- name: tell_missed
 -- Tell those of some followers whose run had ended when they joined or ended while they did: neither commit could see

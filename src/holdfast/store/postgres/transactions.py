@@ -48,6 +48,8 @@ class Known:
     floors: dict[tuple[int, ...], Floor] = field(default_factory=dict)
     inbox_floors: dict[str, Floor] = field(default_factory=dict)
     """Of this store's workers."""
+    walked: tuple[int, int] = (0, 0)
+    """The run and its follower up to which followers were asked whether they have missed an end."""
     is_clock_given: bool = False
     """Claims come with a time of their own, so that the database's clock says nothing about the messages here."""
 
