@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import BadArguments, Client, RunFilter, StoreAway, sleep, step, wait_for_signal, workflow
+import holdfast
+from holdfast import BadArguments, Client, Retry, RunFilter, StoreAway, sleep, step, wait_for_signal, workflow
 from holdfast.client.listings import PAGE
 from holdfast.model import LIVE
 from holdfast.testing import Environment
@@ -47,6 +48,61 @@ async def test_all_failed_runs_of_a_filter_are_retried_and_counted():
             await run.wait()
         assert await env.client.retry(RunFilter(workflow=broken, status="failed")) == 2
         assert await env.client.count(RunFilter(workflow=broken)) == 4
+
+
+weighed: list[int] = []
+scales: list[str] = []
+
+
+@step(retry=Retry(attempts=1))
+async def weigh_by_scales(grams: int) -> int:
+    if not scales:
+        raise LookupError("no scales")
+    weighed.append(grams)
+    return grams
+
+
+@workflow
+async def parcel(grams: int) -> int:
+    return await weigh_by_scales(grams)
+
+
+@workflow
+async def van(loads: list[int]) -> list[int]:
+    return await holdfast.map(parcel, loads)
+
+
+@workflow
+async def careful(grams: int) -> int:
+    try:
+        await parcel(grams)
+    except LookupError:
+        return await weigh_by_scales(-grams)
+    return grams
+
+
+async def test_a_child_that_begins_anew_with_its_parent_is_not_retried_beside_it():
+    weighed.clear()
+    scales.clear()
+    async with Environment(workflows=[van, parcel]) as env:
+        await (await env.client.start(van, [1])).wait()
+        assert await env.client.count(RunFilter(status="failed")) == 3  # with the chunk run between them
+        scales.append("mended")
+        assert await env.client.retry(RunFilter(status="failed")) == 1
+        assert [await run.result() async for run in env.client.runs(RunFilter(status=LIVE, workflow=van))] == [[1]]
+        await env.skip("1h")
+        assert weighed == [1]
+
+
+async def test_a_child_whose_failure_its_parent_keeps_is_retried_by_itself():
+    weighed.clear()
+    scales.clear()
+    async with Environment(workflows=[careful, parcel]) as env:
+        await (await env.client.start(careful, 1)).wait()
+        scales.append("mended")
+        assert await env.client.retry(RunFilter(status="failed")) == 2
+        await env.skip("1h")
+        assert sorted(weighed) == [-1, 1]
 
 
 async def test_one_whose_key_a_retry_has_already_is_not_counted_again():

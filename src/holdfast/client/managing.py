@@ -39,7 +39,7 @@ from .connections import Connected
 from .forking import Edits, Forks
 from .ids import check_id
 from .listings import AsyncRuns, checked_filter, live_runs, narrowed
-from .retries import RETRYABLE
+from .retries import RETRYABLE, children_kept
 from .runs import AsyncRun, Cancellation, cancel
 from .starting import Starter
 
@@ -109,7 +109,8 @@ class Managing(Connected):
         the answer asks again with it, and gets the run that is there by then. Raises NotRetryable for a run that is
         live or completed, AlreadyCompensated for one that has undone what it did, KeyTaken if the key has gone to
         another run, or the id is another's, RunNotFound. With a filter all failed and cancelled runs that it lets
-        through are retried, those that can be, and the answer is how many.
+        through are retried, those that can be, and the answer is how many. A child that begins anew with its parent is
+        left to that.
         """
         refuse_in_body("client.retry()", "do it in a step")
         if not isinstance(run_id, RunFilter):
@@ -119,8 +120,32 @@ class Managing(Connected):
             return await self._starter.retry(record, id=id)
         if id is not None:
             raise DefinitionError("retry(id=) names one new run, and a filter may let many through; leave it out")
-        records = [record async for record in self._matching(run_id, RETRYABLE)]
-        return sum(await _together(records, self._retried))
+        return await self._retry_all([record async for record in self._matching(run_id, RETRYABLE)])
+
+    async def _retry_all(self, records: Sequence[RunRecord]) -> int:
+        """Parents first: a child that its parent's retry begins anew is not retried beside it, to do its work twice."""
+        store = await self._connection.opened()
+        left = {record.id: record for record in records}
+        parents = {record.parent_id for record in records}
+        kept: dict[str, set[str]] = {}
+        """By the runs that are done anew: the children that are not, for their ends stay in the history."""
+        count = 0
+        while left:
+            level = [record for record in left.values() if record.parent_id not in left]
+            alone: list[RunRecord] = []
+            for record in level:
+                del left[record.id]
+                # One with a key is found by it: whoever comes second joins it, or is told.
+                if record.key is None and record.parent_id in kept and record.id not in kept[record.parent_id]:
+                    kept[record.id] = set()
+                else:
+                    alone.append(record)
+            done = await _together(alone, self._retried)
+            count += sum(done)
+            for record, is_retried in zip(alone, done, strict=True):
+                if is_retried and record.id in parents:
+                    kept[record.id] = children_kept(await store.read_journal(record.id))
+        return count
 
     async def _retried(self, record: RunRecord) -> bool:
         # One may be retried by somebody else, or deleted, while this goes on.

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from holdfast.errors import AlreadyCompensated, NotRetryable
 from holdfast.model import (
     Checkpoint,
+    ChildEnded,
     Claimed,
     Ended,
     Entry,
@@ -27,6 +28,7 @@ from holdfast.model import (
     Undoing,
     decode_entries,
     encode_entries,
+    history_of,
     instant_of,
 )
 
@@ -91,6 +93,13 @@ def seed_of(entries: Iterable[Entry]) -> bytes:
     began."""
     started = next((entry for entry in entries if isinstance(entry, Started)), None)
     return secrets.token_bytes(16) if started is None else started.seed
+
+
+def children_kept(rows: Iterable[JournalRow]) -> set[str]:
+    """The children whose ends a retry of this run has in its history; all others that it asks for are begun anew."""
+    retrying = RunRetrying(0, 0, b"", 0, 0)
+    history = history_of([*(entry for row in rows for entry in decode_entries(row.data)), retrying])
+    return {entry.run_id for entry in (*history.entries, *history.carried) if isinstance(entry, ChildEnded)}
 
 
 def _row(history: Sequence[Entry], error: bytes | None, at: Instant) -> bytes:
