@@ -12,6 +12,7 @@ import pytest
 from holdfast.errors import StoreAway, StoreError, StoreTooNew
 from holdfast.model import RowChange, RunFilter, RunStatus
 from holdfast.store import SqliteStore, open_store
+from holdfast.store.sqlite.links import Link, Role
 from holdfast.testing.contract.stage import LANE, LEASE, Stage, new_run, turn
 
 
@@ -299,6 +300,29 @@ def test_closing_leaves_no_thread_and_no_lock_behind(path):
     asyncio.run(act())
     # The file that waiters for the write lock hold stays: others may be about to open it.
     assert [file.name for file in Path(f"{path}.holdfast").iterdir() if file.name != "waiting"] == []
+
+
+def test_a_store_that_is_closed_leaves_everything_in_the_one_file(path, monkeypatch):
+    """SQLite empties its log into the file when the last connection goes, unless two of them go at once."""
+    close = Link.close
+    gone = []
+
+    def closed(link):
+        close(link)
+        gone.append(link._role)
+
+    async def act():
+        store = open_store(f"sqlite:///{path}")
+        await store.open()
+        await store.register_worker("one", [LANE], LEASE)
+        store.renew_lease("one", LEASE)
+        await asyncio.gather(*(store.get_run("nobody") for _ in range(20)))
+        await store.close()
+
+    monkeypatch.setattr(Link, "close", closed)
+    asyncio.run(act())
+    assert gone == [Role.READS, Role.READS, Role.WRITES, Role.LEADS]
+    assert not Path(f"{path}-wal").exists()
 
 
 def test_a_look_for_the_dead_that_failed_lets_the_next_one_find_them(play, path):

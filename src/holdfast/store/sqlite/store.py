@@ -127,12 +127,17 @@ class SqliteStore(LifeStore):
     async def _close(self) -> None:
         self._watcher.stop()
         try:
-            for done in [*self._readers.stop(), self._writer.stop()]:
+            for done in self._readers.stop():
                 await asyncio.wrap_future(done)
         finally:
             with self._renewal_lock:
                 self._renewal.close()
-            self._locks.release_all()
+            # The writer alone and last: SQLite then empties its log into the file, which is the whole database again,
+            # and does so in the writer's thread. If two went at once, each might leave it to the other.
+            try:
+                await asyncio.wrap_future(self._writer.stop())
+            finally:
+                self._locks.release_all()
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         return self._watcher.subscribe(changed)
