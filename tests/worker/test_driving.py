@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, LeaseLost, RunNotFound, Worker, step, workflow
+from holdfast import AsyncClient, DefinitionError, LeaseLost, RunNotFound, Worker, step, workflow
 from holdfast.model import ClaimedRun, Message
 from holdfast.store.sqlite import SqliteStore
 from tests.worker.samples import add
@@ -104,6 +104,13 @@ async def test_a_run_is_driven_to_its_end(database_url):
         assert (record.done, record.reason) == (True, "ended")
         assert await run.result(timeout=0) == 3
         assert await client.workers() == []
+
+
+async def test_a_handle_is_no_id_and_the_error_gives_the_id(database_url):
+    async with AsyncClient(database_url) as client:
+        run = await client.start(once)
+        with pytest.raises(DefinitionError, match=f"give its id, '{run.id}'"):
+            await worker(client).drive(run)
 
 
 async def test_a_run_that_waits_says_until_when(database_url):

@@ -20,12 +20,12 @@ from msgspec import structs
 from holdfast.codec import Codec
 from holdfast.define import refuse_in_body
 from holdfast.errors import ClientClosed, DefinitionError, HoldfastError, StoreError
-from holdfast.model import SECOND, Duration, Instant, NewRun, RunRecord
+from holdfast.model import SECOND, Duration, Instant, NewRun, RunRecord, check_id
 from holdfast.observe import Observer, Observers, checked_observers, observers_of
 from holdfast.settings import Settings, checked, resolve
 from holdfast.store import Guest, Store, check_address, redact_url, store_for
 
-from .ids import check_id, not_found
+from .ids import not_found
 from .watch import Watcher
 
 _inherited: list[Store] = []

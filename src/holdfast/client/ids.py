@@ -1,22 +1,9 @@
-"""Ids of runs, and names of what they send and are sent, as callers give them."""
+"""Names of what runs send and are sent, as callers give them, and ids that nobody has."""
 
 from __future__ import annotations
 
 from holdfast.errors import DefinitionError, RunNotFound
-from holdfast.model import is_name, is_text, quoted
-
-
-def check_id(run_id: object) -> None:
-    """Refuse what is no run's id."""
-    if isinstance(run_id, str):
-        if not is_text(run_id):
-            raise DefinitionError(
-                f"{quoted(run_id)} is not a run's id; expected text without a NUL or a lone surrogate"
-            )
-        return
-    own = getattr(run_id, "id", None)
-    hint = f"give its id, {own!r}" if isinstance(own, str) else "expected text, such as run.id"
-    raise DefinitionError(f"{run_id!r} is not a run's id; {hint}")
+from holdfast.model import is_name, quoted
 
 
 def check_name(what: str, name: object) -> None:

@@ -28,6 +28,7 @@ from holdfast.model import (
     RunFilter,
     RunRecord,
     RunStatus,
+    check_id,
     instant_of,
     microseconds,
 )
@@ -37,7 +38,6 @@ from . import archives
 from .archives import Imported
 from .connections import Connected
 from .forking import Edits, Forks
-from .ids import check_id
 from .listings import AsyncRuns, checked_filter, live_runs, narrowed
 from .retries import RETRYABLE, children_kept
 from .runs import AsyncRun, Cancellation, cancel

@@ -11,11 +11,11 @@ import msgspec
 from holdfast.codec import Codec, misfit
 from holdfast.define import refuse_in_body
 from holdfast.errors import BadPayload, DefinitionError, HookExpired, HookNotFound, HookUsed, RunEnded
-from holdfast.model import Sent, WaitRecord, holds, is_name, is_text, quoted
+from holdfast.model import Sent, WaitRecord, check_id, holds, is_name, is_text, quoted
 from holdfast.observe import MessageSent
 
 from .connections import Connected, Connection
-from .ids import check_id, check_name, not_found
+from .ids import check_name, not_found
 
 _json = msgspec.json.Decoder()
 _PICKLED = object()

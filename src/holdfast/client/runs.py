@@ -27,6 +27,7 @@ from holdfast.model import (
     RunStatus,
     Stopped,
     Undoing,
+    check_id,
     decode_entries,
     is_text,
     microseconds,
@@ -34,7 +35,7 @@ from holdfast.model import (
 )
 
 from .connections import Connection
-from .ids import check_id, check_name, not_found
+from .ids import check_name, not_found
 from .messaging import send_signal
 from .streams import (
     StreamInfo,

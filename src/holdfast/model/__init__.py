@@ -40,7 +40,7 @@ from .entries import (
     encode_entries,
 )
 from .histories import History, history_of
-from .ids import bounded_id, new_id
+from .ids import bounded_id, check_id, new_id
 from .matches import holds, probe_of, probes_of
 from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent
 from .retention import Swept
@@ -158,6 +158,7 @@ __all__ = [
     "WorkflowCount",
     "WorkflowVersion",
     "bounded_id",
+    "check_id",
     "counted",
     "decode_entries",
     "encode_entries",

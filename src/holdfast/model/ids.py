@@ -6,6 +6,10 @@ import secrets
 import time
 from hashlib import blake2b
 
+from holdfast.errors import DefinitionError
+
+from .texts import is_text, quoted
+
 LONGEST_ID = 500
 """Characters: an index has to hold them."""
 
@@ -27,3 +31,16 @@ def bounded_id(id: str) -> str:
     if len(id) <= LONGEST_ID:
         return id
     return f"{id[: LONGEST_ID - 33]}~{blake2b(id.encode(), digest_size=16).hexdigest()}"
+
+
+def check_id(run_id: object) -> None:
+    """Refuse what is no run's id."""
+    if isinstance(run_id, str):
+        if not is_text(run_id):
+            raise DefinitionError(
+                f"{quoted(run_id)} is not a run's id; expected text without a NUL or a lone surrogate"
+            )
+        return
+    own = getattr(run_id, "id", None)
+    hint = f"give its id, {own!r}" if isinstance(own, str) else "expected text, such as run.id"
+    raise DefinitionError(f"{run_id!r} is not a run's id; {hint}")

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
 from holdfast.errors import DefinitionError, MisplacedCall, StoreAway, StoreError
-from holdfast.model import SECOND, Duration, microseconds
+from holdfast.model import SECOND, Duration, check_id, microseconds
 from holdfast.observe import Observer, Observers, checked_observers, observers_of
 from holdfast.settings import Settings, resolve
 from holdfast.store import Store, store_for
@@ -192,8 +192,10 @@ class Worker:
         For serverless functions and cron jobs: there is no worker before or after it. The record's `reason` says why it
         stopped: "ended", "waiting" or "budget"; `due_at` says when to call again. A step in flight when the budget is
         spent gets a few seconds to end, else it executes again with the next drive. Safe when called twice at once.
-        Raises RunNotFound.
+        Raises RunNotFound, and DefinitionError for what is no run's id.
         """
+        if run_id is not None:
+            check_id(run_id)
         seconds = microseconds(budget, what="drive(budget=)") / SECOND
         async with self._open_store(), contextlib.AsyncExitStack() as stack:
             opened = await open_resources(stack, self._resources)
