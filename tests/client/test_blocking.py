@@ -318,6 +318,33 @@ def test_a_forked_process_goes_on_with_a_store_of_its_own(database_url):
     assert (ran.stdout, ran.returncode) == ("3\n", 0), ran.stderr
 
 
+DAEMON = """
+import os, sys, warnings
+warnings.simplefilter("ignore")  # newer versions of Python warn of a fork beside threads, which is what this is about
+from holdfast.client import Client
+from tests.client.hands import total
+os.chdir(sys.argv[1])
+client = Client("sqlite:///here.db")
+client.start(total, 1)
+child = os.fork()
+if child == 0:
+    os.chdir("elsewhere")
+    client.start(total, 2)
+    client.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(len(list(client.runs())))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_that_goes_to_another_folder_goes_on_with_the_same_file(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    ran = script(DAEMON, str(tmp_path))
+    assert (ran.stdout, ran.returncode) == ("2\n", 0), ran.stderr
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 FORKED_WORKER = """
 import asyncio, os, sys, warnings
 warnings.simplefilter("ignore")  # newer versions of Python warn of a fork beside threads, which is what this is about

@@ -32,6 +32,14 @@ _inherited: list[Store] = []
 """Stores that a parent process had open. Collecting one would close the parent's connections from the wrong process."""
 
 
+def _folder() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:
+        # Somebody has deleted it, which matters only to what is named from there.
+        return None
+
+
 class Connection:
     """A store that is opened when it is needed, and the codec for what is in it."""
 
@@ -71,6 +79,7 @@ class Connection:
         self._given_codec = codec
         self.given_observers = None if observers is None else checked_observers(observers, giver="Client")
         self._store: Store | None = None
+        self._folder: str | None = None
         self._opening: asyncio.Task[None] | None = None
         self._is_open = False
         self._is_closed = False
@@ -122,7 +131,9 @@ class Connection:
             self._leave_the_parent()
         with self._lock:
             if self._store is None:
-                self._store = store_for(self.settings)
+                # Where a child of this process finds the same file, wherever it has gone by then.
+                self._folder = self._folder or _folder()
+                self._store = store_for(self.settings, folder=self._folder)
             return self._store
 
     def shown(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -12,7 +13,7 @@ from holdfast.model import is_text
 from holdfast.settings import Settings
 
 from .contract import Store
-from .sqlite import SqliteStore
+from .sqlite import MEMORY, SqliteStore
 from .sqlite import migration_sql as sqlite_sql
 
 _EXPECTED = (
@@ -82,12 +83,14 @@ def open_store(
     schema: str | None = None,
     migrate: bool = True,
     max_retention: int | None = None,
+    folder: str | None = None,
 ) -> Store:
     """The store that the url names, not yet open: nothing is read or written before `await store.open()`.
 
     `schema` is for databases that have schemas; SQLite has none, so it must be left out. Without `migrate`, opening a
     database whose schema is not this version's raises StoreError instead of changing it. A run that ends through this
-    store is kept for `max_retention` microseconds at most, whatever it asks for.
+    store is kept for `max_retention` microseconds at most, whatever it asks for. A relative path is meant from
+    `folder`, else from where the process is.
     """
     found = check_address(url, schema)
     if not namespace:
@@ -103,10 +106,11 @@ def open_store(
             max_retention=max_retention,
         )
         return store
-    return SqliteStore(found.path, redact_url(url), namespace, migrate=migrate, max_retention=max_retention)
+    path = found.path if folder is None or found.path == MEMORY else os.path.join(folder, found.path)
+    return SqliteStore(path, redact_url(url), namespace, migrate=migrate, max_retention=max_retention)
 
 
-def store_for(settings: Settings) -> Store:
+def store_for(settings: Settings, *, folder: str | None = None) -> Store:
     """The store that settings name, not yet open: one for whoever resolves them, client or worker."""
     return open_store(
         settings.url,
@@ -114,6 +118,7 @@ def store_for(settings: Settings) -> Store:
         schema=settings.schema,
         migrate=settings.migrate,
         max_retention=settings.max_retention,
+        folder=folder,
     )
 
 

@@ -4,7 +4,8 @@
 `ends`, `claims`, `turns`, `workers`, `workflows`) on a `Transaction`, and the SQL of those is in the .sql files.
 """
 
+from .connections import MEMORY
 from .migrations import migration_sql
 from .store import SqliteStore
 
-__all__ = ["SqliteStore", "migration_sql"]
+__all__ = ["MEMORY", "SqliteStore", "migration_sql"]
