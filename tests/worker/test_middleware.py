@@ -193,6 +193,22 @@ async def test_middleware_that_always_fails_fails_the_run_with_its_error(databas
     assert isinstance(caught.value.__cause__, PermissionError)
 
 
+async def test_middleware_that_returns_no_context_manager_fails_the_step_once_with_advice(database_url):
+    attempts: list[int] = []
+
+    def undecorated(info):
+        yield
+
+    def plain(info):
+        attempts.append(info.attempt)
+        return undecorated(info)
+
+    with pytest.raises(RunFailed, match=r"plain returned <generator .*contextlib\.contextmanager") as caught:
+        await run(database_url, both, plain)
+    assert isinstance(caught.value.__cause__, holdfast.DefinitionError)
+    assert attempts == [1]
+
+
 async def test_the_steps_are_not_executed_when_middleware_refuses(database_url):
     executed: list[int] = []
 

@@ -27,6 +27,7 @@ from holdfast.store import Loan
 
 from .clock import Alarm, Clock
 from .failures import as_step_failed, notes_of, timed_out, unreadable
+from .given import no_manager
 from .held import Held
 from .inside import Inside, Told
 from .outbox import NO_ITEMS, Item, Outbox
@@ -292,8 +293,10 @@ class Attempts:
                 manager = middleware(attempt)
                 if hasattr(manager, "__aenter__"):
                     await stack.enter_async_context(manager)
-                else:
+                elif hasattr(manager, "__enter__"):
                     stack.enter_context(manager)
+                else:
+                    raise no_manager(middleware, manager)
             if self.stand_in is not None and (double := self.stand_in(step, args, kwargs)) is not None:
                 return await double
             if step.is_transactional:

@@ -95,6 +95,15 @@ def checked_middleware(
     return found
 
 
+def no_manager(middleware: Callable[..., Any], returned: object) -> DefinitionError:
+    """What is said of a middleware that returns something else than it should."""
+    name = getattr(middleware, "__qualname__", repr(middleware))
+    return DefinitionError(
+        f"the middleware {name} returned {returned!r}; expected a context manager, which the attempt executes in: "
+        "decorate a function that yields with contextlib.contextmanager or asynccontextmanager"
+    )
+
+
 def listed(given: Iterable[T], *, what: str) -> tuple[T, ...]:
     """Several of something; one alone is refused."""
     if not isinstance(given, Iterable):
