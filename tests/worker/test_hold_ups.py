@@ -38,7 +38,7 @@ class Slow(SqliteStore):
         super().__init__(url.removeprefix("sqlite:///"), url, "default")
         self.turns, self.rows = asyncio.Event(), asyncio.Event()
         self.waiting: list[str] = []
-        self.delivered = 0
+        self.delivered = self.looks = 0
         self.is_away = False
         self.failed = 0
 
@@ -57,6 +57,7 @@ class Slow(SqliteStore):
     async def read_inbox(self, worker_id):
         messages = await super().read_inbox(worker_id)
         self.delivered += len(messages)
+        self.looks += 1
         return messages
 
     def renew_lease(self, worker_id, lease, *, now=None):
@@ -133,6 +134,44 @@ async def test_a_pause_that_comes_while_the_wait_is_being_written_lets_no_turn_b
         assert await on.kinds(run) == []
         await on.client.resume(run.id)
         assert await run.result(PATIENCE) == "on"
+    await store.close()
+
+
+class Stuck(Slow):
+    """A store to which turns are long on their way: until they are there, the inbox holds what they take."""
+
+    async def commit_turns(self, turns, *, now=None):
+        self.waiting.append("turns")
+        await self.turns.wait()
+        return await SqliteStore.commit_turns(self, turns, now=now)
+
+
+@workflow
+async def hearing_two() -> list[str]:
+    return [str(await wait_for_signal("go", timeout="9s")) for _ in range(2)]
+
+
+@pytest.mark.parametrize("kind", [Stuck, Slow], ids=["until it is written", "until that is known"])
+@pytest.mark.parametrize("is_paused", [False, True], ids=["", "and a pause between"])
+async def test_what_comes_while_a_turn_is_being_committed_belongs_to_the_next(database_url, kind, is_paused):
+    store = kind(database_url)
+    store.rows.set()
+    await store.open()
+    async with stage(database_url) as on, Worker(store, workflows=[hearing_two], clock=JumpingClock(), lease="1000d"):
+        run = await on.client.start(hearing_two)
+        await on.until_waiting(run)
+        await run.signal("go", "first")
+        await until(lambda: store.waiting[-1] == "turns")
+        if is_paused:
+            await on.client.pause(run.id)
+        await run.signal("go", "second")
+        if is_paused:
+            await on.client.resume(run.id)
+        seen = store.looks
+        await until(lambda: store.looks > seen)
+        store.turns.set()
+        assert await run.result(PATIENCE) == ["first", "second"]
+        assert [kind for kind in await on.kinds(run) if kind == "signal"] == ["signal"] * 2
     await store.close()
 
 
