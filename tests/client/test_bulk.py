@@ -42,6 +42,21 @@ async def test_all_live_runs_of_a_filter_are_cancelled_and_counted():
         assert await env.client.cancel(RunFilter(workflow=sleepy)) == 0
 
 
+@workflow(retry=Retry(attempts=3))
+async def waits_for_a_child() -> int:
+    return await sleepy.options(delay="1h")(1)
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_parents_that_are_cancelled_with_their_children_are_cancelled_and_not_failed(force):
+    async with Environment(workflows=[waits_for_a_child, sleepy]) as env:
+        parent = await env.client.start(waits_for_a_child)
+        await env.until_waiting(parent)
+        await env.client.cancel(RunFilter(), force=force)
+        assert await parent.wait() == "cancelled"
+        assert await env.client.count(RunFilter(status="cancelled")) == 2
+
+
 async def test_all_failed_runs_of_a_filter_are_retried_and_counted():
     async with Environment(workflows=[broken]) as env:
         for run in await env.client.start_many(broken, [(), ()]):

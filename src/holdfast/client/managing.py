@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,19 +83,25 @@ class Managing(Connected):
         The answer is true if the run was live; an ended one is left as it is, and the answer says so. Repeats
         change nothing. With `force` the run ends at once: no cleanup, and a step in flight is not waited for; the
         answer's `skipped` lists what was left undone. `reason` is kept in the journal. With a filter all live runs
-        that it lets through are asked, and the answer is how many.
+        that it lets through are asked, parents before their children, and the answer is how many.
         """
         if not isinstance(run_id, RunFilter):
             return await cancel(self._connection, run_id, reason=reason, force=force)
 
-        async def cancelled(one: str) -> bool:
+        asked: set[str] = set()
+
+        async def cancelled(one: RunRecord) -> None:
             # It may have ended, and been deleted, while this goes on.
             with suppress(RunNotFound):
-                return bool(await cancel(self._connection, one, reason=reason, force=force))
-            return False
+                answer = await cancel(self._connection, one.id, reason=reason, force=force)
+                # One that has been quick to end with its parent is cancelled by this, too.
+                if answer or (answer.status is RunStatus.CANCELLED and one.parent_id in asked):
+                    asked.add(one.id)
 
-        live = await live_runs(self._connection, checked_filter(run_id))
-        return sum(await _together([record.id for record in live], cancelled))
+        # A parent that heard first of its child's end would take it for a failure.
+        for level in _parents_first(await live_runs(self._connection, checked_filter(run_id))):
+            await _together(level, cancelled)
+        return len(asked)
 
     @overload
     async def retry(self, run_id: str, *, id: str | None = None) -> AsyncRun[Any]: ...
@@ -125,16 +131,13 @@ class Managing(Connected):
     async def _retry_all(self, records: Sequence[RunRecord]) -> int:
         """Parents first: a child that its parent's retry begins anew is not retried beside it, to do its work twice."""
         store = await self._connection.opened()
-        left = {record.id: record for record in records}
         parents = {record.parent_id for record in records}
         kept: dict[str, set[str]] = {}
         """By the runs that are done anew: the children that are not, for their ends stay in the history."""
         count = 0
-        while left:
-            level = [record for record in left.values() if record.parent_id not in left]
+        for level in _parents_first(records):
             alone: list[RunRecord] = []
             for record in level:
-                del left[record.id]
                 # One with a key is found by it: whoever comes second joins it, or is told.
                 if record.key is None and record.parent_id in kept and record.id not in kept[record.parent_id]:
                     kept[record.id] = set()
@@ -338,6 +341,16 @@ class Managing(Connected):
             async for run in AsyncRuns(self._connection, meant):
                 if run.record is not None:
                     yield run.record
+
+
+def _parents_first(records: Sequence[RunRecord]) -> Iterator[list[RunRecord]]:
+    """Runs in groups: the parents among them come in an earlier one than their children."""
+    left = {record.id: record for record in records}
+    while left:
+        level = [record for record in left.values() if record.parent_id not in left]
+        for record in level:
+            del left[record.id]
+        yield level
 
 
 async def _delete_archived(store: Store, ids: Sequence[str], file: Path | None) -> int:
