@@ -41,7 +41,6 @@ from .runs import Cancellation
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-R_co = TypeVar("R_co", covariant=True)
 
 
 class Client:

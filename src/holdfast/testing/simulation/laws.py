@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -40,8 +40,6 @@ from .processes import Hand, Process
 from .replays import Replays
 from .steps import states_before
 from .streams import Streams
-
-T = TypeVar("T")
 
 
 class Laws(Journals):
@@ -226,12 +224,6 @@ class Laws(Journals):
             gone = answer if method == "delete_runs" else answer.run_ids
             for chain in self.managing.removed(sender.name, gone, None if method == "delete_runs" else self._now()):
                 self.streams.gone(chain)
-
-    def _holds(self, process: Process, run_id: str) -> bool:
-        if run_id in self._oracle.gone:
-            return False
-        owner = self.record(run_id).owner
-        return process.is_alive and any(hand.worker_id == owner for hand in process.hands)
 
     def _message(self, sender: Sender, method: str, asked: Any, answer: Sent) -> None:
         to, *what, payload = asked
