@@ -24,11 +24,12 @@ _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "ta
 class LogContext(logging.Filter):
     """Gives records `run_id`, `workflow`, `workflow_version`, `step`, `attempt`, `trace_id` and `span_id`.
 
-    They are None where there is none of it, so that a format may name them; what a record says itself of them outside a
-    run stays. A record that a body logs while it replays
-    is dropped: it was logged when it first happened. So is what the `finally` blocks of a body log that is put away:
-    its run has not come there. Attach it to handlers: a filter on a logger does not see what comes from the loggers
-    below it.
+    They are None where there is none of it, so that a format may name them. What a record says of them itself stays, if
+    it was logged outside a run.
+
+    A record that a body logs while it replays is dropped: it was logged when it first happened. So is what the
+    `finally` blocks of a body log that is put away: its run has not come there. Attach it to handlers: a filter on a
+    logger does not see what comes from the loggers below it.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

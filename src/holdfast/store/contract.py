@@ -179,10 +179,8 @@ class Store(Protocol):
         """Fresh messages for runs that this worker holds, oldest first."""
 
     async def next_due(self, lanes: Sequence[Lane], *, now: Instant | None = None) -> Instant | None:
-        """When the earliest unowned run of these lanes is due;
-
-        a time not after now if one is, or has a fresh message.
-        """
+        """When the earliest unowned run of these lanes is due: a time that is not after now if one is due already, or
+        has a fresh message; None if none ever will be by itself."""
 
     async def release_strays(self, worker_id: str, held: Sequence[str], *, now: Instant | None = None) -> list[str]:
         """Hand back what this worker owns and does not hold: a claim's answer was lost on its way. Returns their ids.

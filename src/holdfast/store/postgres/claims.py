@@ -20,6 +20,7 @@ from .rows import claimed_run
 from .transactions import Row, Transaction
 
 MOST_NUMBERS = 200_000
+"""Runs whose numbers are remembered. When there are more all are forgotten, and looked up as they are needed."""
 _REACH = 4
 """How many times its limit a claim looks at: what others have locked is left to them."""
 _NUMBER, _ID, _EPOCH, _STORED_SEQ, _PRIORITY = 0, 1, 4, 5, 10

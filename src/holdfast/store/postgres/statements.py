@@ -1,7 +1,7 @@
-"""The SQL blocks of this dialect, by name. They live in .sql files beside this one and name the schema `holdfast`;
+"""The SQL blocks of this dialect, by name. They live in .sql files beside this one.
 
-a store in another schema reads them with that name instead. It is written out before every table, since a pooler that
-gives each transaction another connection keeps no search path.
+They name the schema `holdfast`, and a store in another schema reads them with that name instead. It is written out
+before every table, since a pooler that gives each transaction another connection keeps no search path.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The Postgres store: the contract's methods, each handed to a link on the store's own loop. The noun files do them.
 
 Turns have connections of their own (commits.py), and so have renewals: neither waits for anything else. Everything else
-shares a small pool.
+shares a small pool. Methods about messages are in messaging.py, those about events that meet waits, values and managing
+in life.py.
 """
 
 from __future__ import annotations
@@ -93,9 +94,7 @@ class PostgresStore(LifeStore):
         self._missed_looked_at = -_MISSED_EVERY
         self._thread = LoopThread("holdfast-postgres")
         self._locks = ProcessLocks(_lock_folder(self._target.dsn, schema), namespace, with_parents=True)
-        self._watcher = Watcher(
-            self._target, schema, namespace, self._thread, lambda: self._pool, lambda since: self._known.lower(since)
-        )
+        self._watcher = Watcher(self._target, schema, namespace, self._thread, lambda: self._pool, self._known.lower)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self.url!r}, namespace={self.namespace!r})"

@@ -60,6 +60,7 @@ class Ahead:
             for piece in (_ROOM * page, size):
                 connection.execute("INSERT INTO holdfast_ahead VALUES (zeroblob(?))", (piece,))
                 if self._length() == found:
-                    # It has grown because another process has seen to it: two that answer each other would go on.
+                    # There was room in it: it had grown because another process has lengthened it. Two that lengthen it
+                    # whenever the other one has would never stop.
                     break
             connection.execute("ROLLBACK")

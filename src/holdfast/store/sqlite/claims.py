@@ -19,6 +19,7 @@ from .rows import claimed_run
 from .transactions import Row, Transaction, as_json
 
 MOST_NUMBERS = 200_000
+"""Runs whose numbers are remembered. When there are more all are forgotten, and looked up as they are needed."""
 
 
 def claim_runs(

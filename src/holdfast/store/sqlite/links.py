@@ -88,6 +88,7 @@ class Link:
             raise
         self._identity = identity(self.path)
         tx = Transaction(connection, self._stats, self._clock, namespace_id, self._max_retention)
+        # What others have committed by now is no news.
         tx.is_overtaken()
         return tx
 

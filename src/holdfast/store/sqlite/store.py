@@ -1,5 +1,7 @@
-"""The SQLite store: the contract's methods, each handed to the writer or a reader. The noun files do them; those about
-messages, events, values and managing are in life.py."""
+"""The SQLite store: the contract's methods, each handed to the writer or a reader. The noun files do them.
+
+Those about messages are in messaging.py, those about events that meet waits, values and managing in life.py.
+"""
 
 from __future__ import annotations
 
