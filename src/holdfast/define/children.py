@@ -29,7 +29,7 @@ class ChildRun(Pending[T]):
         """The child's run id."""
 
     def signal(self, name: str, payload: Any = None) -> None:
-        """Send the child a signal, with this turn."""
+        """Send the child a signal, with this turn: once, and not again on replay; dropped if the child has ended."""
         body_for("ChildRun.signal()").send_signal(self.id, checked_name(name), payload)
 
     def cancel(self, msg: Any | None = NOT_GIVEN) -> bool:

@@ -87,6 +87,10 @@ def map(
     number, up to a thousand, and shrinks with their size. The first failure stops everything and is raised; with
     `on_error="collect"` a failed item gives a `Failure` in its place.
 
+    On replay nothing is executed that was recorded. A chunk of a step that was under way when its process died executes
+    again whole; each of its items has the `current_step().idempotency_key` that it had. Only in a body: NotInRun
+    outside any run, NotInBody in a step.
+
     Raises DefinitionError for what is neither a step nor a workflow, or an option that can't be one, and BadArguments
     for an item that does not fit its one argument; nothing has begun then. PayloadTooLarge if the results of one chunk
     are too large together: give a smaller `chunk`.

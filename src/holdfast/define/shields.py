@@ -21,7 +21,8 @@ class shield:  # used like a function: `with shield():`
             await deposit(other, cents)
 
     A cancel that comes while any task of the run is inside waits until the last one has left; the body gets it where it
-    waits next, or where it enters the next shield. Deadlines are cancels.
+    waits next, or where it enters the next shield, and on replay in the same place. Deadlines are cancels. Only in a
+    body: NotInRun outside any run, NotInBody in a step.
     """
 
     __slots__ = ("_body",)
@@ -59,7 +60,7 @@ def compensate(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     its own retry policy if `fn` is a step. One that fails for good is noted in the run's error and the others still
     run. Nothing is undone when the run completes. The arguments are copied here: what is done to them later is not what
     is undone. `fn` is a step or any function, else DefinitionError; BadArguments or NotEncodable if it could not be
-    called with these.
+    called with these. Only in a body: NotInRun outside any run, NotInBody in a step.
     """
     body = body_for("holdfast.compensate()")
     if not callable(fn):
@@ -75,7 +76,8 @@ def rollback() -> Coroutine[Any, Any, None]:
             return "sold out"
 
     Each is a step of this run: one that was undone before a crash is not undone again. A run that has undone something
-    can't be retried from outside: `client.retry` raises AlreadyCompensated.
+    can't be retried from outside: `client.retry` raises AlreadyCompensated. Only in a body: NotInRun outside any run,
+    NotInBody in a step.
     """
     body = body_for("holdfast.rollback()")
     if body.is_blocking:

@@ -330,7 +330,8 @@ def call(  # type: ignore[misc]  # mypy can't match *args: Any with *Ts before k
     In an async body it is awaited, whether `fn` is a `def` or an `async def`; in a `def` body it blocks and returns the
     value. Everything else is as for @step: the result, or the last error, is recorded under `name` and handed back on
     replay without calling `fn`, and a call in flight when its process dies is made again. DefinitionError if `fn` can't
-    be called, BadArguments if its arguments don't fit.
+    be called, BadArguments if its arguments don't fit. Only in a body: NotInRun outside any run, NotInBody in a step,
+    where `fn` is simply called.
     """
     body = body_for("holdfast.call()")
     made = inline_step(name, fn, retry, timeout)

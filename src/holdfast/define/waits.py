@@ -58,6 +58,9 @@ def wait_for_signal(
     refused where it is sent if the run waits for it by then; one that was there before is set aside, and the wait
     goes on. `type` is any annotation that a step may have; without one the payload is plain data. After `timeout` it
     raises WaitTimeout, or gives `default`; `timeout=0` takes what has come already.
+
+    On replay a wait that is over comes to the same, whatever has come since. Only in a body: NotInRun outside any run,
+    NotInBody in a step.
     """
     return _wait("signal", name, match, timeout, default, type, sys._getframe(1))
 
@@ -91,8 +94,8 @@ def wait_for_event(
         paid = await holdfast.wait_for_event("paid", match={"order": order.id}, type=Payment, timeout="3d")
 
     One published after this run was created is not missed, even if the wait comes later; within a run, and the runs
-    that continue it, an event is taken by one wait. `match`, `timeout`, `default` and `type` are as for
-    `wait_for_signal`.
+    that continue it, an event is taken by one wait. `match`, `timeout`, `default` and `type`, what comes of it on
+    replay, and where it may be called are as for `wait_for_signal`.
     """
     return _wait("event", name, match, timeout, default, type, sys._getframe(1))
 
@@ -181,7 +184,7 @@ def hook(*, name: str = "hook", type: Any = Any, expires: Duration | None = "30d
 
     The token is the same on every replay and can't be guessed. After `expires`, a duration, it can't be resumed any
     more, and `wait()` raises WaitTimeout; None is never. `type` is any annotation that a step may have: a payload that
-    does not fit is refused where it is sent.
+    does not fit is refused where it is sent. Only in a body: NotInRun outside any run, NotInBody in a step.
     """
     body = body_for("holdfast.hook()")
     checked_name(name)
