@@ -1,8 +1,9 @@
 """What a body's durable calls come to: asks, timers, blocking, and the refusals of a run that is dead.
 
-This half of an execution faces the body (it is the `Body` of holdfast.define); execution.py faces the worker. What
-is asked follows from the entries delivered alone. On replay each ask is compared with the journal where it is made: the
-first difference stops the execution with a report, and nothing of it gets out.
+This is the lowest layer of an execution. It faces the body, with sends.py and requests.py above it (together they are
+the `Body` of holdfast.define); execution.py faces the worker. What is asked follows from the entries delivered alone.
+On replay each ask is compared with the journal where it is made: the first difference stops the execution with a
+report, and nothing of it gets out.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ _NOTHING: Any = ()
 class Execution(Deliveries):
     """The body of one run. `replay` rebuilds it, `advance` takes inputs in, `put_away` ends it without a trace.
 
-    Both may raise what blocks a run (JournalDiverged, NeverAwaited, NotDecodable, IOInBody): the run is intact, this
-    execution is not.
+    The first two may raise what blocks a run (JournalDiverged, NeverAwaited, NotDecodable, IOInBody): the run is
+    intact, this execution is not.
     """
 
     __slots__ = (

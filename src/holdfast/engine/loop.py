@@ -1,4 +1,4 @@
-"""The deterministic event loop that one `async def` body lives on.
+"""The deterministic event loop that one body lives on, be it an `async def` or a `def`.
 
 It offers what asyncio's pure primitives need and nothing that reaches outside: no sockets, threads or subprocesses.
 Its time is the time of the last entry delivered, its timers are durable, its tasks and futures are numbered in

@@ -1,4 +1,4 @@
-"""Ids: unique in the world, and in order of creation when sorted as text."""
+"""Ids of runs: how they are made, and what can't be one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_ID = 500
 
 
 def new_id() -> str:
-    """A UUID of version 7 as text: milliseconds first, the rest random."""
+    """A UUID of version 7 as text: milliseconds first, so that ids sort in order of creation; the rest is random."""
     value = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | secrets.randbits(80)
     value = value & ~(0xF << 76) | 0x7 << 76
     value = value & ~(0x3 << 62) | 0x2 << 62

@@ -54,6 +54,7 @@ class GroupWriter(Generic[T, S]):
         self._context = contextvars.copy_context()
         """Of the worker itself: the steps from which writes are added keep theirs to themselves."""
         self._answering: asyncio.Future[Sequence[Answer]] | None = None
+        """Only held: the loop itself would let a write be collected that is under way."""
 
     def add(self, item: T, told: Callable[[S, T, Verdict], None], subject: S, *, is_alone: bool = False) -> None:
         """Write it with the next group. `is_alone`: nobody else is likely to add anything, so that group may go now."""

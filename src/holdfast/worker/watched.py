@@ -168,7 +168,8 @@ class WatchedAttempts(Attempts):
             self._tell_each(fact)
             if self._in_groups:
                 self._steps.append(fact)
-                self._call()
+                if not self._is_called:
+                    self._call()
         super().withdraw(attempt)
 
 
