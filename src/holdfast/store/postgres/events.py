@@ -14,8 +14,8 @@ from holdfast.model import (
     Sent,
     Trigger,
     Unmatched,
-    WorkflowVersion,
 )
+from holdfast.store.versions import triggers_of
 
 from .rows import workflow_version
 from .starts import start_runs
@@ -143,22 +143,6 @@ async def mark_matched(
 
 
 async def list_triggers(tx: Transaction, event: str) -> list[Trigger]:
-    """A workflow's newest version counts: one that no longer declares the event begins no runs for it."""
-    newest: dict[str, WorkflowVersion] = {}
-    for row in await tx.all("list_triggers", {"namespace_id": tx.namespace_id, "event": event}):
-        found = workflow_version((*row, ()))
-        if found.workflow not in newest or newest[found.workflow].age < found.age:
-            newest[found.workflow] = found
-    return [
-        Trigger(
-            one.workflow,
-            one.version,
-            one.declared.queue,
-            event,
-            one.declared.match,
-            one.declared.deadline,
-            one.declared.retention,
-        )
-        for _, one in sorted(newest.items())
-        if one.declared is not None and one.declared.on_event == event
-    ]
+    """By what workers have declared."""
+    rows = await tx.all("list_triggers", {"namespace_id": tx.namespace_id, "event": event})
+    return triggers_of([workflow_version((*row, ())) for row in rows], event)

@@ -14,8 +14,8 @@ from holdfast.model import (
     Sent,
     Trigger,
     Unmatched,
-    WorkflowVersion,
 )
+from holdfast.store.versions import triggers_of
 
 from .chains import chains_of
 from .messages import is_known, remember
@@ -138,25 +138,6 @@ def _places(waits: Sequence[EventWait]) -> str:
 
 
 def list_triggers(tx: Transaction, event: str) -> list[Trigger]:
-    """The newest version of a workflow decides, also if it declares another event or none."""
-    newest: dict[str, WorkflowVersion] = {}
-    versions = [workflow_version(row) for row in tx.all("list_triggers", _of(tx, event))]
-    for version in sorted(versions, key=lambda found: found.age):
-        newest[version.workflow] = version
-    return [
-        Trigger(
-            found.workflow,
-            found.version,
-            found.declared.queue,
-            event,
-            found.declared.match,
-            found.declared.deadline,
-            found.declared.retention,
-        )
-        for _, found in sorted(newest.items())
-        if found.declared is not None and found.declared.on_event == event
-    ]
-
-
-def _of(tx: Transaction, event: str) -> dict[str, object]:
-    return {"namespace_id": tx.namespace_id, "event": event}
+    """By what workers have declared."""
+    rows = tx.all("list_triggers", {"namespace_id": tx.namespace_id, "event": event})
+    return triggers_of([workflow_version(row) for row in rows], event)

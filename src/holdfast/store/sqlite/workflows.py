@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
-from holdfast.model import Instant, WorkflowCount, WorkflowVersion, natural
+from holdfast.model import Instant, WorkflowCount, WorkflowVersion
+from holdfast.store.versions import counted
 
 from .rows import workflow_version
 from .transactions import Transaction
@@ -17,20 +16,6 @@ def list_versions(tx: Transaction, workflow: str | None, now: Instant | None) ->
 
 
 def list_workflows(tx: Transaction) -> list[WorkflowCount]:
-    """Every workflow registered or started. Versions nobody has registered come first."""
-    first: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    counts: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    for workflow, version, status, count in tx.all("list_workflows", {"namespace_id": tx.namespace_id}):
-        first[workflow].setdefault(version, -1)
-        if status is not None:
-            counts[workflow][status] = counts[workflow].get(status, 0) + count
-    for found in list_versions(tx, None, None):
-        first[found.workflow][found.version] = found.first_at
-    return [
-        WorkflowCount(
-            name=workflow,
-            versions=tuple(sorted(versions, key=lambda version: (versions[version], natural(version)))),
-            counts=counts[workflow],
-        )
-        for workflow, versions in sorted(first.items())
-    ]
+    """Every workflow registered or started."""
+    rows = tx.all("list_workflows", {"namespace_id": tx.namespace_id})
+    return counted(rows, list_versions(tx, None, None))
