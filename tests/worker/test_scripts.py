@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast import BadArguments, Client, MisplacedCall, RunFailed, sleep, step, workflow
 from holdfast.errors import DefinitionError, NeverAwaited, StoreAway
-from holdfast.model import WorkerRecord
+from holdfast.model import RunRecord, WorkerRecord
 from holdfast.store import SqliteStore
 from tests.worker.stage import ONCE, until
 
@@ -186,6 +187,58 @@ def test_a_live_run_of_a_version_that_the_script_lacks_is_refused_with_advice(da
         holdfast.run(new, url=database_url, key="k")
 
 
+def test_a_run_of_another_version_that_has_ended_gives_its_result(database_url):
+    old, new = versions()
+    assert holdfast.run(old, url=database_url, key="k") == "old"
+    assert holdfast.run(new, url=database_url, key="k") == "old"
+
+
+@step
+async def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+@workflow
+async def stopped() -> None:
+    await interrupted()
+
+
+@pytest.mark.parametrize(
+    ("options", "way"),
+    [({"key": "k"}, "call holdfast.run with the same key to go on"), ({}, "a worker that knows it goes on with it")],
+    ids=["with a key", "without one"],
+)
+def test_a_script_that_is_stopped_says_how_its_run_goes_on(database_url, capsys, options, way):
+    with pytest.raises(KeyboardInterrupt):
+        holdfast.run(stopped, url=database_url, **options)
+    assert capsys.readouterr().err.endswith(f"of 'stopped' is intact; {way}.\n")
+
+
+def test_it_says_so_too_if_the_store_has_gone_away_by_then(database_url, capsys, monkeypatch):
+    get_run = SqliteStore.get_run
+    is_away = False
+
+    async def away(self: SqliteStore, run_id: str) -> RunRecord | None:
+        if is_away:
+            raise StoreAway("the cable is out")
+        return await get_run(self, run_id)
+
+    @step
+    async def unplugged() -> None:
+        nonlocal is_away
+        is_away = True
+        raise KeyboardInterrupt
+
+    @workflow
+    async def cut_off() -> None:
+        await unplugged()
+
+    monkeypatch.setattr(SqliteStore, "get_run", away)
+    with pytest.raises(KeyboardInterrupt):
+        holdfast.run(cut_off, url=database_url, key="k")
+    assert "of 'cut_off' is intact" in capsys.readouterr().err
+
+
 def test_what_to_do_about_a_taken_key_may_be_said_otherwise(database_url):
     holdfast.run(doubled, 1, key="k", url=database_url)
     assert holdfast.run(doubled.options(on_conflict="restart"), 5, key="k", url=database_url) == 10
@@ -275,4 +328,36 @@ def test_a_run_that_was_blocked_goes_on_with_fixed_code_under_its_key(database_u
         with pytest.raises(NeverAwaited):
             holdfast.run(forgetful, key="k", url=database_url)
     monkeypatch.setattr("holdfast.script._POLL", poll)
+    assert holdfast.run(fixed, key="k", url=database_url) == 2
+
+
+def test_it_is_given_time_until_the_worker_with_the_fixed_code_has_had_it(database_url, monkeypatch):
+    @workflow(name="order")
+    async def forgetful() -> int:
+        double(1)
+        return 0
+
+    @workflow(name="order")
+    async def fixed() -> int:
+        return await double(1)
+
+    with pytest.raises(NeverAwaited):
+        holdfast.run(forgetful, key="k", url=database_url)
+    list_workers, claim_runs = SqliteStore.list_workers, SqliteStore.claim_runs
+    asked = 0
+
+    async def counted(self: SqliteStore) -> list[WorkerRecord]:
+        nonlocal asked
+        found = await list_workers(self)
+        asked += bool(found)
+        return found
+
+    async def late(self: SqliteStore, *args: Any, **options: Any) -> Any:
+        # The second question shows that the answer to the first one was no reason to give up.
+        await until(lambda: asked > 1)
+        return await claim_runs(self, *args, **options)
+
+    monkeypatch.setattr("holdfast.script._POLL", 0.01)
+    monkeypatch.setattr(SqliteStore, "list_workers", counted)
+    monkeypatch.setattr(SqliteStore, "claim_runs", late)
     assert holdfast.run(fixed, key="k", url=database_url) == 2
