@@ -65,7 +65,7 @@ class Deliveries(Requests):
             child = life.children.get(message.name or "")
             if child is not None and not child.reply.done() and not child.is_former(end.run_id):
                 at = max(self.stamp, self.time)
-                self.deliver(ChildEnded(at, child.key, end.run_id, end.status, end.output, end.error))
+                self._child_ended(ChildEnded(at, child.key, end.run_id, end.status, end.output, end.error))
         elif message.kind in _ENTRIES:
             life.keep(message)
         else:
@@ -151,8 +151,8 @@ class Deliveries(Requests):
             self._resolve(wait, value, entry)
         return True
 
-    def deliver(self, entry: Any) -> None:
-        """Deliver what came of a message, from the journal or just now."""
+    def _deliver_other(self, entry: Any) -> None:
+        """Deliver what is neither a start, a cancel, a timer nor of a step: those are delivered by `Execution`."""
         kind = entry.__class__
         if kind is ChildEnded:
             self._child_ended(entry)

@@ -318,7 +318,7 @@ class Execution(Deliveries):
             if self.cancel is not None:
                 self.cancel_main()
         else:
-            self.deliver(entry)
+            self._deliver_other(entry)
 
     def _addressee(self, entry: Any) -> Command | None:
         command = self.commands.get(entry.key)
