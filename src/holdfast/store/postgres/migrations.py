@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from importlib import resources
-
-from holdfast.errors import StoreError, StoreTooNew
+from holdfast.errors import StoreError
+from holdfast.store.schemas import migrations_of, refuse_newer
 
 from .connections import sqlstate
 from .statements import DEFAULT_SCHEMA, blocks_for, in_schema
 from .transactions import Transaction
 
+# A table, a function or a type that is not ours, or a table that has not our columns.
+_IN_THE_WAY = ("42P07", "42723", "42710", "42703")
+
 
 def migrations() -> list[tuple[int, str]]:
     """Every migration with its number, in order."""
-    folder = resources.files(__package__) / "migrations"
-    found = [
-        (int(file.name[:4]), file.read_text(encoding="utf-8")) for file in folder.iterdir() if file.name[:4].isdigit()
-    ]
-    return sorted(found)
+    return migrations_of(__package__)
 
 
 def migration_sql(schema: str = DEFAULT_SCHEMA) -> str:
@@ -40,12 +38,8 @@ async def applied(tx: Transaction) -> int:
 
 
 async def migrate(tx: Transaction, shown: str, *, may_change: bool) -> None:
-    """Bring the schema up to date, if that is allowed and needed.
-
-    A newer schema than this version's is left alone and worked with: migrations only add what old workers can do
-    without, so that they go on while a newer version is rolled out. One that they could not live with says so by a
-    number a thousand higher.
-    """
+    """Bring the schema up to date, if that is allowed and needed. Raises StoreTooNew for one that this version can't
+    work with."""
     try:
         await _migrate(tx, shown, may_change)
     except Exception as error:
@@ -81,19 +75,6 @@ async def _migrate(tx: Transaction, shown: str, may_change: bool) -> None:
             for statement in split_statements(in_schema(text, tx.blocks.schema)):
                 await tx.execute(statement, ())
             await tx.all("insert_migration", {"number": number})
-
-
-def refuse_newer(found: int, newest: int, shown: str) -> None:
-    """Refuse a schema that this version can't work with."""
-    if found // BREAKING > newest // BREAKING:
-        raise StoreTooNew(
-            f"{shown}: its schema is number {found}, and this Holdfast knows up to {newest}; upgrade Holdfast"
-        )
-
-
-BREAKING = 1000
-# A table, a function or a type that is not ours, or a table that has not our columns.
-_IN_THE_WAY = ("42P07", "42723", "42710", "42703")
 
 
 def split_statements(text: str) -> list[str]:

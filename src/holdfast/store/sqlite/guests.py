@@ -26,12 +26,13 @@ from holdfast.model import (
     WorkflowVersion,
 )
 from holdfast.store.callers import django_connection, is_session, root_of
+from holdfast.store.schemas import refuse_newer
 from holdfast.store.stats import Stats
 
 from . import runs, starts, workflows
 from .connections import MEMORY
 from .messaging import Messaging
-from .migrations import migrations, refuse_newer
+from .migrations import migrations
 from .statements import SQL
 from .transactions import Clock, Transaction
 

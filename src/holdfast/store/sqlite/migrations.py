@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from importlib import resources
 
-from holdfast.errors import StoreError, StoreTooNew
+from holdfast.errors import StoreError
+from holdfast.store.schemas import migrations_of, refuse_newer
 
 from .connections import patiently
 from .statements import SQL
 
-BREAKING = 1000
 # A table that is not ours, or has not our columns. SQLite has no code of its own for it.
 _IN_THE_WAY = ("already exists", "already another table", "no such column", "has no column")
 _NOW = "CAST(strftime('%s', 'now') AS INTEGER) * 1000000"
@@ -19,11 +18,7 @@ _NOW = "CAST(strftime('%s', 'now') AS INTEGER) * 1000000"
 
 def migrations() -> list[tuple[int, str]]:
     """Every migration with its number, in order."""
-    folder = resources.files(__package__) / "migrations"
-    found = [
-        (int(file.name[:4]), file.read_text(encoding="utf-8")) for file in folder.iterdir() if file.name[:4].isdigit()
-    ]
-    return sorted(found)
+    return migrations_of(__package__)
 
 
 def migration_sql() -> str:
@@ -48,12 +43,8 @@ def split_statements(text: str) -> list[str]:
 
 
 def migrate(connection: sqlite3.Connection, path: str, *, may_change: bool) -> None:
-    """Bring the schema up to date, if that is allowed and needed.
-
-    A newer schema than this version's is left alone and worked with: migrations only add what old workers can do
-    without, so that they go on while a newer version is rolled out. One that they could not live with says so by a
-    number a thousand higher, and raises StoreTooNew.
-    """
+    """Bring the schema up to date, if that is allowed and needed. Raises StoreTooNew for one that this version can't
+    work with."""
     try:
         _migrate(connection, path, may_change)
     except sqlite3.OperationalError as error:
@@ -91,14 +82,6 @@ def _migrate(connection: sqlite3.Connection, path: str, may_change: bool) -> Non
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def refuse_newer(applied: int, newest: int, path: str) -> None:
-    """Refuse a schema that this version can't work with."""
-    if applied // BREAKING > newest // BREAKING:
-        raise StoreTooNew(
-            f"{path}: its schema is number {applied}, and this Holdfast knows up to {newest}; upgrade Holdfast"
-        )
 
 
 def _applied(connection: sqlite3.Connection) -> int:

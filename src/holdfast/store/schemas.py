@@ -1,0 +1,31 @@
+"""Numbered schemas, whatever the dialect: the migrations of a package, and which numbers this version works with.
+
+A newer schema than this version's is left alone and worked with: migrations only add what old workers can do without,
+so that they go on while a newer version is rolled out. One that they could not live with says so by a number a thousand
+higher.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from holdfast.errors import StoreTooNew
+
+BREAKING = 1000
+
+
+def migrations_of(package: str) -> list[tuple[int, str]]:
+    """Every migration of a dialect's package with its number, in order."""
+    folder = resources.files(package) / "migrations"
+    found = [
+        (int(file.name[:4]), file.read_text(encoding="utf-8")) for file in folder.iterdir() if file.name[:4].isdigit()
+    ]
+    return sorted(found)
+
+
+def refuse_newer(applied: int, newest: int, shown: str) -> None:
+    """Refuse a schema that this version can't work with. `shown` is the database's address, fit for messages."""
+    if applied // BREAKING > newest // BREAKING:
+        raise StoreTooNew(
+            f"{shown}: its schema is number {applied}, and this Holdfast knows up to {newest}; upgrade Holdfast"
+        )
