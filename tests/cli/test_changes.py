@@ -34,6 +34,18 @@ class Terminal(io.StringIO):
         return True
 
 
+class Interrupted(Terminal):
+    def readline(self, *_: int) -> str:  # type: ignore[override]
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_instead_of_an_answer_changes_nothing_and_ends_as_ctrl_c_does(client, monkeypatch, capsys):
+    run = client.start(halve, 2)
+    monkeypatch.setattr(sys, "stdin", Interrupted())
+    assert main(["cancel", "--all"]) == 130
+    assert run.refresh().status == "pending"
+
+
 @pytest.mark.parametrize(("answer", "status", "code"), [("y\n", "cancelled", 0), ("n\n", "pending", 1)])
 def test_a_deed_to_many_runs_is_done_if_the_answer_is_yes(client, monkeypatch, capsys, answer, status, code):
     run = client.start(halve, 2)

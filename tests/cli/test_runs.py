@@ -10,10 +10,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import holdfast
 from holdfast import Client, Worker, workflow
 from holdfast.cli import main
+from holdfast.cli.output import table_of
+from holdfast.model import new_id
 from tests.cli.halving import failed, halve
 
 
@@ -80,6 +83,23 @@ def test_a_listing_goes_on_at_its_cursor(client, say):
 def test_nobody_looks_again_without_a_pause(client, capsys, command):
     assert main([*command, "--interval", "0"]) == 2
     assert "--interval" in capsys.readouterr().err
+
+
+def told_on(width: int, run_id: str) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    row = [run_id, "w" * 30, datetime(2026, 1, 31, 12), "1h30m"]
+    console.print(table_of(["ID", "WORKFLOW", "CREATED", "TOOK"], [row], width=width))
+    return console.file.getvalue()  # type: ignore[attr-defined]  # it is the one from above
+
+
+def test_an_id_stays_in_one_piece_on_a_usual_terminal():
+    run_id = new_id()
+    assert run_id in told_on(80, run_id)
+
+
+@pytest.mark.parametrize(("width", "run_id"), [(30, "x" * 36), (80, "x" * 200)])
+def test_where_there_is_no_room_nothing_of_an_id_is_cut_off(width, run_id):
+    assert told_on(width, run_id).count("x") == len(run_id)
 
 
 def test_a_page_is_not_watched(client, capsys):

@@ -67,16 +67,19 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
     console = Console(markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = _WIDE
-    console.print(table_of(headings, rows))
+    console.print(table_of(headings, rows, width=console.width))
 
 
-def table_of(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table for a console."""
+def table_of(headings: Sequence[str], rows: Iterable[Sequence[object]], *, width: int) -> Table:
+    """A table for a console of that width."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(cell) for cell in row))
+    cells = [[_cell(cell) for cell in row] for row in rows]
+    for number, heading in enumerate(headings):
+        # An id is there to be copied: it is left whole, and the rest is folded, where the rest has room for that.
+        is_whole = heading == "ID" and all(2 * len(row[number]) <= width for row in cells)
+        table.add_column(heading, overflow="fold", no_wrap=is_whole)
+    for row in cells:
+        table.add_row(*row)
     return table
 
 
@@ -165,7 +168,13 @@ def agreed(question: str, is_agreed: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise typer.BadParameter(f"{question} Nobody is there to answer: say --yes", param_hint="--yes")
-    typer.confirm(question, abort=True, err=True)
+    try:
+        typer.confirm(question, abort=True, err=True)
+    except typer.Abort as aborted:
+        # A no, and a Ctrl-C: that one ends a command as it does everywhere else.
+        if isinstance(aborted.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise
 
 
 def _json(value: object, indent: int | None = None) -> str:

@@ -194,7 +194,8 @@ def _watch(client: Client, where: RunFilter, limit: int, pause: float, as_json: 
         return
     with Live(console=console, auto_refresh=False, screen=True) as live:
         for page in _pages(client, where, limit, pause):
-            live.update(table_of(_HEADINGS, [_row(_record(run)) for run in page.items]), refresh=True)
+            rows = [_row(_record(run)) for run in page.items]
+            live.update(table_of(_HEADINGS, rows, width=console.width), refresh=True)
 
 
 def _pages(client: Client, where: RunFilter, limit: int, pause: float) -> Iterator[Page[Run[Any]]]:
