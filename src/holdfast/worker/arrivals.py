@@ -8,7 +8,8 @@ from types import MappingProxyType
 
 from holdfast.model import Cancel, Input, Instant, Message, RowChange, RunStatus
 
-from .attempts import Attempt, Outcome
+from .attempt import Attempt
+from .attempts import Outcome
 from .commits import Verdict
 from .held import MESSAGE, RESULT, Arrival, Held
 from .waits import REMEMBERED, Waits

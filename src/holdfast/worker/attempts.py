@@ -21,67 +21,22 @@ from holdfast.codec import Codec
 from holdfast.define import Step, StepInfo, current_scope, pause_after
 from holdfast.engine import Command
 from holdfast.errors import CodecError
-from holdfast.model import Instant, StepCompleted, StepRetrying, Turn, moment_of
+from holdfast.model import StepCompleted, StepRetrying, moment_of
 from holdfast.model import StepFailed as StepFailedEntry
-from holdfast.store import Loan
 
-from .clock import Alarm, Clock
+from .attempt import Attempt, Item
+from .clock import Clock
 from .failures import as_step_failed, notes_of, timed_out, unreadable
 from .given import no_manager
 from .held import Held
-from .inside import Inside, Told
-from .outbox import NO_ITEMS, Item, Outbox
+from .inside import Inside
+from .outbox import Outbox
 from .threads import Threads
 
 _log = logging.getLogger("holdfast.worker")
 _LINGER = 5_000_000
 _PAUSE = 0.05
 Outcome = StepCompleted | StepFailedEntry | StepRetrying
-
-
-class Attempt(StepInfo):
-    """One try of one step of one run. It is what the step itself sees of it, and what this worker knows beside that."""
-
-    __slots__ = (
-        "_attempts", "alarm", "command", "details", "epoch", "first_at", "has_sent", "held", "is_holding", "is_settled",
-        "is_timed_out", "kept", "loan", "streams", "task", "timeout", "turn",
-    )  # fmt: skip  # a name a line would be a page
-
-    def __init__(self, attempts: Attempts, held: Held, command: Command, now: Instant) -> None:
-        super().__init__(command.step.name, command.key, command.attempt, held.info, attempts.resources)
-        self._attempts = attempts
-        self.held = held
-        self.epoch = held.epoch
-        """Of the claim that it began in: what it sends after another one is late."""
-        self.command = command
-        self.first_at = now if command.first_at is None else command.first_at
-        self.details = command.details
-        """What the step has said of itself last, in this attempt or before it."""
-        self.task: asyncio.Task[None] | None = None
-        self.alarm: Alarm | None = None
-        self.is_settled = False
-        self.is_timed_out = False
-        self.has_sent = False
-        self.streams = NO_ITEMS
-        """How many items it has sent to each."""
-        self.timeout = command.step.timeout
-        self.loan: Loan | None = None
-        """Of a transactional step: see inside.py."""
-        self.is_holding = False
-        """Its transaction keeps the run's other turns waiting."""
-        self.kept: list[Item] | None = None
-        """What it sends while nothing but its transaction can be written."""
-        self.turn: tuple[Turn, Told] | None = None
-        """What its transaction is to commit."""
-
-    def send_value(self, name: str, value: Any) -> None:
-        self._attempts.send(self, name, value, is_value=True)
-
-    def send_item(self, name: str, item: Any) -> None:
-        self._attempts.send(self, name, item, is_value=False)
-
-    def heartbeat(self, details: Any = None) -> None:
-        self._attempts.beaten(self, details)
 
 
 class Attempts:

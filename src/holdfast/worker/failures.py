@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from holdfast.codec import message_of, traceback_text
 from holdfast.errors import NotEncodable, StepFailed, StepTimeout
 from holdfast.model import spoken
 
-
-class Failed(Protocol):
-    """What there is to say about an attempt."""
-
-    key: str
-    attempt: int
-    timeout: int | None
-
-    @property
-    def run_id(self) -> str: ...
+from .attempt import Attempt
 
 
-def timed_out(attempt: Failed, cause: BaseException | None = None) -> StepTimeout:
+def timed_out(attempt: Attempt, cause: BaseException | None = None) -> StepTimeout:
     assert attempt.timeout is not None
     error = StepTimeout(f"the step {attempt.key!r} did not end within its timeout of {spoken(attempt.timeout)}")
     error.__cause__ = cause
     return error
 
 
-def unreadable(attempt: Failed, cause: Exception) -> NotEncodable:
+def unreadable(attempt: Attempt, cause: Exception) -> NotEncodable:
     """A result whose own code failed while it was read, such as a property of a detached object."""
     error = NotEncodable(
         f"the result of the step {attempt.key!r} can't be stored: {type(cause).__name__}: {cause}; "
@@ -44,5 +33,5 @@ def as_step_failed(error: BaseException) -> StepFailed:
     return failed
 
 
-def notes_of(attempt: Failed) -> list[str]:
+def notes_of(attempt: Attempt) -> list[str]:
     return [f"in the step {attempt.key!r}, attempt {attempt.attempt}, of the run {attempt.run_id}"]

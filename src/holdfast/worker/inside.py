@@ -21,45 +21,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.engine import Command
 from holdfast.errors import DefinitionError, FatalError, StoreAway
-from holdfast.model import Instant, Turn
-from holdfast.store import LOST, Lender, Loan, Undone
+from holdfast.model import Instant
+from holdfast.store import LOST, Lender, Undone
 
-from .clock import Alarm
+from .attempt import Attempt, Item
 from .held import Held
-from .outbox import Item, as_sent, numbered
+from .outbox import as_sent, numbered
 
 _PAUSE = 0.001
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 _MOST_LOST = 5
 _log = logging.getLogger("holdfast.worker")
-Told = Callable[[Held, Turn, bool], None]
 InThread = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
-Limit = Callable[[Any], None]
+Limit = Callable[[Attempt], None]
 """Lets the time of an attempt begin."""
-
-
-class Insider(Protocol):
-    """What an attempt is in here."""
-
-    key: str
-    held: Held
-    command: Command
-    timeout: int | None
-    loan: Loan | None
-    is_settled: bool
-    is_holding: bool
-    has_sent: bool
-    alarm: Alarm | None
-    turn: tuple[Turn, Told] | None
-    is_timed_out: bool
-    kept: list[Item] | None
 
 
 class Inside:
@@ -80,7 +61,7 @@ class Inside:
         self._undone = undone
         self._send = send
 
-    async def begin(self, attempt: Insider) -> None:
+    async def begin(self, attempt: Attempt) -> None:
         """Lend the attempt a connection."""
         check_colour(attempt.command.step, self.lender)
         if attempt.timeout is None:
@@ -109,7 +90,7 @@ class Inside:
             _refuse_settled(attempt)
 
     async def execute(
-        self, attempt: Insider, args: tuple[Any, ...], kwargs: dict[str, Any], in_thread: InThread, limit: Limit
+        self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any], in_thread: InThread, limit: Limit
     ) -> Any:
         """Call the step's function with the connection first. On any error all is rolled back before it is heard of.
 
@@ -133,7 +114,7 @@ class Inside:
                 attempt.alarm.cancel()
                 attempt.alarm = None
 
-    async def _call(self, attempt: Insider, args: tuple[Any, ...], kwargs: dict[str, Any], in_thread: InThread) -> Any:
+    async def _call(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any], in_thread: InThread) -> Any:
         loan = attempt.loan
         assert loan is not None
         try:
@@ -155,18 +136,18 @@ class Inside:
                 raise FatalError(f"the step {attempt.key!r} {why}") from error
             raise
 
-    async def ready(self, attempt: Insider) -> None:
+    async def ready(self, attempt: Attempt) -> None:
         """Wait until the run has no other write under way. What comes now must be done without giving way."""
         if not self.lender.is_exclusive:
             await self._gate(attempt)
 
-    async def _gate(self, attempt: Insider) -> None:
+    async def _gate(self, attempt: Attempt) -> None:
         while attempt.held.is_committing:
             _refuse_settled(attempt)
             await asyncio.sleep(_PAUSE)
         _refuse_settled(attempt)
 
-    async def commit(self, attempt: Insider) -> None:
+    async def commit(self, attempt: Attempt) -> None:
         """Commit the turn that took the result in, if one did."""
         if attempt.turn is None:
             return
@@ -185,7 +166,7 @@ class Inside:
         else:
             told(attempt.held, turn, verdict)
 
-    async def end(self, attempt: Insider) -> None:
+    async def end(self, attempt: Attempt) -> None:
         """Roll back what is not committed. What was to go out with it goes alone, as from any step that fails."""
         assert attempt.loan is not None
         await attempt.loan.end()
@@ -214,7 +195,7 @@ def check_colour(step: Any, lender: Lender) -> None:
         )
 
 
-def _refuse_settled(attempt: Insider) -> None:
+def _refuse_settled(attempt: Attempt) -> None:
     """Nobody wants it any more."""
     if attempt.is_settled:
         raise asyncio.CancelledError

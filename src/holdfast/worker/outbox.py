@@ -12,7 +12,6 @@ import contextvars
 import logging
 from functools import partial
 from itertools import accumulate, takewhile
-from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -20,42 +19,14 @@ from holdfast.errors import StoreAway, StoreError
 from holdfast.model import StepItems, StepValue
 from holdfast.store import Store
 
+from .attempt import Item
 from .clock import Clock
-from .held import Held
 
 _log = logging.getLogger("holdfast.worker")
 _PAUSE = 0.2
 _TOGETHER = 1_000
 _BYTES_TOGETHER = 1 << 20
 """What of a stream goes out in one write, at the most."""
-
-NO_ITEMS: dict[str, int] = {}
-
-
-class Sender(Protocol):
-    """One execution of a step."""
-
-    epoch: int
-    streams: dict[str, int]
-    """How many items it has sent to each."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def held(self) -> Held: ...
-
-
-class Item(NamedTuple):
-    """A value, or an item of a stream."""
-
-    sender: Sender
-    name: str
-    data: bytes
-    is_value: bool
-    number: int = 0
-    """How many items the sender has sent to the stream before."""
 
 
 def numbered(item: Item) -> Item:

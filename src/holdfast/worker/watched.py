@@ -45,7 +45,8 @@ from holdfast.observe import (
 from holdfast.store import Answer
 
 from .admission import Admission
-from .attempts import Attempt, Attempts, Outcome
+from .attempt import Attempt
+from .attempts import Attempts, Outcome
 from .commits import Verdict
 from .held import Arrival, Held
 from .plan import Plan
