@@ -126,4 +126,15 @@ def test_a_codec_that_is_none_is_refused(place, capsys, monkeypatch, name):
     (place / "storage_of_whispers.py").write_text(STORAGE)
     (place / "holdfast.toml").write_text(f'codec = "{name}"\n')
     assert main(["runs"]) == 1
-    assert capsys.readouterr().err.startswith("holdfast: codec ")
+    told = capsys.readouterr().err
+    assert told.startswith("holdfast: codec ")
+    assert "workflows" not in told
+
+
+def test_a_working_directory_that_is_gone_is_told_as_what_it_is(place, capsys, monkeypatch):
+    gone = place / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main(["runs"]) == 1
+    assert capsys.readouterr().err == "holdfast: the working directory is not there any more; change to one that is\n"

@@ -61,6 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _said(error: Exception) -> str:
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        # What os.getcwd() says.
+        return "the working directory is not there any more; change to one that is"
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 

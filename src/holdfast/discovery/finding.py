@@ -94,7 +94,7 @@ def find_codec(
     for root in reversed([directory or Path.cwd(), *([] if home is None else [home])]):
         search_first(Path(root).absolute())
     try:
-        module = load(name)
+        module = load(name, advice="name the module that holds the codec, as shop.storage:codec")
     except DefinitionError as error:
         raise DefinitionError(f"codec {target!r}: {error}") from error
     found = getattr(module, attribute, None)

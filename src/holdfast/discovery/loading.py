@@ -19,8 +19,9 @@ ADVICE = (
 )
 
 
-def load(name: str, *, file: Path | None = None) -> ModuleType:
-    """The module of that name, executed if nobody has yet. Raises DefinitionError, with the line that is wrong."""
+def load(name: str, *, file: Path | None = None, advice: str = ADVICE) -> ModuleType:
+    """The module of that name, executed if nobody has yet. Raises DefinitionError, with the line that is wrong, or with
+    what else to do if there is none."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -28,7 +29,7 @@ def load(name: str, *, file: Path | None = None) -> ModuleType:
             where = "" if file is None else f" ({file})"
             raise DefinitionError(
                 f"there is no module {error.name!r}{where}; it must be installed, or lie in the working directory; "
-                f"else {ADVICE}"
+                f"else {advice}"
             ) from error
         raise _unloadable(name, error) from error
     except (Exception, SystemExit) as error:
