@@ -198,6 +198,8 @@ class Execution(Deliveries):
                         self._failed(error, item)
                 if self.is_dead:
                     return None
+            # A body's error has this frame behind those in its traceback, and what woke the body holds the error.
+            item = None
             if self.main is not None and self.main.done():
                 if self._life is not None and self.begins_compensation(self._would_retry()):
                     continue
@@ -381,9 +383,7 @@ class Execution(Deliveries):
             timer.cancel()
         self.loop.tasks.clear()
         self.loop.disown()
-        self._begun = _NOTHING
-        self._withdrawn = ()
-        self._feed = ()
+        self._begun, self._withdrawn, self._feed = _NOTHING, (), ()
         self.main = self.ended_main = None
         self.context = contextvars.Context()
 
