@@ -81,7 +81,7 @@ class LoopThread:
         while others := [task for task in self._tasks if task is not asyncio.current_task()]:
             await asyncio.wait(others)
 
-    def post(self, callback: Callable[[], None]) -> None:
+    def post(self, callback: Callable[[], object]) -> None:
         """Call it over there, soon."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(callback)

@@ -108,15 +108,21 @@ class PostgresStore(LifeStore):
         with self._opening:
             self._openers += 1
             self._thread.start()
-        is_first = False
+        is_first = is_left = False
         try:
             await self._thread.call(partial(pool.run, self._begin))
             with self._opening:
                 is_first = not self._is_open
                 if is_first:
                     self._use(link, pool)
+        except asyncio.CancelledError:
+            is_left = True
+            raise
         finally:
-            if not is_first:
+            if is_left:
+                # Not waited for: the server may not answer for long. If nobody else needs the thread it is broken off.
+                self._thread.post(lambda: self._thread.spawn(pool.close()))
+            elif not is_first:
                 await self._thread.call(pool.close)
             with self._opening:
                 self._openers -= 1
