@@ -289,17 +289,17 @@ class Session:
     async def _admit(self, claimed: Sequence[ClaimedRun]) -> None:
         self.taken += len(claimed)
         suspects = [run for run in claimed if self.runs.is_suspect(run)]
-        for run in claimed:
-            if run not in suspects:
-                self.runs.admit(run)
-        chosen = suspects.pop(0) if suspects and not self.runs.has_suspect else None
+        others = [run for run in claimed if run not in suspects] if suspects else claimed
+        # One that a worker has just died with may be guilty, too: a suspect beside it would be blamed for it.
+        is_clear = suspects and not self.runs.has_suspect and not any(run.crashes for run in others)
+        chosen = suspects.pop(0) if is_clear else None
         for run in suspects:
             self.runs.postpone(run)
-        if chosen is not None:
-            if suspects:
-                # If this one takes the worker down, the others must not be found with it.
-                await self._rows.idle()
-            self.runs.admit(chosen)
+        if suspects:
+            # Whatever takes the worker down next, these must not be found with it.
+            await self._rows.idle()
+        for run in (*others, chosen) if chosen is not None else others:
+            self.runs.admit(run)
 
     async def _claim(self, limit: int, run_id: str | None = None) -> list[ClaimedRun]:
         self._has_strays = True
