@@ -201,6 +201,7 @@ def with_runs(postgres, kept):
         ("find_newer_events", "events_unmatched", "(published_at + 0) <="),
         ("mark_events", "events_pkey", "id = ANY"),
         ("read_unmatched_events", "events_unmatched", "ROW((published_at + 0), id) >"),
+        ("find_missed", "followers_pkey", "ROW(run, follower) >"),
     ],
 )
 def test_a_hot_statement_goes_by_its_index(url, name, index, condition):
