@@ -151,6 +151,19 @@ async def test_a_run_that_was_deleted_is_told(database_url):
         await changes.aclose()  # type: ignore[attr-defined]
 
 
+async def test_whoever_follows_one_workflow_is_not_told_what_was_deleted_of_others(database_url):
+    async with served(database_url) as made, listening(made.app) as address:
+        other = await made.client.start("approval", "ann", delay="1h")
+        own = await made.client.start("checkout", "4711", delay="1h")
+        async with followed(address, "/v1/live?workflow=checkout") as told:
+            assert (await anext(told)).kind == "ready"
+            await other.cancel(force=True)
+            await made.client.delete(other.id)
+            await made.client.pause(own.id)
+            first = await anext(told)
+            assert (first.kind, first.data["id"]) == ("run", own.id)
+
+
 async def test_runs_that_many_newer_ones_have_crowded_out_are_told_when_they_end(database_url):
     async with served(database_url) as made:
         runs = [await made.client.start("approval", str(number)) for number in range(12)]

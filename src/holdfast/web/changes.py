@@ -44,9 +44,11 @@ async def _told(live: LiveRuns, workflow: str | None, last_id: str | None) -> As
             id = live.id_of(change.number)
             if change.kind in ("ready", "reset"):
                 yield event(change.kind, {}, id=id)
+            elif workflow is not None and change.workflow != workflow:
+                continue
             elif change.run is None:
                 yield event("deleted", {"id": change.run_id}, id=id)
-            elif workflow is None or change.run.workflow == workflow:
+            else:
                 yield event("run", change.run.model_dump(mode="json"), id=id)
     except HoldfastError as error:
         yield event("error", {"type": type(error).__name__, "detail": plain(str(error))})

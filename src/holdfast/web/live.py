@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Container, Iterable, Sequence
 from datetime import UTC, datetime
@@ -48,16 +49,20 @@ class Change(NamedTuple):
     """"changed", "deleted" or "reset"; "ready" is what a follower hears first."""
     run_id: str
     run: RunSummary | None
+    workflow: str = ""
+    """The run's, also if it is gone."""
 
 
 class Seen(NamedTuple):
-    """What must be other for a run to have changed; and when it was created, which is its place in listings."""
+    """What must be other for a run to have changed; when it was created, which is its place in listings; and of which
+    workflow it is, for those who follow that one only."""
 
     status: RunStatus
     paused: bool
     is_blocked: bool
     crashes: int
     created_at: datetime
+    workflow: str
 
 
 class _Place(NamedTuple):
@@ -212,7 +217,7 @@ class LiveRuns:
             gone -= seen.keys()
             self._move_on(place.behind(page), len(page.items))
         if is_flood or len(gone) > GONE:
-            self._add("reset", "", None)
+            self._add("reset", "", "", None)
             self._keep(seen.values())
             for run_id in gone:
                 del self._living[run_id]
@@ -273,18 +278,17 @@ class LiveRuns:
         # Oldest first, as they came.
         for run in sorted(seen.values(), key=_created):
             if (self._living.get(run.id) or recent.get(run.id)) != _seen(run):
-                self._add("changed", run.id, run)
+                self._add("changed", run.id, run.workflow, run)
         self._keep(seen.values())
         for run_id in sorted(gone, key=lambda run_id: self._living[run_id].created_at):
             try:
                 run = await self._client.get_run(run_id)
             except RunNotFound:
-                self._add("deleted", run_id, None)
-                del self._living[run_id]
+                self._add("deleted", run_id, self._living.pop(run_id).workflow, None)
             else:
                 # Newer ones may only have taken its place among those that were read.
                 if _seen(run) != self._living[run_id]:
-                    self._add("changed", run_id, run)
+                    self._add("changed", run_id, run.workflow, run)
                 self._keep([run])
 
     def _keep(self, runs: Iterable[AsyncRun[Any]]) -> None:
@@ -294,15 +298,19 @@ class LiveRuns:
             else:
                 self._living.pop(run.id, None)
 
-    def _add(self, kind: str, run_id: str, run: AsyncRun[Any] | None) -> None:
+    def _add(self, kind: str, run_id: str, workflow: str, run: AsyncRun[Any] | None) -> None:
         self._number += 1
-        self._changes.append(Change(self._number, kind, run_id, None if run is None else showing.summary(run)))
+        shown = None if run is None else showing.summary(run)
+        self._changes.append(Change(self._number, kind, run_id, shown, workflow))
 
 
 def _seen(run: AsyncRun[Any]) -> Seen:
     record = run.record
     assert record is not None, "a run that was read has a record"
-    return Seen(record.status, record.paused, record.blocked is not None, record.crashes, record.created_at)
+    is_blocked = record.blocked is not None
+    # One text for all: there are many runs, and few workflows.
+    workflow = sys.intern(record.workflow)
+    return Seen(record.status, record.paused, is_blocked, record.crashes, record.created_at, workflow)
 
 
 def _created(run: AsyncRun[Any]) -> datetime:
