@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.errors import StoreAway
+from holdfast.errors import StoreAway, StoreError
 from holdfast.store import open_store
 from holdfast.testing.contract.stage import until
 
@@ -47,6 +47,13 @@ async def test_the_only_connection_is_given_back_by_whoever_gives_up_when_it_is_
         with pytest.raises(asyncio.CancelledError):
             await beginning
         assert await store.get_run("nobody") is None
+
+
+async def test_the_only_connection_is_refused_when_the_store_was_closed():
+    async with opened_store(":memory:") as store:
+        lender = store.lender(1)
+    with pytest.raises(StoreError, match="is not open"):
+        await lender.lend().begin()
 
 
 async def test_a_connection_that_is_just_opened_for_whoever_gives_up_is_closed(tmp_path):

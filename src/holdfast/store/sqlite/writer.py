@@ -53,8 +53,7 @@ class Writer:
     def submit(self, job: AnyJob) -> None:
         """Have it done with the next commit. Raises StoreError once the writer was stopped."""
         with self._lock:
-            if self._is_stopped:
-                raise StoreError(f"{self._link.path}: the store is not open; call `await store.open()` first")
+            self._refuse_stopped()
             if self._is_inline and self._lendings:
                 self._later.append(job)
                 return
@@ -101,8 +100,9 @@ class Writer:
         return found
 
     def lend(self, lent: Lent) -> None:
-        """Hand the connection out between two groups. Until `take_back` everything else waits."""
+        """Hand the connection out between two groups. Until `take_back` everything else waits. Raises as `submit`."""
         with self._lock:
+            self._refuse_stopped()
             if not self._is_inline:
                 self._queue.put(lent)
                 return
@@ -122,6 +122,10 @@ class Writer:
                 self.execute([job])
             if self._lendings:
                 self._lendings[0](self._link.use())
+
+    def _refuse_stopped(self) -> None:
+        if self._is_stopped:
+            raise StoreError(f"{self._link.path}: the store is not open; call `await store.open()` first")
 
     def resume(self) -> None:
         """Take jobs again after a stop."""
