@@ -1,10 +1,12 @@
-"""Suspects wait for each other no longer than it takes to see that the one at work is innocent."""
+"""Suspects wait for each other no longer than it takes to see that the one at work is innocent; what the guilty say."""
 
 from __future__ import annotations
 
 import asyncio
 
-from holdfast import step, workflow
+import pytest
+
+from holdfast import AlreadyCompensated, RunFailed, step, workflow
 from holdfast.client import AsyncRun
 from holdfast.model import Lane, instant_of
 from tests.worker.stage import PATIENCE, Stage, stage, until
@@ -112,3 +114,32 @@ async def test_a_suspect_is_not_let_in_with_a_run_that_a_worker_has_just_died_wi
         # Claimed by both of the dead, handed back by this worker, and claimed once more: not counted again.
         assert (await on.record(suspect)).epoch > 3
         assert (await on.kinds(suspect)).count("claimed") == 2
+
+
+@pytest.mark.parametrize("crashes", [2, 3])
+async def test_a_run_stopped_while_it_undid_says_that_the_rest_is_to_be_undone_by_hand(database_url, crashes):
+    undoing = asyncio.Event()
+
+    @step
+    async def undo(_result: None) -> None:
+        undoing.set()
+        await asyncio.Event().wait()
+
+    @step(compensate=undo)
+    async def act() -> None: ...
+
+    @workflow(max_crashes=2)
+    async def body() -> None:
+        await act()
+        raise ValueError("broken")
+
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        async with on.worker(body, grace=0):
+            await undoing.wait()
+        await crash(on, [run], crashes)
+        async with on.worker(body):
+            with pytest.raises(RunFailed, match="undo by hand what it has not undone yet"):
+                await run.result(PATIENCE)
+        with pytest.raises(AlreadyCompensated):
+            await on.client.retry(run.id)

@@ -362,6 +362,11 @@ class Requests(Sends):
         """Whether anything is registered that a failure would undo."""
         return self._life is not None and bool(self._life.compensations)
 
+    @property
+    def has_undone(self) -> bool:
+        """Whether it has begun to undo what was done."""
+        return self._life is not None and self._life.has_undone
+
 
 def _token(number: int, seed: bytes, *, person: bytes = b"holdfast hook") -> str:
     """What resumes a hook: nobody guesses it who does not know the seed."""

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from holdfast.engine import Advance
 from holdfast.errors import DeadlineExceeded, NotDecodable, RunCrashed
-from holdfast.model import ClaimedRun, Ended, Entry, RunStatus, Stopped, decode_entries, history_of
+from holdfast.model import (
+    ClaimedRun,
+    Ended,
+    Entry,
+    JournalRow,
+    RunStatus,
+    Stopped,
+    Undoing,
+    decode_entries,
+    history_of,
+)
 
 from .held import RESULT, Held
 from .turns import Turns
@@ -70,7 +82,7 @@ class Admission(Turns):
     def _let_in(self, held: Held, claimed: ClaimedRun) -> None:
         if claimed.crashes > held.workflow.max_crashes:
             # Its body itself may be what kills: it is not even looked at.
-            self._stop_crashing(held)
+            self._stop_crashing(held, has_undone=_has_undone(claimed.rows))
             return
         if held.execution is None and claimed.next_seq and not claimed.rows:
             # Its body was here when the claim was asked for, and has made room for others since: without its journal
@@ -125,14 +137,16 @@ class Admission(Turns):
         # Only by a step that is due: a run that is found waiting is innocent, and to find that out its body is needed.
         if held.crashes < held.workflow.max_crashes or self.is_lenient or not self._has_due_steps(held):
             return False
-        self._stop_crashing(held)
+        self._stop_crashing(held, has_undone=held.execution is not None and held.execution.has_undone)
         return True
 
-    def _stop_crashing(self, held: Held) -> None:
+    def _stop_crashing(self, held: Held, *, has_undone: bool) -> None:
+        advice = "then retry the run"
+        if has_undone:
+            advice = "and undo by hand what it has not undone yet: its journal says what it has, so it can't be retried"
         error = RunCrashed(
             f"{held.info!r} was claimed {held.crashes} times by workers that died before it got on; its max_crashes is "
-            f"{held.workflow.max_crashes}, so it was stopped; find out what its open step does to the process, then "
-            "retry the run"
+            f"{held.workflow.max_crashes}, so it was stopped; find out what its open step does to the process, {advice}"
         )
         ended = Ended(self._clock.now(), RunStatus.FAILED, None, self._codec.encode_exception(error))
         self.commit(held, Advance([ended], [], [], ended), ())
@@ -159,6 +173,14 @@ class Admission(Turns):
             is_free = not held.is_committing and all(one.rank != RESULT for one in held.arrivals)
             if is_free or any(attempt.is_holding for attempt in held.attempts.values()):
                 self.hand_back(held)
+
+
+def _has_undone(rows: Sequence[JournalRow]) -> bool:
+    """Whether a journal tells of something that was undone."""
+    try:
+        return any(isinstance(entry, Undoing) for row in rows for entry in decode_entries(row.data))
+    except msgspec.MsgspecError:
+        return False
 
 
 def _never_began(held: Held) -> bool:
