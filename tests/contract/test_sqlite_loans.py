@@ -49,6 +49,21 @@ async def test_the_only_connection_is_given_back_by_whoever_gives_up_when_it_is_
         assert await store.get_run("nobody") is None
 
 
+async def test_the_only_connection_goes_to_nobody_whose_loop_was_closed():
+    async with opened_store(":memory:") as store:
+        loan = store.lender(1).lend()
+        await loan.begin()
+
+        async def ask() -> None:
+            asyncio.ensure_future(store.lender(1).lend().begin())  # noqa: RUF006  # it is left on purpose
+            await asyncio.sleep(0)
+
+        # In line behind the one that has it, on a loop that ends.
+        await asyncio.to_thread(asyncio.run, ask())
+        await loan.end()
+        assert await store.get_run("nobody") is None
+
+
 async def test_the_only_connection_is_refused_when_the_store_was_closed():
     async with opened_store(":memory:") as store:
         lender = store.lender(1)

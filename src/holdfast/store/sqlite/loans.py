@@ -241,7 +241,11 @@ class MemoryLoan(SqliteLoan):
         taken: asyncio.Future[Transaction] = loop.create_future()
 
         def lent(tx: Transaction) -> None:
-            loop.call_soon_threadsafe(_hand_over, taken, tx, self._writer)
+            try:
+                loop.call_soon_threadsafe(_hand_over, taken, tx, self._writer)
+            except RuntimeError:
+                # The loop was closed meanwhile: nobody is there to have it.
+                self._writer.take_back()
 
         self._writer.lend(lent)
         try:
