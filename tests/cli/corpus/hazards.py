@@ -4,6 +4,7 @@ import asyncio
 import datetime
 import glob
 import io
+import itertools
 import locale
 import email.utils
 import multiprocessing
@@ -41,6 +42,8 @@ from holdfast import AsyncClient, Client, Worker, step, workflow
 
 CACHE: dict[str, int] = {}
 SEEN = []
+NUMBERS = itertools.count()
+CARDS = iter(["4242"])
 DICE = random.Random()
 SESSION = requests.Session()
 CLIENT = Client("sqlite:///x.db")
@@ -248,6 +251,10 @@ async def outside(card: str) -> None:
     COUNT += 1
     CACHE[card] = 1  # hazard: global
     SEEN.append(card)  # hazard: global
+    next(NUMBERS)  # hazard: global
+    next(CARDS, None)  # hazard: global
+    own = itertools.count()
+    next(own)
     CLIENT.start("x")  # hazard: client
     AsyncClient("sqlite:///x.db")  # hazard: client
     Worker("sqlite:///x.db")  # hazard: client

@@ -43,6 +43,7 @@ _CONTAINERS = frozenset(
     {f"builtins.{name}" for name in ("list", "dict", "set")}
     | {f"collections.{name}" for name in ("defaultdict", "Counter", "deque", "OrderedDict")}
 )
+_ITERATORS = frozenset(f"builtins.{name}" for name in ("iter", "enumerate", "map", "filter", "zip", "reversed"))
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -269,6 +270,8 @@ class _Reader:
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr in _CHANGES and self._is_module_state(func.value, scope):
             self._add(call, f"{ast.unparse(func)}()", Hazard("global"))
+        if scope.path(func) == "builtins.next" and call.args and _is_module_iterator(call.args[0], scope):
+            self._add(call, f"next({ast.unparse(call.args[0])})", Hazard("global"))
 
     def _written(self, target: ast.expr, scope: Scope) -> None:
         if isinstance(target, (ast.Subscript, ast.Attribute)):
@@ -310,6 +313,18 @@ class _Reader:
         text = f"{told} (workflow {name})"
         end = getattr(node, "end_lineno", None) or line
         self._found.append(Finding(self._body.scope.source.shown, line, column, hazard.code, text, end))
+
+
+def _is_module_iterator(expr: ast.expr, scope: Scope) -> bool:
+    """Whether it stands at the top of a module and gives something else each time, as `itertools.count()` does."""
+    if not isinstance(expr, ast.Name) or (found := scope.binding(expr.id, expr.lineno)) is None:
+        return False
+    binding, home = found
+    if home.outer is not None or binding.value is None:
+        return False
+    path = home.path(binding.value.func) if isinstance(binding.value, ast.Call) else None
+    is_made_so = path is not None and (path in _ITERATORS or path.startswith("itertools."))
+    return is_made_so or isinstance(binding.value, ast.GeneratorExp)
 
 
 def _put_around(function: Function) -> Iterator[Function]:
