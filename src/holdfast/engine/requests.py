@@ -86,8 +86,8 @@ class Requests(Sends):
         return reply
 
     def renew(self, seed: bytes) -> None:
-        """A fork goes on from here: open hooks get tokens of its own, for the old ones resume the other run, and open
-        children ids."""
+        """A fork goes on from here: its open hooks get other tokens, for the old ones resume the run that it stems
+        from, and its open children get other ids."""
         for wait in () if self._life is None else self._life.waits.values():
             if wait.kind == "hook" and wait.row is not None:
                 token = wait.reply.key = _token(wait.number, seed, person=b"holdfast renewed")

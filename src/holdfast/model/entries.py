@@ -108,7 +108,7 @@ class Signal(_Entry, frozen=True, gc=False, tag="signal"):
     name: str
     payload: bytes
     sent_at: Instant = 0
-    """0: as long ago as it was taken in. A message that is put back has its old place among those not taken yet."""
+    """By it a message that is put back finds its old place among those not taken yet. 0, of old journals: as `at`."""
 
 
 class EventTaken(_Entry, frozen=True, gc=False, tag="event"):
@@ -246,7 +246,7 @@ class Relived(RunRetrying, frozen=True, gc=False, tag="relived"):
 
 
 class Reopened(_Entry, frozen=True, gc=False, tag="reopened"):
-    """The run goes on from a cut. What was open there, children and waits, is asked for anew; `done`: it was."""
+    """The run goes on from a cut. What was open there, children and waits, is to be asked for anew, or was (`done`)."""
 
     at: Instant
     done: bool = False

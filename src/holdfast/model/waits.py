@@ -49,7 +49,10 @@ class WaitRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """Up to where a look for a wait's events has seen all: a place; what is matched later may stand before it."""
+    """How far a look for a wait's events has got: it has seen all up to the event of this time and id.
+
+    But for those that are matched only after `matched_since`: they may stand before that.
+    """
 
     at: Instant
     id: int

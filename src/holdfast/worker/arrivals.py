@@ -25,9 +25,9 @@ class Arrivals(Waits):
         """Advance the body by everything that has arrived, and commit what came of it."""
 
     def deliver(self, messages: Sequence[Message], heard: Mapping[str, Held] = _NOBODY, heard_at: Instant = 0) -> bool:
-        """Fresh inbox rows, all there were. None of the runs goes on before it has all of its own.
+        """Hand out fresh inbox rows, all there were. None of the runs goes on before it has all of its own.
 
-        Whether any was new: one that no wait has taken yet stays in the inbox, and comes again.
+        Returns whether any was new: one that no wait has taken yet stays in the inbox, and comes again.
 
         The runs in `heard` waited for this look, whether anything has come for them or not; it was made at `heard_at`.
         """
@@ -42,7 +42,7 @@ class Arrivals(Waits):
     def _receive(self, message: Message, known: dict[str, set[int | None]]) -> Held | None:
         """A fresh inbox row for a run that this worker holds; the run, if it is to be woken.
 
-        What is here of each run before the first of these is `known`: there may be many, and they all come again.
+        `known` has the messages of each run that are here already: there may be many, and they all come again.
         """
         held = self.held.get(message.run_id)
         if held is None or message.id in self._taken:

@@ -123,7 +123,7 @@ class Held:
             self.arrivals = [arrival]
 
     def takes_in(self, now: Instant) -> None:
-        """What has stood in line until now is stamped so: what the body times, such as a cleanup, begins here."""
+        """Nothing is stamped earlier than this, however long it has stood in line: what the body times begins here."""
         self.last_at = max(self.last_at, now)
 
     def carry(self, history: History, now: Instant) -> None:

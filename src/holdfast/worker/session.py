@@ -122,7 +122,7 @@ class Session:
         )
 
     def start(self, *, with_pulse: bool = True, is_serving: bool = True) -> None:
-        """Begin to serve: claim, take turns, renew, take over from the dead. Else only to renew: others say when."""
+        """Begin to serve. Without `is_serving` only the lease is renewed, and a drive says when to look for work."""
         plan, loop = self._plan, self._loop
         if with_pulse:
             self._pulse = Pulse(

@@ -55,7 +55,8 @@ _UNWRITTEN_AFTER = 1_000_000
 _FIRST = -1
 """Before the start of a run, which comes at 0."""
 _STAMPED_LATER = (Started, Cancel)
-"""The first claim says when a run began; a cancel says when it was sent, for timers that were due before that."""
+"""Not by us. A start has the time of the first claim; a cancel has that at which it was sent, so that timers which were
+due before it come first, and the engine stamps it."""
 
 
 class Turns(Arrivals):

@@ -61,7 +61,7 @@ class Waits(Resting):
         self.listen: Callable[[Held], None] | None = None
         """Has the inbox read before a run of which a timer is due goes on: see listening.py."""
         self._heard_at: dict[str, Instant] = {}
-        """Of those in line that were looked after already: when that was."""
+        """When the inbox was read for those in line, if it was."""
         self._taken: OrderedDict[int, None] = OrderedDict()
         """Messages that turns have taken lately, oldest first."""
         self._held_up: dict[str, Held] = {}
