@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import NotEncodable, Retry, current_step, step, wait_for_signal, workflow
+from holdfast import NotEncodable, Retry, Worker, current_step, step, wait_for_signal, workflow
 from holdfast.model import Lane
-from tests.worker.stage import ONCE, PATIENCE, failure_of, reap, stage, until
+from tests.worker.stage import ONCE, PATIENCE, SkippingClock, SkippingStore, failure_of, reap, stage, until
 
 
 @pytest.mark.parametrize("colour", ["async", "def"])
@@ -178,6 +178,51 @@ async def test_a_heartbeat_is_progress(database_url, colour):
             assert (await on.record(run)).status == "running"
             done.set()
             await run.result(PATIENCE)
+
+
+class Slow(SkippingStore):
+    """A store in which rows are long on their way."""
+
+    def __init__(self, url: str, clock: SkippingClock) -> None:
+        super().__init__(url, clock)
+        self.asked, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def write_rows(self, writes):
+        self.asked.set()
+        await self.go_on.wait()
+        return await super().write_rows(writes)
+
+
+async def test_a_timer_that_is_due_while_a_heartbeat_is_being_written_fires_afterwards(database_url):
+    @step
+    async def beating() -> None:
+        current_step().heartbeat()
+        await asyncio.Event().wait()
+
+    @workflow
+    async def body() -> str:
+        try:
+            # Counted from the first claim, which was an hour before this one.
+            async with asyncio.timeout(7200):
+                await beating()
+        except TimeoutError:
+            return "timeout"
+        return "beaten"
+
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        await on.store.register_worker("dead", [Lane("body", "1")], 1_000_000, now=on.clock.now())
+        await on.store.claim_runs("dead", [Lane("body", "1")], 1, now=on.clock.now())
+        await reap(on)
+        store = Slow(database_url, on.clock)
+        await store.open()
+        async with Worker(store, workflows=[body], clock=on.clock, lease="1000d") as worker:
+            await store.asked.wait()
+            on.skip("2h")
+            await until(lambda: worker._session.runs.held[run.id].alarm is None)
+            store.go_on.set()
+            assert await run.result(PATIENCE) == "timeout"
+        await store.close()
 
 
 async def test_without_a_heartbeat_the_crash_stays_until_a_turn_is_accepted(database_url):

@@ -13,6 +13,7 @@ from holdfast.define import StepInfo
 from holdfast.store import SqliteStore
 from holdfast.worker import Alarm
 from holdfast.worker.threads import Threads
+from tests.worker.gates import Gate, body_of
 from tests.worker.samples import ready
 from tests.worker.stage import PATIENCE, SkippingClock, Stalling, stage, until
 
@@ -137,6 +138,43 @@ async def test_a_pause_that_comes_while_the_wait_is_being_written_lets_no_turn_b
     await store.close()
 
 
+async def test_a_run_that_is_being_given_back_to_a_pause_gets_no_turn_although_it_stood_in_line(database_url, caplog):
+    @workflow
+    async def listening() -> str:
+        return str(await wait_for_signal("go", timeout="9s"))
+
+    store, gate = Slow(database_url), Gate()
+    busy = body_of(gate.step())
+    store.turns.set()
+    store.rows.set()
+    await store.open()
+    worker = Worker(store, workflows=[listening, busy], clock=JumpingClock(), lease="1000d", concurrency=1)
+    async with stage(database_url) as on, worker:
+        run = await on.client.start(listening)
+        await on.until_waiting(run)
+        other = await on.client.start(busy)
+        await until(lambda: gate.begun)
+        await run.signal("go", "on")
+        await until(lambda: worker._session.runs.line)
+        store.rows.clear()
+        store.waiting.clear()
+        await on.client.pause(run.id)
+        await until(lambda: "rows" in store.waiting)
+        gate.go_on.set()
+        await other.result(PATIENCE)
+        await until(lambda: not worker._session.runs.line)
+        store.rows.set()
+
+        async def is_given_back() -> bool:
+            return (await on.record(run)).owner is None
+
+        await until(is_given_back)
+        await on.client.resume(run.id)
+        assert await run.result(PATIENCE) == "on"
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+    await store.close()
+
+
 class Stuck(Slow):
     """A store to which turns are long on their way: until they are there, the inbox holds what they take."""
 
@@ -198,6 +236,52 @@ async def test_no_step_begins_while_the_lease_has_lapsed_and_it_begins_when_it_i
         await run.result(PATIENCE)
         assert begun == ["first", "second"]
         assert worker.id == first
+    await store.close()
+
+
+async def test_a_run_whose_step_was_given_up_while_it_was_held_up_is_written_once_when_the_lease_is_renewed(
+    database_url, begun
+):
+    """The turn that gave it up is on its way then, and says what the run waits for."""
+
+    @step
+    async def first() -> None:
+        begun.append("first")
+
+    @step
+    async def second() -> None:
+        begun.append("second")
+
+    @workflow
+    async def body() -> str:
+        await first()
+        try:
+            async with asyncio.timeout(60):
+                await second()
+        except TimeoutError:
+            begun.append("timeout")
+        return str(await wait_for_signal("go"))
+
+    store, clock = Slow(database_url), Stalling()
+    await store.open()
+    worker = Worker(store, workflows=[body], clock=clock, lease="1h", stall="10d")
+    async with stage(database_url) as on, worker:
+        run = await on.client.start(body)
+        await until(lambda: store.waiting)
+        store.is_away = True
+        clock.stalled = 2 * 3_600_000_000
+        await until(lambda: store.failed)
+        store.turns.set()
+        await until(lambda: worker._session.runs._held_up)
+        clock.skip("60s")
+        await until(lambda: "timeout" in begun)
+        store.is_away = False
+        await on.until_waiting(run)
+        await run.signal("go", "on")
+        assert await run.result(PATIENCE) == "on"
+        assert begun == ["first", "timeout"]
+        assert "rows" not in store.waiting
+        store.rows.set()
     await store.close()
 
 

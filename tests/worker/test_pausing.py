@@ -47,6 +47,16 @@ async def listens_beside_work() -> object:
     return await work
 
 
+@workflow(deadline="1h")
+async def cleans_up_beside_work() -> None:
+    try:
+        await holdfast.sleep("10h")
+    finally:
+        work = long_work.start()
+        await holdfast.sleep("10s")
+        await work
+
+
 async def test_a_paused_run_that_is_cancelled_cleans_up_to_its_end() -> None:
     async with Environment([cleans_up_slowly]) as env:
         run = await env.client.start(cleans_up_slowly)
@@ -108,6 +118,15 @@ async def test_a_deadline_is_met_in_a_pause_although_a_step_is_in_flight_and_a_t
         await env.skip("1s")
         await env.client.pause(run.id)
         assert (await run.wait(), env.now - begun) == ("failed", timedelta(hours=1))
+
+
+async def test_a_timer_of_a_cleanup_behind_the_deadline_waits_in_a_pause() -> None:
+    async with Environment([cleans_up_beside_work], stubs={long_work: takes("9h", "worked")}) as env:
+        run = await env.client.start(cleans_up_beside_work)
+        await env.skip("3601s")
+        await env.client.pause(run.id)
+        await env.skip("5m")
+        assert [entry.kind for entry in await env.client.journal(run.id)] == ["started", "cancel", "step_asked"]
 
 
 async def test_a_signal_waits_while_a_step_of_a_paused_run_is_in_flight() -> None:
