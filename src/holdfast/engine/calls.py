@@ -29,9 +29,10 @@ from holdfast.model import Entry, Instant, Patched, Reseeded, StepAsked, Undoing
 
 from .commands import Command
 from .divergence import calling_line, diverged, line_of
-from .loop import BodyLoop, BodyTask
+from .loop import BodyLoop
 from .runners import BLOCKED, STUBBORN, Runners
 from .shapes import shapes_of
+from .tasks import BodyTask
 
 T = TypeVar("T")
 _log = logging.getLogger("holdfast.engine")

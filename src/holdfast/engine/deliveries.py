@@ -36,9 +36,10 @@ from .commands import Advance
 from .divergence import ending, line_of
 from .endings import came_to_its_end, failure_of
 from .life import Child, Life
-from .loop import BodyTask, Handle
+from .loop import Handle
 from .mail import Mailbox, Wait
 from .requests import Requests
+from .tasks import BodyTask
 
 _ENTRIES: dict[str, Any] = {"signal": Signal, "event": EventTaken, "hook": HookResumed}
 _child_end = msgspec.msgpack.Decoder(ChildEnd)

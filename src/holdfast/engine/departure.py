@@ -18,8 +18,9 @@ from greenlet import getcurrent, greenlet
 
 from holdfast.errors import Suspended
 
-from .loop import BodyLoop, BodyTask
+from .loop import BodyLoop
 from .runners import STUBBORN, Pumped, Runners, is_entered, run_beside
+from .tasks import BodyTask
 
 _log = logging.getLogger("holdfast.engine")
 _PATIENCE = 8

@@ -18,7 +18,7 @@ import weakref
 from asyncio import events
 from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import msgspec
 from greenlet import greenlet
@@ -48,11 +48,11 @@ from .commands import Advance, Command
 from .deliveries import Deliveries
 from .departure import put_away
 from .divergence import ending
-from .loop import BodyTask, Handle
+from .loop import Handle
 from .outcome import settle, would_retry
 from .runners import Runners, is_entered, run_beside
+from .tasks import BodyTask, as_coroutine
 
-T = TypeVar("T")
 _NOTHING: Any = ()
 
 
@@ -336,7 +336,7 @@ class Execution(Deliveries):
         fn = self.workflow.fn
         # The body starts in a context of its own: nothing of the worker's leaks in, and nothing of it leaks out.
         self.context.run(current_scope.set, self)
-        body = fn(*args, **kwargs) if self.workflow.is_async else _call(fn, args, kwargs)
+        body = fn(*args, **kwargs) if self.workflow.is_async else as_coroutine(fn, args, kwargs)
         self.main = self.loop.create_task(body, name="body", context=self.context)
 
     def _diverge(self, what: str, history: Sequence[Entry] | None = None) -> NoReturn:
@@ -389,12 +389,3 @@ class Execution(Deliveries):
 
     def __repr__(self) -> str:
         return f"<execution of {self.run!r}>"
-
-
-async def _call(fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-    # A call without unpacking stays in one frame of the interpreter, which every waiting run would else hold a copy of.
-    if not kwargs and len(args) < 3:
-        if len(args) == 1:
-            return fn(args[0])
-        return fn(args[0], args[1]) if args else fn()
-    return fn(*args, **kwargs)

@@ -21,6 +21,8 @@ from holdfast.define import current_scope
 from holdfast.errors import IOInBody, Suspended
 from holdfast.model import Instant
 
+from .tasks import BodyFuture, BodyTask
+
 T = TypeVar("T")
 _LONGEST = 1_000 * 366 * 86_400 * 1_000_000
 _ENSURE_FUTURE = frozenset({"ensure_future", "_ensure_future"})
@@ -79,74 +81,6 @@ class _Gone:
 
 
 _GONE = _Gone()
-
-
-class BodyFuture(asyncio.Future[T]):
-    """A future of a body: hashes by number, so that sets of them iterate alike on every replay."""
-
-    __slots__ = ("_number",)
-
-    def __init__(self, owner: LoopOwner, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
-        self._number = owner.next_number()
-
-    def __hash__(self) -> int:
-        return self._number
-
-
-class BodyTask(asyncio.Task[T]):
-    """A task of a body: hashes alike on every replay, as its futures do, and unlike the tasks of other runs.
-
-    While it is blocked in a `def` call its greenlet is set aside and `blocked_on` is what it waits for.
-    """
-
-    __slots__ = ("_hash", "_raised_cancels", "blocked_on", "greenlet", "must_raise", "own_context")
-
-    def __init__(
-        self,
-        coro: Coroutine[Any, Any, T],
-        *,
-        loop: asyncio.AbstractEventLoop,
-        hash: int,
-        name: str,
-        context: contextvars.Context,
-    ) -> None:
-        # The C task hashes itself while it is being made, so this comes first.
-        self._hash = hash
-        self.own_context = context
-        self.blocked_on: asyncio.Future[Any] | None = None
-        self.greenlet: greenlet | None = None
-        self.must_raise: asyncio.CancelledError | None = None
-        self._raised_cancels = 0
-        super().__init__(coro, loop=loop, name=name, context=context)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    # asyncio would only note a cancel of a task that is, to its eyes, in the middle of a step. A blocked one gets it
-    # raised out of its call, and the count that timeout() and TaskGroup read is kept here.
-    def cancel(self, msg: Any | None = None) -> bool:
-        if self.blocked_on is None:
-            return super().cancel(msg)
-        self._raised_cancels += 1
-        if not self.blocked_on.cancel(msg):
-            # What it waits for is done, but it has not gone on yet: the cancel comes first, as in asyncio.
-            self.must_raise = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
-        return True
-
-    def raise_cancel(self) -> NoReturn:
-        """Cancel the task in the middle of its own code."""
-        self._raised_cancels += 1
-        raise asyncio.CancelledError
-
-    def cancelling(self) -> int:
-        return super().cancelling() + self._raised_cancels
-
-    def uncancel(self) -> int:
-        if self._raised_cancels:
-            self._raised_cancels -= 1
-            return self.cancelling()
-        return super().uncancel()
 
 
 class Handle:
@@ -270,7 +204,7 @@ class BodyLoop(asyncio.AbstractEventLoop):
         return timer
 
     def create_future(self) -> asyncio.Future[Any]:
-        return BodyFuture(self._owner, self)
+        return BodyFuture(self._owner.next_number(), self)
 
     def create_task(  # type: ignore[override]  # asyncio's signature grows with each version
         self,

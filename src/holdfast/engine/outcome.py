@@ -15,7 +15,7 @@ from .deliveries import unread
 from .endings import failure_of
 from .inheritance import bequeathed
 from .life import Life
-from .loop import BodyTask
+from .tasks import BodyTask
 
 
 class Finished(Protocol):
