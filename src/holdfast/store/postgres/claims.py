@@ -65,7 +65,8 @@ async def claim_runs(
         floor.seen(first, taken[0][_EARLIEST], taken[0][_NOW], time.monotonic_ns() - begun)
     next_seqs = await _fenced(tx, taken, worker_id)
     if len(tx.known.numbers) > MOST_NUMBERS:
-        tx.known.numbers.clear()
+        # Another one: whoever commits turns meanwhile goes on with what it has.
+        tx.known.numbers = {}
     tx.known.numbers.update((row[_ID], row[_NUMBER]) for row in taken)
     journals = await _journals(tx, [row[_NUMBER] for row in taken if _is_wanted(row, next_seqs, cached)])
     inboxes = await _inboxes(tx, {row[_NUMBER]: row[_ID] for row in taken if row[_HAS_MESSAGES]})

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from holdfast.model import Lane
 
 from .transactions import Transaction
+
+K = TypeVar("K")
 
 
 async def find_lanes(tx: Transaction, lanes: Sequence[Lane]) -> list[int]:
@@ -20,11 +24,30 @@ async def find_lanes(tx: Transaction, lanes: Sequence[Lane]) -> list[int]:
             "versions": [lane.version for lane in missing],
             "queues": [lane.queue for lane in missing],
         }
-        found = tx.known.lanes if tx.made_lanes is None else tx.made_lanes
+        found = tx.shared_lanes if tx.made_lanes is None else tx.made_lanes
         for workflow, version, queue, number in await tx.all("find_lanes", params):
             found[Lane(workflow, version, queue)] = number
     known = tx.lanes
     return [known[lane] for lane in lanes if lane in known]
+
+
+async def learn_again(tx: Transaction) -> None:
+    """Ask for all numbers that are known once more. A server that has lost its last commits, as a standby that was
+    promoted, gives the numbers of what was lost to others; and a connection that is new may be one to such a server."""
+    known = tx.known
+    # Copies: other threads add to them.
+    if ids := set(known.numbers.copy()):
+        rows = await tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": list(ids)})
+        known.numbers = _but(known.numbers, ids) | {row[0]: row[1] for row in rows}
+    if lanes := set(known.lanes.copy()):
+        found = replace(known, lanes={})
+        await find_lanes(Transaction(tx.execute, tx.blocks, found), list(lanes))
+        known.lanes = _but(known.lanes, lanes) | found.lanes
+
+
+def _but(known: dict[K, int], asked: set[K]) -> dict[K, int]:
+    """What others have learned meanwhile. A copy: whoever is in the middle of something goes on with what it has."""
+    return {key: number for key, number in known.copy().items() if key not in asked}
 
 
 async def add_lanes(tx: Transaction, lanes: Iterable[Lane]) -> None:

@@ -21,6 +21,7 @@ from holdfast.errors import StoreAway
 from holdfast.model import Instant
 
 from .connections import BEGIN, BEGIN_POOLED, HASTE, Target, connect, explained, is_again, is_away
+from .lanes import learn_again
 from .statements import PostgresBlocks
 from .transactions import Known, Row, Transaction
 
@@ -142,7 +143,13 @@ class Link:
 
     async def _connected(self) -> asyncpg.Connection[Any]:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(self._target)
+            connection = await connect(self._target)
+            try:
+                await learn_again(Transaction(_executing(connection), self._blocks, self._known))
+            except BaseException:
+                connection.terminate()
+                raise
+            self._connection = connection
             self._planned_at = time.monotonic()
         return self._connection
 

@@ -80,6 +80,11 @@ class Transaction:
     since: Instant | None = None
     made_lanes: dict[Lane, int] | None = None
     """Lanes that it may have made: until it is committed, nobody else's runs may be on them."""
+    shared_lanes: dict[Lane, int] = field(init=False)
+    """Those that all transactions share: the same from its beginning to its end, whoever learns them anew meanwhile."""
+
+    def __post_init__(self) -> None:
+        self.shared_lanes = self.known.lanes
 
     @property
     def namespace_id(self) -> int:
@@ -88,7 +93,7 @@ class Transaction:
     @property
     def lanes(self) -> Mapping[Lane, int]:
         """The numbers of lanes, as far as they are known here."""
-        return {**self.known.lanes, **self.made_lanes} if self.made_lanes else self.known.lanes
+        return {**self.shared_lanes, **self.made_lanes} if self.made_lanes else self.shared_lanes
 
     def committed(self) -> None:
         """What it has made is there for everybody."""

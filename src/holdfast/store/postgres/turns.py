@@ -125,12 +125,14 @@ def busy(run_id: str) -> StoreAway:
 
 
 async def _numbers(tx: Transaction, turns: Sequence[Turn]) -> dict[str, int]:
-    numbers = tx.known.numbers
+    known = tx.known.numbers
+    # As they are now: others forget numbers meanwhile.
+    numbers = {turn.run_id: number for turn in turns if (number := known.get(turn.run_id)) is not None}
     missing = {turn.run_id for turn in turns if turn.run_id not in numbers and is_text(turn.run_id)}
     if missing:
         rows = await tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": list(missing)})
         # Not remembered: this process does not hold them.
-        return {**numbers, **{row[0]: row[1] for row in rows}}
+        numbers.update((row[0], row[1]) for row in rows)
     return numbers
 
 
