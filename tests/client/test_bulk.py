@@ -199,25 +199,35 @@ async def rounds(left: int) -> None:
     rounds.continue_as_new(left - 1)
 
 
+async def many_of_which_one_goes_on(env, monkeypatch):
+    """More runs than a page holds. While the second one is read, the run on it continues, and another one begins."""
+    first, *_ = await env.client.start_many(rounds, [(9,) for _ in range(PAGE + 1)])
+    await env.until_waiting(first)
+    list_runs = env.client.store.list_runs
+
+    async def late(where, *, cursor=None, **options):
+        if cursor is not None:
+            monkeypatch.setattr(env.client.store, "list_runs", list_runs)
+            await env.skip("1s")
+            await first.signal("next")
+            await env.until_waiting(first)
+            await env.client.start(rounds, 9, id="later")
+        return await list_runs(where, cursor=cursor, **options)
+
+    monkeypatch.setattr(env.client.store, "list_runs", late)
+
+
 @pytest.mark.parametrize("deed", ["cancel", "pause"])
 async def test_a_chain_that_goes_on_while_many_are_read_is_not_passed_by(monkeypatch, deed):
     async with Environment(workflows=[rounds]) as env:
-        first, *_ = await env.client.start_many(rounds, [(9,) for _ in range(PAGE + 1)])
-        await env.until_waiting(first)
-        list_runs = env.client.store.list_runs
-
-        async def late(where, *, cursor=None, **options):
-            if cursor is not None:
-                # It is on the second page, and on no page when that is read.
-                monkeypatch.setattr(env.client.store, "list_runs", list_runs)
-                await env.skip("1s")
-                await first.signal("next")
-                await env.until_waiting(first)
-                await env.client.start(rounds, 9, id="later")
-            return await list_runs(where, cursor=cursor, **options)
-
-        monkeypatch.setattr(env.client.store, "list_runs", late)
+        await many_of_which_one_goes_on(env, monkeypatch)
         assert await getattr(env.client, deed)(RunFilter(workflow=rounds)) == PAGE + 1
         await env.skip("1s")
         live = [run.record async for run in env.client.runs(RunFilter(status=LIVE)) if run.record is not None]
         assert [record.id for record in live if not record.paused] == ["later"]
+
+
+async def test_a_chain_that_goes_on_while_live_runs_are_counted_is_counted(monkeypatch):
+    async with Environment(workflows=[rounds]) as env:
+        await many_of_which_one_goes_on(env, monkeypatch)
+        assert await env.client.count(RunFilter(workflow=rounds, status=LIVE)) == PAGE + 1

@@ -22,6 +22,7 @@ from holdfast.errors import (
 )
 from holdfast.model import (
     ENDED,
+    LIVE,
     NOT_GIVEN,
     Duration,
     NotGiven,
@@ -66,7 +67,10 @@ class Managing(Connected):
     async def count(self, where: RunFilter) -> int:
         """How many runs a filter lets through: to be asked before something is done to all of them."""
         refuse_in_body("client.count()", "do it in a step")
-        return sum([1 async for _ in self._matching(where)])
+        asked = checked_filter(where)
+        if asked.status is not None and set(asked.status) <= set(LIVE):
+            return len(await live_runs(self._connection, asked))
+        return sum([1 async for _ in self._matching(asked)])
 
     @overload
     async def cancel(self, run_id: str, *, reason: str | None = None, force: bool = False) -> Cancellation: ...
