@@ -188,6 +188,20 @@ def test_a_live_run_is_not_imported(client, tmp_path, other_url, capsys):
     assert seen.out == "imported 2 runs\n"
 
 
+@pytest.mark.parametrize("is_newest_first", [True, False])
+def test_a_run_comes_back_beside_its_retry_which_holds_the_key(client, other_url, is_newest_first):
+    first = client.get_run(halve, key="second")
+    with pytest.raises(holdfast.RunFailed):
+        holdfast.run(halve, 0, key="second")
+    retried = client.get_run(halve, key="second")
+    lines = [client.export(run.id) for run in ((retried, first) if is_newest_first else (first, retried))]
+    with Client(other_url) as other:
+        assert [other.import_run(line) for line in lines] == [Imported.IMPORTED] * 2
+        assert [other.import_run(line) for line in lines] == [Imported.KNOWN] * 2
+        assert other.get_run(halve, key="second").id == retried.id
+        assert other.get_run(first.id).status == "failed"
+
+
 def test_an_import_that_was_cut_off_is_finished_by_the_next(client, tmp_path, other_url):
     line = exported(tmp_path, "--status", "completed").read_text()
     with Client(other_url) as other:

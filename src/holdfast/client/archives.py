@@ -142,6 +142,8 @@ async def import_line(store: Store, line: str | bytes) -> Imported:
         rows=tuple(row.data for row in rows[:-1]),
     )
     [started] = await store.start_runs([new], now=instant_of(run.created_at))
+    if started.id != run.id and (other := _of_one_life(new, run, await store.get_run(started.id))) is not None:
+        [started] = await store.start_runs([other], now=instant_of(run.created_at))
     if started.id != run.id:
         return Imported.KEY_TAKEN
     if not started.created and not _is_half_imported(await store.get_run(run.id), run):
@@ -154,6 +156,16 @@ async def import_line(store: Store, line: str | bytes) -> Imported:
         raise answer
     # Refused: somebody has ended the run by force meanwhile, or deleted it.
     return Imported.IMPORTED if answer else Imported.KNOWN
+
+
+def _of_one_life(new: NewRun, run: RunRecord, holder: RunRecord | None) -> NewRun | None:
+    """The run beside the one that holds its key, if both are of one life: a retry takes the key over from the run that
+    it goes on from, so the last of them holds it, whichever is imported first."""
+    if holder is None or holder.origin_id != run.origin_id:
+        return None
+    if holder.created_at > run.created_at:
+        return msgspec.structs.replace(new, key=None)
+    return msgspec.structs.replace(new, takes_key_of=holder.id)
 
 
 def _is_half_imported(there: RunRecord | None, run: RunRecord) -> bool:
