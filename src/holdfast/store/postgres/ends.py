@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
-
 from holdfast.model import (
     FORCED,
     Claimed,
@@ -11,40 +9,13 @@ from holdfast.model import (
     Instant,
     RunRecord,
     RunStatus,
-    Stopped,
     encode_entries,
     skipped,
 )
+from holdfast.store.lives import Live, cancelled
 
-from .rows import STATUS
 from .runs import get_run
-from .transactions import Row, Transaction
-
-
-class Live(NamedTuple):
-    """What decides how a run can be ended."""
-
-    number: int
-    id: str
-    status: RunStatus
-    lane_id: int
-    started_at: Instant | None
-    owner: str | None
-    epoch: int
-    next_seq: int | None
-    after_run_id: str | None
-    due_at: Instant | None
-
-    @classmethod
-    def of(cls, row: Row) -> Self:
-        """A row of find_live or find_holder."""
-        number, id, status, *rest = row
-        return cls(number, id, STATUS[status], *rest)
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether its body is to hear of its end; so is that of one begun with a journal: there may be much to undo."""
-        return self.started_at is not None or self.owner is not None or bool(self.next_seq)
+from .transactions import Transaction
 
 
 async def live_run(tx: Transaction, run_id: str) -> Live | None:
@@ -94,7 +65,7 @@ async def send_cancel(tx: Transaction, run: Live, reason: str | None, at: Instan
 
 async def end_unbegun(tx: Transaction, run: Live, reason: str | None, at: Instant) -> None:
     """End a run that no worker ever had: nobody is to be fenced out, so its epoch stays."""
-    await _end(tx, run, run.next_seq or 0, run.epoch, [_stopped(at, reason)], at)
+    await _end(tx, run, run.next_seq or 0, run.epoch, [cancelled(at, reason)], at)
 
 
 async def _end_by_force(tx: Transaction, run: Live, reason: str | None, at: Instant) -> None:
@@ -104,12 +75,8 @@ async def _end_by_force(tx: Transaction, run: Live, reason: str | None, at: Inst
         seq = rows[-1][0] + 1 if rows else 0
         undone = skipped((row[-1] for row in rows), run.due_at) if run.has_begun else ()
         # A turn of the owner may get there first: then its row counts, and this one comes after it.
-        if await _end(tx, run, seq, run.epoch + 1, [Claimed(at, FORCED), _stopped(at, reason, undone)], at):
+        if await _end(tx, run, seq, run.epoch + 1, [Claimed(at, FORCED), cancelled(at, reason, undone)], at):
             return
-
-
-def _stopped(at: Instant, reason: str | None, undone: tuple[str, ...] = ()) -> Stopped:
-    return Stopped(at, RunStatus.CANCELLED.value, None, None, reason or None, undone)
 
 
 async def _end(tx: Transaction, run: Live, seq: int, epoch: int, entries: list[Entry], at: Instant) -> bool:

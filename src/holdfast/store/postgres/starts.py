@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.model import Instant, Lane, NewRun, RunStatus, StartedRun
+from holdfast.store.lives import Live
 from holdfast.store.starts import is_takeover, parts_of
 
-from .ends import Live, end_unbegun, live_run, newest_of, send_cancel
+from .ends import end_unbegun, live_run, newest_of, send_cancel
 from .lanes import add_lanes, find_lanes
 from .rows import STATUS
 from .transactions import Transaction, as_json

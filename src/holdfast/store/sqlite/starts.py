@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.model import Instant, Lane, NewRun, RunStatus, StartedRun
+from holdfast.store.lives import Live
 from holdfast.store.starts import parts_of
 
 from .chains import chain_start, find_chain
-from .ends import Live, end_unbegun, live_run
+from .ends import end_unbegun, live_run
 from .rows import STATUS
 from .transactions import Row, Transaction, as_json
 

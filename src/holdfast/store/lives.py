@@ -1,0 +1,39 @@
+"""Runs that may be ended from outside, whatever the dialect: what decides how, and the entry that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+from holdfast.model import Instant, RunStatus, Stopped
+
+
+class Live(NamedTuple):
+    """What decides how a run can be ended."""
+
+    number: int
+    id: str
+    status: RunStatus
+    lane_id: int
+    started_at: Instant | None
+    owner: str | None
+    epoch: int
+    next_seq: int | None
+    after_run_id: str | None
+    due_at: Instant | None
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Self:
+        """A row of find_live or find_holder."""
+        number, id, status, *rest = row
+        return cls(number, id, RunStatus(status), *rest)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its body is to hear of its end; so is that of one begun with a journal: there may be much to undo."""
+        return self.started_at is not None or self.owner is not None or bool(self.next_seq)
+
+
+def cancelled(at: Instant, reason: str | None, undone: tuple[str, ...] = ()) -> Stopped:
+    """The entry that ends a run without its body, and what that left undone."""
+    return Stopped(at, RunStatus.CANCELLED.value, None, None, reason or None, undone)
