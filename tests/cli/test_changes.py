@@ -199,7 +199,7 @@ def test_a_message_with_an_id_is_delivered_once(client, say):
     assert [one.kind for one in client.journal(run.id)].count("signal") == 1
 
 
-@pytest.mark.parametrize("given", ["NaN", '{"price": Infinity}', "-Infinity"])
+@pytest.mark.parametrize("given", ["NaN", '{"price": Infinity}', "-Infinity", "[1e400]"])
 def test_what_json_has_no_number_for_is_refused_and_not_sent_as_null(client, capsys, given):
     run = client.start(halve, 2, delay="1h")
     assert main(["signal", run.id, "go", "--payload", given]) == 2

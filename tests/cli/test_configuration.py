@@ -138,3 +138,9 @@ def test_a_working_directory_that_is_gone_is_told_as_what_it_is(place, capsys, m
     gone.rmdir()
     assert main(["runs"]) == 1
     assert capsys.readouterr().err == "holdfast: the working directory is not there any more; change to one that is\n"
+
+
+def test_a_folder_in_the_place_of_a_database_is_told_as_what_it_is(place, capsys):
+    (place / "shop.db").mkdir()
+    assert main(["runs", "--url", f"sqlite:///{place / 'shop.db'}"]) == 3
+    assert capsys.readouterr().err.endswith("shop.db is a folder; name a file in it\n")

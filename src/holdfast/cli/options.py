@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -221,7 +222,7 @@ def json_given(given: str | None, option: str) -> Any:
     if given is None:
         return None
     try:
-        return json.loads(sys.stdin.read() if given == "-" else given, parse_constant=_no_number)
+        return json.loads(sys.stdin.read() if given == "-" else given, parse_constant=_no_number, parse_float=_number)
     except ValueError as error:
         raise typer.BadParameter(
             f"it is no JSON: {error}; text needs quotes of its own, as in {option} '\"text\"'", param_hint=option
@@ -289,9 +290,14 @@ def _pairs(given: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
 def _plain(text: str) -> Any:
     """JSON; what is none is text, so that a word needs no second pair of quotes."""
     try:
-        return json.loads(text, parse_constant=_no_number)
+        return json.loads(text, parse_constant=_no_number, parse_float=_number)
     except ValueError:
         return text
+
+
+def _number(text: str) -> float:
+    """Python reads 1e400 as infinity."""
+    return float(text) if math.isfinite(float(text)) else _no_number(text)
 
 
 def _no_number(text: str) -> Any:

@@ -194,7 +194,9 @@ def refuse_vanished(path: str) -> StoreAway:
 
 
 def require_folder(path: str) -> None:
-    """A clear error for a folder that is not there, where SQLite says only "unable to open"."""
+    """A clear error for a folder that is not there, or is there for a file: SQLite says only "unable to open"."""
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise StoreAway(f"{path}: there is no folder {folder}; create it or name another file")
+    if Path(path).is_dir():
+        raise StoreAway(f"{path} is a folder; name a file in it")
