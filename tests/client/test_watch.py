@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -202,3 +204,16 @@ async def test_closing_the_client_ends_its_waits(client):
     await client.close()
     with pytest.raises(ClientClosed, match="the run goes on"):
         await waiting
+
+
+def test_a_client_keeps_no_loop_that_has_ended(client):
+    async def wait() -> weakref.ref[asyncio.AbstractEventLoop]:
+        run = await client.start(total, 1)
+        with pytest.raises(TimeoutError):
+            await run.wait(timeout=0.001)
+        return weakref.ref(asyncio.get_running_loop())
+
+    # The first one has opened the store, and the last one may be used again.
+    _, *past, _ = [asyncio.run(wait()) for _ in range(4)]
+    gc.collect()
+    assert [loop() for loop in past] == [None, None]

@@ -13,7 +13,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from msgspec import structs
 
@@ -85,7 +84,7 @@ class Connection:
         self._is_closed = False
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._watchers: WeakKeyDictionary[asyncio.AbstractEventLoop, Watcher] = WeakKeyDictionary()
+        self._watchers: dict[asyncio.AbstractEventLoop, Watcher] = {}
         self.until_ended: Callable[[str, int | None], Awaitable[RunRecord]] | None = None
         """Another way to wait for a run's end: a test environment's, whose clock only moves while somebody waits."""
 
@@ -192,6 +191,9 @@ class Connection:
         loop = asyncio.get_running_loop()
         watcher = self._watchers.get(loop)
         if watcher is None:
+            # A program may have a loop for every call, and a watcher keeps its own.
+            for past in [one for one in list(self._watchers) if one.is_closed()]:
+                self._watchers.pop(past, None)
             watcher = self._watchers[loop] = Watcher(store)
         return watcher
 
@@ -258,7 +260,7 @@ class Connection:
         self._store = self._opening = None
         self._is_open = False
         self._lock = threading.Lock()
-        self._watchers = WeakKeyDictionary()
+        self._watchers = {}
         self._pid = os.getpid()
 
 
