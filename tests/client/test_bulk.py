@@ -65,6 +65,20 @@ async def test_all_failed_runs_of_a_filter_are_retried_and_counted():
         assert await env.client.count(RunFilter(workflow=broken)) == 4
 
 
+async def test_a_run_that_was_retried_by_a_filter_is_not_retried_by_it_again_but_its_retry_is():
+    async with Environment(workflows=[broken]) as env:
+        first = [run.id for run in await env.client.start_many(broken, [(), ()])]
+        await env.skip("1s")
+        failed = RunFilter(workflow=broken, status="failed")
+        assert await env.client.retry(failed) == 2
+        assert await env.client.retry(failed) == 0
+        await env.skip("1s")
+        assert await env.client.retry(failed) == 2
+        forks = [run.record.forked_from async for run in env.client.runs(failed) if run.record is not None]
+        assert sorted(forked for forked in forks if forked is not None) == sorted(first)
+        assert await env.client.count(RunFilter(workflow=broken)) == 6
+
+
 weighed: list[int] = []
 scales: list[str] = []
 
@@ -104,6 +118,7 @@ async def test_a_child_that_begins_anew_with_its_parent_is_not_retried_beside_it
         assert await env.client.count(RunFilter(status="failed")) == 3  # with the chunk run between them
         scales.append("mended")
         assert await env.client.retry(RunFilter(status="failed")) == 1
+        assert await env.client.retry(RunFilter(status="failed")) == 0
         assert [await run.result() async for run in env.client.runs(RunFilter(status=LIVE, workflow=van))] == [[1]]
         await env.skip("1h")
         assert weighed == [1]

@@ -40,7 +40,7 @@ from .archives import Imported
 from .connections import Connected
 from .forking import Edits, Forks
 from .listings import AsyncRuns, checked_filter, live_runs, narrowed
-from .retries import RETRYABLE, children_kept
+from .retries import RETRYABLE, children_kept, retry_id
 from .runs import AsyncRun, Cancellation, cancel
 from .starting import Starter
 
@@ -119,8 +119,8 @@ class Managing(Connected):
         the answer asks again with it, and gets the run that is there by then. Raises NotRetryable for a run that is
         live or completed, AlreadyCompensated for one that has undone what it did, KeyTaken if the key has gone to
         another run, or the id is another's, RunNotFound. With a filter all failed and cancelled runs that it lets
-        through are retried, those that can be, and the answer is how many. A child that begins anew with its parent is
-        left to that.
+        through are retried, those that can be, and the answer is how many. A run that a filter has retried before is
+        passed by, and a child that begins anew with its parent is left to that.
         """
         refuse_in_body("client.retry()", "do it in a step")
         if not isinstance(run_id, RunFilter):
@@ -148,19 +148,23 @@ class Managing(Connected):
                 else:
                     alone.append(record)
             done = await _together(alone, self._retried)
-            count += sum(done)
+            count += done.count(True)
             for record, is_retried in zip(alone, done, strict=True):
-                if is_retried and record.id in parents:
+                if is_retried is not None and record.id in parents:
                     kept[record.id] = children_kept(await store.read_journal(record.id))
         return count
 
-    async def _retried(self, record: RunRecord) -> bool:
+    async def _retried(self, record: RunRecord) -> bool | None:
+        """Whether it is retried by this; False: it was before, or another run has its key. None: it can't be."""
         # One may be retried by somebody else, or deleted, while this goes on.
-        with suppress(AlreadyCompensated, KeyTaken, NotRetryable, RunNotFound):
-            again = await self._starter.retry(record)
-            # False: an earlier retry has its key.
+        with suppress(AlreadyCompensated, NotRetryable, RunNotFound):
+            try:
+                # Who asks again, having lost the answer or next week, must not do again what the first retry has done.
+                again = await self._starter.retry(record, id=retry_id(record) if record.key is None else None)
+            except KeyTaken:
+                return False
             return again.created is True
-        return False
+        return None
 
     async def pause(self, which: str | RunFilter) -> int:
         """Stop taking turns of a run, or of all that a filter lets through; returns how many were paused by this.

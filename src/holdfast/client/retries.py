@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from uuid import UUID
 
 from holdfast.errors import AlreadyCompensated, NotRetryable
 from holdfast.model import (
@@ -93,6 +95,13 @@ def seed_of(entries: Iterable[Entry]) -> bytes:
     began."""
     started = next((entry for entry in entries if isinstance(entry, Started)), None)
     return secrets.token_bytes(16) if started is None else started.seed
+
+
+def retry_id(record: RunRecord) -> str:
+    """The id of the run by which a filter retries this one: the same whenever it is asked for."""
+    # An id may be used again once its run is deleted.
+    drawn = blake2b(f"{record.id}/{instant_of(record.created_at)}".encode(), person=b"holdfast retry", digest_size=16)
+    return str(UUID(bytes=drawn.digest(), version=4))
 
 
 def children_kept(rows: Iterable[JournalRow]) -> set[str]:
