@@ -1,0 +1,160 @@
+"""The pulse of a worker, beat by beat: what a renewal makes of the lease and the clock, and what it says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from holdfast.errors import StoreAway
+from holdfast.model import Instant, Lane
+from holdfast.store import SqliteStore
+from holdfast.store.sqlite.transactions import host_clock
+from holdfast.worker.clock import SystemClock
+from holdfast.worker.lease import Lease, Pulse
+from tests.worker.stage import LATER, until
+
+LENGTH = 30_000_000
+
+
+class Standing(SystemClock):
+    """A machine's own clock, which the test sets."""
+
+    def __init__(self) -> None:
+        self.at = 0
+        super().__init__()
+
+    def monotonic(self) -> int:
+        return self.at
+
+
+class Watched(SqliteStore):
+    """A store whose clock may be ahead, whose answers take their time, and which may be away."""
+
+    def __init__(self, url: str, clock: Standing) -> None:
+        super().__init__(url.removeprefix("sqlite:///"), url, "default", clock=lambda: host_clock() + self.ahead)
+        self.ahead = self.takes = 0
+        self.is_away = False
+        self._machine = clock
+
+    def renew_lease(self, worker_id: str, lease: int, *, now: Instant | None = None) -> Instant | None:
+        self._machine.at += self.takes
+        if self.is_away:
+            raise StoreAway("the cable is out")
+        return super().renew_lease(worker_id, lease, now=now)
+
+
+class Watch:
+    """A pulse that beats when the test says so."""
+
+    def __init__(self, url: str) -> None:
+        self.clock = Standing()
+        self.lease = Lease(self.clock, LENGTH)
+        self.store = Watched(url, self.clock)
+        self.told: list[str] = []
+        self.advancing: tuple[object, int] | None = None
+        self.pulse = Pulse(
+            self.store,
+            "me",
+            self.lease,
+            self.clock,
+            stall=300_000_000,
+            blocked_after=1_000_000,
+            advancing=lambda: self.advancing,
+            lost=lambda: self.told.append("lost"),
+            renewed=lambda: self.told.append("renewed"),
+        )
+
+
+@asynccontextmanager
+async def watching(url: str) -> AsyncIterator[Watch]:
+    made = Watch(url)
+    await made.store.open()
+    await made.store.register_worker("me", [Lane("body", "1")], LENGTH)
+    yield made
+    await made.store.close()
+
+
+def test_a_lost_lease_does_not_hold_whatever_time_is_left():
+    lease = Lease(Standing(), LENGTH)
+    lease.renewed(0)
+    lease.is_lost = True
+    assert not lease.holds()
+    assert not lease.has_held(LENGTH)
+
+
+def test_a_lease_that_lapsed_before_it_was_renewed_has_not_held_all_the_time():
+    clock = Standing()
+    lease = Lease(clock, LENGTH)
+    lease.renewed(0)
+    end = lease.until
+    assert lease.has_held(end)
+    clock.at = end
+    lease.renewed(clock.at)
+    assert lease.holds()
+    assert not lease.has_held(end)
+
+
+def test_a_lease_is_not_shortened_by_an_answer_that_was_overtaken():
+    lease = Lease(Standing(), LENGTH)
+    lease.renewed(5)
+    lease.renewed(2)
+    assert lease.until == 5 + LENGTH
+
+
+async def test_a_renewal_counts_from_when_it_was_asked_for_however_long_its_answer_took(database_url):
+    async with watching(database_url) as watch:
+        watch.store.takes = 7_000_000
+        assert watch.pulse._renew(0)
+        assert (watch.clock.at, watch.lease.until) == (7_000_000, LENGTH)
+        await until(lambda: watch.told == ["renewed"])
+
+
+async def test_a_renewal_sets_the_clock_right(database_url):
+    async with watching(database_url) as watch:
+        watch.store.ahead = LATER
+        watch.pulse._renew(0)
+        assert watch.clock.now() - host_clock() > LATER // 2
+
+
+async def test_a_lease_that_is_somebody_s_no_more_is_lost_at_once(database_url):
+    async with watching(database_url) as watch:
+        watch.pulse._renew(0)
+        await watch.store.reap_workers("somebody", now=host_clock() + LATER)
+        watch.pulse._renew(0)
+        assert not watch.lease.holds()
+        await until(lambda: watch.told == ["renewed", "lost"])
+
+
+async def test_that_a_lease_can_t_be_renewed_and_that_it_can_again_is_logged_once_each(database_url, caplog):
+    async with watching(database_url) as watch:
+        for is_away in (True, True, False, False):
+            watch.store.is_away = is_away
+            assert watch.pulse._renew(0) is not is_away
+        assert caplog.messages == [
+            "the lease can't be renewed, work goes on until it ends: the cable is out",
+            "the lease could be renewed again",
+        ]
+
+
+async def test_a_body_that_blocks_is_reported_once_and_the_next_one_again(database_url, caplog):
+    async with watching(database_url) as watch:
+        for body in ("one", "one again"):
+            watch.advancing = (body, watch.clock.at)
+            for _ in range(3):
+                watch.clock.at += 1_000_000
+                watch.pulse._watch_body(watch.clock.at)
+        assert [message.partition(" has blocked")[0] for message in caplog.messages] == [
+            "the body of 'one'",
+            "the body of 'one again'",
+        ]
+
+
+async def test_the_loop_is_asked_again_and_again_whether_it_turns(database_url):
+    async with watching(database_url) as watch:
+        for at in (2_000_000, 4_000_000):
+            watch.clock.at = at
+            watch.pulse._ask_loop()
+            assert watch.pulse._is_asked
+            await asyncio.sleep(0)
+            assert (watch.pulse._turned, watch.pulse._is_asked) == (at, False)
