@@ -278,6 +278,7 @@ async def test_results_that_come_meanwhile_are_committed_meanwhile(database):
 async def test_one_that_ends_in_a_pause_is_recorded_with_its_writes_while_other_steps_go_on(database, is_resumed_first):
     begun, booked, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
     executed: list[str] = []
+    told: list[int] = []
 
     @step
     async def other() -> int:
@@ -292,9 +293,14 @@ async def test_one_that_ends_in_a_pause_is_recorded_with_its_writes_while_other_
         await booked.wait()
         return 10
 
+    async def taken_in() -> int:
+        result = await booking()
+        told.append(result)
+        return result
+
     @workflow
     async def order() -> list[int]:
-        return list(await asyncio.gather(other(), booking()))
+        return list(await asyncio.gather(other(), taken_in()))
 
     async with AsyncClient(database) as client, Worker(client, workflows=[order]) as worker:
         run = await client.start(order)
@@ -315,6 +321,8 @@ async def test_one_that_ends_in_a_pause_is_recorded_with_its_writes_while_other_
         may_end.set()
         if not is_resumed_first:
             await until(lambda: not worker._session.runs.held)
+            # It is in the journal, and the body hears of it on resume.
+            assert told == []
             await client.resume(run.id)
         assert await run.result(timeout=60) == [1, 10]
         assert (await rows(database), executed) == (["a"], ["booking"])

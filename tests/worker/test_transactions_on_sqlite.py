@@ -261,6 +261,31 @@ async def test_a_commit_that_did_not_happen_executes_the_step_again(file, monkey
         assert (fates, booked(file)) == ([], ["a", "b"])
 
 
+@pytest.mark.parametrize("is_certain", [True, False], ids=["it did not happen", "nobody knows"])
+async def test_a_commit_that_may_still_happen_is_fenced_out_by_the_next_claim(file, monkeypatch, is_certain):
+    @workflow
+    async def order() -> int:
+        return book("a")
+
+    async with stage(file, order) as s:
+        found = type(s.store.lender(1).lend())
+        original, fates = found.commit, [Undone("on purpose", is_certain=is_certain)]
+
+        async def commit(self, turn, *, now):
+            return fates.pop() if fates else await original(self, turn, now=now)
+
+        monkeypatch.setattr(found, "commit", commit)
+        run = await s.client.start(order)
+
+        async def is_over() -> bool:
+            s.skip("1s")
+            return (await s.record(run)).status.is_final
+
+        await until(is_over)
+        assert (await s.kinds(run)).count("claimed") == (0 if is_certain else 1)
+        assert booked(file) == ["a"]
+
+
 async def test_a_body_that_is_blocked_by_the_result_leaves_nothing_written(file):
     executed = []
 
