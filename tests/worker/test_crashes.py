@@ -373,3 +373,33 @@ async def test_a_run_that_waits_in_its_first_turn_is_innocent_of_a_takeover(data
         async with on.worker(body):
             await on.until_waiting(run)
             assert (await on.record(run)).crashes == 0
+
+
+async def test_a_suspect_that_beats_lets_the_next_one_begin(database_url):
+    begun: list[int] = []
+    done = asyncio.Event()
+
+    @step
+    async def beating(number: int) -> None:
+        begun.append(number)
+        current_step().heartbeat()
+        await done.wait()
+
+    @workflow
+    async def lively(number: int) -> None:
+        await beating(number)
+
+    async with stage(database_url) as on:
+        runs = [await on.client.start(lively, number) for number in (1, 2)]
+        for run in runs:
+            await crash(on, run, 2)
+
+        def have_begun() -> bool:
+            on.skip("2s")
+            return len(begun) == 2
+
+        async with on.worker(lively):
+            await until(have_begun)
+            done.set()
+            for run in runs:
+                await run.result(PATIENCE)

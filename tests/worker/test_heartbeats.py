@@ -181,11 +181,18 @@ async def test_a_heartbeat_is_progress(database_url, colour):
 
 
 class Slow(SkippingStore):
-    """A store in which rows are long on their way."""
+    """A store in which rows are long on their way, and turns if the test says so."""
 
     def __init__(self, url: str, clock: SkippingClock) -> None:
         super().__init__(url, clock)
         self.asked, self.go_on = asyncio.Event(), asyncio.Event()
+        self.turns, self.commit = asyncio.Event(), asyncio.Event()
+        self.commit.set()
+
+    async def commit_turns(self, turns, *, now=None):
+        self.turns.set()
+        await self.commit.wait()
+        return await super().commit_turns(turns, now=now)
 
     async def write_rows(self, writes):
         self.asked.set()
@@ -222,6 +229,48 @@ async def test_a_timer_that_is_due_while_a_heartbeat_is_being_written_fires_afte
             await until(lambda: worker._session.runs.held[run.id].alarm is None)
             store.go_on.set()
             assert await run.result(PATIENCE) == "timeout"
+        await store.close()
+
+
+async def test_a_heartbeat_while_a_turn_is_being_committed_writes_nothing_for_the_turn_is_progress_too(database_url):
+    beat, beaten, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @step
+    async def quick() -> str:
+        return "quick"
+
+    @step
+    async def beating() -> str:
+        await beat.wait()
+        current_step().heartbeat()
+        beaten.set()
+        await done.wait()
+        return "beaten"
+
+    @workflow
+    async def body() -> list[str]:
+        return list(await asyncio.gather(quick(), beating()))
+
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        await on.store.register_worker("dead", [Lane("body", "1")], 1_000_000, now=on.clock.now())
+        await on.store.claim_runs("dead", [Lane("body", "1")], 1, now=on.clock.now())
+        await reap(on)
+        store = Slow(database_url, on.clock)
+        await store.open()
+        store.commit.clear()
+        async with Worker(store, workflows=[body], clock=on.clock, lease="1000d"):
+            await store.turns.wait()
+            beat.set()
+            await beaten.wait()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not store.asked.is_set()
+            store.commit.set()
+            done.set()
+            assert await run.result(PATIENCE) == ["quick", "beaten"]
+            assert (await on.record(run)).crashes == 0
+            store.go_on.set()
         await store.close()
 
 
