@@ -175,6 +175,32 @@ async def test_a_run_that_is_being_given_back_to_a_pause_gets_no_turn_although_i
     await store.close()
 
 
+async def test_a_message_that_comes_while_a_long_wait_is_being_written_is_taken_once(database_url):
+    """The run is parked then, and the message comes again with the claim that it brings about."""
+
+    @workflow
+    async def patient() -> list[str]:
+        return [str(await wait_for_signal("go")) for _ in range(2)]
+
+    store = Slow(database_url)
+    store.turns.set()
+    await store.open()
+    async with stage(database_url) as on, Worker(store, workflows=[patient], clock=JumpingClock(), lease="1000d"):
+        run = await on.client.start(patient)
+        await until(lambda: store.waiting == ["rows"])
+        await run.signal("go", "first")
+        await until(lambda: store.delivered)
+        store.rows.set()
+
+        async def is_taken() -> bool:
+            return "signal" in await on.kinds(run)
+
+        await until(is_taken)
+        await run.signal("go", "second")
+        assert await run.result(PATIENCE) == ["first", "second"]
+    await store.close()
+
+
 class Stuck(Slow):
     """A store to which turns are long on their way: until they are there, the inbox holds what they take."""
 
