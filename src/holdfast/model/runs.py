@@ -189,6 +189,9 @@ class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     crashes: int
     """Takeovers without progress, this one included."""
     is_takeover: bool
+    has_to_wait: bool
+    """It was to begin after another run's end, and is claimed for a cancel's or its deadline's sake: whoever had it
+    before has begun nothing of it."""
     blocked: str | None
     trace: str | None
     """The trace that it belongs to, as it was started with."""

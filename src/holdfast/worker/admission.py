@@ -195,7 +195,7 @@ def _never_began(held: Held) -> bool:
 
 
 def _is_unbegun(held: Held, claimed: ClaimedRun) -> bool:
-    """Whether this is the first claim of a run that has no journal: nobody can have begun anything of it."""
-    if claimed.next_seq or claimed.epoch > 1:
+    """Whether nobody can have begun anything of it: it has to wait, or has no journal and was never claimed before."""
+    if not claimed.has_to_wait and (claimed.next_seq or claimed.epoch > 1):
         return False
     return held.execution is not None and held.execution.main is None and not held.execution.has_to_undo

@@ -84,7 +84,8 @@ RETURNING runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, locke
     coalesce(starts.chain_id, runs.id), starts.parent_id, lanes.queue,
     locked.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number), locked.due_at, locked.now,
-    starts.trace, coalesce(starts.origin_id, starts.chain_id, runs.id), (SELECT min(candidates.due_at) FROM candidates);
+    starts.trace, coalesce(starts.origin_id, starts.chain_id, runs.id), runs.after_run_id IS NOT NULL,
+    (SELECT min(candidates.due_at) FROM candidates);
 
 -- name: claim_run
 -- The one run named, if it can be claimed; of any lane if none are given. The same columns as claim_runs.
@@ -127,7 +128,8 @@ RETURNING runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, locke
     coalesce(starts.chain_id, runs.id), starts.parent_id, lanes.queue,
     locked.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number), coalesce(locked.due_at, locked.now),
-    locked.now, starts.trace, coalesce(starts.origin_id, starts.chain_id, runs.id), locked.due_at;
+    locked.now, starts.trace, coalesce(starts.origin_id, starts.chain_id, runs.id),
+    runs.after_run_id IS NOT NULL, locked.due_at;
 
 -- name: read_journals
 -- The journals of the runs just taken, read after they were.

@@ -59,7 +59,7 @@ SELECT json_group_array(json_array(
     runs.deadline_at, coalesce(starts.chain_id, runs.id), starts.parent_id, lanes.queue,
     runs.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number), chosen.due_at, starts.trace,
-    coalesce(starts.origin_id, starts.chain_id, runs.id)
+    coalesce(starts.origin_id, starts.chain_id, runs.id), runs.after_run_id IS NOT NULL
 ))
 FROM chosen
 CROSS JOIN runs ON runs.number = chosen.number
@@ -75,7 +75,7 @@ SELECT json_group_array(json_array(
     runs.deadline_at, coalesce(starts.chain_id, runs.id), starts.parent_id, lanes.queue,
     runs.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number), coalesce(runs.due_at, :now), starts.trace,
-    coalesce(starts.origin_id, starts.chain_id, runs.id)
+    coalesce(starts.origin_id, starts.chain_id, runs.id), runs.after_run_id IS NOT NULL
 ))
 FROM runs
 CROSS JOIN lanes ON lanes.id = runs.lane_id

@@ -76,7 +76,7 @@ def claimed_run(
     """A row of claim_runs as it is after the claim."""
     (_number, id, workflow, version, epoch, stored_seq, _last_seq, input, seed, key, tags, priority, created_at,
      started_at, deadline_at, chain_id, parent_id, queue, paused, crashes, blocked, _has_messages, due_at, trace,
-     origin_id) = row  # fmt: skip
+     origin_id, has_to_wait) = row  # fmt: skip
     return ClaimedRun(
         id=id,
         workflow=workflow,
@@ -100,6 +100,7 @@ def claimed_run(
         is_paused=bool(paused),
         crashes=crashes + (stored_seq is None),
         is_takeover=stored_seq is None,
+        has_to_wait=bool(has_to_wait),
         blocked=blocked,
         trace=trace,
         rows=rows,

@@ -184,6 +184,20 @@ class TestChildren:
         claimed = await stage.claim_one()
         assert (claimed.id, claimed.parent_id) == (child.id, parent.id)
 
+    async def test_whoever_claims_a_child_to_end_it_before_it_began_is_told_so_whoever_claimed_it_before(
+        self, stage: Stage
+    ) -> None:
+        before, orphan = await family(stage, key="k")
+        await stage.end(before, RunStatus.FAILED)
+        parent = await stage.held()
+        child = child_of(parent, key="k", on_conflict="restart")
+        assert await stage.commit(turn(parent, out=Out(children=(child,)))) == [True]
+        assert await stage.commit(turn(parent, after=1, change=RowChange(status=RunStatus.FAILED))) == [True]
+        for worker in ("three", "four"):
+            assert (await stage.claim_one(worker=worker, run_id=child.id)).has_to_wait
+            await stage.lose(worker)
+        assert not orphan.has_to_wait
+
     async def test_a_child_asked_for_anew_joins_one_that_outlives_its_parent(self, stage: Stage) -> None:
         before, heir = await family(stage, key="k", on_parent_end="abandon")
         await stage.end(before, RunStatus.FAILED)

@@ -1,0 +1,58 @@
+"""Children that are called off before they began."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import Retry, RunFailed, RunStatus, current_run, shield, step, wait_for_signal, workflow
+from holdfast.model import Lane
+from tests.worker.stage import PATIENCE, stage, until
+
+
+async def test_a_child_that_is_called_off_before_it_began_never_begins_though_a_worker_dies_with_it(database_url):
+    begun: list[str] = []
+
+    @step
+    async def act() -> None:
+        begun.append(current_run().id)
+
+    @step(retry=Retry(attempts=1))
+    async def refuse_the_first() -> None:
+        if current_run().id == current_run().origin_id:
+            raise ConnectionError("not now")
+
+    @workflow
+    async def child() -> None:
+        with shield():
+            await act()
+            await wait_for_signal("home")
+
+    @workflow
+    async def parent() -> None:
+        child.options(key="k").start()
+        await wait_for_signal("sent")
+        await refuse_the_first()
+        await wait_for_signal("never")
+
+    async with stage(database_url) as on:
+        run = await on.client.start(parent)
+        async with on.worker(parent, child):
+            await on.until_waiting(run)
+            await until(lambda: len(begun) == 1)
+            await run.signal("sent")
+            with pytest.raises(RunFailed):
+                await run.result(PATIENCE)
+            again = await on.client.retry(run.id)
+            await on.until_waiting(again)
+        waiting = await on.client.get_run(child, key="k")
+        await on.client.cancel(again.id, force=True)
+        # A worker claims it to end it, and dies.
+        lane = Lane("child", "1")
+        await on.store.register_worker("dead", [lane], 1, now=on.clock.now())
+        assert await on.store.claim_runs("dead", [lane], 1, run_id=waiting.id, now=on.clock.now())
+        on.skip("1s")
+        await on.store.reap_workers("somebody", now=on.clock.now())
+        async with on.worker(parent, child):
+            assert await waiting.wait(PATIENCE) is RunStatus.CANCELLED
+    assert len(begun) == 1
+    assert waiting.id not in begun
