@@ -255,11 +255,12 @@ class Waits(Resting):
     def _tell_taken_over(self) -> None:
         lost, self._taken_over = self._taken_over, []
         if len(lost) == 1:
-            _log.warning("%r was taken over by another worker; this one drops it", lost[0])
+            _log.warning("%r was taken over by another worker, or ended by force; this one drops it", lost[0])
             return
         first = ", ".join(run.id for run in lost[:_NAMED])
         more = ", ..." if len(lost) > _NAMED else ""
-        _log.warning("%d runs were taken over by other workers; this one drops them: %s%s", len(lost), first, more)
+        what = "were taken over by other workers, or ended by force; this one drops them"
+        _log.warning("%d runs %s: %s%s", len(lost), what, first, more)
 
     def undone(self, held: Held, undone: Undone) -> None:
         """The turn of a transactional step did not happen, and nobody took the run over: it begins anew.
