@@ -43,6 +43,7 @@ ONCE_BROKEN = {
     70390: "a retry of a run that is deleted before it begins keeps the seed of its history",
     70155: "a transactional step that ends in a pause beside others is recorded with what it wrote",
     80562: "a timer that a fork takes over has not fired before it was due, though a clock was set back in between",
+    91541: "what a run had not read goes with it when it is deleted before its retry begins",
     82534: "two events that one try publishes in a row are told apart",
 }
 """Worlds in which a promise was broken, or taken to be, and what is true of them now."""

@@ -198,5 +198,5 @@ def require_folder(path: str) -> None:
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise StoreAway(f"{path}: there is no folder {folder}; create it or name another file")
-    if Path(path).is_dir():
+    if os.path.isdir(path):  # Of a name that is too long this says no; a Path raises.
         raise StoreAway(f"{path} is a folder; name a file in it")

@@ -101,6 +101,18 @@ class Mail:
     def _live(self, chain: str) -> list[str]:
         return [one for one in self._oracle.runs if self.chain(one) == chain and one not in self._oracle.ended]
 
+    def removed(self, run_id: str) -> None:
+        """A run that has ended is gone. What the last of a chain had not read is gone with it, also for a retry that is
+        on its way."""
+        chain = self.chain(run_id)
+        if run_id == [one for one in self._oracle.runs if self.chain(one) == chain][-1]:
+            self._forget_signals(chain)
+
+    def _forget_signals(self, chain: str) -> None:
+        for owner, signal in list(self.sent):
+            if owner == chain:
+                del self.sent[owner, signal]
+
     def began(self, run_id: str) -> None:
         """A run was created. If a client that heard nothing retries twice, two runs share one inbox from then on."""
         chain = self.chain(run_id)
@@ -192,10 +204,9 @@ class Mail:
                 self._orphans.add(child.id)
         if record.status is RunStatus.CONTINUED:
             return
-        for owner, signal in list(self.sent):
-            # Whoever retries one that failed or was cancelled reads what that had not read.
-            if owner == self.chain(run.id) and record.status is RunStatus.COMPLETED:
-                del self.sent[owner, signal]
+        if record.status is RunStatus.COMPLETED:
+            # Else whoever retries it reads what it had not read.
+            self._forget_signals(self.chain(run.id))
         parent = run.parent_id
         if parent in oracle.runs and parent not in oracle.ended and run.parent_key is not None:
             self._ends.setdefault(parent, {})[run.parent_key] = run.id

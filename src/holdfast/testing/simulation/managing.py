@@ -104,6 +104,7 @@ class Managing:
                 if kept is None or ended_at is None or instant_of(ended_at) + kept > swept_at:
                     oracle.report("retention", f"{name} was swept before its time")
             oracle.gone.add(run_id)
+            self._mail.removed(run_id)
             chain = self._mail.chain(run_id)
             if all(one in oracle.gone for one in oracle.runs if self._mail.chain(one) == chain):
                 empty.append(chain)
