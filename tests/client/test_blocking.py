@@ -279,6 +279,8 @@ INTERRUPTED = """
 import os, signal, sys, threading
 from holdfast.client import Client
 from tests.client.hands import total
+# What is begun in the background by a shell ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 client = Client(sys.argv[1])
 run = client.start(total, 1)
 try:

@@ -9,6 +9,7 @@ import pytest
 from holdfast.errors import StoreError
 from holdfast.model import RowChange, RunStatus
 from holdfast.store import open_store
+from holdfast.store.sqlite.ahead import Ahead
 from holdfast.store.sqlite.pace import Pace
 from holdfast.testing.contract.stage import Stage, turn
 
@@ -20,8 +21,10 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def play(path: Path, monkeypatch):
-    """Run an `async def` on a stage whose store is open, with three runs held. No commit counts as slow."""
+    """Run an `async def` on a stage whose store is open, with three runs held. No commit counts as slow, and the thread
+    does nothing more with the connection once it has answered."""
     monkeypatch.setattr(Pace, "took", lambda pace, seconds: None)
+    monkeypatch.setattr(Ahead, "look", lambda ahead: None)
 
     async def on_stage(act):
         stage = Stage(lambda: open_store(f"sqlite:///{path}"))

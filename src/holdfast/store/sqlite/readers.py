@@ -59,6 +59,8 @@ class Readers:
         link = self._link()
         while (job := self._queue.get()) is not None:
             self._read(link, job)
+            # Else it keeps the loop of whoever asked until somebody else does.
+            del job
         link.close()
         # Nobody may wait for it any more.
         if done.set_running_or_notify_cancel():

@@ -146,28 +146,33 @@ class Writer:
         return done
 
     def _work(self) -> None:
-        while True:
-            found = [self._queue.get()]
-            while not self._queue.empty():
-                found.append(self._queue.get())
-            jobs = [one for one in found if isinstance(one, (Job, BatchJob))]
-            if jobs:
-                self.execute(jobs)
+        # Nothing of a group is kept while this waits for the next one: it would keep the loops of those who asked.
+        while self._serve([self._queue.get()]):
+            pass
+
+    def _serve(self, found: list[AnyJob | concurrent.futures.Future[None] | Lent]) -> bool:
+        """Do this, and what was queued since, as one group. False: the writer was told to stop."""
+        while not self._queue.empty():
+            found.append(self._queue.get())
+        jobs = [one for one in found if isinstance(one, (Job, BatchJob))]
+        if jobs:
+            self.execute(jobs)
+            with self._using:
+                self._ahead.look()
+        for one in found:
+            if not isinstance(one, (Job, BatchJob, concurrent.futures.Future)):
                 with self._using:
-                    self._ahead.look()
-            for one in found:
-                if not isinstance(one, (Job, BatchJob, concurrent.futures.Future)):
-                    with self._using:
-                        one(self._link.use())
-                        self._is_back.acquire()
-            for one in found:
-                if isinstance(one, concurrent.futures.Future):
-                    with self._using:
-                        self._link.close()
-                    # Nobody may wait for it any more.
-                    if one.set_running_or_notify_cancel():
-                        one.set_result(None)
-                    return
+                    one(self._link.use())
+                    self._is_back.acquire()
+        for one in found:
+            if isinstance(one, concurrent.futures.Future):
+                with self._using:
+                    self._link.close()
+                # Nobody may wait for it any more.
+                if one.set_running_or_notify_cancel():
+                    one.set_result(None)
+                return False
+        return True
 
     def execute(self, jobs: Sequence[AnyJob]) -> None:
         """All of them in one transaction, and then their answers: whoever gets one may use the connection at once."""
