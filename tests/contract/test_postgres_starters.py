@@ -1,6 +1,7 @@
 """Group commit for starts: what is sent together, and whom nobody has to wait for."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
@@ -30,10 +31,18 @@ class HeldPool:
         return await self._store._thread.call(partial(self._store._pool.run, deed, **how))
 
 
-async def test_whoever_starts_first_does_not_wait_for_those_who_come_meanwhile(postgres):
+@asynccontextmanager
+async def opened(postgres):
     store = open_store(postgres.create_database())
     await store.open()
     try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def test_whoever_starts_first_does_not_wait_for_those_who_come_meanwhile(postgres):
+    async with opened(postgres) as store:
         pool = HeldPool(store)
         starter = Starter(pool)
         first = asyncio.create_task(starter.start([new_run()], None))
@@ -48,14 +57,10 @@ async def test_whoever_starts_first_does_not_wait_for_those_who_come_meanwhile(p
         assert is_answered
         assert one.created
         assert other.created
-    finally:
-        await store.close()
 
 
 async def test_starts_that_are_tried_one_by_one_are_all_answered_when_one_of_their_callers_has_gone(postgres):
-    store = open_store(postgres.create_database())
-    await store.open()
-    try:
+    async with opened(postgres) as store:
         pool = HeldPool(store)
         starter = Starter(pool)
         first = asyncio.create_task(starter.start([new_run()], None))
@@ -71,14 +76,10 @@ async def test_starts_that_are_tried_one_by_one_are_all_answered_when_one_of_the
             pool.go.release()
         answers = await asyncio.gather(second, third)
         assert [one.created for answer in answers for one in answer] == [True, True]
-    finally:
-        await store.close()
 
 
 async def test_a_run_is_found_though_the_transaction_was_undone_that_made_its_lane(postgres):
-    store = open_store(postgres.create_database())
-    await store.open()
-    try:
+    async with opened(postgres) as store:
 
         async def undone(tx):
             await start_runs(tx, [new_run()], None)
@@ -89,5 +90,3 @@ async def test_a_run_is_found_though_the_transaction_was_undone_that_made_its_la
         [started] = await store.start_runs([new_run()])
         assert started.created
         assert await store.get_run(started.id) is not None
-    finally:
-        await store.close()

@@ -53,10 +53,7 @@ def _but(known: dict[K, int], asked: set[K]) -> dict[K, int]:
 async def add_lanes(tx: Transaction, lanes: Iterable[Lane]) -> None:
     """Make those that are not known. Only this transaction remembers them until it is committed: it may be undone."""
     known = tx.lanes
-    asked = sorted(
-        {lane for lane in lanes if lane not in known},
-        key=lambda lane: (lane.workflow, lane.version, lane.queue),
-    )
+    asked = sorted({lane for lane in lanes if lane not in known})
     if asked:
         params = {
             "namespace_id": tx.namespace_id,

@@ -144,12 +144,13 @@ async def create_runs(tx: Transaction, creations: Sequence[Creation], now: Insta
     created: dict[str, int] = {row[0]: row[1] for row in started}
     retries = [run for run, _ in creations if run.is_retry and run.id in created]
     if retries:
+        numbers = tx.lanes
         moved = {
             "namespace_id": tx.namespace_id,
             "ids": [run.forked_from for run in retries],
             "chain_ids": [run.chain_id for run in retries],
             "runs": [created[run.id] for run in retries],
-            "lanes": [tx.lanes[Lane(run.workflow, run.version, run.queue)] for run in retries],
+            "lanes": [numbers[Lane(run.workflow, run.version, run.queue)] for run in retries],
         }
         await tx.all("move_unread", moved)
     # A time that was given may have passed long ago: then the run is due below where claims begin to look.
