@@ -355,7 +355,8 @@ def _parents_first(records: Sequence[RunRecord]) -> Iterator[list[RunRecord]]:
     """Runs in groups: the parents among them come in an earlier one than their children."""
     left = {record.id: record for record in records}
     while left:
-        level = [record for record in left.values() if record.parent_id not in left]
+        # An imported run may be said to be its own parent: what is left in a circle goes as it is.
+        level = [record for record in left.values() if record.parent_id not in left] or [*left.values()]
         for record in level:
             del left[record.id]
         yield level
