@@ -55,6 +55,25 @@ def test_a_database_that_cannot_be_opened_is_an_error_on_stderr(tmp_path, capsys
 @pytest.mark.parametrize(
     "arguments",
     [
+        ["runs"],
+        ["show", "one"],
+        ["workers"],
+        ["export"],
+        ["cancel", "one"],
+        ["prune", "--yes"],
+        ["publish", "paid"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_that_asks_a_database_that_is_not_there_names_it_and_makes_none(arguments, tmp_path, capsys):
+    assert main([*arguments, "--url", f"sqlite:///{tmp_path / 'mistyped.db'}"]) == 3
+    assert f"there is no database {tmp_path / 'mistyped.db'}; " in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
         ["dance"],
         ["migrate", "--sideways"],
         ["worker", "--lease", "soon"],
@@ -114,8 +133,9 @@ def test_a_duration_may_be_given_in_seconds(database_url):
     ],
     ids=lambda arguments: " ".join(arguments)[:40],
 )
-def test_a_name_or_an_option_that_can_not_be_one_is_wrong_usage(arguments, database_url, capsys):
-    assert main([*arguments, "--url", database_url]) == 2
+def test_a_name_or_an_option_that_can_not_be_one_is_wrong_usage(arguments, client, capsys):
+    client.workers()
+    assert main(arguments) == 2
     assert "expected" in capsys.readouterr().err
 
 
@@ -195,9 +215,10 @@ def test_migrate_sql_prints_the_statements_for_the_schema_that_was_named(capsys)
     assert "shop" in capsys.readouterr().out
 
 
-def test_a_stdout_that_is_closed_is_no_error(database_url, monkeypatch, capsys):
+def test_a_stdout_that_is_closed_is_no_error(client, monkeypatch, capsys):
+    client.workers()
     monkeypatch.setattr(sys, "stdout", None)
-    assert main(["runs", "--json", "--url", database_url]) == 0
+    assert main(["runs", "--json"]) == 0
     sys.stdout.close()
     assert capsys.readouterr().err == ""
 

@@ -78,7 +78,7 @@ def import_command(
     """
     counts: Counter[str] = Counter()
     passed_by: list[str] = []
-    with place.client() as client:
+    with place.client(may_create=True) as client:
         for number, line in enumerate(_lines(file), 1):
             if not line.strip():
                 continue

@@ -10,6 +10,7 @@ import dataclasses
 import inspect
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,10 +24,10 @@ import typer
 from holdfast.client import Client
 from holdfast.codec import Codec
 from holdfast.discovery import find_codec
-from holdfast.errors import DefinitionError
+from holdfast.errors import DefinitionError, StoreAway
 from holdfast.model import RunFilter, RunStatus
 from holdfast.settings import Settings, checked, duration, resolve, settings_folder
-from holdfast.store import check_address
+from holdfast.store import check_address, parse_url
 
 from .exits import WrongSettings
 
@@ -64,14 +65,23 @@ class Place:
         """The settings that hold, with what was given on the command line first."""
         return settings_of(url=self.url, namespace=self.namespace, schema=self.schema, **more)
 
-    def client(self) -> Client:
-        """A client for the database that the options and settings name."""
+    def client(self, *, may_create: bool = False) -> Client:
+        """A client for the database that the options and settings name.
+
+        A SQLite file that is not there is made only by commands that bring something into it: to others a name that was
+        mistyped would look like a database without runs.
+        """
         settings = self.settings()
+        codec = codec_of(settings)
+        if not may_create and (path := missing_file(settings.url)) is not None:
+            raise StoreAway(
+                f"there is no database {path}; correct the url, or create it by `holdfast migrate` or the first worker"
+            )
         return Client(
             settings.url,
             namespace=settings.namespace,
             schema=settings.schema,
-            codec=codec_of(settings),
+            codec=codec,
             migrate=settings.migrate,
         )
 
@@ -205,6 +215,21 @@ def wrong_usage() -> Iterator[None]:
         yield
     except DefinitionError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def missing_file(url: str) -> str | None:
+    """The SQLite file that the url names, if it is not there."""
+    scheme, path = parse_url(url)
+    if scheme != "sqlite" or path == ":memory:":
+        return None
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return path
+    except OSError:
+        # There may be one: whoever opens it is told what is in the way.
+        pass
+    return None
 
 
 def codec_of(settings: Settings) -> Codec | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from holdfast.cli.options import missing_file
 from holdfast.client import Client
 from holdfast.errors import HoldfastError, StoreAway, StoreTooNew
 from holdfast.extras import find_extra
@@ -27,8 +28,7 @@ _PATIENCE = 10.0
 def check_database(settings: Settings) -> tuple[list[Check], bool]:
     """What was found, and whether runs can be read from it. Nothing is created or migrated."""
     found: list[Check] = []
-    scheme, path = parse_url(settings.url)
-    if scheme == "sqlite" and path != ":memory:" and _is_missing(path):
+    if (path := missing_file(settings.url)) is not None:
         parent = Path(path).absolute().parent
         if os.path.isdir(parent):
             return [
@@ -36,22 +36,11 @@ def check_database(settings: Settings) -> tuple[list[Check], bool]:
             ], False
         return [mend("database", f"there is no folder {parent}", "create it, or name another file")], False
     is_readable = _is_readable(settings, found)
-    if scheme == "postgresql":
+    if parse_url(settings.url).scheme == "postgresql":
         found += _server(settings)
     else:
         found.append(fine("clock", "SQLite's clock is this machine's"))
     return found, is_readable
-
-
-def _is_missing(path: str) -> bool:
-    try:
-        os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        # There may be one: whoever opens it is told what is in the way.
-        pass
-    return False
 
 
 def _is_readable(settings: Settings, found: list[Check]) -> bool:
