@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import continue_as_new, shield, workflow
 from tests.engine.drive import note
-from tests.engine.samples import double, triple
+from tests.engine.samples import clean_up, double, triple
 
 
 def test_a_cancel_waits_while_any_task_is_shielded(begin):
@@ -106,6 +106,49 @@ def test_a_task_that_goes_from_shield_to_shield_does_not_keep_a_cancel_from_the_
     assert drive.notes == ["cancelled"]
     assert drive.finish().check().status == "cancelled"
     assert drive.asked == ["double", "double:1", "double:2"]
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_a_cancel_that_comes_between_two_shields_comes_once(begin, is_awaited):
+    @workflow
+    async def body() -> None:
+        try:
+            for n in range(2):
+                with shield():
+                    await double(n)
+        finally:
+            if is_awaited:
+                await clean_up()
+            else:
+                triple(1)
+            note("cleaned up")
+
+    drive = begin(body)
+    drive.cancel()
+    assert drive.finish().notes == ["cleaned up"]
+    assert drive.check().status == "cancelled"
+
+
+def test_a_task_that_goes_from_shield_to_shield_does_not_cancel_the_body_twice(begin):
+    @workflow
+    async def body() -> None:
+        async def careful() -> None:
+            for n in range(3):
+                with shield():
+                    await double(n)
+
+        task = asyncio.create_task(careful())
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await task
+            await clean_up()
+            note("cleaned up")
+
+    drive = begin(body)
+    drive.cancel()
+    assert drive.finish().notes == ["cleaned up"]
+    assert drive.check().status == "cancelled"
 
 
 def test_a_cancel_that_a_shield_has_kept_back_until_the_end_ends_the_run(begin):

@@ -261,7 +261,12 @@ class Deliveries(Requests):
         if life.is_cancel_due and not self.is_dead:
             # When what runs now waits, for it may be the body itself: asyncio would only note the cancel then, and a
             # call that blocks would never hear of it.
-            self.runners.ready.appendleft(Handle(self.cancel_main, (), self.runners.context))
+            self.runners.ready.appendleft(Handle(self._cancel_held, (), self.runners.context))
+
+    def _cancel_held(self) -> None:
+        # The next shield may have given it to the body meanwhile: once more, and it would interrupt the cleanup.
+        if self.life.is_cancel_held:
+            self.cancel_main()
 
     def cancel_main(self) -> None:
         """Deliver a cancel to the body, unless it is shielded for now."""
