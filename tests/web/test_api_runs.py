@@ -7,8 +7,18 @@ import asyncio
 import httpx
 import pytest
 
+import holdfast
+from holdfast import workflow
 from holdfast.model import RunStatus, microseconds
 from tests.web.stage import Served, listening, served
+
+
+@workflow
+async def asking_again(left: int) -> str:
+    answer: str = await holdfast.wait_for_signal("answer", type=str)
+    if left:
+        asking_again.continue_as_new(left - 1)
+    return answer
 
 
 async def test_a_run_is_started_and_its_result_is_waited_for(database_url):
@@ -266,6 +276,30 @@ async def test_a_request_that_waits_hears_of_the_end(database_url):
         await api.stage.until_waiting(await api.client.get_run(run_id))
         await api.client.signal(run_id, "answer", "yes")
         assert (await waiting).json()["result"] == "yes"
+
+
+async def test_a_request_that_waits_for_a_run_that_has_continued_hears_of_the_end_of_its_chain(database_url):
+    async with served(database_url, asking_again) as api:
+        run = await api.client.start("asking_again", 1)
+        await run.signal("answer", "maybe")
+        while (await run.refresh()).status is not RunStatus.CONTINUED:
+            await asyncio.sleep(0)
+        waiting = asyncio.create_task(api.call("GET", f"/v1/runs/{run.id}/result?wait=60s"))
+        assert run.record is not None
+        await api.stage.until_waiting(await api.client.get_run(run.record.successor_id or ""))
+        await run.signal("answer", "yes")
+        answer = await waiting
+        assert (answer.status_code, answer.json()["status"], answer.json()["result"]) == (200, "completed", "yes")
+
+
+async def test_the_result_of_a_chain_that_has_ended_needs_no_place_among_those_who_wait(database_url):
+    async with served(database_url, asking_again, streams=0) as api:
+        run = await api.client.start("asking_again", 1)
+        for answer in ("maybe", "yes"):
+            await run.signal("answer", answer)
+        await run.wait("60s")
+        answer = await api.call("GET", f"/v1/runs/{run.id}/result?wait=60s")
+        assert (answer.status_code, answer.json()["result"]) == (200, "yes")
 
 
 async def test_workflows_are_listed_with_their_runs_by_status(database_url):

@@ -28,6 +28,12 @@ async def counting() -> int:
 
 
 @workflow
+async def going_on(left: int) -> None:
+    if left:
+        going_on.continue_as_new(left - 1)
+
+
+@workflow
 async def chatting() -> None:
     for number in range(1_000):
         holdfast.emit("a", number)
@@ -45,6 +51,15 @@ async def test_a_run_is_followed_to_its_end(database_url):
                     await run.signal("go")
                 last = one
         assert seen == [(0, "numbers=1"), (1, "numbers=2"), (2, "numbers=3")]
+        assert (last.kind, last.data) == ("end", {"id": run.id, "status": "completed"})
+
+
+async def test_the_end_of_a_run_that_has_continued_is_how_the_last_one_of_its_chain_has_ended(database_url):
+    async with served(database_url, going_on) as made, listening(made.app) as address:
+        run = await made.client.start("going_on", 1)
+        await run.wait("60s")
+        async with followed(address, f"/v1/runs/{run.id}/stream") as events:
+            last = [one async for one in events][-1]
         assert (last.kind, last.data) == ("end", {"id": run.id, "status": "completed"})
 
 
