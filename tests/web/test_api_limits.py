@@ -260,6 +260,18 @@ async def test_what_nobody_foresaw_is_logged_and_not_told(database_url, caplog):
     assert (answer.status_code, answer.json()["request_id"]) == (500, "r-9")
     assert "hunter2" not in answer.text
     assert "r-9" in caplog.text
+    assert (answer.headers["x-request-id"], answer.headers["x-content-type-options"]) == ("r-9", "nosniff")
+
+
+async def test_a_page_may_read_that_something_broke(database_url):
+    def broken() -> str:
+        raise RuntimeError("no numbers")
+
+    page = {"origin": "https://app.example.com"}
+    async with served(database_url, metrics=broken, cors=[page["origin"]]) as made:
+        made.http._transport.raise_app_exceptions = False  # type: ignore[attr-defined]  # as a real server would
+        answer = await made.call("GET", "/metrics", headers=page)
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (500, page["origin"])
 
 
 async def test_metrics_are_what_was_given(database_url):

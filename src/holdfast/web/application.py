@@ -95,7 +95,7 @@ def build(
     )
     app.state.holdfast = Service(own, Slots(streams), LiveRuns(own), Readiness(own), metrics or _counted(own))
     _add_routes(app)
-    for kind in (HoldfastError, Refused, RequestValidationError, HTTPException, Exception):
+    for kind in (HoldfastError, Refused, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, handle)
     app.add_middleware(Edge, rules=rules)
     if origins:

@@ -92,6 +92,11 @@ class Edge:
         except Refused as refused:
             response = answer_of(refused, caller.request_id) or unforeseen(refused, caller.request_id)
             await response(scope, receive, answer.send)
+        except Exception as error:
+            # Answered here, where every answer gets its id, and raised all the same: the server has a log, too.
+            if not answer.is_told:
+                await unforeseen(error, caller.request_id)(scope, receive, answer.send)
+            raise
         except BaseException:
             # A cancel too: a server that ends breaks requests off, and what they asked for may have happened.
             answer.tell(HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -220,11 +225,11 @@ class _Answer:
         self._send = send
         self._request_id = request_id
         self._told = told
-        self._is_told = False
+        self.is_told = False
 
     def tell(self, status: int) -> None:
-        if not self._is_told:
-            self._is_told = True
+        if not self.is_told:
+            self.is_told = True
             self._told(status)
 
     async def send(self, message: Message) -> None:
