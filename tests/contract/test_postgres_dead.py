@@ -1,10 +1,13 @@
-"""Looking for dead workers on Postgres: what a look that fails half-way leaves behind."""
+"""Looking for dead workers on Postgres: what a look that fails half-way leaves behind, and who comes in its middle."""
+
+import asyncio
 
 import pytest
 
 from holdfast.errors import StoreAway
 from holdfast.store import open_store
-from holdfast.testing.contract.stage import LANE, LEASE
+from holdfast.store.postgres.transactions import Transaction
+from holdfast.testing.contract.stage import LANE, LEASE, T0, new_run
 from tests.servers.wire import Wire
 
 
@@ -24,3 +27,33 @@ async def test_a_look_for_the_dead_that_fails_at_its_end_keeps_nobody_s_lock(pos
             assert await looking.reap_workers("alive") == ["dead"]
         finally:
             await looking.close()
+
+
+async def test_a_worker_that_comes_in_the_middle_of_a_look_for_the_dead_keeps_what_it_claims(postgres, monkeypatch):
+    url = postgres.create_database()
+    looking, coming = open_store(url), open_store(url)
+    await looking.open()
+    await coming.open()
+    here, asked, ask = asyncio.get_running_loop(), set[str](), Transaction.all
+
+    async def come() -> None:
+        await coming.register_worker("new", [LANE], LEASE, now=T0)
+        await coming.start_runs([new_run(id="claimed")], now=T0)
+        await coming.claim_runs("new", [LANE], 1, now=T0)
+
+    async def all(tx, name, params):
+        if name in ("list_owners", "list_workers"):
+            asked.add(name)
+            if len(asked) == 2:
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(come(), here))
+        return await ask(tx, name, params)
+
+    monkeypatch.setattr(Transaction, "all", all)
+    try:
+        assert await looking.reap_workers("old", now=T0) == []
+        run = await looking.get_run("claimed")
+        assert run is not None
+        assert run.owner == "new"
+    finally:
+        await looking.close()
+        await coming.close()

@@ -89,9 +89,9 @@ class Fleet(NamedTuple):
 
 
 async def read_fleet(tx: Transaction, now: Instant | None) -> Fleet:
-    """What to look for the dead in."""
-    rows = await tx.all("list_workers", {"namespace_id": tx.namespace_id, "now": now})
-    return Fleet(rows, [owner for (owner,) in await tx.all("list_owners", {"namespace_id": tx.namespace_id})])
+    """What to look for the dead in. The owners first: who registers and claims between the two is no stranger."""
+    owners = [owner for (owner,) in await tx.all("list_owners", {"namespace_id": tx.namespace_id})]
+    return Fleet(await tx.all("list_workers", {"namespace_id": tx.namespace_id, "now": now}), owners)
 
 
 def find_dead(fleet: Fleet, locks: ProcessLocks, worker_id: str) -> Dead:
