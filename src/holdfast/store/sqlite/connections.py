@@ -131,10 +131,18 @@ def patiently(deed: Callable[[], T], path: str, room: WaitingRoom | None = None)
             room.leave()
 
 
-def connect(path: str, *, create: bool = False, read_only: bool = False, is_lent: bool = False) -> sqlite3.Connection:
+def connect(
+    path: str,
+    *,
+    create: bool = False,
+    read_only: bool = False,
+    is_lent: bool = False,
+    look: Callable[[sqlite3.Connection], None] | None = None,
+) -> sqlite3.Connection:
     """A connection in autocommit mode, with this store's pragmas. Only the first opening creates the file.
 
-    `is_lent`: a transactional step gets it. In memory there is only one, so it always is.
+    `is_lent`: a transactional step gets it. In memory there is only one, so it always is. `look` may refuse a file that
+    is not in WAL mode, before it is: that is written into it, and it may be somebody else's.
     """
     try:
         if path == MEMORY:
@@ -146,7 +154,7 @@ def connect(path: str, *, create: bool = False, read_only: bool = False, is_lent
     except sqlite3.Error as error:
         raise explained(error, path) from error
     try:
-        patiently(lambda: _prepare(connection, read_only), path)
+        patiently(lambda: _prepare(connection, read_only, look), path)
     except BaseException as error:
         connection.close()
         if isinstance(error, sqlite3.Error):
@@ -161,9 +169,13 @@ def _connection(name: str, *, uri: bool, factory: type[sqlite3.Connection]) -> s
     )
 
 
-def _prepare(connection: sqlite3.Connection, read_only: bool) -> None:
+def _prepare(
+    connection: sqlite3.Connection, read_only: bool, look: Callable[[sqlite3.Connection], None] | None
+) -> None:
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     if mode not in ("wal", "memory"):
+        if look is not None:
+            look(connection)
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA temp_store = MEMORY")

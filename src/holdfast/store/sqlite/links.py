@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 import time
 from enum import Enum
+from functools import partial
 
 from holdfast.errors import StoreAway
 from holdfast.store.stats import Stats
@@ -21,7 +22,7 @@ from .connections import (
     refuse_vanished,
     require_folder,
 )
-from .migrations import migrate
+from .migrations import migrate, rehearse
 from .statements import SQL
 from .transactions import Clock, Transaction
 
@@ -76,7 +77,12 @@ class Link:
     def _connect(self) -> Transaction:
         if self.path != MEMORY:
             require_folder(self.path)
-        connection = connect(self.path, create=self._may_create, read_only=self._role is Role.READS)
+        connection = connect(
+            self.path,
+            create=self._may_create,
+            read_only=self._role is Role.READS,
+            look=partial(rehearse, path=self.path, may_change=self._may_migrate) if self._role is Role.LEADS else None,
+        )
         try:
             if self._role is Role.LEADS:
                 migrate(connection, self.path, may_change=self._may_migrate)

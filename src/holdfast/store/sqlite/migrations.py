@@ -45,8 +45,19 @@ def split_statements(text: str) -> list[str]:
 def migrate(connection: sqlite3.Connection, path: str, *, may_change: bool) -> None:
     """Bring the schema up to date, if that is allowed and needed. Raises StoreTooNew for one that this version can't
     work with."""
+    _migrate_or_refuse(connection, path, may_change, "COMMIT")
+
+
+def rehearse(connection: sqlite3.Connection, path: str, *, may_change: bool) -> None:
+    """Refuse what `migrate` would, and leave the file as it is. Nothing stands in the way in one that is empty."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    if pages or not may_change:
+        _migrate_or_refuse(connection, path, may_change, "ROLLBACK")
+
+
+def _migrate_or_refuse(connection: sqlite3.Connection, path: str, may_change: bool, last: str) -> None:
     try:
-        _migrate(connection, path, may_change)
+        _migrate(connection, path, may_change, last)
     except sqlite3.OperationalError as error:
         if not any(words in str(error) for words in _IN_THE_WAY):
             raise
@@ -55,7 +66,7 @@ def migrate(connection: sqlite3.Connection, path: str, *, may_change: bool) -> N
         ) from error
 
 
-def _migrate(connection: sqlite3.Connection, path: str, may_change: bool) -> None:
+def _migrate(connection: sqlite3.Connection, path: str, may_change: bool, last: str) -> None:
     known = migrations()
     newest = known[-1][0]
     applied = patiently(lambda: _applied(connection), path)
@@ -77,7 +88,7 @@ def _migrate(connection: sqlite3.Connection, path: str, may_change: bool) -> Non
                 for statement in split_statements(text):
                     connection.execute(statement)
                 connection.execute(SQL["insert_migration"], {"number": number, "now": time.time_ns() // 1000})
-        connection.execute("COMMIT")
+        connection.execute(last)
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
