@@ -117,6 +117,17 @@ async def test_a_follower_that_is_locked_when_its_turn_comes_is_woken_later(url)
         assert (await stage.claim_one(worker="two")).id == new
 
 
+async def test_a_follower_that_was_locked_when_its_turn_came_is_woken_also_if_the_run_before_it_is_gone(url):
+    async with staged(url) as stage:
+        old = await stage.held(key="k")
+        new = await stage.start_one(key="k", on_conflict="replace")
+        async with locked(url, new):
+            assert await stage.commit(turn(old, change=ENDED)) == [True]
+        assert await stage.store.delete_runs([old.id]) == [old.id]
+        await stage.store.reap_workers("one", now=T0)
+        assert (await stage.claim_one(worker="two")).id == new
+
+
 async def test_a_run_that_is_locked_when_its_worker_is_reaped_holds_up_none_of_the_others(url):
     async with staged(url) as stage:
         await stage.store.register_worker("one", [LANE], LEASE, now=T0)

@@ -114,15 +114,15 @@ DELETE FROM holdfast.workers WHERE workers.namespace_id = :namespace_id AND work
 
 -- name: wake_missed
 -- Runs that waited for one that ended while they were being created, or while they were locked: neither commit could see
--- the other's.
+-- the other's. That one may have been removed since.
 WITH missed AS MATERIALIZED (
     SELECT runs.number, least(starts.due_at, runs.deadline_at) AS due_at
     FROM holdfast.runs
     JOIN holdfast.starts ON starts.number = runs.number
     WHERE runs.namespace_id = :namespace_id AND runs.after_run_id IS NOT NULL AND runs.started_at IS NULL
-        AND runs.ended_at IS NULL AND EXISTS (
+        AND runs.ended_at IS NULL AND NOT EXISTS (
             SELECT 1 FROM holdfast.runs AS before
-            WHERE before.namespace_id = :namespace_id AND before.id = runs.after_run_id AND before.ended_at IS NOT NULL
+            WHERE before.namespace_id = :namespace_id AND before.id = runs.after_run_id AND before.ended_at IS NULL
             OFFSET 0
         )
     ORDER BY runs.number FOR NO KEY UPDATE OF runs SKIP LOCKED
