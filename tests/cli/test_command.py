@@ -16,6 +16,7 @@ import pytest
 import holdfast
 from holdfast import Client, Worker, workflow
 from holdfast.cli import main
+from holdfast.store import redact_url
 
 
 @workflow
@@ -198,9 +199,12 @@ def test_without_its_extra_the_command_says_how_to_install_it(package):
     assert "Traceback" not in ran.stderr
 
 
-def test_migrate_says_as_json_what_it_did(database_url, capsys):
-    assert main(["migrate", "--url", database_url, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"url": database_url, "migrated": True}
+@pytest.mark.parametrize("is_postgres", [False, True])
+def test_migrate_says_as_json_whether_there_was_anything_to_do(is_postgres, database_url, request, capsys):
+    url = request.getfixturevalue("postgres").create_database() if is_postgres else database_url
+    for is_first in (True, False):
+        assert main(["migrate", "--url", url, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"url": redact_url(url), "migrated": is_first}
 
 
 def test_migrate_creates_the_schema_that_was_named(postgres, capsys):

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from holdfast.errors import StoreAway, StoreError
 from holdfast.settings import Settings
-from holdfast.store import migration_sql, open_store
+from holdfast.store import migration_sql, open_store, redact_url
 
-from .options import Json, Schema, Url, settings_of
+from .options import Json, Schema, Url, missing_file, settings_of
 from .output import print_answer
 
 
@@ -27,12 +28,26 @@ def migrate(
         text = migration_sql(settings.url, schema=settings.schema)
         print_answer(text, {"sql": text}, as_json=as_json)
         return
+    shown = redact_url(settings.url)
     migrated = asyncio.run(_migrate(settings))
-    print_answer(f"{migrated} has this version's schema", {"url": migrated, "migrated": True}, as_json=as_json)
+    print_answer(f"{shown} has this version's schema", {"url": shown, "migrated": migrated}, as_json=as_json)
 
 
-async def _migrate(settings: Settings) -> str:
-    store = open_store(settings.url, namespace=settings.namespace, schema=settings.schema)
+async def _migrate(settings: Settings) -> bool:
+    """Whether there was anything to do: whether one that may change nothing is refused."""
+    if missing_file(settings.url) is None:
+        try:
+            await _open(settings, migrate=False)
+            return False
+        except StoreAway:
+            raise
+        except StoreError:
+            pass
+    await _open(settings, migrate=True)
+    return True
+
+
+async def _open(settings: Settings, *, migrate: bool) -> None:
+    store = open_store(settings.url, namespace=settings.namespace, schema=settings.schema, migrate=migrate)
     await store.open()
     await store.close()
-    return store.url
