@@ -92,6 +92,29 @@ async def task_of_a_map() -> int:
     return result
 
 
+@workflow
+async def before_going_on_anew() -> None:
+    await double(2)
+    holdfast.sleep("30d")  # forgotten
+    holdfast.continue_as_new()
+
+
+@workflow
+async def before_going_on_anew_in_a_task_group() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(holdfast.sleep("1d"))
+        double.start(2)  # forgotten
+        await double(3)
+        holdfast.continue_as_new()
+
+
+@workflow
+def pending_before_going_on_anew() -> None:
+    triple.start(2)  # forgotten
+    triple(3)
+    holdfast.continue_as_new()
+
+
 BODIES = [
     coroutine_of_a_step,
     coroutine_of_a_sleep,
@@ -103,6 +126,9 @@ BODIES = [
     tasks_of_a_gather,
     task_of_a_step,
     task_of_a_map,
+    before_going_on_anew,
+    before_going_on_anew_in_a_task_group,
+    pending_before_going_on_anew,
 ]
 
 

@@ -245,8 +245,7 @@ async def test_a_child_is_cancelled_when_its_parent_continues():
     @workflow
     async def parent(n: int) -> str:
         if n == 0:
-            endless.options(id="the-child").start()
-            await holdfast.sleep("1m")
+            await asyncio.wait([endless.options(id="the-child").start()], timeout=60)
             parent.continue_as_new(1)
         return "done"
 

@@ -356,7 +356,7 @@ class Deliveries(Requests):
             # A call to a client, say. Its code is to be mended, and then it goes on.
             self.fail_with(error)
             raise error
-        if error is None:
+        if isinstance(error, Continued | None):
             self._check_everything_was_awaited()
 
     def _check_everything_was_awaited(self) -> None:

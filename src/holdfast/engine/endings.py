@@ -27,5 +27,5 @@ def _first(error: BaseException) -> BaseException:
 
 
 def came_to_its_end(task: asyncio.Task[Any] | None) -> bool:
-    """Whether it was neither cancelled nor failed; so was whatever ran in no task."""
-    return task is None or (task.done() and not task.cancelled() and task.exception() is None)
+    """Whether it was neither cancelled nor failed; so was whatever ran in no task. To go on as a new run is an end."""
+    return task is None or (task.done() and not task.cancelled() and isinstance(failure_of(task), Continued | None))
