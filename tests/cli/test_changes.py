@@ -155,6 +155,13 @@ def test_old_runs_are_pruned_into_an_archive(client, say, tmp_path):
     assert json.loads((tmp_path / "old.jsonl").read_text())["id"] == run_id
 
 
+@pytest.mark.parametrize("command", [["prune", "--older-than"], ["runs", "--since"]], ids=" ".join)
+def test_a_duration_that_is_too_long_is_told_how_long_it_may_be(command, capsys):
+    assert main([*command, "9999999d"]) == 2
+    # It stands in a box, whose lines are broken anywhere.
+    assert "no more than a thousand years" in " ".join(capsys.readouterr().err.replace("│", "").split())
+
+
 def test_pruning_asks_first(client, capsys):
     failed(client)
     assert main(["prune", "--older-than", "0s"]) == 2

@@ -271,7 +271,7 @@ def duration_given(given: str, option: str, *, or_time: bool = False) -> int:
     try:
         return duration(given)
     except DefinitionError:
-        how_long = "as 1h30m, or seconds"
+        how_long = "as 1h30m, or seconds, and no more than a thousand years"
         expected = f"a time, as 2026-01-31T12:00, or how long ago, {how_long}" if or_time else f"a duration, {how_long}"
         raise typer.BadParameter(f"{given!r}: expected {expected}", param_hint=option) from None
 
