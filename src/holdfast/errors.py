@@ -110,7 +110,7 @@ class IOInBody(MisplacedCall):
     """A workflow body tried to do I/O or to leave its deterministic loop. Move that into a step.
 
     It blocks the run and never enters the body: nothing is lost, and fixed code goes on. What asyncio would do outside
-    is refused always; files, sockets, subprocesses and `time.sleep` in tests and under `holdfast dev`.
+    is refused always; files, sockets, threads, subprocesses and `time.sleep` in tests and under `holdfast dev`.
     """
 
 

@@ -7,7 +7,7 @@ import contextlib
 import signal
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -47,6 +47,11 @@ async def in_the_default_executor() -> None:
 async def in_an_executor() -> None:
     with ThreadPoolExecutor(1) as pool:
         await asyncio.get_running_loop().run_in_executor(pool, print, "x")
+
+
+@workflow
+async def in_a_pool_that_takes_its_time() -> None:
+    await asyncio.wrap_future(Future())
 
 
 @workflow
@@ -108,8 +113,9 @@ async def swallowed_by_gather() -> list[Any]:
 
 
 REFUSED = [
-    open_connection, start_server, get_addr_info, to_thread, in_the_default_executor, in_an_executor, subprocess_exec,
-    subprocess_shell, sock_recv, add_reader, add_signal_handler, datagrams,
+    open_connection, start_server, get_addr_info, to_thread, in_the_default_executor, in_an_executor,
+    in_a_pool_that_takes_its_time, subprocess_exec, subprocess_shell, sock_recv, add_reader, add_signal_handler,
+    datagrams,
 ]  # fmt: skip
 
 
@@ -165,6 +171,21 @@ def test_a_callback_from_another_thread_is_refused(begin):
 
     with pytest.raises(IOInBody):
         begin(body)
+
+
+def test_a_thread_that_is_to_wake_a_body_is_told_why_it_can_t(begin):
+    loops = []
+
+    @workflow
+    async def body() -> None:
+        loops.append(asyncio.get_running_loop())
+        await asyncio.gather(asyncio.Future(), double(1))
+
+    drive = begin(body)
+    with pytest.raises(NotInBody, match="have a step do what a thread is to do"):
+        loops[0].call_soon_threadsafe(print)
+    with pytest.raises(IOInBody, match="have a step do what a thread is to do"):
+        drive.complete("double")
 
 
 @workflow

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -21,6 +22,7 @@ DEEDS = {
     "resolving a name": lambda: socket.getaddrinfo("127.0.0.1", 80),
     "subprocess": lambda: subprocess.run([sys.executable, "--version"], check=True, capture_output=True),
     "os.system": lambda: os.system("true"),
+    "a thread": lambda: threading.Thread(target=int).start(),
     "time.sleep": lambda: time.sleep(0),
 }
 each_deed = pytest.mark.parametrize("deed", DEEDS.values(), ids=DEEDS)

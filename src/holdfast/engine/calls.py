@@ -356,8 +356,9 @@ class Calls:
     def refuse_outsider(self) -> NoReturn:
         """Somebody else resolves what the body waits for: neither it nor a replay can go on from there."""
         what = (
-            f"an asyncio object of the body of {self.run!r} was used from outside, as by a step that sets an Event of "
-            "its body; let a step return what its body is to know, and let others send a signal"
+            f"an asyncio object of the body of {self.run!r} was used from outside, as by a thread that it began or a "
+            "step that sets an Event of it; have a step do what a thread is to do, let a step return what its body is "
+            "to know, and let others send a signal"
         )
         self.fail_with(IOInBody(what))
         raise NotInBody(what)

@@ -204,6 +204,9 @@ class BodyLoop(asyncio.AbstractEventLoop):
         return timer
 
     def create_future(self) -> asyncio.Future[Any]:
+        if sys._getframe(1).f_code.co_name == "wrap_future":
+            # Whatever resolves it is in another thread, which no replay waits for.
+            self._owner.stop_with(_io("asyncio.wrap_future()"))
         return BodyFuture(self._owner.next_number(), self)
 
     def create_task(  # type: ignore[override]  # asyncio's signature grows with each version
@@ -309,15 +312,19 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
         for arg in args:
             if asyncio.iscoroutine(arg):
                 arg.close()
-        self._owner.stop_with(
-            IOInBody(
-                f"loop.{name}() was called in a workflow body, which does no I/O and has no threads; "
-                "move this into a step"
-            )
-        )
+        if self._owner.hub is None and not self._owner.is_dead:
+            # The body waits: this is a thread that it has begun, and must hear why it is not heard.
+            self._owner.refuse_outsider()
+        self._owner.stop_with(_io(f"loop.{name}()"))
 
     refuse.__name__ = name
     return refuse
+
+
+def _io(call: str) -> IOInBody:
+    return IOInBody(
+        f"{call} was called in a workflow body, which does no I/O and has no threads; move this into a step"
+    )
 
 
 for _name in (

@@ -1,4 +1,4 @@
-"""I/O in a body is refused while tests run: open, sockets, subprocesses and time.sleep.
+"""I/O in a body is refused while tests run: open, sockets, subprocesses, threads and time.sleep.
 
 Python's audit events tell of them wherever they happen, in whichever library. The hook is set once, with the first
 guard, and can't be taken away again; it looks at nothing but the event's name unless a guard is up. The refusal stops
@@ -19,9 +19,10 @@ from typing import Any
 from holdfast.define import current_scope, is_body
 from holdfast.errors import IOInBody
 
-_REFUSED = frozenset(
-    {"open", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen", "time.sleep"}
-)
+_THREADS = frozenset({"_thread.start_new_thread", "_thread.start_joinable_thread"})
+_REFUSED = _THREADS | {
+    *("open", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen", "time.sleep"),
+}
 # These read files for reasons of their own: an import, the lines of a traceback, a log's file, a time zone, a debugger.
 _EXCUSED = frozenset(
     {
@@ -39,6 +40,7 @@ class _Guard:
         self._lock = threading.Lock()
         self._is_set = False
         self._real_sleep = time.sleep
+        self._real_start = threading.Thread.start
         self.threads: dict[int, int] = {}
 
     @contextlib.contextmanager
@@ -48,8 +50,8 @@ class _Guard:
             if not self._is_set:
                 self._is_set = True
                 sys.addaudithook(self._hook)
-            if not self.threads and sys.version_info < (3, 13):
-                self._real_sleep, time.sleep = time.sleep, self._sleep
+            if not self.threads:
+                self._stand_in()
             self.threads[me] = self.threads.get(me, 0) + 1
         try:
             yield
@@ -58,8 +60,8 @@ class _Guard:
                 self.threads[me] -= 1
                 if not self.threads[me]:
                     del self.threads[me]
-                if not self.threads and time.sleep == self._sleep:
-                    time.sleep = self._real_sleep
+                if not self.threads:
+                    self._stand_back()
 
     def _hook(self, event: str, args: tuple[Any, ...]) -> None:
         if event not in _REFUSED and not event.startswith("socket."):
@@ -75,13 +77,34 @@ class _Guard:
                 )
             )
 
+    def _stand_in(self) -> None:
+        # Of threads there is an event since Python 3.12, of sleeping since 3.13. What was imported before escapes this.
+        if sys.version_info < (3, 13):
+            self._real_sleep, time.sleep = time.sleep, self._sleep
+        if sys.version_info < (3, 12):
+            self._real_start = threading.Thread.start
+            threading.Thread.start = _start  # type: ignore[method-assign, assignment]
+
+    def _stand_back(self) -> None:
+        if time.sleep == self._sleep:
+            time.sleep = self._real_sleep
+        if threading.Thread.start is _start:
+            threading.Thread.start = self._real_start  # type: ignore[method-assign]
+
     def _sleep(self, seconds: Any) -> None:
-        # Before Python 3.13 there was no event for it. A name imported from the module before escapes this.
         self._hook("time.sleep", (seconds,))
         self._real_sleep(seconds)
 
+    def start(self, thread: threading.Thread) -> None:
+        self._hook("_thread.start_new_thread", ())
+        self._real_start(thread)
+
 
 _guard = _Guard()
+
+
+def _start(thread: threading.Thread) -> None:
+    _guard.start(thread)
 
 
 def guarded() -> contextlib.AbstractContextManager[None]:
@@ -108,7 +131,7 @@ def _told(event: str, args: tuple[Any, ...]) -> str:
         return f"time.sleep({args[0]!r}) was called (holdfast.sleep is the durable way)"
     if event == "subprocess.Popen":
         return f"the program {args[0]!r} was started"
-    return f"{event} was called"
+    return "a thread was started" if event in _THREADS else f"{event} was called"
 
 
 def _line(frame: FrameType | None) -> str:
