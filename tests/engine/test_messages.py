@@ -259,6 +259,17 @@ def test_a_hook_that_nobody_waits_for_is_no_error(begin):
     assert begin(body).check().result == "hook"
 
 
+def test_a_hook_that_expires_while_nobody_waits_for_it_is_no_error(begin, caplog):
+    @workflow
+    async def body() -> None:
+        note(holdfast.hook(expires="1d").token)
+        await holdfast.sleep("2d")
+        await double(1)
+
+    begin(body).finish().check()
+    assert caplog.messages == []
+
+
 def test_messages_and_values_are_sent_once_and_not_by_replay(begin):
     @workflow
     async def body() -> None:

@@ -112,6 +112,19 @@ def test_the_logger_is_silent_on_replay(begin, caplog):
     assert [record.getMessage() for record in caplog.records] == ["one", "two", "three"]
 
 
+def test_a_callback_that_fails_is_reported_live_and_not_on_replay(begin, caplog):
+    @workflow
+    async def body() -> None:
+        asyncio.get_running_loop().call_soon(int, "not a number")
+        await double(1)
+        await double(2)
+
+    drive = begin(body).finish()
+    assert len(caplog.records) == 1
+    drive.check()
+    assert len(caplog.records) == 1
+
+
 def test_the_logger_is_silent_in_a_body_that_is_put_away(begin, caplog):
     @workflow
     async def body() -> None:

@@ -367,8 +367,8 @@ class Calls:
         return diverged(repr(self.run), self._cursor - 1 if at is None else at, held, what)
 
     def unhandled(self, context: dict[str, Any]) -> None:
-        """What asyncio reports when a callback failed or nobody retrieved an exception."""
-        if not self.is_dead:
+        """What asyncio reports when a callback failed or nobody retrieved an exception. On replay it was reported."""
+        if not self.is_dead and not self.is_replaying:
             _log.error("%r: %s", self.run, context.get("message"), exc_info=context.get("exception"))
 
 

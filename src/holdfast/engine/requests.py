@@ -139,6 +139,8 @@ class Requests(Sends):
             wait.reply.set_result(default)
         elif wait.kind == "hook":
             wait.reply.set_exception(WaitTimeout(f"the hook {wait.name!r} expired after {spoken(after)}"))
+            # Retrieved here: one that was made for others alone has nobody who would, and asyncio would report that.
+            wait.reply.exception()
         else:
             wait.reply.set_exception(WaitTimeout(f"no {wait.kind} {wait.name!r} came within {spoken(after)}"))
 
