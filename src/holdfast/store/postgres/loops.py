@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -82,9 +83,12 @@ class LoopThread:
             await asyncio.wait(others)
 
     def post(self, callback: Callable[[], object]) -> None:
-        """Call it over there, soon."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(callback)
+        """Call it over there, soon. Once that is stopped, nothing is."""
+        loop = self._loop
+        if loop is not None:
+            # Closed since we looked: another thread has stopped it.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(callback)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin something there. Only from that thread."""
