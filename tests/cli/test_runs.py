@@ -16,6 +16,7 @@ import holdfast
 from holdfast import Client, Worker, workflow
 from holdfast.cli import main
 from holdfast.cli.output import table_of
+from holdfast.cli.runs import Printed
 from holdfast.model import new_id
 from tests.cli.halving import failed, halve
 
@@ -100,6 +101,18 @@ def test_an_id_stays_in_one_piece_on_a_usual_terminal():
 @pytest.mark.parametrize(("width", "run_id"), [(30, "x" * 36), (80, "x" * 200)])
 def test_where_there_is_no_room_nothing_of_an_id_is_cut_off(width, run_id):
     assert told_on(width, run_id).count("x") == len(run_id)
+
+
+def test_a_watch_remembers_what_it_has_printed_of_the_runs_that_it_saw_last():
+    printed = Printed(most=2)
+    assert printed.is_news("one", {"status": "running"})
+    assert printed.is_news("two", {"status": "running"})
+    assert not printed.is_news("one", {"status": "running"})
+    assert printed.is_news("three", {"status": "running"})
+    assert not printed.is_news("one", {"status": "running"})
+    assert printed.is_news("one", {"status": "completed"})
+    # Forgotten: the others were seen after it.
+    assert printed.is_news("two", {"status": "running"})
 
 
 def test_a_page_is_not_watched(client, capsys):

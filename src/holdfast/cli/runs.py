@@ -179,13 +179,12 @@ def start(
 
 def _watch(client: Client, where: RunFilter, limit: int, pause: float, as_json: bool) -> None:
     if as_json:
-        seen: dict[str, dict[str, Any]] = {}
+        printed = Printed()
         for page in _pages(client, where, limit, pause):
             for record in map(_record, reversed(page.items)):
                 fields = _fields(record)
-                if seen.get(record.id) != fields:
+                if printed.is_news(record.id, fields):
                     print_json_line(fields)
-                seen[record.id] = fields
         return
     console = Console(markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
@@ -196,6 +195,22 @@ def _watch(client: Client, where: RunFilter, limit: int, pause: float, as_json: 
         for page in _pages(client, where, limit, pause):
             rows = [_row(_record(run)) for run in page.items]
             live.update(table_of(_HEADINGS, rows, width=console.width), refresh=True)
+
+
+class Printed:
+    """What was printed of the runs that were seen last. Of others nothing is kept: a watch may last for ever."""
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._most = most
+        self._fields: dict[str, dict[str, Any]] = {}
+
+    def is_news(self, run_id: str, fields: dict[str, Any]) -> bool:
+        """Whether this is to be printed: the run is new, or has changed. It counts as printed from here on."""
+        before = self._fields.pop(run_id, None)
+        self._fields[run_id] = fields
+        if len(self._fields) > self._most:
+            del self._fields[next(iter(self._fields))]
+        return before != fields
 
 
 def _pages(client: Client, where: RunFilter, limit: int, pause: float) -> Iterator[Page[Run[Any]]]:
