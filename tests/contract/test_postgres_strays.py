@@ -156,6 +156,51 @@ def test_a_message_for_a_run_that_was_deleted_before_its_sender_committed_goes_a
     play(act)
 
 
+async def remove(store: Store, run: ClaimedRun, way: str) -> list[str]:
+    if way == "by hand":
+        return await store.delete_runs([run.id])
+    return list((await store.sweep(10, events_before=0, now=T0)).run_ids)
+
+
+@pytest.mark.parametrize("way", ["by hand", "by its retention"])
+def test_a_message_for_a_run_that_had_just_gone_on_reaches_its_successor_also_if_the_run_is_removed(url, play, way):
+    async def act(stage: Stage) -> None:
+        first = await stage.held(retention=0)
+        connection = await asyncpg.connect(url)
+        async with connection.transaction():
+            assert await stage.store.guest(connection).send_signal(first.id, "n", b"", now=T0) is Sent.SENT
+            second = await continued(stage, first)
+        await connection.close()
+        assert await remove(stage.store, first, way) == [first.id]
+        assert [message.run_id for message in await stage.store.read_inbox("one")] == [second.id]
+
+    play(act)
+
+
+@pytest.mark.parametrize("way", ["by hand", "by its retention"])
+@pytest.mark.parametrize("kind", ["signal", "hook"])
+def test_a_run_that_went_on_is_not_removed_while_a_caller_sends_to_it(url, play, way, kind):
+    async def act(stage: Stage) -> None:
+        first = await stage.held(retention=0)
+        hook = NewWait(number=1, kind="hook", name="ok", token="t")
+        assert await stage.commit(turn(first, out=Out(waits=(hook,)))) == [True]
+        connection = await asyncpg.connect(url)
+        async with connection.transaction():
+            guest = stage.store.guest(connection)
+            if kind == "signal":
+                assert await guest.send_signal(first.id, "n", b"", now=T0) is Sent.SENT
+            else:
+                assert await guest.resume_hook("t", b"", now=T0) is Sent.SENT
+            second = await continued(stage, first, after=1)
+            assert await remove(stage.store, first, way) == []
+        await connection.close()
+        assert await remove(stage.store, first, way) == [first.id]
+        messages = await stage.store.read_inbox("one")
+        assert [(message.run_id, message.kind) for message in messages] == [(second.id, kind)]
+
+    play(act)
+
+
 def test_an_end_that_a_follower_missed_is_told(url, play):
     async def act(stage: Stage) -> None:
         follower, joined = await stage.held(), await stage.held(worker="two")

@@ -96,6 +96,10 @@ ONLY_POSTGRES = {
         "two commits may not see each other; SQLite has one writer",
     ),
     **dict.fromkeys(
+        ["hold_chain", "hold_chains"],
+        "a run may go on while a caller's open transaction sends to it; SQLite has one writer",
+    ),
+    **dict.fromkeys(
         ["mark_events", "mark_waits", "publish_events", "read_unmatched_events", "read_unmatched_waits"],
         "see match_waits",
     ),

@@ -223,7 +223,8 @@ class Managing(Connected):
     async def delete(self, which: str | RunFilter) -> int:
         """Remove an ended run, or all ended ones that a filter lets through, with all they own; returns how many.
 
-        A live run is never deleted: cancel it first. Raises RunNotFound.
+        A live run is never deleted: cancel it first. One that has gone on in another is not deleted while a transaction
+        of a caller's own (`connection=`) sends to it. Raises RunNotFound.
         """
         refuse_in_body("client.delete()", "do it in a step")
         if isinstance(which, RunFilter):

@@ -308,7 +308,10 @@ class Store(Protocol):
         message: one, with the last word. It wakes nobody else."""
 
     async def delete_runs(self, run_ids: Sequence[str]) -> list[str]:
-        """Remove ended runs with everything they own; returns the ids of those removed. A live one is left alone."""
+        """Remove ended runs with everything they own; returns the ids of those removed. A live one is left alone.
+
+        So is one whose chain lives on, while a caller's own transaction that sends to it is open.
+        """
 
     async def sweep(self, limit: int, *, events_before: Instant, now: Instant | None = None) -> Swept:
         """Remove up to `limit` runs whose retention is over, oldest end first, with all they own, and old events."""

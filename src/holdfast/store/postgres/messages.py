@@ -23,7 +23,9 @@ async def send_signal(
     *,
     is_guest: bool,
 ) -> Sent:
-    """To the newest run of the chain, if that is live. In a caller's own transaction nothing is locked."""
+    """To the newest run of the chain, if that is live. In a caller's own transaction no run is locked."""
+    if is_guest:
+        await hold_chain(tx, run_id)
     params = {
         "namespace_id": tx.namespace_id,
         "id": run_id,
@@ -49,6 +51,11 @@ async def send_signal(
             return Sent.ENDED
         # It was continued while the statement waited for it, and its successor is there now; or it has none any more.
         seen = number
+
+
+async def hold_chain(tx: Transaction, run_id: str) -> None:
+    """Before a caller sends to a run of it, by a statement of its own: what was removed before is not seen after it."""
+    await tx.one("hold_chain", {"namespace_id": tx.namespace_id, "id": run_id})
 
 
 async def send_signals(tx: Transaction, signals: Sequence[tuple[OutSignal, Instant]]) -> None:

@@ -4,7 +4,17 @@
 -- FOR UPDATE and moves the inbox in a later statement. A sender that comes second sees that its run was continued and
 -- looks again. What is sent by statements that can't look again (ends) is moved on by move_strays.
 -- In a caller's own transaction nothing is held: it may stay open for long, and would keep others waiting. What was sent to
--- a run that is continued until the caller commits is moved on like that, too.
+-- a run that is continued until the caller commits is moved on like that, too, and so that run is not removed before.
+
+-- name: hold_chain
+-- Until a caller's own transaction ends, no run of this chain is removed while the chain lives on: see hold_chains. Nobody
+-- else looks at this.
+SELECT pg_advisory_xact_lock_shared(
+        hashtextextended('holdfast.chain/' || coalesce(starts.chain_id, asked.id), :namespace_id::bigint)
+    )
+FROM (SELECT :id::text AS id) AS asked
+LEFT JOIN holdfast.runs ON runs.namespace_id = :namespace_id AND runs.id = asked.id
+LEFT JOIN holdfast.starts ON starts.number = runs.number;
 
 -- name: send_signal
 -- One signal for the newest run of a chain, which is held unless this is a caller's transaction, unless its id was sent

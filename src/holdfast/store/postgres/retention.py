@@ -40,17 +40,24 @@ async def sweep(tx: Transaction, limit: int, events_before: Instant, now: Instan
     params = {"namespace_id": tx.namespace_id, "before": events_before, "limit": limit}
     events = len(await tx.all("remove_events", params))
     ids = len(await tx.all("remove_event_ids", params))
-    await move_strays(tx)
     return Swept(tuple(gone), events, max(len(gone), events, ids) < limit)
 
 
 async def _remove(tx: Transaction, rows: Sequence[Row]) -> list[str]:
-    """Take runs away. What belongs to their chains goes by a later statement, which sees what is left of them."""
+    """Take runs away, but for those of chains that live on and are just sent to by callers.
+
+    What was sent to them and belongs to a run that goes on is moved there first: afterwards nobody can tell. What
+    belongs to their chains goes by a later statement, which sees what is left of them.
+    """
+    chains = list(dict.fromkeys(chain_id for _, _, chain_id in rows))
+    asked = {"namespace_id": tx.namespace_id, "chains": chains}
+    busy = {chain_id for (chain_id,) in await tx.all("hold_chains", asked)} if rows else set()
+    rows = [row for row in rows if row[2] not in busy]
+    await move_strays(tx)
     if rows:
         numbers = [number for number, _, _ in rows]
         await tx.all("remove_runs", {"namespace_id": tx.namespace_id, "runs": numbers})
-        chains = list(dict.fromkeys(chain_id for _, _, chain_id in rows))
-        await tx.all("remove_chains", {"namespace_id": tx.namespace_id, "chains": chains})
+        await tx.all("remove_chains", asked)
     for _, run_id, _ in rows:
         tx.known.numbers.pop(run_id, None)
     return [run_id for _, run_id, _ in rows]

@@ -35,6 +35,20 @@ WHERE runs.namespace_id = :namespace_id AND runs.expires_at <= :now::bigint
 ORDER BY runs.namespace_id, runs.expires_at, runs.number LIMIT :limit::integer
 FOR UPDATE OF runs SKIP LOCKED;
 
+-- name: hold_chains
+-- Of chains that live on, those that callers send to in transactions of their own. What they have sent to a run that went
+-- on meanwhile is moved on from there when they have committed. Chains of which nobody does are held until this ends.
+WITH living AS MATERIALIZED (
+    SELECT asked.chain_id
+    FROM unnest(:chains::text[]) AS asked (chain_id)
+    CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, asked.chain_id) AS last
+    JOIN holdfast.runs ON runs.number = last.number
+    WHERE runs.ended_at IS NULL
+)
+SELECT living.chain_id
+FROM living
+WHERE NOT pg_try_advisory_xact_lock(hashtextextended('holdfast.chain/' || living.chain_id, :namespace_id::bigint));
+
 -- name: remove_runs
 -- Ended runs, with what is theirs alone.
 WITH key AS (

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from holdfast.model import Instant, NewWait, Sent, WaitRecord
 
+from .messages import hold_chain
 from .rows import wait_record
 from .transactions import Transaction
 
@@ -71,6 +72,8 @@ async def resume_hook(
     In a caller's own transaction the row is left alone: turns that close it would wait until the caller commits. Others
     see by a later statement what became of it.
     """
+    if is_guest and (found := await find_hook(tx, token)) is not None:
+        await hold_chain(tx, found.run_id)
     given = {"namespace_id": tx.namespace_id, "token": token, "message_id": message_id, "now": await tx.now(now)}
     mark = await tx.one("mark_hook", given)
     row = await tx.one("see_hook" if is_guest else "take_hook", given) if mark is not None else None
