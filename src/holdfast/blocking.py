@@ -83,16 +83,62 @@ def wait(
 def as_completed(pendings: Iterable[Pending[T]], *, timeout: Duration | None = None) -> Iterator[Pending[T]]:
     """Each of them as it ends; raises WaitTimeout when the time is over and some have not."""
     body = body_for("blocking.as_completed()")
-    left = list(pendings)
+    race = _Race(pendings)
     end = None if timeout is None else body.now() + microseconds(timeout, what="as_completed(timeout=)")
-    while left:
-        seconds = None if end is None else max(end - body.now(), 0) / 1_000_000
-        done, _ = wait(left, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if not done:
-            raise WaitTimeout(f"{len(left)} of the steps did not end within {timeout}; wait longer or cancel them")
-        for pending in [one for one in left if one in done]:
-            left.remove(pending)
-            yield pending
+    try:
+        while race.left:
+            seconds = None if end is None else max(end - body.now(), 0) / 1_000_000
+            done = body.run_inside(race.next(seconds))
+            if not done:
+                raise WaitTimeout(f"{race.left} of the steps did not end within {timeout}; wait longer or cancel them")
+            for pending in done:
+                race.left -= 1
+                yield pending
+    finally:
+        race.leave()
+
+
+class _Race(Generic[T]):
+    """Pendings of which each calls once, when it has ended: to ask them all about each one's end would be quadratic."""
+
+    def __init__(self, pendings: Iterable[Pending[T]]) -> None:
+        self._pendings = list(pendings)
+        self.left = len(self._pendings)
+        self._places: dict[Pending[T], list[int]] = {}
+        for place, pending in enumerate(self._pendings):
+            self._places.setdefault(pending, []).append(place)
+        self._ended: list[int] = []
+        self._waiter: asyncio.Future[None] | None = None
+        for pending in self._places:
+            pending.add_done_callback(self._end)
+
+    async def next(self, seconds: float | None) -> list[Pending[T]]:
+        """Those that have ended since, in the order given; none if the time is over first."""
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = None if seconds is None else loop.call_later(seconds, self._wake)
+        if self._ended:
+            loop.call_soon(self._wake)
+        try:
+            await self._waiter
+        finally:
+            if timer is not None:
+                timer.cancel()
+        ended, self._ended = sorted(self._ended), []
+        return [self._pendings[place] for place in ended]
+
+    def leave(self) -> None:
+        """Be called no more."""
+        for pending in self._places:
+            pending.remove_done_callback(self._end)
+
+    def _end(self, pending: Pending[T]) -> None:
+        self._ended += self._places[pending]
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 async def _gather(pendings: Iterable[Pending[T]]) -> list[T]:

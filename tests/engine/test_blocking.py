@@ -177,6 +177,43 @@ def test_as_completed_in_a_def_body_gives_them_as_they_end(begin):
     assert drive.check().result == [3, 6, 0]
 
 
+def test_as_completed_in_a_def_body_gives_those_that_ended_meanwhile_in_the_order_given(begin):
+    @workflow
+    def body() -> list[str]:
+        pendings = [triple.start(n) for n in range(5)]
+        keys = []
+        for one in blocking.as_completed([*pendings, pendings[0]]):
+            keys.append(one.key)
+            if len(keys) == 1:
+                pendings[4].cancel()
+                echo(1)
+        return keys
+
+    drive = begin(body)
+    for key in ("triple:3", "triple:2", "triple", "echo", "triple:1"):
+        drive.complete(key)
+    assert drive.check().result == ["triple:3", "triple", "triple:2", "triple:4", "triple", "triple:1"]
+
+
+def test_as_completed_in_a_def_body_asks_each_of_them_once(begin, monkeypatch):
+    asked = []
+    add = holdfast.Pending.add_done_callback
+
+    def asking(pending, *given, **how):
+        asked.append(pending)
+        add(pending, *given, **how)
+
+    monkeypatch.setattr(holdfast.Pending, "add_done_callback", asking)
+
+    @workflow
+    def body() -> int:
+        return sum(one.result() for one in blocking.as_completed([triple.start(n) for n in range(50)]))
+
+    drive = begin(body)
+    drive.finish()
+    assert len(asked) == 50
+
+
 def test_as_completed_in_a_def_body_raises_when_its_time_is_over(begin):
     @workflow
     def body() -> list[int]:
