@@ -9,6 +9,7 @@ import pytest
 from holdfast.model import ClaimedRun, NewWait, Out, RowChange, RunStatus, Sent
 from holdfast.store import Store, open_store
 from holdfast.store.postgres import children
+from holdfast.store.postgres.transactions import Transaction
 from holdfast.testing.contract.chains import continued
 from holdfast.testing.contract.children import end_in
 from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, new_run, turn
@@ -211,6 +212,72 @@ def test_an_end_that_a_follower_missed_is_told(url, play):
         [message] = await stage.store.read_inbox("one")
         assert (message.run_id, message.name) == (follower.id, "pay")
         assert (end_in(message).run_id, end_in(message).error) == (joined.id, b"why")
+
+    play(act)
+
+
+@pytest.mark.parametrize("way", ["by hand", "by its retention"])
+def test_an_end_that_a_follower_missed_is_told_before_the_run_is_removed(url, play, way):
+    async def act(stage: Stage) -> None:
+        follower, first = await stage.held(), await stage.held(worker="two", retention=0)
+        last = await continued(stage, first, worker="two", retention=0)
+        await stage.commit(turn(last, change=RowChange(status=RunStatus.FAILED, error=b"why")))
+        await follow(url, first, follower)
+        if way == "by hand":
+            assert sorted(await stage.store.delete_runs([first.id, last.id])) == sorted([first.id, last.id])
+        else:
+            assert len((await stage.store.sweep(10, events_before=0, now=T0)).run_ids) == 2
+        [message] = await stage.store.read_inbox("one")
+        assert (message.run_id, end_in(message).run_id, end_in(message).error) == (follower.id, last.id, b"why")
+
+    play(act)
+
+
+@pytest.mark.parametrize("taken", [{"id": "there"}, {"key": "k"}])
+def test_a_child_that_was_to_join_a_run_that_is_just_removed_is_begun(play, monkeypatch, taken):
+    async def act(stage: Stage) -> None:
+        other, here, ask = await stage.open(), asyncio.get_running_loop(), Transaction.all
+        there, parent = await stage.held(**taken), await stage.held()
+        await stage.end(there)
+
+        async def all(tx, name, params):
+            if name == "join_runs":
+                gone = asyncio.run_coroutine_threadsafe(other.delete_runs([there.id]), here)
+                await asyncio.wrap_future(gone)
+            return await ask(tx, name, params)
+
+        monkeypatch.setattr(Transaction, "all", all)
+        child = new_run(parent_id=parent.id, parent_key="pay", **taken)
+        assert await stage.commit(turn(parent, out=Out(children=(child,)))) == [True]
+        assert (await stage.claim_one()).id == child.id
+        assert await stage.store.read_inbox("one") == []
+
+    play(act)
+
+
+def test_a_run_is_not_removed_before_whoever_joins_it_has_followed_it(url, play, monkeypatch):
+    async def act(stage: Stage) -> None:
+        other, here, ask = await stage.open(), asyncio.get_running_loop(), Transaction.all
+        there, parent = await stage.held(worker="two", key="k", retention=0), await stage.held()
+        swept = []
+
+        async def all(tx, name, params):
+            answer = await ask(tx, name, params)
+            if name == "join_runs":
+                swept.append(await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(end_and_sweep(), here)))
+            return answer
+
+        async def end_and_sweep() -> tuple[str, ...]:
+            assert await other.commit_turns([turn(there, change=RowChange(status=RunStatus.COMPLETED))], now=T0) == [True]
+            return (await other.sweep(10, events_before=0, now=T0)).run_ids
+
+        monkeypatch.setattr(Transaction, "all", all)
+        child = new_run(parent_id=parent.id, parent_key="pay", key="k")
+        assert await stage.commit(turn(parent, out=Out(children=(child,)))) == [True]
+        assert swept == [()]
+        [message] = await stage.store.read_inbox("one")
+        assert (message.run_id, end_in(message).run_id) == (parent.id, there.id)
+        assert (await other.sweep(10, events_before=0, now=T0)).run_ids == (there.id,)
 
     play(act)
 

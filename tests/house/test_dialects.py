@@ -92,7 +92,7 @@ ONLY_POSTGRES = {
     ),
     **dict.fromkeys(["cancel_orphans", "continue_runs", "join_runs", "lock_continued", "tell_ends"], "see move_hooks"),
     **dict.fromkeys(
-        ["await_ends", "find_missed", "move_strays", "tell_missed"],
+        ["await_ends", "find_followers", "find_missed", "move_strays", "tell_missed"],
         "two commits may not see each other; SQLite has one writer",
     ),
     **dict.fromkeys(

@@ -10,7 +10,7 @@ from holdfast.model import Instant, NewRun, OutSignal
 from holdfast.store.starts import is_takeover, parts_of
 
 from .starts import Creation, create_runs, start_keyed
-from .transactions import Transaction
+from .transactions import Row, Transaction
 
 WALKED_AT_ONCE = 5_000
 """Followers that one look for missed ends comes by: a few hundredths of a second."""
@@ -23,13 +23,22 @@ async def begin_children(
 
     Returns the numbers of those who joined a run.
     """
-    parts = parts_of([child for _, child, _ in children])
-    return [asker for part in parts for asker in await _begin_part(tx, children[part], now)]
+    joined: list[int] = []
+    for part in parts_of([child for _, child, _ in children]):
+        left = children[part]
+        while left:
+            joining = await _begin_part(tx, left, now)
+            met = await _join(tx, joining) if joining else set()
+            # What the others were to join has been removed since they found it there: they begin it themselves.
+            left = [one for one in joining if (one[0], one[1].parent_key) not in met]
+            joined += [asker for asker, _ in met]
+    return joined
 
 
 async def _begin_part(
     tx: Transaction, children: Sequence[tuple[int, NewRun, Instant]], now: Instant | None
-) -> list[int]:
+) -> list[tuple[int, NewRun, Instant]]:
+    """Create those that can be created, and return those that are to join what is there."""
     rows = await tx.all("find_ids", {"namespace_id": tx.namespace_id, "ids": [child.id for _, child, _ in children]})
     known = {id for id, _ in rows}
     free: dict[str, NewRun] = {}
@@ -49,12 +58,11 @@ async def _begin_part(
             created.discard(child.id)
         elif child.parent_key is not None:
             joining.append((asker, child, at))
-    if joining:
-        await _join(tx, joining)
-    return [asker for asker, _, _ in joining]
+    return joining
 
 
-async def _join(tx: Transaction, joining: Sequence[tuple[int, NewRun, Instant]]) -> None:
+async def _join(tx: Transaction, joining: Sequence[tuple[int, NewRun, Instant]]) -> set[tuple[int, str]]:
+    """Who has found the run, by the keys that their bodies know it by."""
     params = {
         "namespace_id": tx.namespace_id,
         "askers": [asker for asker, _, _ in joining],
@@ -64,7 +72,7 @@ async def _join(tx: Transaction, joining: Sequence[tuple[int, NewRun, Instant]])
         "keys": [child.key for _, child, _ in joining],
         "ats": [at for _, _, at in joining],
     }
-    await tx.all("join_runs", params)
+    return {(asker, parent_key) for asker, parent_key in await tx.all("join_runs", params)}
 
 
 async def to_followed(
@@ -112,6 +120,14 @@ async def tell_missed(tx: Transaction) -> None:
     missed = [follower for _, follower, is_missed, _ in rows if is_missed]
     if missed:
         await _tell_missed(tx, missed)
+
+
+async def tell_followers(tx: Transaction, runs: Sequence[int]) -> None:
+    """Before ended runs are removed: those who follow them and were not told. Where a run went on, step by step."""
+    before: Sequence[Row] = ()
+    while (found := await tx.all("find_followers", {"runs": list(runs)})) and found != before:
+        await _tell_missed(tx, [follower for _, follower in found])
+        before = found
 
 
 async def _tell_missed(tx: Transaction, followers: Sequence[int]) -> None:

@@ -4,6 +4,8 @@
 -- Those whose children could not be created, since their ids or keys are taken: they follow the run that is there, or are
 -- told at once if it has ended. A run's own child tells it anyway. One that ends, or goes on, while this is committed sees
 -- no follower, nor does this see its end: tell_missed finds both. Who went on as another workflow still holds its key.
+-- It is kept from being removed until this is committed: whoever removes it tells those who follow. Answers who has found
+-- a run; of the others, it was removed just now.
 WITH asked AS MATERIALIZED (
     SELECT given.asker, given.parent_key, given.at, coalesce(
             (SELECT last.number FROM holdfast.last_of_chain(:namespace_id, given.id) AS last),
@@ -21,23 +23,29 @@ WITH asked AS MATERIALIZED (
 met AS MATERIALIZED (
     SELECT asked.asker, asked.parent_key, asked.at, joined.number, joined.id, joined.ended_at, joined.status,
         joined.output, joined.error, asker.lane_id,
-        starts.parent_id IS NOT DISTINCT FROM asker.id AND starts.parent_key = asked.parent_key AS is_child
+        starts.parent_id IS NOT DISTINCT FROM asker.id AND starts.parent_key = asked.parent_key AS is_child,
+        asker.ended_at IS NULL AS is_heard
     FROM asked
     JOIN holdfast.runs AS joined ON joined.number = asked.number
     JOIN holdfast.starts ON starts.number = joined.number
     JOIN holdfast.runs AS asker ON asker.number = asked.asker
-    WHERE asker.ended_at IS NULL
+    FOR KEY SHARE OF starts
 ),
 following AS (
     INSERT INTO holdfast.followers (run, follower, parent_key)
-    SELECT met.number, met.asker, met.parent_key FROM met WHERE met.ended_at IS NULL AND NOT met.is_child
+    SELECT met.number, met.asker, met.parent_key
+    FROM met
+    WHERE met.is_heard AND met.ended_at IS NULL AND NOT met.is_child
     ON CONFLICT DO NOTHING
+),
+told AS (
+    INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
+    SELECT met.asker, met.lane_id, 'child', met.parent_key,
+        holdfast.child_end(met.id, met.status, met.output, met.error), met.at
+    FROM met
+    WHERE met.is_heard AND met.ended_at IS NOT NULL
 )
-INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
-SELECT met.asker, met.lane_id, 'child', met.parent_key,
-    holdfast.child_end(met.id, met.status, met.output, met.error), met.at
-FROM met
-WHERE met.ended_at IS NOT NULL;
+SELECT met.asker, met.parent_key FROM met;
 
 -- name: find_followed
 -- The live runs that others have joined instead of beginning children, by the ids that those children would have. What a
@@ -87,6 +95,12 @@ FROM (
     ) AS next
 ) AS walked
 WHERE walked.is_missed OR walked.place = :limit::integer;
+
+-- name: find_followers
+-- Who follows these runs.
+SELECT followers.run, followers.follower FROM holdfast.followers
+WHERE followers.run = ANY (:runs::bigint[])
+ORDER BY followers.run, followers.follower;
 
 -- name: tell_missed
 -- Tell those of some followers whose run had ended when they joined or ended while they did: neither commit could see

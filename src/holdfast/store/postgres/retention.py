@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.model import Instant, Swept
 
+from .children import tell_followers
 from .messages import move_strays
 from .transactions import Row, Transaction
 
@@ -46,8 +47,8 @@ async def sweep(tx: Transaction, limit: int, events_before: Instant, now: Instan
 async def _remove(tx: Transaction, rows: Sequence[Row]) -> list[str]:
     """Take runs away, but for those of chains that live on and are just sent to by callers.
 
-    What was sent to them and belongs to a run that goes on is moved there first: afterwards nobody can tell. What
-    belongs to their chains goes by a later statement, which sees what is left of them.
+    What was sent to them and belongs to a run that goes on is moved there first, and those who missed their ends are
+    told: afterwards nobody can. What belongs to their chains goes by a later statement, which sees what is left of them.
     """
     chains = list(dict.fromkeys(chain_id for _, _, chain_id in rows))
     asked = {"namespace_id": tx.namespace_id, "chains": chains}
@@ -56,6 +57,7 @@ async def _remove(tx: Transaction, rows: Sequence[Row]) -> list[str]:
     await move_strays(tx)
     if rows:
         numbers = [number for number, _, _ in rows]
+        await tell_followers(tx, numbers)
         await tx.all("remove_runs", {"namespace_id": tx.namespace_id, "runs": numbers})
         await tx.all("remove_chains", asked)
     for _, run_id, _ in rows:

@@ -19,12 +19,12 @@ RETURNING runs.id, runs.number;
 SELECT pg_advisory_xact_lock(hashtextextended('holdfast.removals', :namespace_id::bigint));
 
 -- name: find_ended
--- Those of some runs that have ended, locked, with their chains.
+-- Those of some runs that have ended, locked, with their chains. Of starts, too: those who are just joining one hold it there.
 SELECT runs.number, runs.id, coalesce(starts.chain_id, runs.id)
 FROM holdfast.runs
 JOIN holdfast.starts ON starts.number = runs.number
 WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]) AND runs.ended_at IS NOT NULL
-ORDER BY runs.number FOR UPDATE OF runs;
+ORDER BY runs.number FOR UPDATE OF runs, starts;
 
 -- name: find_expired
 -- Runs whose retention is over, locked, with their chains.
@@ -33,7 +33,7 @@ FROM holdfast.runs
 JOIN holdfast.starts ON starts.number = runs.number
 WHERE runs.namespace_id = :namespace_id AND runs.expires_at <= :now::bigint
 ORDER BY runs.namespace_id, runs.expires_at, runs.number LIMIT :limit::integer
-FOR UPDATE OF runs SKIP LOCKED;
+FOR UPDATE OF runs, starts SKIP LOCKED;
 
 -- name: hold_chains
 -- Of chains that live on, those that callers send to in transactions of their own. What they have sent to a run that went
