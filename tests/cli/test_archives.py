@@ -202,6 +202,19 @@ def test_a_run_comes_back_beside_its_retry_which_holds_the_key(client, other_url
         assert other.get_run(first.id).status == "failed"
 
 
+@pytest.mark.parametrize("is_newest_first", [True, False])
+def test_a_run_comes_back_beside_the_one_that_was_started_anew_with_its_key(client, other_url, is_newest_first):
+    first = client.get_run(halve, key="first")
+    anew = client.start(halve, 6, key="first", on_conflict="restart")
+    holdfast.run(halve, 6, key="first")
+    lines = [client.export(run.id) for run in ((anew, first) if is_newest_first else (first, anew))]
+    with Client(other_url) as other:
+        assert [other.import_run(line) for line in lines] == [Imported.IMPORTED] * 2
+        assert [other.import_run(line) for line in lines] == [Imported.KNOWN] * 2
+        assert other.get_run(halve, key="first").id == anew.id
+        assert other.get_run(first.id).status == "completed"
+
+
 def test_an_import_that_was_cut_off_is_finished_by_the_next(client, tmp_path, other_url):
     line = exported(tmp_path, "--status", "completed").read_text()
     with Client(other_url) as other:

@@ -58,11 +58,13 @@ class Imported(StrEnum):
 class _Archived(msgspec.Struct, frozen=True):
     run: RunRecord
     rows: tuple[JournalRow, ...]
+    holds_key: bool = True
+    """Else another run has it by now: one that was started anew with it, or goes on from this one."""
 
 
-def line_of(record: RunRecord, rows: Sequence[JournalRow], codec: Codec) -> str:
+def line_of(record: RunRecord, rows: Sequence[JournalRow], codec: Codec, *, holds_key: bool) -> str:
     """A run with its journal as one line of JSON."""
-    data = msgspec.msgpack.encode(_Archived(record, tuple(rows)))
+    data = msgspec.msgpack.encode(_Archived(record, tuple(rows), holds_key))
     told: dict[str, Any] = {
         "format": _FORMAT,
         "id": record.id,
@@ -130,7 +132,7 @@ async def import_line(store: Store, line: str | bytes) -> Imported:
         queue=run.queue,
         input=run.input,
         seed=seed_of(entry for row in rows for entry in decode_entries(row.data)),
-        key=run.key,
+        key=run.key if archived.holds_key else None,
         due_at=_NEVER,
         priority=run.priority,
         tags=run.tags,

@@ -294,7 +294,9 @@ class Managing(Connected):
         if not rows:
             # Deleted since it was found: a line without its journal would be of use to nobody.
             await self._connection.found(record.id)
-        return archives.line_of(record, rows, self._connection.codec)
+        holder = None if record.key is None else await store.find_run(record.workflow, record.key)
+        holds_key = holder is not None and holder.id == record.id
+        return archives.line_of(record, rows, self._connection.codec, holds_key=holds_key)
 
     async def _set_paused(self, which: str | RunFilter, paused: bool) -> int:
         if not isinstance(which, RunFilter):
