@@ -268,7 +268,8 @@ def test_a_run_is_not_removed_before_whoever_joins_it_has_followed_it(url, play,
             return answer
 
         async def end_and_sweep() -> tuple[str, ...]:
-            assert await other.commit_turns([turn(there, change=RowChange(status=RunStatus.COMPLETED))], now=T0) == [True]
+            ended = turn(there, change=RowChange(status=RunStatus.COMPLETED))
+            assert await other.commit_turns([ended], now=T0) == [True]
             return (await other.sweep(10, events_before=0, now=T0)).run_ids
 
         monkeypatch.setattr(Transaction, "all", all)

@@ -48,7 +48,7 @@ async def _remove(tx: Transaction, rows: Sequence[Row]) -> list[str]:
     """Take runs away, but for those of chains that live on and are just sent to by callers.
 
     What was sent to them and belongs to a run that goes on is moved there first, and those who missed their ends are
-    told: afterwards nobody can. What belongs to their chains goes by a later statement, which sees what is left of them.
+    told: afterwards nobody can. What belongs to their chains goes by a later statement, which sees what is left.
     """
     chains = list(dict.fromkeys(chain_id for _, _, chain_id in rows))
     asked = {"namespace_id": tx.namespace_id, "chains": chains}
