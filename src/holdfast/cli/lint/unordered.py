@@ -79,7 +79,7 @@ def unordered_in(node: ast.AST, scope: Scope) -> ast.expr | None:
             return next((one.iter for one in generators if is_set(one.iter, scope)), None)
         case ast.GeneratorExp(generators=generators) | ast.SetComp(generators=generators):
             return next((one.iter for one in generators if is_set(one.iter, scope)), None)
-        case ast.Starred(value=value) if is_set(value, scope):
+        case ast.Starred(value=value) if is_set(value, scope) and not is_only_told(node, scope):
             return value
         case ast.Assign(targets=[ast.Tuple() | ast.List()], value=value) if is_set(value, scope):
             return value
@@ -118,15 +118,32 @@ def _unordered_call(call: ast.Call, scope: Scope) -> ast.expr | None:
 
 
 def is_only_told(node: ast.AST, scope: Scope) -> bool:
-    """Whether a text is only printed, logged or said by an error: it may say the same in another order."""
+    """Whether a text is only printed, logged or said by an error: it may say the same in another order. What a step or
+    a child is given with it, or asked for because of it, is not."""
     parent = scope.source.parent(node)
-    while isinstance(parent, ast.expr):
+    while isinstance(parent, (ast.expr, ast.keyword)):
+        if _asks(parent, scope):
+            return False
         if isinstance(parent, ast.Call):
             func = parent.func
             if (isinstance(func, ast.Attribute) and func.attr in _TELLING) or scope.path(func) == "builtins.print":
                 return True
-        parent = scope.source.parent(parent)
-    return isinstance(parent, (ast.Raise, ast.Assert))
+        node, parent = parent, scope.source.parent(parent)
+    return isinstance(parent, ast.Raise) or (isinstance(parent, ast.Assert) and node is parent.msg)
+
+
+def _asks(node: ast.AST, scope: Scope) -> bool:
+    """Whether what stands in this very node goes into something durable, or decides whether that is asked for."""
+    match node:
+        case ast.Await() | ast.Yield() | ast.YieldFrom():
+            return True
+        case ast.Call(func=func):
+            found = scope.meaning(func)
+            return isinstance(found, Function) and found.kind in (Kind.STEP, Kind.WORKFLOW)
+        case ast.IfExp() | ast.BoolOp():
+            return any(_asks(one, scope) for one in ast.walk(node) if one is not node)
+        case _:
+            return False
 
 
 def _is_made(call: ast.Call, scope: Scope, depth: int) -> bool:
