@@ -3,6 +3,7 @@
     sources      files, parsed; how modules of a project find each other
     meanings     what a name or an expression stands for: `dt.now` is "datetime.datetime.now"
     bodies       which functions are bodies, and which helpers they call
+    choices      what may be called by way of a table, a loop or a choice
     fields       fields of classes: what they hold, and what makes them
     loaded       what a module made when it was loaded
     hazards      what a body must not call, with its code and the fix

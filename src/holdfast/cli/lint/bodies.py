@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from .awaits import is_forgotten
+from .choices import choices
 from .fields import left_to_factories
 from .findings import CODES, Allowances, Finding
 from .hazards import READ, Hazard, hazard_of
@@ -216,6 +217,7 @@ class _Reader:
                     self._handed(given, scope)
             if found == "asyncio.as_completed":
                 self._completed(call, scope)
+        self._chosen(call, scope, owner)
         if found in _SORTERS or (isinstance(call.func, ast.Attribute) and call.func.attr == "sort"):
             for keyword in call.keywords:
                 if keyword.arg == "key":
@@ -223,6 +225,20 @@ class _Reader:
         self._changed(call, scope)
         if isinstance(owner, ast.AsyncFunctionDef) and is_forgotten(call, scope, owner):
             self._add(call, f"{ast.unparse(call.func)}()", Hazard("await"))
+
+    def _chosen(self, call: ast.Call, scope: Scope, owner: FunctionNode) -> None:
+        """What is called may be one of several."""
+        for one, home in choices(call.func, scope):
+            if one is call.func or home.source is not scope.source:
+                continue
+            if isinstance(one, ast.Lambda):
+                self._read(one, home, owner)
+            elif isinstance(one, (ast.Name, ast.Attribute)):
+                self._led_to(home.function(one), home)
+                path = home.path(one)
+                hazard = None if path is None else hazard_of(path, len(call.args) + len(call.keywords))
+                if hazard is not None:
+                    self._add(call, f"{ast.unparse(call.func)}() may be {ast.unparse(one)}(), which", hazard)
 
     def _made(self, call: ast.Call, klass: Class, scope: Scope) -> None:
         """A thing was made, and some of its fields were left to what makes them by default."""

@@ -87,6 +87,15 @@ class Binding:
     level: int = 0
 
 
+class Element(ast.expr):
+    """One of what a loop goes over, or a part of each; no text says which."""
+
+    def __init__(self, of: ast.expr, part: int | None = None) -> None:
+        super().__init__()
+        self.of = of
+        self.part = part
+
+
 class Scope:
     """The names of a module or of a function, and where they get their meaning."""
 
@@ -351,14 +360,14 @@ def _bound_by(node: ast.AST) -> Iterator[tuple[str, Binding]]:
             yield name, Binding(node.lineno)
 
 
-def _one_of(iterated: ast.expr) -> ast.expr | None:
-    """What a loop over the values of a mapping gives its names: `groups[...]`."""
+def _one_of(iterated: ast.expr) -> ast.expr:
+    """What a loop gives its names; over the values of a mapping that is `groups[...]`."""
     match iterated:
         case ast.Call(func=ast.Attribute(value=value, attr="values" | "items" as attr), args=[]):
             held = ast.Subscript(value, ast.Constant(...), ast.Load(), lineno=iterated.lineno)
             return held if attr == "values" else ast.Tuple([ast.Constant(...), held], ast.Load())
         case _:
-            return None
+            return Element(iterated)
 
 
 def _targets(target: ast.expr, value: ast.expr | None, line: int) -> Iterator[tuple[str, Binding]]:
@@ -368,6 +377,8 @@ def _targets(target: ast.expr, value: ast.expr | None, line: int) -> Iterator[tu
         values: list[ast.expr | None] = [None] * len(target.elts)
         if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
             values = list(value.elts)
+        elif isinstance(value, Element) and value.part is None:
+            values = [Element(value.of, part) for part in range(len(target.elts))]
         for one, its in zip(target.elts, values, strict=True):
             yield from _targets(one, its, line)
     elif isinstance(target, ast.Starred):
