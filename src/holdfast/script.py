@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 from holdfast.client import AsyncClient, AsyncRun
 from holdfast.define import Resource, StartOptions, Step, StepInfo, Workflow, refuse_in_body
 from holdfast.errors import BadArguments, DefinitionError, HoldfastError, MisplacedCall, StoreAway, blocking_error
-from holdfast.worker import Worker
+from holdfast.worker import LoopThreads, Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -111,6 +111,7 @@ async def _run(
     resources: tuple[Resource[Any], ...],
     middleware: tuple[Callable[[StepInfo], Any], ...],
 ) -> Any:
+    asyncio.get_running_loop().set_default_executor(LoopThreads())
     async with AsyncClient(url, namespace=namespace) as client:
         # Executed here, so in the version that is here: who else has which one does not matter.
         started = await client._start(workflow, (args, kwargs), StartOptions(), is_served=True)

@@ -123,8 +123,15 @@ def test_a_step_that_raises_keyboard_interrupt_stops_the_script_and_leaves_the_r
     assert second.output.splitlines()[-1] == "calm"
 
 
-def test_ctrl_c_twice_exits_although_a_step_sits_in_a_thread(stage: Stage):
-    first = script(stage, "--log", "thread_gated", "one")
-    stage.until(lambda: stage.effects("begin", key="until_allowed_in_thread"), "the gate is reached")
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        pytest.param("thread_gated", "until_allowed_in_thread", id="of its own"),
+        pytest.param("loop_thread_gated", "until_allowed_by_the_loop", id="of the loop's"),
+    ],
+)
+def test_ctrl_c_twice_exits_although_a_step_sits_in_a_thread(stage: Stage, name: str, key: str):
+    first = script(stage, "--log", name, "one")
+    stage.until(lambda: stage.effects("begin", key=key), "the gate is reached")
     interrupt_twice(stage, first)
-    assert stage.effects("end", key="until_allowed_in_thread") == []
+    assert stage.effects("end", key=key) == []

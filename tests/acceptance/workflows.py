@@ -147,6 +147,14 @@ def until_allowed_in_thread(name: str) -> str:
     return name
 
 
+@step
+async def until_allowed_by_the_loop(name: str) -> str:
+    effects.begin()
+    await asyncio.to_thread(until_told, name)
+    effects.end()
+    return name
+
+
 def gate_here() -> Path:
     """What lets this very process go on."""
     return effects.folder() / f"gate-{os.getpid()}"
@@ -212,6 +220,12 @@ def thread_gated() -> list[object]:
         until_allowed_in_thread("gate"),
         thread_work.options(name="work")(3, 0),
     ]
+
+
+@workflow
+async def loop_thread_gated() -> str:
+    """Its step sits in a thread of the loop's own."""
+    return await until_allowed_by_the_loop("gate")
 
 
 @workflow

@@ -34,6 +34,27 @@ def test_the_first_signal_lets_the_step_end_and_the_second_does_not(stage: Stage
     assert stage.notes("end", run.id, "until_allowed") == []
 
 
+def test_a_step_that_sits_in_a_thread_of_the_loop_does_not_keep_the_process_from_ending(stage: Stage):
+    (stage.folder / "waiting.py").write_text(
+        "import asyncio, threading\n"
+        "from holdfast import step, workflow\n"
+        "@step\n"
+        "async def stays() -> None:\n"
+        "    print('it stays', flush=True)\n"
+        "    await asyncio.to_thread(threading.Event().wait)\n"
+        "@workflow\n"
+        "async def waiting() -> None:\n"
+        "    await stays()\n"
+    )
+    worker = stage.worker("--grace", "0s", "waiting.py", cwd=stage.folder)
+    stage.ready(worker)
+    run = stage.client.start("waiting")
+    stage.until(lambda: "it stays" in worker.output, "its step has begun")
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0, worker.output
+    assert run.refresh().status == "waiting"
+
+
 def test_a_signal_that_comes_twice_at_once_is_one(stage: Stage):
     worker = stage.worker()
     stage.ready(worker)

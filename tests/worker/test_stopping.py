@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from holdfast import StoreAway, Worker, sleep, step, workflow
 from tests.worker.gates import Gate, body_of
@@ -81,6 +82,32 @@ async def test_a_def_step_that_does_not_end_within_the_grace_is_told_and_execute
         await until(told.is_set)
         async with on.worker(body):
             assert await run.result(PATIENCE) == 2
+
+
+async def test_steps_that_sit_in_all_threads_of_the_loop_keep_no_worker_from_stopping(database_url):
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    begun, go_on = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        begun.set()
+        go_on.wait()
+
+    @step
+    async def stays() -> None:
+        await asyncio.to_thread(stay)
+
+    @workflow
+    async def body() -> None:
+        await stays()
+
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        try:
+            async with asyncio.timeout(PATIENCE), on.worker(body, grace="10ms"):
+                await until(begun.is_set)
+        finally:
+            go_on.set()
+        assert (await on.record(run)).status == "waiting"
 
 
 async def test_a_run_handed_back_with_a_step_in_flight_is_due_at_once(database_url):

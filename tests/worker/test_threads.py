@@ -1,11 +1,16 @@
-"""Threads for `def` steps keep nothing of what they did."""
+"""Threads for `def` steps keep nothing of what they did, and those of a loop keep no process from ending."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import threading
 import weakref
 
+import pytest
+
+from holdfast.worker import LoopThreads
 from holdfast.worker.threads import Threads
 from tests.worker.stage import until
 
@@ -66,3 +71,47 @@ async def test_a_call_that_nobody_waits_for_ends_all_the_same():
     await until(lambda: ended)
     assert await threads.call(int, ("7",), {}) == 7
     threads.close()
+
+
+async def test_a_loop_s_threads_do_what_asyncio_gives_them():
+    asyncio.get_running_loop().set_default_executor(LoopThreads())
+    assert await asyncio.to_thread(int, "7", base=8) == 7
+    with pytest.raises(ValueError, match="'x'"):
+        await asyncio.to_thread(int, "x")
+
+
+async def test_a_loop_has_as_many_threads_as_asyncio_would_give_it():
+    asyncio.get_running_loop().set_default_executor(LoopThreads())
+    most = min(32, (os.cpu_count() or 1) + 4)
+    go_on, begun = threading.Event(), []
+
+    def work(n: int) -> None:
+        begun.append(n)
+        go_on.wait()
+
+    calls = [asyncio.ensure_future(asyncio.to_thread(work, n)) for n in range(most + 2)]
+    await until(lambda: len(begun) == most)
+    # Not begun yet, so it never will be.
+    calls[-1].cancel()
+    await asyncio.wait(calls[-1:])
+    go_on.set()
+    await asyncio.gather(*calls[:-1])
+    assert sorted(begun) == [*range(most + 1)]
+
+
+def test_a_loop_that_ends_waits_for_none_of_its_threads():
+    go_on, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        go_on.wait()
+        ended.set()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(LoopThreads())
+        loop.run_in_executor(None, work)
+
+    asyncio.run(main())
+    assert not ended.is_set()
+    go_on.set()
+    ended.wait()

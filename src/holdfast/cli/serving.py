@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
@@ -15,7 +16,7 @@ from holdfast.client import AsyncClient
 from holdfast.discovery import Found, discover, find_codec
 from holdfast.errors import DefinitionError
 from holdfast.observe import Observer
-from holdfast.worker import Worker
+from holdfast.worker import LoopThreads, Worker
 
 from .plan import ServingPlan
 
@@ -67,6 +68,7 @@ async def serve(
     `beside` is what else this process does meanwhile, with the worker's own client.
     """
     spare_the_collector()
+    asyncio.get_running_loop().set_default_executor(LoopThreads())
     client = AsyncClient(
         plan.url,
         namespace=plan.namespace,

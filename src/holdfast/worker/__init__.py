@@ -6,6 +6,7 @@ from .given import checked_resources, known_workflows, lanes_of, open_resources
 from .interrupts import Interrupts
 from .plan import Plan
 from .session import Session
+from .threads import LoopThreads
 from .workers import Worker
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Clock",
     "Driven",
     "Interrupts",
+    "LoopThreads",
     "Plan",
     "Session",
     "SystemClock",

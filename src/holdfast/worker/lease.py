@@ -19,6 +19,7 @@ from holdfast.model import spoken
 from holdfast.store import Store
 
 from .clock import Clock
+from .threads import Threads
 
 _log = logging.getLogger("holdfast.worker")
 _TICK = 0.25
@@ -85,8 +86,11 @@ class Pulse:
     def stop(self) -> None:
         self._stop.set()
 
-    def join(self) -> None:
-        self._thread.join(timeout=5)
+    async def join(self) -> None:
+        # Not in a thread of the loop's own: steps may have taken all of these, and never give one back.
+        threads = Threads()
+        await threads.call(self._thread.join, (5,), {})
+        threads.close()
 
     def _run(self) -> None:
         due = self._clock.monotonic() + self._lease.length // 3

@@ -199,7 +199,7 @@ class Session:
             # Also if whoever waits for it gives up: a lease that is still renewed would keep its runs from others.
             self.leave()
         if self._pulse is not None:
-            await asyncio.to_thread(self._pulse.join)
+            await self._pulse.join()
 
     async def _give_back(self) -> None:
         runs = self.runs

@@ -1,4 +1,4 @@
-"""Threads for `def` steps.
+"""Threads for `def` steps, and for what an `async def` step gives to `asyncio.to_thread`.
 
 They are daemons, unlike those of an executor, which Python waits for at its exit: a step that never ends must not
 keep a worker from stopping when its grace period is over. What such a step returns goes nowhere.
@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import os
 import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -19,9 +21,10 @@ _Ended: TypeAlias = "asyncio.Future[tuple[Any, BaseException | None]]"
 
 
 class Threads:
-    """As many as are needed at once, begun when they are."""
+    """As many as are needed at once, or as many as there may be, begun when they are needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._count = 0
@@ -31,7 +34,7 @@ class Threads:
         """Call it in a thread, in this context, and return or raise what it does."""
         ended: _Ended = asyncio.get_running_loop().create_future()
         error: BaseException | None = None
-        self._submit(partial(_call, ended, contextvars.copy_context(), fn, args, kwargs))
+        self.submit(partial(_call, ended, contextvars.copy_context(), fn, args, kwargs))
         try:
             result, error = await ended
             if error is not None:
@@ -41,10 +44,11 @@ class Threads:
             # An error has this frame in its traceback: whatever leads back to it would wait for the collector.
             del ended, error
 
-    def _submit(self, call: Callable[[], None]) -> None:
+    def submit(self, call: Callable[[], None]) -> None:
+        """Have it called by the next one that is free."""
         with self._lock:
             self._taken += 1
-            is_short = self._taken > self._count
+            is_short = self._taken > self._count and (self._most is None or self._count < self._most)
             self._count += is_short
         self._calls.put(call)
         if is_short:
@@ -67,6 +71,35 @@ class Threads:
             del call
             with self._lock:
                 self._taken -= 1
+
+
+class LoopThreads(ThreadPoolExecutor):
+    """A loop's default executor, for a process that ends when its worker has stopped, as large as asyncio's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._daemons = Threads(most=min(32, (os.cpu_count() or 1) + 4))
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._daemons.submit(partial(_fulfil, future, fn, args, kwargs))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Without waiting, although asyncio says so at a loop's end."""
+        self._daemons.close()
+
+
+def _fulfil(future: Future[Any], fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    result, error = _caught(fn, args, kwargs)
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+    # As in `_call`.
+    del future, error
 
 
 def _call(
