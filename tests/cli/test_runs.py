@@ -72,6 +72,10 @@ def test_runs_are_filtered(client, say, options, expected):
     assert [run["key"] for run in told["runs"]] == expected
 
 
+def test_what_nests_too_deeply_to_be_json_is_text(client, say):
+    assert say("runs", "--where", f"number={'[' * 5_000}") == "no runs\n"
+
+
 def test_a_listing_goes_on_at_its_cursor(client, say):
     client.start(halve, 2, key="second")
     cursor = json.loads(say("runs", "--json", "--limit", "1"))["next"]
@@ -245,6 +249,18 @@ def test_a_start_that_waits_tells_of_a_failure_in_json_too(client, capsys):
     told = json.loads(seen.out)
     assert (told["id"], told["status"], told["result"]) == (run_id, "failed", None)
     assert told["error"] in seen.err
+
+
+def test_a_start_that_waits_tells_how_the_last_run_of_a_chain_ended(client, capsys):
+    run = client.start(passes_on, "first", id="chain")
+    worker = Worker(client.url, workflows=[passes_on])
+    asyncio.run(worker.drive(run.id))
+    last = client.get_run("chain").record.successor_id
+    asyncio.run(worker.drive(last))
+    client.cancel(last, force=True)
+    assert main(["start", "passes_on", "--input", '"first"', "--id", "chain", "--wait", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["id"], told["status"]) == ("chain", "cancelled")
 
 
 def test_a_start_that_waited_in_vain_tells_the_run_in_json_too(client, capsys):

@@ -161,7 +161,9 @@ def start(
                 told["result"] = run.result(timeout=patience)
             except (RunFailed, RunCancelled, TimeoutError) as error:
                 if as_json:
-                    print_json({**told, "error": str(error), "status": run.refresh().status})
+                    # Read again only if it goes on: by its id, a run that has continued does not say how that ended.
+                    status = run.refresh().status if isinstance(error, TimeoutError) else run.status
+                    print_json({**told, "error": str(error), "status": status})
                 if isinstance(error, RunFailed):
                     advice = f"`holdfast show {shlex.quote(error.run_id)}` shows where, and how to go on"
                     raise HoldfastError(f"{error}; {advice}") from error
