@@ -98,9 +98,15 @@ def test_a_command_that_asks_a_database_that_is_not_there_names_it_and_makes_non
         ["start", "order", "--priority", "11"],
         ["start", "order", "--tag", "a=1", "--tag", "a=2"],
         ["start", "order", "--timeout", "5s"],
+        ["start", "order", "--input", "[" * 5_000],
+        ["publish", "paid", "--payload", "[" * 5_000],
+        ["runs", "--until", "0001-01-01T00:00+14:00"],
+        ["runs", "--since", "9999-12-31T23:00-14:00"],
+        ["runs", "--key", "\udcff"],
+        ["cancel", "--workflow", "\udcff"],
         ["serve", "--cors", "app.example.com"],
     ],
-    ids=" ".join,
+    ids=lambda arguments: " ".join(arguments)[:40],
 )
 def test_wrong_usage_is_told_from_a_refusal_by_its_exit_code(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

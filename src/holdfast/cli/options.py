@@ -113,16 +113,17 @@ class Chosen:
 
     def filter(self, statuses: Sequence[RunStatus] = ()) -> RunFilter:
         """The filter that they come to. `statuses` are those that are meant if none is named."""
-        return RunFilter(
-            workflow=self.workflow,
-            status=_statuses(self.status) or tuple(statuses) or None,
-            key=self.key,
-            tags=tags_of(self.tag),
-            input={name: _plain(value) for name, value in _pairs(self.where, "--where")},
-            since=moment_given(self.since, "--since"),
-            until=moment_given(self.until, "--until"),
-            parent=self.parent,
-        )
+        with wrong_usage():
+            return RunFilter(
+                workflow=self.workflow,
+                status=_statuses(self.status) or tuple(statuses) or None,
+                key=self.key,
+                tags=tags_of(self.tag),
+                input={name: _plain(value) for name, value in _pairs(self.where, "--where")},
+                since=moment_given(self.since, "--since"),
+                until=moment_given(self.until, "--until"),
+                parent=self.parent,
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +248,7 @@ def json_given(given: str | None, option: str) -> Any:
     if given is None:
         return None
     try:
-        return json.loads(sys.stdin.read() if given == "-" else given, parse_constant=_no_number, parse_float=_number)
+        return _read(sys.stdin.read() if given == "-" else given)
     except ValueError as error:
         raise typer.BadParameter(
             f"it is no JSON: {error}; text needs quotes of its own, as in {option} '\"text\"'", param_hint=option
@@ -260,8 +261,11 @@ def moment_given(given: str | None, option: str) -> datetime | None:
         return None
     try:
         at = datetime.fromisoformat(given)
-        return at if at.tzinfo is not None else at.astimezone()
-    except ValueError:
+        at = at if at.tzinfo is not None else at.astimezone()
+        at.astimezone(UTC)
+        return at
+    except (ValueError, OverflowError):
+        # Also one that does not exist in UTC, at either end of time.
         pass
     return datetime.now(UTC) - timedelta(microseconds=duration_given(given, option, or_time=True))
 
@@ -315,9 +319,17 @@ def _pairs(given: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
 def _plain(text: str) -> Any:
     """JSON; what is none is text, so that a word needs no second pair of quotes."""
     try:
-        return json.loads(text, parse_constant=_no_number, parse_float=_number)
+        return _read(text)
     except ValueError:
         return text
+
+
+def _read(text: str) -> Any:
+    """JSON. What can't be read as it, for whatever reason, is a ValueError."""
+    try:
+        return json.loads(text, parse_constant=_no_number, parse_float=_number)
+    except RecursionError:
+        raise ValueError("it nests too deeply") from None
 
 
 def _number(text: str) -> float:
