@@ -26,6 +26,7 @@ from holdfast.codec import known_hints
 from holdfast.errors import DefinitionError
 from holdfast.model import Duration, Retry, is_name, microseconds, quoted
 
+from .methods import refuse_method
 from .pending import Pending
 from .scope import Body, StepInfo, body_for, current_scope
 
@@ -264,6 +265,7 @@ def step(
             raise DefinitionError(
                 f"step {name_of(fn)!r} is a generator; a step returns one value: return a list instead"
             )
+        refuse_method(fn, f"step {name_of(fn)!r}", "; or make a step of one object's method: step(thing.method)")
         return make_step(
             fn, name=name, retry=retry, timeout=timeout, record_args=record_args, compensate=compensate,
             transaction=transaction,

@@ -31,6 +31,7 @@ from holdfast.model import (
 )
 
 from .children import ChildRun
+from .methods import refuse_method
 from .scope import Body, StepInfo, body_for, current_scope, is_body
 from .steps import checked_name, name_of
 
@@ -356,6 +357,7 @@ def workflow(
             raise DefinitionError(
                 f"workflow {fn.__name__!r} is a generator; a workflow returns one value: return a list, or emit items"
             )
+        refuse_method(fn, f"workflow {fn.__name__!r}")
         cls: Any = AsyncWorkflow if inspect.iscoroutinefunction(fn) else BlockingWorkflow
         return cls(
             fn, name=name, version=version, retry=retry, deadline=deadline, retention=retention, queue=queue,
