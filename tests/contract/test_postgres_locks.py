@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import StoreAway, StoreError
-from holdfast.model import Lane, RowChange, RunStatus
+from holdfast.model import Lane, Out, RowChange, RunStatus
 from holdfast.store import open_store
 from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, after, new_run, row_write, turn, until
 
@@ -104,6 +104,16 @@ async def test_a_row_only_write_whose_row_is_locked_waits_and_the_others_are_wri
             assert isinstance(answers[1], StoreAway)
             assert answers[3] is False
         assert await stage.store.write_rows([writes[1]]) == [True]
+
+
+async def test_a_turn_that_joins_a_run_does_not_wait_for_who_has_locked_that(url):
+    async with staged(url) as stage:
+        joined, asker = await stage.held(worker="two", key="k"), await stage.held()
+        child = new_run(parent_id=asker.id, parent_key="pay", key="k")
+        async with locked(url, joined.id):
+            assert await stage.commit(turn(asker, out=Out(children=(child,)))) == [True]
+        await stage.end(joined)
+        assert [message.run_id for message in await stage.store.read_inbox("one")] == [asker.id]
 
 
 async def test_a_follower_that_is_locked_when_its_turn_comes_is_woken_later(url):

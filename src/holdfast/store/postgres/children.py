@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
+from holdfast.errors import StoreAway
 from holdfast.model import Instant, NewRun, OutSignal
 from holdfast.store.starts import is_takeover, parts_of
 
+from .links import Pool
 from .starts import Creation, create_runs, start_keyed
 from .transactions import Row, Transaction
 
@@ -96,14 +100,21 @@ async def cancel_orphans(tx: Transaction, child_ids: Sequence[str]) -> None:
     await tx.all("cancel_orphans", {"namespace_id": tx.namespace_id, "ids": list(child_ids)})
 
 
-async def look_again(tx: Transaction, followers: Sequence[int]) -> None:
+async def look_again(pool: Pool, followers: Sequence[int]) -> None:
     """After the commit of those who joined: a run that was just ending did not see them.
 
     Each statement is a commit of its own. crash here: the next worker that looks for the dead tells them; and so it
     does of an end that had begun before those who joined were committed, and locks its run after await_ends looked.
+    It is left to that one, too, if somebody has locked a run for longer than an end takes: turns don't wait for this.
     """
-    await tx.all("await_ends", {"followers": list(followers)})
-    await _tell_missed(tx, followers)
+
+    async def await_ends(tx: Transaction) -> None:
+        await tx.all("await_ends", {"followers": list(followers)})
+
+    with contextlib.suppress(StoreAway):
+        await pool.run(await_ends, tries=1, is_hasty=True)
+    with contextlib.suppress(StoreAway):
+        await pool.run(partial(_tell_missed, followers=followers), is_one=True, tries=1)
 
 
 async def tell_missed(tx: Transaction) -> None:

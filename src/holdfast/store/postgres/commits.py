@@ -122,5 +122,5 @@ class Commits:
         for place, answer in zip(giving, found, strict=True):
             answers[place] = answer
         if joined:
-            await self._pool.run(partial(children.look_again, followers=joined), is_one=True)
+            await children.look_again(self._pool, joined)
         return answers
