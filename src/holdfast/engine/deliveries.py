@@ -368,12 +368,13 @@ class Deliveries(Requests):
             if inspect.getcoroutinestate(work) != inspect.CORO_CLOSED and came_to_its_end(task)
         ]
         forgotten += [(code, line) for _, task, code, line in self._open_pendings.values() if came_to_its_end(task)]
+        forgotten += [(code, line) for task, code, line in self.loop.dropped if came_to_its_end(task)]
         if not forgotten:
             return
         lines = ", ".join(dict.fromkeys(line_of(code, line) for code, line in forgotten))
         self.fail_with(
             NeverAwaited(
-                f"{self.run!r} ended, but the result of a durable call was never looked at: {lines}. "
+                f"{self.run!r} ended, but the result of a call was never looked at: {lines}. "
                 "Await it (or call .result() in a def body); the run is intact and goes on when the code is fixed"
             )
         )

@@ -33,13 +33,14 @@ def calling_line(depth: int) -> str | None:
     """
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
-        if _is_users(frame.f_code.co_filename):
+        if is_users(frame.f_code.co_filename):
             return line_of(frame.f_code, frame.f_lineno)
         frame = frame.f_back
     return None
 
 
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
+    """Whether a file is neither the house's nor of Python's own."""
     return not file.startswith(_HOUSE) and _ASYNCIO not in file and not file.startswith("<frozen")
 
 
@@ -56,7 +57,7 @@ def ending(main: asyncio.Task[Any]) -> str:
     line = ""
     trace = error.__traceback__
     while trace is not None:
-        if _is_users(trace.tb_frame.f_code.co_filename):
+        if is_users(trace.tb_frame.f_code.co_filename):
             line = f", at {line_of(trace.tb_frame.f_code, trace.tb_lineno)}"
         trace = trace.tb_next
     return f" with {type(error).__name__}: {message_of(error)}{line}"

@@ -13,6 +13,7 @@ import heapq
 import sys
 from collections import deque
 from collections.abc import Callable, Coroutine
+from types import CodeType, FrameType
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from greenlet import greenlet
@@ -132,7 +133,7 @@ class Timer(Handle):
 class BodyLoop(asyncio.AbstractEventLoop):
     """One per run. `ready` is borrowed from the worker's runners: between advances it is always empty."""
 
-    __slots__ = ("_due", "_owner", "_prune_at", "_ready", "_timer_count", "tasks", "timers")
+    __slots__ = ("_due", "_owner", "_prune_at", "_ready", "_timer_count", "dropped", "tasks", "timers")
 
     def __init__(self, owner: LoopOwner, ready: deque[Handle | greenlet]) -> None:
         self._owner = owner
@@ -143,6 +144,8 @@ class BodyLoop(asyncio.AbstractEventLoop):
         self.timers: dict[int, Timer] = {}
         self.tasks: dict[int, BodyTask[Any]] = {}
         self._prune_at = 16
+        self.dropped: tuple[tuple[asyncio.Task[Any] | None, CodeType, int], ...] = ()
+        """Where coroutines were thrown away that nobody had awaited, and in which task."""
 
     def get_debug(self) -> bool:
         return False
@@ -247,6 +250,15 @@ class BodyLoop(asyncio.AbstractEventLoop):
     def get_task_factory(self) -> None:
         return None
 
+    def drop(self, frame: FrameType) -> bool:
+        """A coroutine that nobody had awaited is thrown away there; False if that means nothing any more."""
+        if self._owner.is_dead:
+            return False
+        place = (asyncio.current_task(self), frame.f_code, frame.f_lineno)
+        if place not in self.dropped:
+            self.dropped += (place,)
+        return True
+
     def next_timer(self) -> Timer | None:
         """The timer that is due first; the older one if two are due together."""
         while self._due:
@@ -259,6 +271,7 @@ class BodyLoop(asyncio.AbstractEventLoop):
     def disown(self) -> None:
         """Cut the tie to an execution that was put away; whatever still finds this loop finds it dead."""
         self._owner = _GONE
+        self.dropped = ()
 
     def due_timers(self, now: Instant) -> list[Timer]:
         """All timers that are due, in the order in which they fire."""

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeAlias
 from greenlet import getcurrent, greenlet
 
 from .gathers import hash_by_members
+from .unawaited import hear_of_unawaited
 
 
 class Pumped(Protocol):
@@ -105,6 +106,7 @@ class Runners:
 
     def __init__(self) -> None:
         hash_by_members()
+        hear_of_unawaited()
         self._idle: list[greenlet] = []
         self.ready: deque[Any] = deque()
         self.context = Context()

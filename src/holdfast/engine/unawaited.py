@@ -1,0 +1,31 @@
+"""Coroutines that are no durable calls and that nobody awaits: asyncio's own, and those of functions of the user's.
+
+A durable call knows that it was made. Of these it is Python that tells, when they are thrown away, by a function of
+`warnings`: it is heard here, for what a line of a body throws away is skipped. Outside bodies nothing changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import warnings
+from typing import Any
+
+from .divergence import is_users
+from .loop import BodyLoop
+
+_NAME = "_warn_unawaited_coroutine"
+_warn: Any = getattr(warnings, _NAME, None)
+
+
+def _hear(coroutine: Any) -> None:
+    loop, frame = asyncio._get_running_loop(), sys._getframe(1)
+    # What nobody's line throws away was handed to something that a cancel has ended before it began.
+    if not isinstance(loop, BodyLoop) or not is_users(frame.f_code.co_filename) or not loop.drop(frame):
+        _warn(coroutine)
+
+
+def hear_of_unawaited() -> None:
+    """Have every body hear of them. Doing it again changes nothing."""
+    if _warn is not None:
+        setattr(warnings, _NAME, _hear)
