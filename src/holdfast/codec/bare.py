@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum, Flag
 from typing import Any
 
 from holdfast.codec.loaded import find_class, main_name
 from holdfast.codec.shapes import (
     ANY_KIND,
+    AWAIT,
     Misfit,
     Mismatch,
     Secret,
@@ -255,6 +256,8 @@ def _refusal(value: Any) -> Misfit:
         return Secret(f"{name} is a secret: annotate it and give the codec a chain that encrypts")
     if cls is complex:
         return Unstorable("complex can't be stored: keep its parts as a tuple of floats")
+    if isinstance(value, Awaitable):
+        return Unstorable(f"{name} can't be stored: {AWAIT}")
     for base in (dict, list, tuple, set, frozenset, str, int, float, bytes):
         if isinstance(value, base):
             advice = "annotate it, or convert" if _may_be_annotated(cls) else "convert"

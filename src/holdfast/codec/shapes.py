@@ -10,6 +10,7 @@ builder, and the value is read back once before it is stored.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -17,6 +18,8 @@ import msgspec
 encode_json = msgspec.json.Encoder().encode
 decode_json = msgspec.json.Decoder().decode
 
+AWAIT = "await it first; if a decorator's wrapper returned it, make that wrapper an `async def`"
+"""What to do about a coroutine or a future in the place of a value."""
 ANY_KIND = frozenset({"null", "bool", "int", "float", "str", "list", "object"})
 KIND_OF = {type(None): "null", bool: "bool", int: "int", float: "float", str: "str", list: "list", dict: "object"}
 
@@ -118,7 +121,8 @@ def kind_name(plain: object) -> str:
 
 
 def expected(shape: Shape, value: object) -> Mismatch:
-    return Mismatch(f"expected {shape.name}, got {type_name(type(value))}")
+    advice = f": {AWAIT}" if isinstance(value, Awaitable) else ""
+    return Mismatch(f"expected {shape.name}, got {type_name(type(value))}{advice}")
 
 
 def expected_json(shape: Shape, plain: object) -> Mismatch:

@@ -1,5 +1,6 @@
 """Values without an annotation keep their types."""
 
+import asyncio
 import collections
 import enum
 import inspect
@@ -181,6 +182,21 @@ def test_what_can_t_be_kept_is_refused_with_its_path(value, told):
 def test_nobody_is_told_to_annotate_alone_what_an_annotation_would_not_help(value, told):
     with pytest.raises(NotEncodable, match=told):
         made.encode(value)
+
+
+@pytest.mark.parametrize("annotation", [Any, int, list[int], Cat], ids=str)
+def test_what_nobody_has_awaited_is_refused_with_the_word_await(annotation):
+    async def later() -> int:
+        return 1
+
+    coroutine, loop = later(), asyncio.new_event_loop()
+    try:
+        for value in (coroutine, loop.create_future()):
+            with pytest.raises(NotEncodable, match=r"await it first.*wrapper an `async def`"):
+                codec.value(annotation).encode(value)
+    finally:
+        coroutine.close()
+        loop.close()
 
 
 def test_an_enum_that_can_t_be_found_again_is_refused():
