@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from holdfast import AsyncClient, DefinitionError
-from holdfast.web import api, execute_app, new_key
+from holdfast.web import AuditRecord, api, execute_app, new_key
 from tests.web.stage import HEADERS, KEY, listening, reached, served
 
 
@@ -35,6 +35,27 @@ async def test_mounted_it_is_guarded_as_it_is_alone(database_url):
             got = [(await http.get(path)).status_code for path in ("/h/v1/runs", "/h/healthz", "/h/docs")]
             assert got == [401, 200, 401]
             assert (await http.get("/h/v1/runs", headers=HEADERS)).status_code == 200
+
+
+async def test_a_name_in_the_path_that_it_is_mounted_at_is_none_of_its_own(database_url):
+    records: list[AuditRecord] = []
+    async with served(database_url, audit=records.append) as made:
+        mine = FastAPI()
+        mine.mount("/of/{workflow}/in/{run_id}", made.app)
+        await made.client.start("checkout", "4711", id="a")
+        async with reached(mine) as http:
+            assert (await http.get("/of/shop/in/berlin/v1/runs/a")).status_code == 200
+            await http.post("/of/shop/in/berlin/v1/events/paid")
+    assert (records[-1].workflow, records[-1].run_id, records[-1].name) == (None, None, "paid")
+
+
+@pytest.mark.parametrize("root", ["/", "/h", "/api"])
+async def test_behind_a_proxy_that_cuts_its_prefix_off_health_needs_no_key(database_url, root):
+    async with served(database_url, keys=[KEY]) as made:
+        transport = httpx.ASGITransport(made.app, root_path=root, client=("127.0.0.1", 4711))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            got = [(await http.get(path)).status_code for path in ("/healthz", "/v1/runs")]
+            assert got == [200, 401]
 
 
 async def test_over_an_address_it_opens_a_client_and_closes_it(database_url):

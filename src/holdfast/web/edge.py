@@ -73,8 +73,8 @@ class Edge:
                 return
             await self._app(scope, receive, send)
             return
-        # A copy: the server, and what stands around, go on with the path as it came.
-        outer, scope = scope, _with_slashes_kept(scope)
+        # A copy: the server, and what stands around, go on with the path as it came, and with what they found in it.
+        outer, scope = scope, {**_with_slashes_kept(scope), "path_params": {}}
         headers = Headers(scope=scope)
         caller = _unknown(scope, headers)
         scope["holdfast.caller"] = outer["holdfast.caller"] = caller

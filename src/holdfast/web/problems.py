@@ -156,9 +156,11 @@ async def handle(request: Request, error: Exception) -> Response:
 
 
 def inner_path(scope: Scope) -> str:
-    """The path inside this application, wherever it is mounted."""
+    """The path inside this application, wherever it is mounted; as the router reads it, which it is compared with."""
     path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
+    inner = path.removeprefix(scope.get("root_path", ""))
+    # A proxy may have cut the prefix off already: then it is no part of the path, whatever that begins with.
+    return inner if not inner or inner.startswith("/") else path
 
 
 def operations_at(scope: Scope) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
