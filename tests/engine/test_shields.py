@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import continue_as_new, shield, workflow
 from tests.engine.drive import note
-from tests.engine.samples import clean_up, double, triple
+from tests.engine.samples import clean_up, double, echo, triple
 
 
 def test_a_cancel_waits_while_any_task_is_shielded(begin):
@@ -148,6 +148,30 @@ def test_a_task_that_goes_from_shield_to_shield_does_not_cancel_the_body_twice(b
     drive = begin(body)
     drive.cancel()
     assert drive.finish().notes == ["cleaned up"]
+    assert drive.check().status == "cancelled"
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_a_cancel_that_reaches_a_task_with_its_body_comes_between_two_shields_and_not_inside(begin, is_awaited):
+    @workflow
+    async def body() -> None:
+        async def transfers() -> None:
+            for n in range(3):
+                with shield():
+                    if is_awaited:
+                        await echo(n)
+                    else:
+                        triple(n)
+                    await double(n)
+                    note(n)
+
+        await asyncio.gather(transfers())
+
+    drive = begin(body)
+    drive.cancel()
+    drive.finish()
+    assert drive.notes == [0]
+    assert len(drive.asked) == 2
     assert drive.check().status == "cancelled"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import inspect
 from collections.abc import Sequence
@@ -244,15 +243,11 @@ class Deliveries(Requests):
     def enter_shield(self) -> None:
         if self.is_dead:
             self.refuse()
-        life, main = self.life, self.main
+        life = self.life
         if life.is_cancel_due:
-            # Between two shields: a body that waits for nothing there gets it here.
-            if main is None or asyncio.current_task(self.loop) is not main:
-                self.cancel_main()
-            else:
-                life.is_cancel_held = False
-                self.reserve_cleanup()
-                main.raise_cancel()
+            # Between two shields, without a wait there: what runs now stands aside until the body has got it, and is
+            # told here, and not inside, if it is the body, or a task that is cancelled with it.
+            self.block(self.ask_timer(0))
         life.shields += 1
 
     def leave_shield(self) -> None:
@@ -261,12 +256,7 @@ class Deliveries(Requests):
         if life.is_cancel_due and not self.is_dead:
             # When what runs now waits, for it may be the body itself: asyncio would only note the cancel then, and a
             # call that blocks would never hear of it.
-            self.runners.ready.appendleft(Handle(self._cancel_held, (), self.runners.context))
-
-    def _cancel_held(self) -> None:
-        # The next shield may have given it to the body meanwhile: once more, and it would interrupt the cleanup.
-        if self.life.is_cancel_held:
-            self.cancel_main()
+            self.runners.ready.appendleft(Handle(self.cancel_main, (), self.runners.context))
 
     def cancel_main(self) -> None:
         """Deliver a cancel to the body, unless it is shielded for now."""

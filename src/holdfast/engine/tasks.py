@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from greenlet import greenlet
 
@@ -64,11 +64,6 @@ class BodyTask(asyncio.Task[T]):
             # What it waits for is done, but it has not gone on yet: the cancel comes first, as in asyncio.
             self.must_raise = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
         return True
-
-    def raise_cancel(self) -> NoReturn:
-        """Cancel the task in the middle of its own code."""
-        self._raised_cancels += 1
-        raise asyncio.CancelledError
 
     def cancelling(self) -> int:
         return super().cancelling() + self._raised_cancels
