@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import logging.handlers
+import os
 import queue
 from collections.abc import Iterator
 from typing import Any
@@ -144,6 +145,22 @@ def test_a_record_with_an_exception_is_one_line():
     found = json.loads(line)
     assert (found["message"], found["level"], found["logger"]) == ("2 boxes", "ERROR", "shop")
     assert "LookupError: nothing" in found["exception"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "shown"),
+    [
+        ({("a", 1): 2}, {'["a",1]': 2}),
+        (float("nan"), None),
+        (os.fsdecode(b"caf\xe9"), "caf\\udce9"),
+        ({"ann", "bob"}, ["ann", "bob"]),
+    ],
+    ids=["a key that is no text", "no number", "half a character", "a set"],
+)
+def test_whatever_a_record_holds_is_one_line_of_json_in_utf_8(extra, shown):
+    record = logging.makeLogRecord({"msg": "hello", "given": extra})
+    line = JsonFormatter().format(record).encode()
+    assert json.loads(line, parse_constant=pytest.fail)["given"] == shown
 
 
 async def test_the_run_s_logger_needs_no_filter(database_url, caplog):

@@ -15,6 +15,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+from holdfast.codec import plain
 from holdfast.define import StepInfo, current_scope
 
 _FIELDS = ("run_id", "workflow", "workflow_version", "step", "attempt", "trace_id", "span_id")
@@ -64,7 +65,10 @@ class LogContext(logging.Filter):
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one line of JSON: time, level, logger, message, what LogContext found, and what `extra` held."""
+    """A record as one line of JSON: time, level, logger, message, what LogContext found, and what `extra` held.
+
+    Values are as the REST API and `--json` show them: a datetime is its ISO text, a set is an array, NaN is null.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         found: dict[str, Any] = {
@@ -78,4 +82,4 @@ class JsonFormatter(logging.Formatter):
             found["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             found["stack"] = self.formatStack(record.stack_info)
-        return json.dumps(found, default=str, ensure_ascii=False)
+        return json.dumps(plain(found), ensure_ascii=False)
