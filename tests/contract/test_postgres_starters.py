@@ -4,12 +4,14 @@ import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
 
+import asyncpg
 import pytest
 
+from holdfast.model import RowChange, RunStatus
 from holdfast.store import open_store
 from holdfast.store.postgres.starters import Starter
 from holdfast.store.postgres.starts import start_runs
-from holdfast.testing.contract.stage import new_run
+from holdfast.testing.contract.stage import LANE, new_run, turn
 
 
 class HeldPool:
@@ -32,8 +34,8 @@ class HeldPool:
 
 
 @asynccontextmanager
-async def opened(postgres):
-    store = open_store(postgres.create_database())
+async def opened(postgres, url=None):
+    store = open_store(url or postgres.create_database())
     await store.open()
     try:
         yield store
@@ -90,3 +92,23 @@ async def test_a_run_is_found_though_the_transaction_was_undone_that_made_its_la
         [started] = await store.start_runs([new_run()])
         assert started.created
         assert await store.get_run(started.id) is not None
+
+
+@pytest.mark.parametrize("on_conflict", ["return", "restart"])
+async def test_a_run_that_a_caller_s_start_returns_goes_on_while_the_caller_s_transaction_is_open(
+    postgres, on_conflict
+):
+    url = postgres.create_database()
+    async with opened(postgres, url) as store:
+        [there] = await store.start_runs([new_run(key="k")])
+        [held] = await store.claim_runs("one", [LANE], 1)
+        connection = await asyncpg.connect(url)
+        try:
+            async with connection.transaction():
+                again = new_run(key="k", on_conflict=on_conflict)
+                [started] = await store.guest(connection).start_runs([again])
+                assert (started.id, started.created) == (there.id, False)
+                [accepted] = await store.commit_turns([turn(held, change=RowChange(status=RunStatus.COMPLETED))])
+        finally:
+            await connection.close()
+        assert accepted is True

@@ -81,6 +81,7 @@ ONLY_POSTGRES = {
     "mark_transaction": "see find_mark",
     "next_generation": "a claim may be executed after it was given up; SQLite's are executed in this process",
     "notify": "other processes are told by the server; SQLite watches the file",
+    "see_holder": "a run that a start returns is not to stand still until the caller commits; SQLite has one writer",
     "sees_run": "a transactional step may see nothing younger than itself; SQLite's has the write lock",
     "settle_constraints": "SQLite has no constraints that can be told to settle early",
     "wake_missed": "two commits may not see each other; SQLite has one writer",

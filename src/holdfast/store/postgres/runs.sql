@@ -15,6 +15,13 @@ JOIN holdfast.runs ON runs.number = keys.run
 WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.key = :key
 FOR NO KEY UPDATE OF runs;
 
+-- name: see_holder
+-- The run that holds a key, as it is now: nobody is locked.
+SELECT runs.id, runs.status
+FROM holdfast.keys
+JOIN holdfast.runs ON runs.number = keys.run
+WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.key = :key;
+
 -- name: find_live
 -- The same of a run by its id.
 SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,

@@ -60,6 +60,8 @@ async def _start_part(tx: Transaction, runs: Sequence[NewRun], now: Instant | No
 async def start_keyed(tx: Transaction, run: NewRun, now: Instant | None) -> StartedRun:
     """Start a run whose key is held, or may be."""
     assert run.key is not None
+    if (kept := await _kept(tx, run)) is not None:
+        return kept
     await tx.one("lock_key", {"namespace_id": tx.namespace_id, "key": f"{run.workflow}/{run.key}"})
     while True:
         again = await live_run(tx, run.id)
@@ -86,6 +88,20 @@ async def start_keyed(tx: Transaction, run: NewRun, now: Instant | None) -> Star
         if await create_runs(tx, [Creation(run, after)], now):
             return StartedRun(run.id, RunStatus.PENDING, created=True)
         # Nobody held the key, and then somebody took it.
+
+
+async def _kept(tx: Transaction, run: NewRun) -> StartedRun | None:
+    """The holder of the key, if it is only to be returned. Locked, it would stand still until a caller commits."""
+    if run.takes_key_of is not None or run.on_conflict == "replace":
+        return None
+    asked = {"namespace_id": tx.namespace_id, "workflow": run.workflow, "key": run.key}
+    row = await tx.one("see_holder", asked)
+    if row is None:
+        return None
+    holder = StartedRun(row[0], STATUS[row[1]], created=False)
+    # Of a child the parent's end may have called off the one there is.
+    is_left = run.on_conflict != "restart" or (run.parent_key is None and not holder.status.is_final)
+    return holder if is_left else None
 
 
 async def _instead(tx: Transaction, wanted: str, holder: Live | None) -> StartedRun:
