@@ -305,6 +305,12 @@ async def test_pages_of_the_origins_that_are_named_may(database_url):
             assert ("access-control-allow-origin" in answer.headers) is is_told
 
 
+async def test_a_star_names_the_pages_of_all_origins(database_url):
+    async with served(database_url, cors=["*"]) as made:
+        answer = await made.call("GET", "/v1/runs", headers={"origin": "https://app.example.com"})
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "*")
+
+
 async def test_every_change_is_told_with_who_what_which_run_and_what_came_of_it(database_url):
     told: list[AuditRecord] = []
     async with served(database_url, keys=KEYS, audit=told.append) as made:
