@@ -286,6 +286,34 @@ async def test_a_commit_that_may_still_happen_is_fenced_out_by_the_next_claim(fi
         assert booked(file) == ["a"]
 
 
+async def test_commits_of_which_nobody_knows_whether_they_happen_are_no_crashes(file, monkeypatch):
+    @workflow(max_crashes=1)
+    async def order() -> int:
+        return book("a")
+
+    async with stage(file, order) as s:
+        found = type(s.store.lender(1).lend())
+        original, fates = found.commit, [Undone("nobody knows", is_certain=False)] * 4
+        crashes = set()
+
+        async def commit(self, turn, *, now):
+            return fates.pop() if fates else await original(self, turn, now=now)
+
+        monkeypatch.setattr(found, "commit", commit)
+        run = await s.client.start(order)
+
+        async def is_over() -> bool:
+            s.skip("1s")
+            record = await s.record(run)
+            crashes.add(record.crashes)
+            return record.status.is_final
+
+        await until(is_over)
+        assert await run.result() == 1
+        assert (await s.kinds(run)).count("claimed") == 4
+        assert crashes == {0}
+
+
 async def test_a_body_that_is_blocked_by_the_result_leaves_nothing_written(file):
     executed = []
 

@@ -276,7 +276,9 @@ class Waits(Resting):
         self.cancel_attempts(held)
         self.discard(held)
         held.arrivals = ()
-        change = self.waiting(self._clock.now() + _UNDONE_PAUSE, crashes=held.crashes, release=True)
+        # The takeover that fences it out counts as after a worker that has died, and this one has not.
+        crashes = held.crashes if undone.is_certain else held.crashes - 1
+        change = self.waiting(self._clock.now() + _UNDONE_PAUSE, crashes=crashes, release=True)
         self.write_row(held, change, is_fenced=undone.is_certain)
 
     def block(self, held: Held, error: Exception, taken: Sequence[Arrival] = ()) -> None:

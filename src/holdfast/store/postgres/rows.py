@@ -60,7 +60,8 @@ def run_record(row: Row) -> RunRecord:
         after_run_id=after_run_id,
         owner=owner,
         epoch=epoch,
-        crashes=crashes,
+        # Below zero where the next claim counts one that is none.
+        crashes=max(crashes, 0),
         blocked=blocked,
         input=input,
         output=output,

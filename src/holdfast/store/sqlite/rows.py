@@ -61,7 +61,8 @@ def run_record(row: Row) -> RunRecord:
         after_run_id=after_run_id,
         owner=owner,
         epoch=epoch,
-        crashes=crashes,
+        # Below zero where the next claim counts one that is none.
+        crashes=max(crashes, 0),
         blocked=blocked,
         input=bytes.fromhex(input),
         output=None if output is None else bytes.fromhex(output),
