@@ -26,6 +26,7 @@ MAX_DEPTH = 10
 MAX_TRACEBACK = 8 * 1024
 MAX_MESSAGE = 16 * 1024
 MAX_MEMBERS = 100
+_HELD_DEPTH = 3
 _HEAP_TYPE = 1 << 9
 
 
@@ -67,6 +68,7 @@ def shortened(plain: dict[str, Any]) -> dict[str, Any]:
         "notes": ["the exception was too large to be kept whole", *(note[:200] for note in plain["notes"][-5:])],
         "args": [],
         "state": {},
+        "held": {},
         "members": None,
         "cause": None,
         "context": None,
@@ -103,20 +105,26 @@ def _lower(
     seen = seen | {id(error)}
     cls = type(error)
     lost: list[str] = []
+    cause = _lower_link(error.__cause__, depth, seen, loaded)
+    context = None if error.__suppress_context__ else _lower_link(error.__context__, depth, seen, loaded)
+    links = {id(error.__context__): "__context__"} if context is not None else {}
+    if cause is not None:
+        links[id(error.__cause__)] = "__cause__"
+    held = _lower_held(error, links, depth, seen, loaded)
     plain: dict[str, Any] = {
         "module": clean(str(cls.__module__)),
         "name": clean(cls.__qualname__),
         "rebuild": False,
         "message": message_of(error),
-        "args": _lower_args(error, lost),
-        "state": _lower_state(error, lost),
+        "args": _lower_args(error, held, lost),
+        "state": _lower_state(error, held, lost),
         "traceback": traceback_text(error),
         "members": _lower_members(error, depth, seen, loaded),
-        "cause": _lower_link(error.__cause__, depth, seen, loaded),
-        "context": None,
+        "cause": cause,
+        "context": context,
     }
-    if not error.__suppress_context__:
-        plain["context"] = _lower_link(error.__context__, depth, seen, loaded)
+    if held:
+        plain["held"] = held
     own = [clean(str(note)) for note in _notes(error)]
     plain["notes"] = [*own, *(f"could not be kept: {item}" for item in lost), *(clean(note) for note in notes)]
     plain["rebuild"] = (loaded is None or cls.__module__ in loaded) and _may_be_rebuilt(cls, plain)
@@ -138,24 +146,45 @@ def _lower_members(
     return [_lower(member, (), depth - 1, seen, loaded) for member in members]
 
 
-def _lower_args(error: BaseException, lost: list[str]) -> list[Any]:
+def _lower_held(
+    error: BaseException, links: dict[int, str], depth: int, seen: frozenset[int], loaded: Container[str] | None
+) -> dict[str, Any]:
+    """Exceptions among its args and attributes, by their places: themselves, or the place that has them already."""
+    places = {_place(index): item for index, item in enumerate(error.args)}
+    places |= {name: item for name, item in (getattr(error, "__dict__", None) or {}).items() if type(name) is str}
+    held: dict[str, Any] = {}
+    for name, item in places.items():
+        if not isinstance(item, BaseException):
+            continue
+        plain = links.get(id(item)) or _lower_link(item, min(depth, _HELD_DEPTH), seen, loaded)
+        if plain is not None:
+            held[clean(name)] = plain
+            links.setdefault(id(item), clean(name))
+    return held
+
+
+def _place(index: int) -> str:
+    return f"args[{index}]"
+
+
+def _lower_args(error: BaseException, held: dict[str, Any], lost: list[str]) -> list[Any]:
     if isinstance(error, BaseExceptionGroup):
         if len(error.exceptions) > MAX_MEMBERS:
             lost.append(f"all but the first {MAX_MEMBERS} of {len(error.exceptions)} exceptions")
         return [clean(error.message)]
     out = []
     for index, item in enumerate(error.args):
-        plain = _kept(item, f"args[{index}]", lost)
+        plain = None if _place(index) in held else _kept(item, _place(index), lost)
         if plain is None and item is not None:
             plain = clean(item) if type(item) is str else clean(_repr(item))
         out.append(plain)
     return out
 
 
-def _lower_state(error: BaseException, lost: list[str]) -> dict[str, Any]:
+def _lower_state(error: BaseException, held: dict[str, Any], lost: list[str]) -> dict[str, Any]:
     state: dict[str, Any] = {}
     for name, value in (getattr(error, "__dict__", None) or {}).items():
-        if type(name) is not str or name == "__notes__":
+        if type(name) is not str or name == "__notes__" or clean(name) in held:
             continue
         plain = _attribute(value, name, lost)
         if plain is not None or value is None:
@@ -204,13 +233,14 @@ def _may_be_rebuilt(cls: type, plain: dict[str, Any]) -> bool:
     if not issubclass(cls, Exception) or find_class(cls.__module__, cls.__qualname__) is not cls:
         return False
     try:
-        back = _rebuild(cls, plain, _load_members(plain, None))
+        back = _rebuild(cls, plain, _load_links(plain, None) if "held" in plain else {}, None)
     except Exception:
         return False
     return message_of(back) != _unprintable(cls) or plain["message"] == _unprintable(cls)
 
 
 def _load(plain: dict[str, Any], home: str | None) -> BaseException:
+    links = _load_links(plain, home)
     if plain["rebuild"]:
         cls = find_class(plain["module"], plain["name"], home)
         if cls is None or not issubclass(cls, Exception):
@@ -219,34 +249,43 @@ def _load(plain: dict[str, Any], home: str | None) -> BaseException:
                 f"the exception class {name} was known when it was stored and is in no loaded module now: keep it, or "
                 f"import its module where the worker starts"
             )
-        error = _rebuild(cls, plain, _load_members(plain, home))
+        error = _rebuild(cls, plain, links, home)
     else:
         error = StepFailed(plain["message"], type=f"{plain['module']}.{plain['name']}", traceback=plain["traceback"])
         _put_notes(error, plain["notes"])
-    if plain["cause"] is not None:
-        object.__setattr__(error, "__cause__", _load(plain["cause"], home))
-    elif plain["context"] is not None:
-        object.__setattr__(error, "__context__", _load(plain["context"], home))
+    for name in ("__cause__", "__context__"):
+        if name in links:
+            object.__setattr__(error, name, links[name])
+            break
     return error
 
 
-def _load_members(plain: dict[str, Any], home: str | None) -> list[Any]:
-    return [_load(member, home) for member in plain["members"] or ()]
+def _load_links(plain: dict[str, Any], home: str | None) -> dict[str, BaseException]:
+    """Its cause, its context, and the exceptions that it holds, by their places."""
+    links = {f"__{name}__": _load(plain[name], home) for name in ("cause", "context") if plain[name] is not None}
+    for name, held in plain.get("held", {}).items():
+        links[name] = links[held] if type(held) is str else _load(held, home)
+    return links
 
 
-def _rebuild(cls: type, plain: dict[str, Any], members: list[Any]) -> BaseException:
+def _rebuild(cls: type, plain: dict[str, Any], links: dict[str, BaseException], home: str | None) -> BaseException:
     base: Any = cls
     while base.__flags__ & _HEAP_TYPE:
         base = base.__base__
     error: BaseException
     if issubclass(cls, BaseExceptionGroup):
-        error = base.__new__(cls, plain["args"][0], members)
+        error = base.__new__(cls, plain["args"][0], [_load(member, home) for member in plain["members"] or ()])
     else:
         error = base.__new__(cls)
+        places = ((_place(index), item) for index, item in enumerate(plain["args"]))
+        args = [links[place] if place in links else bare.load(item) for place, item in places]
         # As all the rest: a frozen dataclass may be an exception, too.
-        object.__setattr__(error, "args", tuple(bare.load(item) for item in plain["args"]))
+        object.__setattr__(error, "args", tuple(args))
     for name, value in plain["state"].items():
         object.__setattr__(error, name, bare.load(value))
+    for name in plain.get("held", {}):
+        if not name.startswith("args["):
+            object.__setattr__(error, name, links[name])
     _put_notes(error, [*plain["notes"], plain["traceback"]] if plain["traceback"] else plain["notes"])
     return error
 

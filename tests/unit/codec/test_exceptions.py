@@ -106,6 +106,48 @@ def test_what_can_t_be_kept_becomes_a_note():
     assert "could not be kept: deep['a'][1]: object" in notes
 
 
+def refused():
+    try:
+        raise ConnectionRefusedError(111, "refused")
+    except OSError as error:
+        raise urllib.error.URLError(error)  # noqa: B904  # as urllib does it
+
+
+def test_an_exception_that_holds_the_one_it_was_raised_for_comes_back_with_it():
+    back = round_trip(caught_from(refused))
+    assert type(back) is urllib.error.URLError
+    assert type(back.reason) is ConnectionRefusedError
+    assert str(back) == "<urlopen error [Errno 111] refused>"
+    assert back.args == (back.reason,)
+    assert back.__context__ is back.reason
+
+
+def test_an_exception_keeps_one_that_it_holds_and_was_not_raised_for():
+    error = ValueError("x", KeyError("y"))
+    error.orig = error.args[1]
+    error.cause = KeyError("z")
+    error.itself = error
+    back = round_trip(error)
+    assert (type(back.orig), back.orig.args, back.cause.args) == (KeyError, ("y",), ("z",))
+    assert back.args == ("x", back.orig)
+    assert back.__cause__ is None
+    assert not hasattr(back, "itself")
+
+
+def test_exceptions_that_hold_one_another_again_and_again_are_stored_once():
+    def wrapped(depth):
+        error = ValueError(depth)
+        try:
+            if depth:
+                wrapped(depth - 1)
+        except ValueError as inner:
+            error.one = error.other = inner
+            raise error  # noqa: B904  # its context is what it holds
+        raise error
+
+    assert len(codec.encode_exception(caught_from(lambda: wrapped(9)))) < 50_000
+
+
 def test_an_argument_that_can_t_be_kept_is_described_briefly():
     (described,) = round_trip(ValueError(Cat("x" * 1000))).args
     assert described == repr(Cat("x" * 1000))[:200]
