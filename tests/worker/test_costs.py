@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from holdfast import AsyncClient, workflow
+from holdfast import AsyncClient, step, wait_for_signal, workflow
 from holdfast.model import Lane, microseconds
 from holdfast.store import SqliteStore
 from tests.worker.samples import add, chain
-from tests.worker.stage import PATIENCE, stage
+from tests.worker.stage import PATIENCE, stage, until
 
 
 @workflow
@@ -51,6 +51,45 @@ async def test_steps_at_once_share_commits(database_url):
     async with stage(database_url, wide) as on:
         await (await on.client.start(wide, 1)).result(PATIENCE)
         assert await commits_of(on.store, on.client, wide, 50) < 25
+
+
+LARGE = "x" * 4_000_000
+
+
+async def test_large_results_that_come_at_once_are_taken_in_by_turns_that_a_row_can_hold(database_url):
+    begun, go_on = [], asyncio.Event()
+
+    @step
+    async def large(n: int) -> str:
+        begun.append(n)
+        await go_on.wait()
+        return LARGE
+
+    @workflow
+    async def wide() -> int:
+        return sum(map(len, await asyncio.gather(*(large(n) for n in range(8)))))
+
+    async with stage(database_url, wide) as on:
+        run = await on.client.start(wide)
+        await until(lambda: len(begun) == 8)
+        go_on.set()
+        assert await run.result(PATIENCE) == 8 * len(LARGE)
+        assert max(len(row.data) for row in await on.store.read_journal(run.id)) < 5 * len(LARGE)
+    assert len(begun) == 8
+
+
+async def test_large_messages_that_come_at_once_are_taken_in_by_turns_that_a_row_can_hold(database_url):
+    @workflow
+    async def listening() -> list[int]:
+        return [len(await wait_for_signal(name, type=str)) for name in "abcdefgh"]
+
+    async with stage(database_url) as on:
+        run = await on.client.start(listening)
+        for number, name in enumerate("abcdefgh"):
+            await run.signal(name, LARGE[number:])
+        async with on.worker(listening):
+            assert await run.result(PATIENCE) == [len(LARGE) - number for number in range(8)]
+        assert max(len(row.data) for row in await on.store.read_journal(run.id)) < 5 * len(LARGE)
 
 
 async def test_many_runs_at_once_share_commits(database_url):

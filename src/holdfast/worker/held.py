@@ -10,7 +10,18 @@ import msgspec
 
 from holdfast.define import RunInfo, Workflow
 from holdfast.engine import Advance, Execution
-from holdfast.model import MESSAGES, ClaimedRun, Entry, History, HookResumed, Input, Instant, Message, StepCompleted
+from holdfast.model import (
+    MESSAGES,
+    ClaimedRun,
+    Entry,
+    History,
+    HookResumed,
+    Input,
+    Instant,
+    Message,
+    StepCompleted,
+    StepFailed,
+)
 
 from .clock import Alarm
 
@@ -20,6 +31,8 @@ MESSAGE, RESULT, TIMER = 0, 1, 2
 
 NO_KEYS: frozenset[str] = frozenset()
 _WARN_LENGTH = 10_000
+_PORTION = 16 * 1024 * 1024
+"""Bytes of values that a turn takes in, unless one alone has more: no store has rows of a gigabyte."""
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -122,6 +135,20 @@ class Held:
         else:
             self.arrivals = [arrival]
 
+    def portion(self, arrivals: list[Arrival]) -> list[Arrival]:
+        """As many of them as one row can hold; the others wait for the next turn, which is all the same to the body."""
+        size = 0
+        for place, arrival in enumerate(arrivals):
+            size += _size(arrival.entry)
+            if size > _PORTION and place:
+                if self.inside is not None or any(one.is_recorded for one in arrivals):
+                    # A transaction waits for this very turn; what the journal held back comes to the body in one.
+                    return arrivals
+                # Timers are due still, and found again.
+                self.arrivals = [one for one in arrivals[place:] if one.rank != TIMER]
+                return arrivals[:place]
+        return arrivals
+
     def takes_in(self, now: Instant) -> None:
         """Nothing is stamped earlier than this, however long it has stood in line: what the body times begins here."""
         self.last_at = max(self.last_at, now)
@@ -172,3 +199,12 @@ class Held:
 
     def __repr__(self) -> str:
         return f"<held {self.info!r}, epoch {self.epoch}, seq {self.seq}>"
+
+
+def _size(entry: Input | Message) -> int:
+    """Of the value that came with it."""
+    if isinstance(entry, StepCompleted):
+        return len(entry.result)
+    if isinstance(entry, Message):
+        return len(entry.payload)
+    return len(entry.error) if isinstance(entry, StepFailed) else 0

@@ -168,7 +168,7 @@ class Turns(Arrivals):
         self._runners.close()
 
     def _take(self, held: Held) -> None:
-        """Advance the body by everything that has arrived, and commit what came of it."""
+        """Advance the body by what has arrived, all of it unless that is too much, and commit what came of it."""
         execution = held.execution
         if execution is None:
             return self.resume(held)
@@ -178,7 +178,7 @@ class Turns(Arrivals):
         arrivals: Sequence[Arrival] = held.arrivals
         held.arrivals = ()
         if len(arrivals) > 1:
-            arrivals = sorted(arrivals, key=_order)
+            arrivals = held.portion(sorted(arrivals, key=_order))
         inputs: list[Input | Message] = []
         has_messages = False
         for arrival in arrivals:
