@@ -323,6 +323,22 @@ def test_whoever_joined_a_run_that_was_just_going_on_is_told_of_its_successor_s_
     play(act)
 
 
+def test_whoever_joined_a_run_that_was_just_going_on_and_then_its_successor_is_told_once(url, play):
+    async def act(stage: Stage) -> None:
+        follower, joined = await stage.held(), await stage.held(worker="two", key="k")
+        successor = await continued(stage, joined, worker="two", key="k")
+        await follow(url, joined, follower)
+        # As a later try asks for the same child.
+        again = new_run(parent_id=follower.id, parent_key="pay", key="k")
+        assert await stage.commit(turn(follower, out=Out(children=(again,)))) == [True]
+        await look_for_the_dead(stage.store)
+        await stage.end(successor)
+        [message] = await stage.store.read_inbox("one")
+        assert (message.run_id, end_in(message).run_id) == (follower.id, successor.id)
+
+    play(act)
+
+
 @pytest.mark.parametrize("way", ["by force", "taken over"])
 def test_an_owner_that_was_fenced_out_stays_so_when_another_store_deletes_the_run(play, way):
     async def act(stage: Stage) -> None:

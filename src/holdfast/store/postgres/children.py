@@ -8,7 +8,7 @@ from functools import partial
 
 import msgspec
 
-from holdfast.errors import StoreAway
+from holdfast.errors import StoreError
 from holdfast.model import Instant, NewRun, OutSignal
 from holdfast.store.starts import is_takeover, parts_of
 
@@ -111,9 +111,9 @@ async def look_again(pool: Pool, followers: Sequence[int]) -> None:
     async def await_ends(tx: Transaction) -> None:
         await tx.all("await_ends", {"followers": list(followers)})
 
-    with contextlib.suppress(StoreAway):
+    with contextlib.suppress(StoreError):
         await pool.run(await_ends, tries=1, is_hasty=True)
-    with contextlib.suppress(StoreAway):
+    with contextlib.suppress(StoreError):
         await pool.run(partial(_tell_missed, followers=followers), is_one=True, tries=1)
 
 

@@ -104,12 +104,19 @@ ORDER BY followers.run, followers.follower;
 
 -- name: tell_missed
 -- Tell those of some followers whose run had ended when they joined or ended while they did: neither commit could see
--- the other's. The delete decides who tells. Those whose run went on then follow its successor, of whose end they are told.
+-- the other's. The delete decides who tells. Those whose run went on then follow its successor, of whose end they are told;
+-- a later try of theirs may do so already.
 WITH moved AS (
-    UPDATE holdfast.followers SET run = successor.number
-    FROM holdfast.runs AS gone
+    DELETE FROM holdfast.followers
+    USING holdfast.runs AS gone
     JOIN holdfast.runs AS successor ON successor.namespace_id = gone.namespace_id AND successor.id = gone.successor_id
     WHERE followers.follower = ANY (:followers::bigint[]) AND gone.number = followers.run AND gone.status = 'continued'
+    RETURNING successor.number, followers.follower, followers.parent_key
+),
+going_on AS (
+    INSERT INTO holdfast.followers (run, follower, parent_key)
+    SELECT moved.number, moved.follower, moved.parent_key FROM moved
+    ON CONFLICT DO NOTHING
 ),
 missed AS (
     DELETE FROM holdfast.followers
