@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 from holdfast.client import AsyncClient, AsyncRun
 from holdfast.define import Resource, StartOptions, Step, StepInfo, Workflow, refuse_in_body
 from holdfast.errors import BadArguments, DefinitionError, HoldfastError, MisplacedCall, StoreAway, blocking_error
+from holdfast.store import last_of
 from holdfast.worker import LoopThreads, Worker
 
 P = ParamSpec("P")
@@ -185,16 +186,15 @@ async def _end_of(client: AsyncClient, started: AsyncRun[Any], worker: Worker) -
 async def _raise_if_blocked(client: AsyncClient, run_id: str, worker: Worker) -> str:
     """Raise what blocks the run, or the one that goes on after it; returns the id of that one."""
     known = [one.renewed_at for one in await client.workers() if one.id == worker.id]
-    record = await client.store.get_run(run_id)
-    while record is not None and record.successor_id is not None:
-        run_id = record.successor_id
-        record = await client.store.get_run(run_id)
-    if record is None or record.blocked is None or record.due_at is None:
+    record = await last_of(client.store, run_id)
+    if record is None:
         return run_id
+    if record.blocked is None or record.due_at is None:
+        return record.id
     # One that was blocked before is due since this worker came, which may hold the fix; blocked again, later.
     if known and record.owner is None and record.due_at > known[0]:
         raise blocking_error(record.blocked)
-    return run_id
+    return record.id
 
 
 def workflows_of(workflow: Workflow[..., Any]) -> list[Workflow[Any, Any]]:

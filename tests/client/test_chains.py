@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, FatalError, NotCompensated, RunCancelled, Worker, workflow
+from holdfast import AsyncClient, FatalError, NotCompensated, RunCancelled, RunNotFound, Worker, workflow
 from holdfast.model import RunRecord
 
 
@@ -68,6 +68,36 @@ async def hopping(count: int) -> int:
     if count < 3:
         hopping.continue_as_new(count + 1)
     return int(await holdfast.wait_for_signal("go"))
+
+
+async def test_a_chain_whose_middle_run_was_deleted_is_followed_from_its_first_to_its_last(database_url):
+    async with AsyncClient(database_url) as client, Worker(client, workflows=[hopping]):
+        run = await client.start(hopping, 0)
+        async for status in run.changes():
+            if status == "waiting":
+                break
+        live = run.record.id
+        middle = (await client.get_run(run.id)).record.successor_id
+        assert await client.delete(middle)
+        first = await client.get_run(run.id)
+        with pytest.raises(TimeoutError):
+            await first.result(timeout=0)
+        assert await client.pause(run.id)
+        assert (await client.get_run(live)).record.paused
+        await client.resume(run.id)
+        await first.signal("go", 5)
+        assert [status async for status in first.changes()][-1] == "completed"
+        assert first.record.id == live
+        assert await (await client.get_run(run.id)).result(timeout=30) == 5
+
+
+async def test_a_chain_whose_last_run_was_deleted_is_not_found(database_url):
+    async with AsyncClient(database_url) as client, Worker(client, workflows=[counting]):
+        run = await client.start(counting, 0)
+        await run.result(timeout=30)
+        assert await client.delete(run.record.id)
+        with pytest.raises(RunNotFound):
+            await (await client.get_run(run.id)).result(timeout=0)
 
 
 async def test_whoever_waits_again_begins_with_the_last_run_of_the_chain_that_is_known(database_url, monkeypatch):

@@ -33,12 +33,13 @@ from holdfast.model import (
     instant_of,
     microseconds,
 )
-from holdfast.store import Store
+from holdfast.store import Store, next_of
 
 from . import archives
 from .archives import Imported
 from .connections import Connected
 from .forking import Edits, Forks
+from .ids import not_found
 from .listings import AsyncRuns, checked_filter, live_runs, narrowed
 from .retries import RETRYABLE, children_kept, retry_id
 from .runs import AsyncRun, Cancellation, cancel
@@ -323,7 +324,10 @@ class Managing(Connected):
     async def _set_one_paused(self, store: Store, record: RunRecord, paused: bool) -> int:
         while True:
             if record.status is RunStatus.CONTINUED and record.successor_id is not None:
-                _, record = await self._connection.found(record.successor_id)
+                found = await next_of(store, record)
+                if found is None:
+                    raise not_found(record.successor_id, store.namespace)
+                record = found
                 continue
             if record.status.is_final:
                 text = f"run {record.id} of {record.workflow!r} has ended ({record.status}); nothing was changed"

@@ -33,6 +33,7 @@ from holdfast.model import (
     microseconds,
     spoken,
 )
+from holdfast.store import next_of
 
 from .connections import Connection
 from .ids import check_name, not_found
@@ -237,7 +238,18 @@ class AsyncRun(Generic[R_co]):
             if record.status is not RunStatus.CONTINUED or record.successor_id is None:
                 self._record = record
                 return record
-            self._last_id = record.successor_id
+            self._last_id = await self._next_of(record, record.successor_id)
+
+    async def _next_of(self, record: RunRecord, successor_id: str) -> str:
+        store = await self._connection.opened()
+        try:
+            found = await next_of(store, record)
+        except StoreAway:
+            # It is waited for, as long as there is time.
+            return successor_id
+        if found is None:
+            raise not_found(successor_id, store.namespace)
+        return found.id
 
     async def _end_of(self, run_id: str, limit: int | None) -> RunRecord:
         if self._record is not None and self._record.id == run_id and self._record.status.is_final:

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from holdfast.errors import DefinitionError, StoreAway
 from holdfast.model import RunRecord, RunStatus, StreamName, StreamRecord, ValueName, is_text, moment_of
-from holdfast.store import Store
+from holdfast.store import Store, next_of
 
 from .connections import Connection
 from .watch import LONGEST_PAUSE, POLL
@@ -110,7 +110,10 @@ async def follow(
             if not items:
                 if record is not None and record.successor_id is not None:
                     # The stream is the chain's: it goes on with the run that goes on.
-                    run_id = record.successor_id
+                    record = await _insisting(partial(next_of, connection.store, record))
+                    if record is None:
+                        return
+                    run_id = record.id
                     continue
                 if record is None or record.status.is_final:
                     return
@@ -133,7 +136,10 @@ async def changes(connection: Connection, run_id: str) -> AsyncIterator[RunRecor
                 status = record.status
                 yield record
             if record.successor_id is not None:
-                run_id, status = record.successor_id, None
+                record = await _insisting(partial(next_of, connection.store, record))
+                if record is None:
+                    return
+                run_id, status = record.id, None
                 continue
             if record.status.is_final:
                 return

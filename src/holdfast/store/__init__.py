@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .callers import Guest
+from .chains import last_of, next_of
 from .contract import Answer, Store
 from .loans import LOST, Lender, Loan, Undone
 from .sqlite import SqliteStore
@@ -18,7 +19,9 @@ __all__ = [
     "Store",
     "Undone",
     "check_address",
+    "last_of",
     "migration_sql",
+    "next_of",
     "open_store",
     "parse_url",
     "redact_url",

@@ -111,6 +111,9 @@ class Store(Protocol):
     async def find_run(self, workflow: str, key: str) -> RunRecord | None:
         """The run that holds the key, or None."""
 
+    async def find_last(self, run_id: str) -> RunRecord | None:
+        """The newest run of this run's chain; None if none is left. A live run is its own."""
+
     async def list_runs(
         self,
         where: RunFilter,

@@ -16,7 +16,7 @@ from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
 from holdfast.errors import DefinitionError, HoldfastError, RunEnded, RunNotFound, blocking_error
 from holdfast.model import Duration, RowWrite, RunRecord, microseconds
-from holdfast.store import SqliteStore
+from holdfast.store import SqliteStore, last_of
 from holdfast.worker import Plan, checked_resources, known_workflows, lanes_of, open_resources
 
 from .blocking import BlockingEnvironment, RunnerPortal
@@ -125,9 +125,7 @@ class Environment:
         what blocks it if it is blocked.
         """
         await self._entered.rest()
-        record = (await run.refresh()).record
-        while record is not None and record.successor_id is not None:
-            record = await self._store.get_run(record.successor_id)
+        record = await last_of(self._store, (await run.refresh()).id)
         assert record is not None
         _raise_if_blocked(record)
         if record.status.is_final:

@@ -15,8 +15,8 @@ from datetime import datetime
 from typing import Literal
 
 from holdfast.errors import LeaseLost, RunNotFound
-from holdfast.model import RunRecord, RunStatus
-from holdfast.store import Store
+from holdfast.model import RunStatus
+from holdfast.store import last_of
 
 from .plan import Plan
 from .session import Session
@@ -71,7 +71,7 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
                 # While the lease had lapsed nothing was looked for, also if it has been renewed by now.
                 has_looked = not session.is_crowded and session.lease.has_held(held_until)
                 if is_over and has_looked and not session.is_busy:
-                    last = None if run_id is None else await _last_of(session.store, run_id)
+                    last = None if run_id is None else await last_of(session.store, run_id)
                     if last is None or last.id == run_id:
                         break
                     # It went on in another, here or before: nobody else may come to drive that.
@@ -85,7 +85,7 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
     store = session.store
     if run_id is None:
         return Driven("budget" if is_late else "waiting", taken=session.taken)
-    record = await _last_of(store, run_id)
+    record = await last_of(store, run_id)
     if record is None and not session.taken:
         raise RunNotFound(
             f"there is no run {run_id!r} in the namespace {store.namespace!r} to drive; it was never started here, or "
@@ -97,14 +97,6 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
     if record.status.is_final:
         return Driven("ended", record.id, record.status, taken=session.taken)
     return Driven("budget" if is_late else "waiting", record.id, record.status, record.due_at, session.taken)
-
-
-async def _last_of(store: Store, run_id: str) -> RunRecord | None:
-    """The run, or the one that it goes on in; None if that is gone."""
-    record = await store.get_run(run_id)
-    while record is not None and record.status is RunStatus.CONTINUED and record.successor_id is not None:
-        record = await store.get_run(record.successor_id)
-    return record
 
 
 async def _hold(session: Session) -> None:

@@ -32,6 +32,12 @@ async def find_run(tx: Transaction, workflow: str, key: str) -> RunRecord | None
     return _only(await tx.joined(["select_runs", "find_run"], params))
 
 
+async def find_last(tx: Transaction, run_id: str) -> RunRecord | None:
+    """The newest of its chain."""
+    row = await tx.one("find_newest", {"namespace_id": tx.namespace_id, "id": run_id})
+    return None if row is None else await get_run(tx, row[0])
+
+
 async def read_ended(tx: Transaction, run_ids: Sequence[str]) -> list[RunRecord]:
     """Those that have ended."""
     params = {"namespace_id": tx.namespace_id, "ids": list(run_ids)}

@@ -209,6 +209,9 @@ class PostgresStore(LifeStore):
             return None
         return await self._read(partial(_runs.find_run, workflow=workflow, key=key))
 
+    async def find_last(self, run_id: str) -> RunRecord | None:
+        return await self._read(partial(_runs.find_last, run_id=run_id)) if is_text(run_id) else None
+
     async def list_runs(
         self,
         where: RunFilter,

@@ -16,6 +16,7 @@ from holdfast.store.listing import (
     has_tags,
 )
 
+from .chains import find_chain
 from .rows import run_record
 from .transactions import Row, Transaction, as_json
 
@@ -29,6 +30,12 @@ def find_run(tx: Transaction, workflow: str, key: str) -> RunRecord | None:
     """By key."""
     params = {"namespace_id": tx.namespace_id, "workflow": workflow, "key": key}
     return _only(tx.packed(["select_runs", "find_run"], params))
+
+
+def find_last(tx: Transaction, run_id: str) -> RunRecord | None:
+    """The newest of its chain."""
+    chain = find_chain(tx, run_id)
+    return None if chain is None else get_run(tx, chain.run_id)
 
 
 def read_ended(tx: Transaction, run_ids: Sequence[str]) -> list[RunRecord]:

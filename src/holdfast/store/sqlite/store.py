@@ -177,6 +177,9 @@ class SqliteStore(LifeStore):
             return None
         return await self._read(partial(_runs.find_run, workflow=workflow, key=key))
 
+    async def find_last(self, run_id: str) -> RunRecord | None:
+        return await self._read(partial(_runs.find_last, run_id=run_id))
+
     async def list_runs(
         self,
         where: RunFilter,

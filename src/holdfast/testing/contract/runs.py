@@ -12,6 +12,7 @@ from holdfast.model import (
     Cancel,
     Claimed,
     Entry,
+    Out,
     RowChange,
     RunFilter,
     RunStatus,
@@ -39,6 +40,21 @@ class TestReading:
             assert await stage.store.find_run(LANE.workflow, key) is None
         assert await stage.store.read_journal("nobody") == []
         assert await stage.store.cancel_run("nobody", now=T0) is None
+
+    async def test_the_last_run_of_a_chain_is_found_by_any_that_is_left(self, stage: Stage) -> None:
+        ids, run = [], await stage.held()
+        for _ in range(3):
+            ids.append(run.id)
+            out = Out(successor=new_run())
+            await stage.commit(turn(run, change=RowChange(status=RunStatus.CONTINUED), out=out))
+            run = await stage.claim_one()
+        await stage.store.delete_runs([ids[1]])
+        for run_id in (ids[0], ids[2], run.id):
+            last = await stage.store.find_last(run_id)
+            assert last is not None
+            assert last.id == run.id
+        for run_id in (ids[1], "nobody", "a\0b"):
+            assert await stage.store.find_last(run_id) is None
 
     async def test_only_the_ended_are_read_as_ended(self, stage: Stage) -> None:
         ids = await stage.start(4)

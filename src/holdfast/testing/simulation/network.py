@@ -210,6 +210,9 @@ class FaultyStore(FaultyLife):
     async def find_run(self, workflow: str, key: str) -> RunRecord | None:
         return await self._ask("find_run", lambda: self._inner.find_run(workflow, key))
 
+    async def find_last(self, run_id: str) -> RunRecord | None:
+        return await self._ask("find_last", lambda: self._inner.find_last(run_id))
+
     async def list_runs(
         self,
         where: RunFilter,
