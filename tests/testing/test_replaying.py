@@ -156,6 +156,26 @@ async def test_a_child_begun_in_the_last_turn_matches_in_whichever_form_the_jour
     assert replay([one.entry for one in journal], reminding, args=[ORDER]).status is RunStatus.COMPLETED
 
 
+async def test_a_run_that_continued_matches_in_whichever_form_the_journal_comes():
+    @workflow
+    async def counting(n: int) -> int:
+        return n if n else counting.continue_as_new(n + 1)
+
+    journal = await recorded(counting, 0)
+    assert replay(journal, counting).status is RunStatus.CONTINUED
+    assert replay([one.entry for one in journal], counting, args=[0]).status is RunStatus.CONTINUED
+
+
+async def test_a_run_that_passed_its_deadline_matches_in_whichever_form_the_journal_comes():
+    @workflow(deadline="1h")
+    async def slow() -> None:
+        await holdfast.sleep("1d")
+
+    journal = await recorded(slow)
+    assert replay(journal, slow).status is RunStatus.FAILED
+    assert replay([one.entry for one in journal], slow).status is RunStatus.FAILED
+
+
 async def test_another_child_in_the_last_turn_is_divergence():
     @workflow
     async def other(order: Order) -> None:

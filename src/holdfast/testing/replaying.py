@@ -16,7 +16,7 @@ from holdfast.client import Journal, JournalEntry
 from holdfast.codec import Codec, message_of
 from holdfast.define import RunInfo, Workflow, current_scope, logger
 from holdfast.engine import Execution, Runners, describe
-from holdfast.errors import DefinitionError, JournalDiverged
+from holdfast.errors import DeadlineExceeded, DefinitionError, JournalDiverged
 from holdfast.model import (
     ASKS,
     ChildAsked,
@@ -222,10 +222,15 @@ def _is_own_end(entries: Sequence[Entry]) -> bool:
 
 
 def _end(ended: Ended, codec: Codec) -> tuple[object, ...]:
-    """What can be compared of an end. A traceback differs with every line that is added to the code."""
+    """What can be compared of an end. A traceback differs with every line that is added to the code.
+
+    Where it goes on, and that it was late, is told with the run's id, which entries alone don't know.
+    """
     if ended.error:
         error = codec.decode_exception(ended.error)
-        return ended.status, type(error), message_of(error)
+        return ended.status, type(error), "" if isinstance(error, DeadlineExceeded) else message_of(error)
+    if ended.status == RunStatus.CONTINUED:
+        return (ended.status,)
     return ended.status, None if ended.output is None else codec.open(ended.output)
 
 
