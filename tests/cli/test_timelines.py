@@ -55,6 +55,44 @@ def test_every_step_has_a_row_and_messages_are_points(journal):
     assert len(rows[2].attempts) == 1
 
 
+class Luck:
+    runs_out = True
+
+
+@step(retry=Retry(attempts=1))
+async def ship() -> str:
+    if Luck.runs_out:
+        raise ConnectionError("no ship")
+    return "shipped"
+
+
+@workflow
+async def delivery() -> str:
+    await charge(2)
+    return await ship()
+
+
+def test_a_step_that_a_retry_opened_again_has_a_row_for_each_try(database_url, monkeypatch):
+    worker = Worker(database_url, workflows=[delivery])
+    with Client(database_url) as client:
+        monkeypatch.setattr(Luck, "runs_out", True)
+        run = client.start(delivery)
+        asyncio.run(worker.drive(run.id))
+        again = client.retry(run.id)
+        going = rows_of(client.journal(again.id))
+        monkeypatch.setattr(Luck, "runs_out", False)
+        asyncio.run(worker.drive(again.id))
+        done = rows_of(client.journal(again.id))
+    labels = ["charge", "ship", "run retrying again at once", "ship"]
+    assert [row.label for row in going] == [row.label for row in done] == labels
+    assert [(row.ended is None, row.is_failed) for row in going] == [
+        (False, False), (False, True), (False, False), (True, False),
+    ]  # fmt: skip
+    assert [(row.ended is None, row.is_failed) for row in done] == [
+        (False, False), (False, True), (False, False), (False, False),
+    ]  # fmt: skip
+
+
 def test_bars_stand_where_their_time_was(journal):
     lines = timeline(journal, until=journal[-1].at, width=80)
     assert len(lines) == 5

@@ -22,6 +22,7 @@ from holdfast.model import (
     decode_entries,
     encode_entries,
     history_of,
+    open_steps,
 )
 
 at = st.integers(0, 2**62)
@@ -185,6 +186,15 @@ def test_a_sibling_that_ended_after_the_failure_is_carried():
     result = StepCompleted(3, "b", 1, b"r")
     some = [Started(1, b"s"), StepAsked("a", b""), StepAsked("b", b""), StepFailed(2, "a", 1, b"x"), result]
     assert history_of([*some, RunRetrying(4, 1, b"x", 5, 1)]).carried == [result]
+
+
+def test_steps_are_open_that_have_no_end_in_what_a_journal_means():
+    some = [
+        Started(1, b"s"), StepAsked("a", b""), StepAsked("b", b""), StepAsked("c", b""), StepCompleted(2, "a", 1, b""),
+        StepFailed(3, "b", 1, b"x"),
+    ]  # fmt: skip
+    assert open_steps(some) == ["c"]
+    assert open_steps([*some, StepCompleted(4, "c", 1, b""), RunRetrying(4, 1, b"x", 5, 1)]) == ["b"]
 
 
 def test_a_cancelled_run_is_cut_at_its_cancel():

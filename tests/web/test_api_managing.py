@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import holdfast
-from holdfast import Done, Machine, Next, workflow
-from tests.web.stage import served
+from holdfast import Done, Machine, Next, Retry, step, workflow
+from tests.web.stage import charge, served
 
 
 @workflow
@@ -14,6 +14,17 @@ async def shows() -> None:
     for name in ("c", "a", "b/ü"):
         holdfast.set_value(name, 1)
         holdfast.emit(name, 1)
+
+
+@step(retry=Retry(attempts=1))
+async def ship() -> None:
+    raise ConnectionError("no ship")
+
+
+@workflow(retry=Retry(attempts=2, initial="1h"))
+async def patient() -> None:
+    await charge("4711")
+    await ship()
 
 
 async def waiting(made, who: str = "ann"):
@@ -264,6 +275,17 @@ async def test_steps_tell_what_became_of_each(database_url):
         )  # fmt: skip
         assert (bad["status"], bad["value"]) == ("failed", None)
         assert bad["error"] == {"type": "FatalError", "message": "this card is stolen"}
+
+
+async def test_a_step_that_a_retry_of_its_run_opened_again_is_asked_for_and_no_longer_failed(database_url):
+    async with served(database_url, patient) as made:
+        run = await made.client.start("patient")
+        await made.stage.until_waiting(run)
+        steps = (await made.call("GET", f"/v1/runs/{run.id}/steps")).json()["steps"]
+        assert [(one["key"], one["status"], one["error"]) for one in steps] == [
+            ("charge", "completed", None), ("ship", "asked", None),
+        ]  # fmt: skip
+        assert (steps[0]["ended_at"] is None, steps[1]["ended_at"]) == (False, None)
 
 
 async def test_explain_says_why_a_run_is_not_moving(database_url):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from holdfast.client import JournalEntry
-from holdfast.model import spoken
+from holdfast.model import open_steps, spoken
 
 _BEGINS = frozenset({"step_asked", "child_asked"})
 _ENDS = frozenset({"step_completed", "step_failed", "child_ended"})
@@ -34,12 +34,15 @@ def rows_of(entries: Sequence[JournalEntry]) -> list[Row]:
     """What happened, in the order in which it began."""
     rows: list[Row] = []
     going: dict[str, Row] = {}
-    for entry in entries:
+
+    def begin(label: str, key: str, at: datetime) -> None:
+        going[key] = Row(label, at)
+        rows.append(going[key])
+
+    for number, entry in enumerate(entries, 1):
         key = entry.key or ""
         if entry.kind in _BEGINS:
-            row = Row(f"{'child ' if entry.kind == 'child_asked' else ''}{key}", entry.at)
-            rows.append(row)
-            going[key] = row
+            begin(f"{'child ' if entry.kind == 'child_asked' else ''}{key}", key, entry.at)
         elif entry.kind == "step_retrying" and key in going:
             going[key].attempts.append(entry.at)
         elif entry.kind in _ENDS and key in going:
@@ -49,6 +52,10 @@ def rows_of(entries: Sequence[JournalEntry]) -> list[Row]:
             what = f"{_word(entry.kind)} {entry.key or entry.note or ''}".strip()
             label = entry.note or what if entry.kind == "timer_fired" else what
             rows.append(Row(label, entry.at, entry.at, is_point=True))
+            if entry.kind == "run_retrying":
+                for again in open_steps(one.entry for one in entries[:number]):
+                    if again not in going:
+                        begin(again, again, entry.at)
     return rows
 
 

@@ -39,7 +39,7 @@ from .entries import (
     decode_entries,
     encode_entries,
 )
-from .histories import History, history_of
+from .histories import History, history_of, open_steps
 from .ids import bounded_id, check_id, new_id
 from .matches import holds, probe_of, probes_of
 from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent
@@ -171,6 +171,7 @@ __all__ = [
     "moment_of",
     "natural",
     "new_id",
+    "open_steps",
     "probe_of",
     "probes_of",
     "quoted",

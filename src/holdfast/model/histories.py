@@ -92,6 +92,19 @@ def history_of(entries: Iterable[Entry]) -> History:
     return History(kept, [*carried.values()], retrying, tuple(lives), is_cut)
 
 
+def open_steps(entries: Iterable[Entry]) -> list[str]:
+    """The keys of steps that have no end in what a journal means, in the order of asking.
+
+    A retry of the whole run has opened the failed step again, and no entry of its own says so.
+    """
+    history = history_of(entries)
+    asked = dict.fromkeys(entry.key for entry in history.entries if isinstance(entry, StepAsked))
+    for entry in (*history.entries, *history.carried):
+        if isinstance(entry, (StepCompleted, StepFailed)):
+            asked.pop(entry.key, None)
+    return list(asked)
+
+
 _LASTING = (Inherited, Reseeded)
 """What a run was begun with: no cut takes it away."""
 

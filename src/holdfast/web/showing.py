@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from holdfast.client import AsyncClient, AsyncRun, Explanation, JournalEntry
 from holdfast.codec import message_of, plain
 from holdfast.errors import CodecError, HoldfastError, RunCancelled, RunFailed, StepFailed
-from holdfast.model import RunRecord, RunStatus
+from holdfast.model import RunRecord, RunStatus, open_steps
 
 from .shapes import CallShown, EntryShown, Explained, Fault, Outcome, RunShown, RunStarted, RunSummary, StepShown
 
@@ -80,27 +81,30 @@ def entry_shown(entry: JournalEntry, sees: bool) -> EntryShown:
     )
 
 
-def steps_shown(entries: Iterable[JournalEntry], sees: bool) -> list[StepShown]:
+def steps_shown(entries: Sequence[JournalEntry], sees: bool) -> list[StepShown]:
     """What became of each step, from the entries about it."""
     steps: dict[str, StepShown] = {}
-    for entry in entries:
+    for number, entry in enumerate(entries, 1):
+        if entry.kind == "run_retrying":
+            for key in open_steps(one.entry for one in entries[:number]):
+                steps[key] = _asked(key, entry.at)
         if entry.key is None or not entry.kind.startswith("step_"):
             continue
-        known = steps.get(entry.key)
-        if known is None:
-            known = StepShown(
-                key=entry.key, status="asked", attempt=1, asked_at=entry.at, ended_at=None, value=None, error=None
-            )
-            steps[entry.key] = known
+        if entry.kind == "step_asked" or entry.key not in steps:
+            steps[entry.key] = _asked(entry.key, entry.at)
+        known = steps[entry.key]
         if entry.kind == "step_retrying":
             known.status, known.attempt = "retrying", (entry.attempt or 1) + 1
         elif entry.kind in ("step_completed", "step_failed"):
             known.status = "completed" if entry.kind == "step_completed" else "failed"
             known.attempt, known.ended_at = entry.attempt or known.attempt, entry.at
             known.value = plain(entry.value) if sees else None
-        if entry.kind != "step_asked":
-            known.error = fault(entry.error, sees)
+        known.error = fault(entry.error, sees)
     return list(steps.values())
+
+
+def _asked(key: str, at: datetime) -> StepShown:
+    return StepShown(key=key, status="asked", attempt=1, asked_at=at, ended_at=None, value=None, error=None)
 
 
 def explained(found: Explanation, sees: bool) -> Explained:
