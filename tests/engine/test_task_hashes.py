@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 from holdfast import workflow
 from tests.engine.drive import note
@@ -49,6 +50,34 @@ async def test_gathers_outside_bodies_hash_by_their_addresses():
     assert hash(one) != hash(other)
     assert {one, other} == {other, one}
     await asyncio.wait([one, other])
+
+
+@workflow
+async def cancelling_all() -> None:
+    made = []
+    for _ in range(13):
+        made.append(asyncio.create_task(asyncio.sleep(60)))
+        for _ in range(7):
+            # So that the numbers of tasks are far apart, and some of them share a place in a small set.
+            asyncio.get_running_loop().create_future()
+    await double(1)
+    note([task.get_name() for task in asyncio.all_tasks()])
+    for task in made:
+        task.cancel()
+
+
+def test_all_tasks_of_a_body_are_in_order_whatever_other_runs_there_are(begin):
+    for number in range(10):
+        others = [begin(branches, seed=Random(100 * number + one).randbytes(16)) for one in range(number)]
+        drive = begin(cancelling_all).finish()
+        for other in others:
+            other.close()
+        drive.check()
+
+
+async def test_all_tasks_outside_bodies_are_those_of_their_loop(begin):
+    begin(branches)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 def test_the_first_tasks_of_many_runs_do_not_collide(begin):

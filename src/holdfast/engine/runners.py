@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeAlias
 from greenlet import getcurrent, greenlet
 
 from .gathers import hash_by_members
+from .own_tasks import find_in_order
 from .unawaited import hear_of_unawaited
 
 
@@ -106,6 +107,7 @@ class Runners:
 
     def __init__(self) -> None:
         hash_by_members()
+        find_in_order()
         hear_of_unawaited()
         self._idle: list[greenlet] = []
         self.ready: deque[Any] = deque()
