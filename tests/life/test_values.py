@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, Retry, RunStatus, Worker, step, workflow
+from holdfast import AsyncClient, Retry, RunStatus, StreamItem, Worker, step, workflow
 from holdfast.testing import Environment, assert_durable
 from tests.life.waiting import until, until_waiting
 
@@ -191,6 +191,51 @@ async def test_the_next_attempt_of_a_step_resets_what_the_last_one_sent():
             ("whole", 2, False),
         ]
         assert any(item.reset for item in items)
+
+
+async def test_a_follower_of_a_chain_can_tell_a_step_from_that_of_another_life_which_it_must_not_drop():
+    @step(retry=Retry(attempts=2, initial="1m", jitter=0))
+    async def flaky(month: int) -> None:
+        holdfast.emit("words", month)
+        if holdfast.current_step().attempt == 1:
+            raise ConnectionError
+
+    @workflow
+    async def speaking(month: int) -> None:
+        await flaky(month)
+        if month < 3:
+            holdfast.continue_as_new(month + 1)
+
+    async with Environment(speaking) as env:
+        run = await env.client.start(speaking, 1)
+        await run.result()
+        kept: list[StreamItem[Any]] = []
+        async for item in run.stream("words"):
+            if item.reset:
+                kept = [one for one in kept if (one.origin_id, one.step) != (item.origin_id, item.step)]
+            kept.append(item)
+        assert [item.value for item in kept] == [1, 2, 3]
+
+
+async def test_a_retry_sends_under_the_life_that_it_goes_on_with():
+    @step(retry=Retry(attempts=1))
+    async def sad_once() -> None:
+        holdfast.emit("words", "sad")
+        if len(tries) < 2:
+            raise ConnectionError(tries.append("sad"))
+
+    @workflow
+    async def speaking() -> None:
+        await sad_once()
+
+    tries: list[str] = ["begun"]
+    async with Environment(speaking) as env:
+        run = await env.client.start(speaking)
+        await run.wait()
+        again = await env.client.retry(run.id)
+        await again.result()
+        items = [item async for item in again.stream("words")]
+        assert [(item.origin_id, item.reset) for item in items] == [(run.id, False), (run.id, True)]
 
 
 async def test_a_typed_stream_yields_instances():

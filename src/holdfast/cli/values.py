@@ -81,4 +81,4 @@ def _print_items(run: Run[Any], name: str, after: int, follow: bool, as_json: bo
 
 
 def _told(item: StreamItem[Any]) -> dict[str, Any]:
-    return {name: getattr(item, name) for name in ("offset", "value", "step", "attempt", "at", "reset")}
+    return {name: getattr(item, name) for name in ("offset", "value", "step", "attempt", "at", "reset", "origin_id")}

@@ -36,7 +36,10 @@ class StreamItem(Generic[T]):
     attempt: int
     at: datetime
     reset: bool
-    """Another attempt of this step begins here: drop what its earlier ones sent."""
+    """Another attempt of this step begins here: drop what its earlier ones sent, those with the same `origin_id`."""
+    origin_id: str | None
+    """The run with which the life of its sender began, as in `run.record.origin_id`: in each run that continues as new,
+    a step of the same name is another one. None: that run was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,4 +197,5 @@ class _News:
 
 
 def _item(record: StreamRecord, value: Any) -> StreamItem[Any]:
-    return StreamItem(record.offset, value, record.step, record.attempt, moment_of(record.at), record.reset)
+    at = moment_of(record.at)
+    return StreamItem(record.offset, value, record.step, record.attempt, at, record.reset, record.origin_id)

@@ -61,3 +61,6 @@ class StreamRecord(msgspec.Struct, frozen=True):
     at: Instant
     reset: bool = False
     """This item begins another attempt of its step: what that step's earlier attempts sent no longer counts."""
+    origin_id: str | None = None
+    """The run with which the life of the one that sent it began: a successor's step of the same key is another one.
+    None: that run is gone."""

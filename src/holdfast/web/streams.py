@@ -105,6 +105,7 @@ def _item(name: str, item: StreamItem[Any], offsets: Mapping[str, int], sees: bo
         "attempt": item.attempt,
         "at": item.at.isoformat(),
         "reset": item.reset,
+        "origin_id": item.origin_id,
     }
     return event("item", told, id=urlencode(offsets))
 

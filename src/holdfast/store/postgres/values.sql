@@ -127,7 +127,12 @@ JOIN counted ON counted.chain_id = asked.chain_id AND counted.stream = asked.str
 -- name: read_items
 -- Items behind an offset.
 SELECT stream_items.place, stream_items.payload, stream_items.step, stream_items.attempt, stream_items.at,
-    stream_items.reset
+    stream_items.reset, (
+        SELECT coalesce(starts.origin_id, starts.chain_id, runs.id)
+        FROM holdfast.runs
+        JOIN holdfast.starts ON starts.number = runs.number
+        WHERE runs.number = stream_items.run
+    )
 FROM holdfast.last_of_chain(:namespace_id, :id) AS last
 JOIN holdfast.stream_items ON stream_items.namespace_id = :namespace_id AND stream_items.chain_id = last.chain_id
     AND stream_items.stream = :stream AND stream_items.place > :after::bigint

@@ -142,6 +142,6 @@ def read_items(tx: Transaction, run_id: str, stream: str, after: int, limit: int
         "limit": limit,
     }
     return [
-        StreamRecord(place, payload, step, attempt, at, bool(reset))
-        for place, payload, step, attempt, at, reset in tx.all("read_items", params)
+        StreamRecord(place, payload, step, attempt, at, bool(reset), origin_id)
+        for place, payload, step, attempt, at, reset, origin_id in tx.all("read_items", params)
     ]

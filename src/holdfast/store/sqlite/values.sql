@@ -61,7 +61,12 @@ WHERE column1 <> 0;
 
 -- name: read_items
 -- Items behind a place.
-SELECT place, payload, step, attempt, at, reset
+SELECT place, payload, step, attempt, at, reset, (
+    SELECT coalesce(starts.origin_id, starts.chain_id, runs.id)
+    FROM runs
+    CROSS JOIN starts ON starts.number = runs.number
+    WHERE runs.number = stream_items.run
+)
 FROM stream_items
 WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND stream = :stream AND place > :after
 ORDER BY place LIMIT :limit;

@@ -132,6 +132,24 @@ class TestStreams:
         assert [one.reset for one in await stage.store.read_items(successor.id, "log")] == [False, False]
         assert [one.reset for one in await stage.store.read_items(fork.id, "log")] == [False]
 
+    async def test_an_item_says_with_which_run_the_life_of_its_sender_began(self, stage: Stage) -> None:
+        run = await stage.held()
+        successor = await stage.held(id="next", chain_id=run.id, origin_id="next")
+        again = await stage.held(chain_id=run.id, forked_from="next", origin_id="next")
+        for one in (run, successor, again):
+            await stage.commit(turn(one, out=Out(items=(("log", b"by the body"),))))
+            await stage.store.append_items(sent(one, b"by a step"), now=T0)
+        items = await stage.store.read_items(run.id, "log")
+        assert [one.origin_id for one in items] == [run.id, run.id, "next", "next", "next", "next"]
+
+    async def test_of_a_run_that_is_gone_nobody_knows_with_which_its_life_began(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.store.append_items(sent(run, b"a"), now=T0)
+        await stage.end(run)
+        successor = await stage.held(chain_id=run.id)
+        await stage.store.delete_runs([run.id])
+        assert [one.origin_id for one in await stage.store.read_items(successor.id, "log")] == [None]
+
     async def test_an_attempt_after_silent_ones_resets_nothing(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.append_items(sent(run, b"x", step="other"), now=T0)
