@@ -192,6 +192,26 @@ async def test_a_port_is_served_while_a_worker_runs_and_another_process_gets_the
     assert first.address is None
 
 
+async def test_a_port_is_served_until_the_last_worker_has_stopped(database_url):
+    metrics = Prometheus(registry=CollectorRegistry(), port=0)
+    async with stage(database_url, doubled, observers=[metrics]) as on:
+        async with on.worker(doubled, observers=[metrics]):
+            served = metrics.address
+        assert metrics.address == served is not None
+        url = f"http://127.0.0.1:{served[1]}/metrics"
+        assert b"holdfast_workers 1.0" in await asyncio.to_thread(lambda: urllib.request.urlopen(url).read())
+    assert metrics.address is None
+
+
+async def test_a_run_that_is_driven_is_claimed_and_begun_as_any_other(database_url, metrics):
+    async with AsyncClient(database_url) as client:
+        run = await client.start(doubled, 1)
+        assert (await holdfast.Worker(client, workflows=[doubled], observers=[metrics]).drive(run.id)).done
+    assert value(metrics, "holdfast_runs_started_total", workflow="doubled") == 1
+    assert value(metrics, "holdfast_queue_lag_seconds_count", queue="default") == 1
+    assert value(metrics, "holdfast_claim_seconds_count") == value(metrics, "holdfast_claim_size_sum") == 1
+
+
 async def test_a_port_that_can_t_be_had_keeps_the_worker_from_beginning(database_url):
     served = Prometheus(registry=CollectorRegistry(), port=0)
     refused = Prometheus(registry=CollectorRegistry(), port=9464, host="192.0.2.1")

@@ -32,11 +32,11 @@ class RunsStarted(_Fact, frozen=True, gc=False):
 
 
 class RunsClaimed(_Fact, frozen=True, gc=False):
-    """A worker has claimed these runs. A run's first claim has the epoch 1: there it begins."""
+    """A worker has claimed these runs: several, or the one that is driven. A run's first claim has the epoch 1: there
+    it begins."""
 
     runs: Sequence[ClaimedRun]
-    took: int | None
-    """None where one run was claimed by its id, for a drive."""
+    took: int
 
 
 class RunReplayed(_Fact, frozen=True, gc=False):

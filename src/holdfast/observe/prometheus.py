@@ -192,8 +192,7 @@ class Prometheus(GroupObserver):
         sizes.add_to((), count)
 
     def _runs_claimed(self, fact: RunsClaimed) -> None:
-        if fact.took is not None:
-            self._group(self._claims, self._claimed, fact.took, len(fact.runs))
+        self._group(self._claims, self._claimed, fact.took, len(fact.runs))
         begun = Counter(run.workflow for run in fact.runs if run.epoch == 1)
         taken_over = Counter(run.workflow for run in fact.runs if run.is_takeover)
         for counts, found in ((self._begun, begun), (self._took_over, taken_over)):

@@ -225,7 +225,7 @@ class WatchedSession(Session):
     _runs_of = WatchedRuns
     _attempts_of = WatchedAttempts
     _attempts: WatchedAttempts
-    _took: int | None = None
+    _took = 0
 
     def __init__(self, plan: Plan, resources: Any, interrupted: Callable[[], None]) -> None:
         super().__init__(plan, resources, interrupted)
@@ -268,7 +268,6 @@ class WatchedSession(Session):
     async def _admit(self, claimed: Sequence[ClaimedRun]) -> None:
         if claimed:
             self._attempts.tell(RunsClaimed(claimed, self._took))
-            self._took = None
         await super()._admit(claimed)
 
     def _commit(self, turns: Sequence[Turn]) -> Awaitable[Sequence[Answer]]:
