@@ -8,6 +8,7 @@ import threading
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanLimits
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
 
 from holdfast import step, workflow
@@ -65,6 +66,23 @@ async def test_the_current_span_of_a_step_can_be_written_to(database_url):
     span = traces.one("pack", order="o-1", cents=100)
     assert [(event.name, dict(event.attributes)) for event in span.events] == [("packed", {"boxes": 2})]
     assert json.loads(span.to_json())["attributes"]["order"] == "o-1"
+
+
+async def test_a_span_holds_no_more_events_than_the_sdk_allows(database_url):
+    traces = Traces()
+
+    @step
+    async def chatty() -> None:
+        for number in range(SpanLimits().max_events + 1):
+            trace.get_current_span().add_event(f"event {number}")
+
+    @workflow
+    async def body() -> None:
+        await chatty()
+
+    async with stage(database_url, body, observers=[traces.observer()]) as on:
+        await (await on.client.start(body)).result(timeout=PATIENCE)
+    assert len(traces.one("workflow.step").events) == SpanLimits().max_events
 
 
 async def test_what_a_span_says_can_be_read_while_its_step_executes(database_url):

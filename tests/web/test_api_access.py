@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast import AsyncClient, DefinitionError
+import holdfast
+from holdfast import AsyncClient, DefinitionError, workflow
 from holdfast.web import ApiKey, AuditRecord, api, new_key
 from tests.web.stage import Served, listening, reached, served
 
@@ -18,6 +19,11 @@ READ, READ_KEY = new_key("reader")
 OPERATE, OPERATE_KEY = new_key("operator", "operate")
 ADMIN, ADMIN_KEY = new_key("admin", "admin", payloads=True)
 KEYS = [READ_KEY, OPERATE_KEY, str(ADMIN_KEY)]
+
+
+@workflow
+async def forgetful() -> None:
+    holdfast.sleep("1s")
 
 
 def bearer(secret: str) -> dict[str, str]:
@@ -203,6 +209,27 @@ async def test_a_value_is_hidden_too(database_url):
         assert (await made.call("GET", path, headers=bearer(ADMIN))).json()["value"] == "ann"
 
 
+async def test_why_a_run_was_cancelled_is_hidden_too(database_url):
+    async with served(database_url, keys=KEYS) as made:
+        run = await made.client.start("approval", "ann")
+        await made.stage.until_waiting(run)
+        await run.cancel(reason="ann is ill")
+        await run.wait("60s")
+        for secret, is_told in ((READ, False), (ADMIN, True)):
+            for path in (f"/v1/runs/{run.id}/journal", f"/v1/runs/{run.id}/result"):
+                answer = await made.call("GET", path, headers=bearer(secret))
+                assert (answer.status_code, "ann is ill" in answer.text) == (200, is_told)
+
+
+async def test_why_a_run_is_blocked_is_hidden_too(database_url):
+    async with served(database_url, forgetful, keys=KEYS) as made:
+        run = await made.client.start("forgetful")
+        await made.stage.until_blocked(run)
+        for secret, is_told in ((READ, False), (ADMIN, True)):
+            found = (await made.call("GET", f"/v1/runs/{run.id}", headers=bearer(secret))).json()
+            assert (found["is_blocked"], found["blocked"] is not None) == (True, is_told)
+
+
 async def test_a_key_that_sees_no_payloads_can_not_guess_them(database_url):
     async with served(database_url, keys=KEYS) as made:
         answer = await made.call("GET", "/v1/runs?input.card=4711", headers=bearer(OPERATE))
@@ -303,6 +330,8 @@ async def test_pages_of_the_origins_that_are_named_may(database_url):
         for origin, is_told in (("https://app.example", True), ("https://evil.example", False)):
             answer = await made.call("GET", "/v1/runs", headers={"origin": origin, **bearer(READ)})
             assert ("access-control-allow-origin" in answer.headers) is is_told
+            # What a page may read of an answer's head.
+            assert answer.headers["access-control-expose-headers"] == "X-Request-Id, Retry-After"
 
 
 async def test_a_star_names_the_pages_of_all_origins(database_url):

@@ -112,6 +112,24 @@ async def test_nobody_looks_while_nobody_follows(database_url):
         assert live.followers == 0
 
 
+async def test_whoever_leaves_takes_nothing_from_those_who_stay(database_url):
+    async with AsyncClient(database_url) as client:
+        live = LiveRuns(client, pause=0.01)
+        stays, leaves = live.follow(None), live.follow(None)
+        hearing = []
+        for changes in (stays, leaves):
+            assert (await anext(changes)).kind == "ready"
+            hearing.append(asyncio.ensure_future(anext(changes)))
+        await until(lambda: "holdfast: look at runs" in {task.get_name() for task in asyncio.all_tasks()})
+        hearing[1].cancel()
+        await asyncio.gather(hearing[1], return_exceptions=True)
+        await leaves.aclose()  # type: ignore[attr-defined]
+        run = await client.start(checkout, "4711", delay="1h")
+        async with asyncio.timeout(60):
+            assert (await hearing[0]).run_id == run.id
+        await stays.aclose()  # type: ignore[attr-defined]
+
+
 async def test_a_run_that_newer_ones_crowd_out_has_not_changed(database_url):
     async with served(database_url) as made:
         first = await made.client.start("approval", "first", delay="1h")
@@ -184,6 +202,21 @@ async def test_runs_that_many_newer_ones_have_crowded_out_are_told_when_they_end
                 break
         assert ended == {run.id for run in runs}
         await changes.aclose()  # type: ignore[attr-defined]
+
+
+async def test_more_ends_at_once_than_can_be_asked_about_are_a_reset(database_url, monkeypatch):
+    monkeypatch.setattr("holdfast.web.live.GONE", 1)
+    async with AsyncClient(database_url) as client:
+        runs = [await client.start(checkout, "a", delay="1h") for _ in range(4)]
+        live = LiveRuns(client, newest=1)
+        await live.look()
+        await runs[0].cancel()
+        await live.look()
+        await runs[1].cancel()
+        await runs[2].cancel()
+        await live.look()
+        assert [(one.kind, one.run_id) for one in live.changes] == [("changed", runs[0].id), ("reset", "")]
+        assert live.followed == 1
 
 
 async def test_of_more_live_runs_than_are_followed_the_oldest_are_forgotten(database_url):

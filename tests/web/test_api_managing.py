@@ -105,7 +105,25 @@ async def test_a_run_is_forked_as_it_was_where_nothing_else_is_said(database_url
         assert (fork.status_code, fork.json()["forked_from"]) == (201, run.id)
 
 
-@pytest.mark.parametrize("body", [{"at": "nothing"}, {"result": 1}])
+@step
+async def asked() -> str | None:
+    return "yes"
+
+
+@workflow
+async def asks() -> str | None:
+    return await asked()
+
+
+async def test_a_fork_may_say_that_a_step_came_to_nothing(database_url):
+    async with served(database_url, asks) as made:
+        run = await made.client.start(asks)
+        await run.wait("60s")
+        fork = await made.call("POST", f"/v1/runs/{run.id}/fork", {"at": "asked", "result": None})
+        assert await (await made.client.get_run(fork.json()["id"])).result("60s") is None
+
+
+@pytest.mark.parametrize("body", [{"at": "nothing"}, {"result": 1}, {"result": None}])
 async def test_a_fork_that_can_not_be_names_the_field(database_url, body):
     async with served(database_url) as made:
         run = await made.client.start("checkout", "4711")
