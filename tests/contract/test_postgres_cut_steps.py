@@ -1,4 +1,4 @@
-"""Connections of transactional steps that are cut under their function: the store's trouble, not the step's."""
+"""Connections of transactional steps that are cut or can't be written to: the store's trouble, not the step's."""
 
 import asyncio
 import logging
@@ -8,6 +8,9 @@ import pytest
 
 import holdfast
 from holdfast import Retry, RunFailed, step, workflow
+from holdfast.errors import StoreAway
+from holdfast.store.postgres.loans import PostgresLoan
+from holdfast.testing.contract.stage import until
 
 ONCE = Retry(attempts=1)
 
@@ -117,3 +120,39 @@ async def test_a_function_of_which_others_have_heard_fails_and_its_next_attempt_
         assert await run.result(timeout=60) == 1
         items = [(item.value, item.attempt, item.reset) async for item in run.stream("said")]
     assert items == [(1, 1, False), (2, 2, True)]
+
+
+async def test_a_function_waits_while_its_database_is_read_only_and_no_attempt_is_used_up(url, monkeypatch):
+    called, refused = [], []
+    begin = PostgresLoan.begin
+
+    async def begun(loan):
+        try:
+            await begin(loan)
+        except StoreAway as error:
+            refused.append(str(error))
+            raise
+
+    @step(transaction=True, retry=ONCE)
+    async def put(db: asyncpg.Connection, number: int) -> int:
+        called.append(holdfast.current_step().attempt)
+        await db.execute("INSERT INTO effects (number) VALUES ($1)", number)
+        return number
+
+    @workflow
+    async def putting() -> int:
+        return await put(7)
+
+    monkeypatch.setattr(PostgresLoan, "begin", begun)
+    async with holdfast.AsyncClient(url) as client, holdfast.Worker(client, workflows=[putting]):
+        # As a server does whose disk is nearly full, or the one that a name leads to until a standby takes over.
+        name = (await execute(url, "SELECT current_database()"))[0]
+        await execute(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        run = await client.start(putting)
+        assert await until(lambda: bool(refused or called))
+        admin = await asyncpg.connect(url, server_settings={"default_transaction_read_only": "off"})
+        await admin.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        await admin.close()
+        assert await run.result(timeout=60) == 7
+    assert called == [1]
+    assert "read-only" in refused[0]

@@ -132,7 +132,11 @@ class PostgresLoan:
                 await self._transaction.start()
             timeouts = {"lock_timeout": lender.lock_timeout, "idle_timeout": lender.idle_timeout}
             begun = await self._tx(Transaction).one("mark_transaction", {"mark": self._mark, **timeouts})
-            self._is_apart = begun is not None and begun[0]
+            assert begun is not None
+            self._is_apart, is_read_only, *_ = begun
+            if is_read_only:
+                # Whatever the function does there can't be committed, and what fails because of that is no fault of it.
+                raise asyncpg.ReadOnlySQLTransactionError("a transaction of a step would be read-only")
             self._begun_at = time.monotonic()
         except BaseException as error:
             lender.room.release()

@@ -3,8 +3,9 @@
 -- name: mark_transaction
 -- What holds until this transaction ends, and no longer: its mark tells whether it is still the one that was begun.
 -- The setting's name is not in the schema, so it must not look as if it were: see statements.py. Answers whether it sees
--- nothing that is committed from now on, as the database's owner may have set.
+-- nothing that is committed from now on, as the database's owner may have set, and whether nothing can be written by it.
 SELECT current_setting('transaction_isolation') IN ('repeatable read', 'serializable'),
+    current_setting('transaction_read_only')::boolean,
     set_config('holdfast_loan.mark', :mark, true), set_config('lock_timeout', :lock_timeout, true),
     set_config('idle_in_transaction_session_timeout', :idle_timeout, true);
 
