@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from holdfast import AsyncClient, DefinitionError, errors
 from holdfast.observe import Prometheus
-from holdfast.web import api, new_key
+from holdfast.web import AuditRecord, api, new_key
 from holdfast.web.limits import Buckets, Slots, is_too_deep
 from holdfast.web.problems import TABLE
 from holdfast.web.service import Readiness
@@ -76,6 +76,13 @@ async def test_whoever_calls_too_often_is_told_when_to_come_again(database_url):
         assert (await made.call("GET", "/healthz")).status_code == 200
         async with reached(made.app, address="127.0.0.2") as http:
             assert (await http.get("/v1/runs")).status_code == 200
+
+
+async def test_whoever_calls_too_often_does_not_fill_the_audit_log(database_url):
+    records: list[AuditRecord] = []
+    async with served(database_url, rate=SELDOM, audit=records.append) as made:
+        got = [(await made.call("POST", "/v1/events/paid")).status_code for _ in range(3)]
+    assert (got, [one.status for one in records]) == ([202, 429, 429], [202])
 
 
 async def test_a_key_is_one_caller_wherever_it_is_used(database_url):

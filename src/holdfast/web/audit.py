@@ -1,4 +1,5 @@
-"""The audit log: a record of every request that changes something, or was refused when it tried.
+"""The audit log: a record of every request that changes something, or was refused when it tried, but for those that
+were one too many: whoever calls too often must not be able to fill it.
 
 It says who, what, which run and what came of it, and never holds a payload, a key or a hook's token.
 """
