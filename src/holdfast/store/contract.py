@@ -313,7 +313,8 @@ class Store(Protocol):
     async def delete_runs(self, run_ids: Sequence[str]) -> list[str]:
         """Remove ended runs with everything they own; returns the ids of those removed. A live one is left alone.
 
-        So is one whose chain lives on, while a caller's own transaction that sends to it is open.
+        So is one whose chain lives on, while a caller's own transaction that sends to it is open. The key of one that
+        ended while it waited for the run that it replaces goes back to that, if it lives.
         """
 
     async def sweep(self, limit: int, *, events_before: Instant, now: Instant | None = None) -> Swept:

@@ -58,6 +58,7 @@ async def _remove(tx: Transaction, rows: Sequence[Row]) -> list[str]:
     if rows:
         numbers = [number for number, _, _ in rows]
         await tell_followers(tx, numbers)
+        await tx.all("give_back_keys", {"namespace_id": tx.namespace_id, "runs": numbers})
         await tx.all("remove_runs", {"namespace_id": tx.namespace_id, "runs": numbers})
         await tx.all("remove_chains", asked)
     for _, run_id, _ in rows:

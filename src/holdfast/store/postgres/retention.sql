@@ -49,6 +49,25 @@ SELECT living.chain_id
 FROM living
 WHERE NOT pg_try_advisory_xact_lock(hashtextextended('holdfast.chain/' || living.chain_id, :namespace_id::bigint));
 
+-- name: give_back_keys
+-- Keys that these runs took over from others which live on still: those have them again.
+WITH theirs AS MATERIALIZED (
+    SELECT runs.number, lanes.workflow, starts.key, before.number AS before
+    FROM holdfast.runs
+    JOIN holdfast.starts ON starts.number = runs.number
+    JOIN holdfast.lanes ON lanes.id = runs.lane_id
+    CROSS JOIN LATERAL (
+        SELECT one.number FROM holdfast.runs AS one
+        WHERE one.namespace_id = :namespace_id AND one.id = runs.after_run_id AND one.ended_at IS NULL
+        OFFSET 0
+    ) AS before
+    WHERE runs.number = ANY (:runs::bigint[]) AND runs.after_run_id IS NOT NULL AND starts.key IS NOT NULL
+)
+UPDATE holdfast.keys SET run = theirs.before
+FROM theirs
+WHERE keys.namespace_id = :namespace_id AND keys.workflow = theirs.workflow AND keys.key = theirs.key
+    AND keys.run = theirs.number AND keys.key = ANY (ARRAY(SELECT theirs.key FROM theirs));
+
 -- name: remove_runs
 -- Ended runs, with what is theirs alone.
 WITH key AS (

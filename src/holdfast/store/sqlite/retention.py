@@ -47,6 +47,7 @@ def _delete(tx: Transaction, found: Sequence[Row]) -> list[str]:
     if not found:
         return []
     params = {"namespace_id": tx.namespace_id, "runs": as_json([number for number, _, _ in found])}
+    tx.run("give_back_keys", params)
     owned = ("delete_keys", "delete_journals", "delete_messages", "delete_hook_ids", "delete_hooks", "drop_followers")
     for name in owned:
         tx.run(name, params)

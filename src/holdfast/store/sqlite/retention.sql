@@ -27,6 +27,25 @@ CROSS JOIN starts ON starts.number = runs.number
 WHERE runs.namespace_id = :namespace_id AND runs.expires_at <= :now
 ORDER BY runs.expires_at, runs.number LIMIT :limit;
 
+-- name: give_back_keys
+-- Keys that these runs took over from others which live on still: those have them again.
+UPDATE keys
+SET run = (
+    SELECT before.number
+    FROM runs
+    CROSS JOIN runs AS before ON before.namespace_id = runs.namespace_id AND before.id = runs.after_run_id
+    WHERE runs.number = keys.run
+)
+WHERE (namespace_id, workflow, key) IN (
+    SELECT runs.namespace_id, lanes.workflow, starts.key
+    FROM json_each(:runs) AS gone
+    CROSS JOIN runs ON runs.number = gone.value
+    CROSS JOIN runs AS before ON before.namespace_id = runs.namespace_id AND before.id = runs.after_run_id
+    CROSS JOIN lanes ON lanes.id = runs.lane_id
+    CROSS JOIN starts ON starts.number = runs.number
+    WHERE starts.key IS NOT NULL AND before.ended_at IS NULL
+) AND run IN (SELECT value FROM json_each(:runs));
+
 -- name: delete_keys
 -- Keys that these runs hold.
 DELETE FROM keys

@@ -279,6 +279,17 @@ class TestKeys:
         await stage.end(first)
         assert ids_of(await stage.claim()) == [third]
 
+    async def test_a_replacement_that_is_deleted_leaves_its_key_to_the_run_that_lives(self, stage: Stage) -> None:
+        first = await stage.held(key="k")
+        second = await stage.start_one(key="k", on_conflict="replace")
+        await stage.store.cancel_run(second, now=T0)
+        assert await stage.store.delete_runs([second]) == [second]
+        assert await stage.start_one(key="k") == first.id
+        third = await stage.start_one(key="k", on_conflict="replace")
+        assert (await stage.run(third)).after_run_id == first.id
+        await stage.end(first)
+        assert ids_of(await stage.claim()) == [third]
+
     async def test_nobody_waits_for_a_run_that_has_ended_meanwhile(self, stage: Stage) -> None:
         first = await stage.held(key="k")
         second = await stage.start_one(key="k", on_conflict="replace")
