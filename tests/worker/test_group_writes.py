@@ -23,11 +23,14 @@ class Group:
         self.told: dict[str, object] = {}
         self.order: list[str] = []
         self._answer = answer
-        self.writer: GroupWriter[str, None] = GroupWriter(self._write, self.lease)
+        self.writer: GroupWriter[str, None] = GroupWriter(self._write, self.lease, self._weigh)
 
     async def _write(self, items: Sequence[str]) -> list[Answer]:
         self.sent.append(list(items))
         return self._answer(items)
+
+    def _weigh(self, item: str) -> int:
+        return 2**25 if item.isupper() else 1
 
     def _tell(self, _: None, item: str, verdict: object) -> None:
         self.told[item] = verdict
@@ -39,6 +42,13 @@ class Group:
             self.writer.add(item, self._tell, None)
         async with asyncio.timeout(PATIENCE):
             await self.writer.idle()
+
+
+async def test_large_items_go_out_a_few_at_a_time_and_in_order():
+    group = Group(lambda items: [True] * len(items))
+    await group.write("aBcDefGHIj")
+    assert group.sent == [[*"aBc"], [*"Def"], [*"GH"], [*"Ij"]]
+    assert group.order == [*"aBcDefGHIj"]
 
 
 async def test_a_group_that_fails_is_halved_down_to_the_one_that_can_never_be_stored():

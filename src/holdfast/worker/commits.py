@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 from holdfast.errors import StoreAway, StoreError
+from holdfast.model import Turn
 from holdfast.store import Answer
 
 from .lease import Lease
@@ -22,6 +23,9 @@ _log = logging.getLogger("holdfast.worker")
 T = TypeVar("T")
 S = TypeVar("S")
 _BATCH = 512
+_BYTES = 64 * 1024 * 1024
+"""Of values in a group. Postgres hangs up on whoever sends a gigabyte, which looks as if it were away; and while it is
+being sent, renewals wait, too."""
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 _FIRST_PAUSE_ALONE = 0.005
@@ -36,9 +40,15 @@ _Batch: TypeAlias = list[_Entry[T, S]]
 class GroupWriter(Generic[T, S]):
     """Writes items in groups, in order, and tells the subject of each its verdict."""
 
-    def __init__(self, write: Callable[[Sequence[T]], Awaitable[Sequence[Answer]]], lease: Lease) -> None:
+    def __init__(
+        self,
+        write: Callable[[Sequence[T]], Awaitable[Sequence[Answer]]],
+        lease: Lease,
+        weigh: Callable[[T], int] | None = None,
+    ) -> None:
         self._write = write
         self._lease = lease
+        self._weigh = weigh
         self._queue: _Batch[T, S] = []
         self._batches: list[_Batch[T, S]] = []
         """What is on its way, and what a failed batch was split into."""
@@ -105,8 +115,9 @@ class GroupWriter(Generic[T, S]):
 
     def _send(self) -> None:
         if not self._batches:
-            self._batches = [self._queue[:_BATCH]]
-            self._queue = self._queue[_BATCH:]
+            count = self._count_of_next()
+            self._batches = [self._queue[:count]]
+            self._queue = self._queue[count:]
         batch = self._batches[0]
         if self._lease.is_lost:
             # Whoever took the runs over will not miss this.
@@ -123,6 +134,18 @@ class GroupWriter(Generic[T, S]):
             self._failed(batch, error)
         else:
             answering.add_done_callback(self._answered, context=self._context)
+
+    def _count_of_next(self) -> int:
+        """How many of those in line go out together: a number of them, or of bytes, or one that has more."""
+        most = min(len(self._queue), _BATCH)
+        if self._weigh is None:
+            return most
+        weight = 0
+        for place in range(most):
+            weight += self._weigh(self._queue[place][0])
+            if weight > _BYTES and place:
+                return place
+        return most
 
     def _answered(self, answer: asyncio.Future[Sequence[Answer]]) -> None:
         self._is_sent = False
@@ -189,3 +212,16 @@ class GroupWriter(Generic[T, S]):
             half = len(batch) // 2
             self._batches[:1] = [batch[:half], batch[half:]]
             self._send()
+
+
+def weigh_turn(turn: Turn) -> int:
+    """How many bytes of values it writes."""
+    weight = len(turn.data)
+    if turn.change is not None and turn.change.output is not None:
+        weight += len(turn.change.output)
+    if turn.out is not None:
+        weight += sum(len(child.input) for child in turn.out.children)
+        weight += sum(len(signal.payload) for signal in turn.out.signals)
+        weight += sum(len(event.payload) for event in turn.out.events)
+        weight += sum(len(value) for _, value in (*turn.out.values, *turn.out.items))
+    return weight

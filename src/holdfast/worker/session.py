@@ -18,7 +18,7 @@ from holdfast.store import Answer
 from .admission import Admission
 from .attempts import Attempts
 from .clock import Alarm
-from .commits import GroupWriter
+from .commits import GroupWriter, weigh_turn
 from .events import Matchmaker
 from .given import check_transactions
 from .held import Held
@@ -83,7 +83,7 @@ class Session:
         )
         self._clock.observe(seen, asked_at)
         self.lease.renewed(asked_at)
-        self._turns: GroupWriter[Turn, Held] = GroupWriter(self._commit, self.lease)
+        self._turns: GroupWriter[Turn, Held] = GroupWriter(self._commit, self.lease, weigh_turn)
         self._rows: GroupWriter[RowWrite, Held] = GroupWriter(self._write, self.lease)
         self.runs = self._runs_of(
             self.worker_id,
