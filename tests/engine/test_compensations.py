@@ -34,6 +34,22 @@ def test_compensations_run_last_first_after_the_body_failed(begin):
     assert isinstance(drive.error, ValueError)
 
 
+def test_a_body_that_fails_fails_with_its_own_error_whatever_it_did_not_look_at_before_it_is_undone(begin):
+    @workflow
+    async def body() -> None:
+        async def task() -> None:
+            double.start(1)
+            await echo("over")
+
+        compensate(clean_up)
+        await asyncio.create_task(task())
+        raise ValueError("broken")
+
+    drive = begin(body).finish()
+    assert drive.check().status == "failed"
+    assert isinstance(drive.error, ValueError)
+
+
 def test_a_task_that_sleeps_when_the_body_fails_goes_on_with_nothing_beside_the_compensations(begin):
     @workflow
     async def body() -> None:

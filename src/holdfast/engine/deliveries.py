@@ -346,6 +346,9 @@ class Deliveries(Requests):
             # A call to a client, say. Its code is to be mended, and then it goes on.
             self.fail_with(error)
             raise error
+        if self.ended_main is not None:
+            # What compensates comes to its end however the body has failed, which has its own error.
+            error = failure_of(self.ended_main)
         if isinstance(error, Continued | None):
             self._check_everything_was_awaited()
 
