@@ -200,6 +200,15 @@ async def test_payloads_are_hidden_from_a_key_without_the_right(database_url):
         assert (run["hidden"], run["error"], run["input_size"]) == (True, {"type": "FatalError", "message": None}, 10)
 
 
+async def test_no_answer_is_kept_on_its_way(database_url):
+    async with served(database_url) as made:
+        run_id = await made.ended("checkout", ["4711"])
+        for path in ("/v1/runs", f"/v1/runs/{run_id}", f"/v1/runs/{run_id}/stream", "/v1/runs/none", "/docs", "/none"):
+            answer = await made.call("GET", path)
+            assert (path, answer.headers["cache-control"]) == (path, "no-store")
+            assert answer.headers["x-content-type-options"] == "nosniff"
+
+
 async def test_a_value_is_hidden_too(database_url):
     async with served(database_url, keys=KEYS) as made:
         run = await made.client.start("approval", "ann")
