@@ -157,7 +157,7 @@ async def test_a_worker_whose_stop_is_cut_short_renews_no_lease_any_more(databas
         with pytest.raises(asyncio.CancelledError):
             await besides
         assert session.ended.is_set()
-        await asyncio.to_thread(session._pulse.join)
+        await session._pulse.join()
         assert not session._pulse._thread.is_alive()
 
 
