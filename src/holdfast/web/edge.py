@@ -74,10 +74,10 @@ class Edge:
             await self._app(scope, receive, send)
             return
         # A copy: the server, and what stands around, go on with the path as it came, and with what they found in it.
-        outer, scope = scope, {**_with_slashes_kept(scope), "path_params": {}}
+        scope = {**_with_slashes_kept(scope), "path_params": {}}
         headers = Headers(scope=scope)
         caller = _unknown(scope, headers)
-        scope["holdfast.caller"] = outer["holdfast.caller"] = caller
+        scope["holdfast.caller"] = caller
         # Told before it is answered: whoever knows of a change finds it in the log.
         answer = _Answer(_headed(send, scope), caller.request_id, lambda status: self._tell(scope, status))
         try:
