@@ -52,6 +52,24 @@ async def hooking() -> str:
 
 
 @workflow
+async def expecting() -> None:
+    hook = holdfast.hook(expires="1h")
+    try:
+        await hook.wait()
+    except TimeoutError:
+        return
+
+
+@workflow
+def expecting_in_a_def_body() -> None:
+    hook = holdfast.blocking.hook(expires="1h")
+    try:
+        hook.wait()
+    except TimeoutError:
+        return
+
+
+@workflow
 async def giving_up() -> None:
     try:
         async with asyncio.timeout(1):
@@ -83,6 +101,8 @@ async def undoing() -> None:
         pytest.param(waiting, lambda run: run.fire(), id="timed out"),
         pytest.param(waiting, lambda run: run.signal("go"), id="told"),
         pytest.param(hooking, lambda run: None, id="a hook is open"),
+        pytest.param(expecting, lambda run: run.fire(), id="a hook expired"),
+        pytest.param(expecting_in_a_def_body, lambda run: run.fire(), id="a hook of a def body expired"),
         pytest.param(giving_up, lambda run: run.fire(), id="a timer called off"),
         pytest.param(blocking, lambda run: run.fail("triple", ValueError()), id="a def step failed"),
         pytest.param(undoing, lambda run: run.finish(), id="undone"),

@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from types import FrameType, GenericAlias, UnionType
 from typing import Any, Generic, TypeAlias, TypeVar, _SpecialForm, cast, overload
 
+from holdfast.errors import WaitTimeout
 from holdfast.model import NOT_GIVEN, Duration, microseconds
 
 from .pending import Pending
@@ -153,7 +154,10 @@ class Hook(Generic[T]):
 
     def block(self) -> T:
         """The payload, as a `def` body waits for it."""
-        payload = self._body.block(asyncio.shield(self._reply))
+        try:
+            payload = self._body.block(asyncio.shield(self._reply))
+        except WaitTimeout as expired:
+            raise _again(expired) from None
         self._reply.wait = None
         return payload
 
@@ -164,9 +168,19 @@ class Hook(Generic[T]):
 async def _hooked(body: Body, ticket: int, reply: Pending[T]) -> T:
     body.redeem(ticket)
     # The token is out: a wait that times out or is cancelled leaves the hook open for the next one.
-    payload = await asyncio.shield(reply)
+    try:
+        payload = await asyncio.shield(reply)
+    except WaitTimeout as expired:
+        raise _again(expired) from None
     reply.wait = None
     return payload
+
+
+def _again(expired: WaitTimeout) -> WaitTimeout:
+    """The same anew. The hook keeps the one there is, which would keep the frames that it comes through, and those the
+    hook: neither would go without the collector."""
+    expired.__traceback__ = None
+    return WaitTimeout(*expired.args)
 
 
 @overload
