@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import signal
 import socket
 import threading
@@ -15,7 +16,7 @@ import pytest
 from holdfast import AsyncClient, Client, IOInBody, NotInBody, NotInRun, resource, run, workflow
 from holdfast.define import Workflow
 from tests.engine.drive import note
-from tests.engine.samples import double
+from tests.engine.samples import double, triple
 
 
 @workflow
@@ -171,6 +172,31 @@ def test_a_callback_from_another_thread_is_refused(begin):
 
     with pytest.raises(IOInBody):
         begin(body)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_call_that_blocks_in_another_thread_is_refused(begin, is_async):
+    def intrude() -> None:
+        def call() -> None:
+            with contextlib.suppress(BaseException):
+                triple(1)
+
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(call,))
+        thread.start()
+        thread.join()
+
+    @workflow
+    async def coroutine() -> int:
+        intrude()
+        return await double(1)
+
+    @workflow
+    def function() -> int:
+        intrude()
+        return triple(2)
+
+    with pytest.raises(IOInBody, match=r"in another thread.*move this into a step"):
+        begin(coroutine if is_async else function)
 
 
 def test_a_thread_that_is_to_wake_a_body_is_told_why_it_can_t(begin):

@@ -194,12 +194,13 @@ class Calls:
             self.refuse()
         if future.done():
             return future.result()
-        task = current_task(self.loop)
+        task, me = current_task(self.loop), getcurrent()
+        if me.parent is None:  # It is a thread's own, and none of the runners.
+            self.stop_with(IOInBody("a durable call was made in another thread than the body's; move this into a step"))
         if not isinstance(task, BodyTask):
             self.stop_with(
                 IOInBody("a blocking durable call was made in a callback of the body; make it in the body or in a task")
             )
-        me = getcurrent()
         future.add_done_callback(_Unblock(self.runners.ready, me), context=self.runners.context)
         task.blocked_on, task.greenlet = future, me
         _leave_task(self.loop, task)
