@@ -65,7 +65,7 @@ def call(  # type: ignore[misc]  # mypy can't match *args: Any with *Ts before k
 def gather(*pendings: Pending[T]) -> list[T]:
     """Every result, in the order given. The first failure is raised; the others go on."""
     body = body_for("blocking.gather()")
-    return body.run_inside(_gather(pendings))
+    return body.block(asyncio.gather(*pendings))
 
 
 def wait(
@@ -77,7 +77,11 @@ def wait(
     """
     body = body_for("blocking.wait()")
     seconds = None if timeout is None else microseconds(timeout, what="wait(timeout=)") / 1_000_000
-    return body.run_inside(asyncio.wait(list(pendings), timeout=seconds, return_when=return_when))
+    left = list(pendings)
+    for pending in left:
+        # It is looked at, also if a timeout comes before what waits for it has begun.
+        pending.done()
+    return body.run_inside(asyncio.wait(left, timeout=seconds, return_when=return_when))
 
 
 def as_completed(pendings: Iterable[Pending[T]], *, timeout: Duration | None = None) -> Iterator[Pending[T]]:
@@ -139,10 +143,6 @@ class _Race(Generic[T]):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-
-async def _gather(pendings: Iterable[Pending[T]]) -> list[T]:
-    return list(await asyncio.gather(*pendings))
 
 
 @overload

@@ -233,6 +233,22 @@ def test_a_pending_passed_on_to_gather_has_been_looked_at(begin):
     assert begin(body).finish().check().result == [2, 4]
 
 
+@pytest.mark.parametrize(
+    "look", [lambda one: blocking.gather(one), lambda one: blocking.wait([one])], ids=["gather", "wait"]
+)
+def test_a_pending_that_a_blocking_function_had_no_time_for_is_no_error(begin, look):
+    @workflow
+    async def body() -> str:
+        try:
+            async with asyncio.timeout(0):
+                look(double.start(1))
+        except TimeoutError:
+            return "late"
+        return "in time"
+
+    assert begin(body).finish().check().result == "late"
+
+
 def test_a_pending_looked_at_in_a_def_body_is_no_error(begin):
     @workflow
     def body() -> list[int]:
