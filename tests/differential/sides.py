@@ -95,11 +95,11 @@ class Side:
             arguments = {**arguments, "turns": [self._taking(turn, messages) for turn, messages in turns]}
         answer = await getattr(store, operation.name)(**arguments)
         if operation.name == "read_inbox":
-            return [self._known(message) for message in answer]
+            return self._all_known(answer)
         if operation.name == "claim_runs":
             # What a worker that left held is due since then, by the store's own clock.
             return [
-                msgspec.structs.replace(run, inbox=tuple(map(self._known, run.inbox)), due_at=_given(run.due_at))
+                msgspec.structs.replace(run, inbox=tuple(self._all_known(run.inbox)), due_at=_given(run.due_at))
                 for run in answer
             ]
         if operation.name == "cancel_run" and answer is not None:
@@ -122,6 +122,10 @@ class Side:
     def _taking(self, turn: Turn, messages: tuple[tuple[object, ...], ...]) -> Turn:
         ids = tuple(self.messages[one] for one in messages if one in self.messages)
         return msgspec.structs.replace(turn, taken=ids)
+
+    def _all_known(self, messages: Iterable[Message]) -> list[Message]:
+        """A parent's end cancels its children in any order with what is sent to them by the same commit."""
+        return sorted(map(self._known, messages), key=lambda message: message.kind == "cancel")
 
     def _known(self, message: Message) -> Message:
         self.messages[name_of(message)] = message.id
@@ -211,7 +215,7 @@ class Side:
         found["holders"] = {one: record and record.id for one, record in zip(held, holders, strict=True)}
         found["workers"] = await store.list_workers()
         inboxes = await asyncio.gather(*map(store.read_inbox, WORKERS))
-        found["inboxes"] = [[self._known(message) for message in inbox] for inbox in inboxes]
+        found["inboxes"] = [self._all_known(inbox) for inbox in inboxes]
         found["next due"] = _given(await store.next_due(LANES, now=now))
         found["versions"] = _by_workflow(await store.list_versions(now=now))
         found["workflows"] = await store.list_workflows()

@@ -63,6 +63,7 @@ async def claim_runs(
         return []
     if now is None and run_id is None:
         floor.seen(first, taken[0][_EARLIEST], taken[0][_NOW], time.monotonic_ns() - begun)
+    tx.known.holds(worker_id, numbers if lanes else None)
     next_seqs = await _fenced(tx, taken, worker_id)
     if len(tx.known.numbers) > MOST_NUMBERS:
         # Another one: whoever commits turns meanwhile goes on with what it has.
@@ -103,7 +104,8 @@ async def read_inbox(tx: Transaction, worker_id: str) -> list[Message]:
     floor = tx.known.inbox_floors.setdefault(worker_id, Floor())
     first = 0 if tx.known.is_clock_given else floor.begin()
     begun = time.monotonic_ns()
-    params = {"namespace_id": tx.namespace_id, "owner": worker_id, "lanes": lanes or None, "floor": first}
+    asked = None if lanes is None else sorted(lanes)
+    params = {"namespace_id": tx.namespace_id, "owner": worker_id, "lanes": asked, "floor": first}
     rows = await tx.all("read_inbox", params)
     found = [Message(*row[:-1]) for row in rows if row[0] is not None]
     earliest = min((message.sent_at for message in found), default=None)

@@ -43,8 +43,8 @@ class Known:
     """Ids of the runs that this process claimed, with their numbers: turns need no lookup."""
     generations: dict[str, int] = field(default_factory=dict)
     """Of this store's workers."""
-    worker_lanes: dict[str, list[int]] = field(default_factory=dict)
-    """Of this store's workers."""
+    worker_lanes: dict[str, set[int] | None] = field(default_factory=dict)
+    """Those of which this store's workers may hold runs; None: any."""
     floors: dict[tuple[int, ...], Floor] = field(default_factory=dict)
     inbox_floors: dict[str, Floor] = field(default_factory=dict)
     """Of this store's workers."""
@@ -61,6 +61,11 @@ class Known:
     def floor(self, lanes: Sequence[int]) -> Floor:
         """Where claims along these lanes begin to look."""
         return self.floors.setdefault(tuple(lanes), Floor())
+
+    def holds(self, worker_id: str, lanes: Sequence[int] | None) -> None:
+        """A worker of this store may hold runs of these lanes from now on, whatever it has registered."""
+        before = self.worker_lanes.get(worker_id, set())
+        self.worker_lanes[worker_id] = None if lanes is None or before is None else before.union(lanes)
 
     def lower(self, at: Instant) -> None:
         """Something as old as that has come: whoever looks next must find it."""

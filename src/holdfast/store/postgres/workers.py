@@ -57,7 +57,8 @@ async def register_worker(
             "now": at,
         },
     )
-    numbers = tx.known.worker_lanes[worker_id] = await find_lanes(tx, lanes)
+    numbers = await find_lanes(tx, lanes)
+    tx.known.holds(worker_id, numbers)
     await tx.all("wake_blocked", {"lanes": numbers, "now": at})
     tx.has_news = True
     return int(at)

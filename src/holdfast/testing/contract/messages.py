@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.model import NewWait, Out, OutEvent, OutSignal, RowChange, RunStatus, Sent, Unmatched
+from holdfast.model import Lane, NewWait, Out, OutEvent, OutSignal, RowChange, RunStatus, Sent, Unmatched
 
-from .stage import LANE, T0, Stage, after, ids_of, new_run, on_stage, turn, until
+from .stage import LANE, LEASE, T0, Stage, after, ids_of, new_run, on_stage, turn, until
 
 
 @on_stage
@@ -86,6 +86,17 @@ class TestSendSignal:
         )
         assert sorted(answers) == [Sent.DUPLICATE] * 7 + [Sent.SENT]
         assert len(await stage.store.read_inbox("one")) == 1
+
+    async def test_a_worker_gets_those_for_whatever_it_holds_also_of_lanes_that_it_has_not_registered(
+        self, stage: Stage
+    ) -> None:
+        first, second = await stage.start_one(), await stage.start_one(workflow="pack")
+        await stage.claim()
+        await stage.store.register_worker("one", [Lane("bill", "1")], LEASE, now=T0)
+        assert ids_of(await stage.store.claim_runs("one", [Lane("pack", "1")], 1, now=T0)) == [second]
+        for run_id in (first, second):
+            await stage.store.send_signal(run_id, "go", b"", now=T0)
+        assert [message.run_id for message in await stage.store.read_inbox("one")] == [first, second]
 
     async def test_an_end_empties_the_inbox_of_signals(self, stage: Stage) -> None:
         run = await stage.held()
