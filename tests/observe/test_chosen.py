@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import DefinitionError
+from holdfast.cli.servers import watching
 from holdfast.observe import Prometheus, Tracing, observers_of
 from holdfast.settings import resolve
 
@@ -89,6 +90,43 @@ def test_a_worker_is_watched_as_the_environment_says_also_beside_a_client_that_i
         timeout=60,
     )
     assert ran.stdout == '[\'holdfast_runs_completed_total{status="completed",workflow="body"} 1.0\']\n', ran.stderr
+
+
+AGAIN = """
+import holdfast
+from holdfast.observe import Prometheus
+{own}
+@holdfast.workflow
+async def body() -> int:
+    return 1
+for number in range(2):
+    holdfast.run(body, key=str(number))
+page = Prometheus.shared().render()[0].decode()
+print([line for line in page.splitlines() if line.startswith("holdfast_runs_completed_total")])
+"""
+
+
+@pytest.mark.parametrize("own", ["", "metrics = Prometheus()"], ids=["of the settings", "of a module"])
+def test_all_workers_that_the_settings_have_watched_are_counted_by_the_one_that_is_there(tmp_path, own):
+    environ = {"HOLDFAST_METRICS": "29864", "HOLDFAST_URL": f"sqlite:///{tmp_path / 'holdfast.db'}"}
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", AGAIN.format(own=own)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environ},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ran.stdout == '[\'holdfast_runs_completed_total{status="completed",workflow="body"} 2.0\']\n', ran.stderr
+
+
+def test_a_server_s_numbers_are_with_those_of_a_module_that_it_has_loaded(tmp_path):
+    mine = Prometheus()
+    try:
+        assert watching(settings(tmp_path)) == [mine]
+    finally:
+        mine.registry.unregister(mine)
 
 
 UNWATCHED = """

@@ -88,7 +88,7 @@ async def _serve(settings: Settings, log_level: str) -> None:
 
 def watching(settings: Settings) -> list[Observer]:
     """Whom a process with a REST API tells: what /metrics shows, if that can be, and traces, if they are asked for."""
-    counting: list[Observer] = [] if find_extra("prometheus_client") is None else [Prometheus()]
+    counting: list[Observer] = [] if find_extra("prometheus_client") is None else [Prometheus.shared()]
     return counting + observers_of(replace(settings, metrics=None), is_worker=False)
 
 

@@ -14,7 +14,7 @@ def observers_of(settings: Settings, *, is_worker: bool) -> list[Observer]:
     found: list[Observer] = []
     if settings.metrics is not None and is_worker:
         host, port = settings.metrics
-        found.append(Prometheus(host=host, port=port))
+        found.append(Prometheus.shared(host=host, port=port))
     if settings.tracing:
         found.append(Tracing())
     return found

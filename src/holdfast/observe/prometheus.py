@@ -41,6 +41,8 @@ from .observers import GroupObserver
 from .series import Counts, Names, Spread, Totals
 
 _log = logging.getLogger("holdfast.observe")
+_WHO = "holdfast.observe.Prometheus"
+_SERIES = "holdfast_client_starts"
 _SECOND = 1_000_000
 _PORTS = 64
 """How many ports are tried: that of the address, and those after it."""
@@ -73,15 +75,15 @@ class Prometheus(GroupObserver):
             raise DefinitionError(f"Prometheus(names={names!r}): expected a whole number from 1")
         if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 65536):
             raise DefinitionError(f"Prometheus(port={port!r}): expected a port, 0 to 65535; 0 is any that is free")
-        self._client = load_extra("prometheus_client", extra="metrics", needed_by="holdfast.observe.Prometheus")
-        self._core = load_extra("prometheus_client.core", extra="metrics", needed_by="holdfast.observe.Prometheus")
+        self._client = load_extra("prometheus_client", extra="metrics", needed_by=_WHO)
+        self._core = load_extra("prometheus_client.core", extra="metrics", needed_by=_WHO)
         self.registry = self._client.REGISTRY if registry is None else registry
         self.address: tuple[str, int] | None = None
         """Where it serves, while it does."""
         self._port, self._host = port, host
         self._server: Any = None
         self._users = 0
-        self._lock = threading.Lock()
+        self._lock, self._serving = threading.Lock(), threading.Lock()
         self._workflows, self._steps, self._queues = Names(names), Names(names), Names(names)
         self._loads: dict[str, Callable[[], Load]] = {}
         self._make()
@@ -91,13 +93,32 @@ class Prometheus(GroupObserver):
             self.registry.register(self)
         except ValueError as error:
             raise DefinitionError(
-                f"Prometheus(): this registry counts for another one already ({error}); give that one to all workers "
-                "and clients of this process, or give this one a registry= of its own"
+                "Prometheus(): this registry counts for another one already; give that one to all workers and clients "
+                "of this process, or give this one a registry= of its own"
             ) from error
+
+    @classmethod
+    def shared(cls, *, port: int | None = None, host: str = "127.0.0.1") -> Prometheus:
+        """The one that counts for prometheus_client's own registry already; else one that does from now on.
+
+        `port` and `host` are for one that has none of its own. So all workers of a process that the settings have
+        counted are counted together, also with those that a module of yours has counted.
+        """
+        try:
+            return cls(port=port, host=host)
+        except DefinitionError:
+            registry = load_extra("prometheus_client", extra="metrics", needed_by=_WHO).REGISTRY
+            # By the name of a series: a registry does not say who counts for it.
+            found = getattr(registry, "_names_to_collectors", {}).get(_SERIES)
+            if not isinstance(found, Prometheus):
+                raise
+        if found._port is None:
+            found._port, found._host = port, host
+        return found
 
     def _make(self) -> None:
         of = ("workflow",)
-        self._started = Counts("holdfast_client_starts", "Runs that clients here have started.", of)
+        self._started = Counts(_SERIES, "Runs that clients here have started.", of)
         self._sent = Counts("holdfast_client_messages", "Signals, events and hook payloads sent.", ("kind",))
         self._begun = Counts("holdfast_runs_started", "Runs that were begun.", of)
         self._lasted = Spread(
@@ -242,11 +263,13 @@ class Prometheus(GroupObserver):
         return self._client.generate_latest(self.registry), self._client.CONTENT_TYPE_LATEST
 
     def open(self) -> None:
-        """Serve, if a port was given; the first worker that begins does it for all."""
-        self._users += 1
-        if self._port is None or self._server is not None:
-            return
-        first = self._port
+        """Serve, if a port was given; the first worker that begins does it for all, in whichever thread."""
+        with self._serving:
+            if self._port is not None and self._server is None:
+                self._serve(self._port)
+            self._users += 1
+
+    def _serve(self, first: int) -> None:
         refused: OSError | None = None
         for port in range(first, min(first + (_PORTS if first else 1), 65536)):
             try:
@@ -257,7 +280,6 @@ class Prometheus(GroupObserver):
             self.address = self._server.server_address[:2]
             _log.info("metrics are at http://%s:%d/metrics", *self.address)
             return
-        self._users -= 1
         raise DefinitionError(
             f"Prometheus(port={first}, host={self._host!r}): neither that port nor one of the next {_PORTS - 1} can be "
             f"served at: {refused}; give another one"
@@ -265,8 +287,9 @@ class Prometheus(GroupObserver):
 
     def close(self) -> None:
         """Stop serving when the last worker has stopped. What was counted stays."""
-        self._users -= 1
-        if self._users <= 0 and self._server is not None:
-            server, self._server, self.address = self._server, None, None
-            server.shutdown()
-            server.server_close()
+        with self._serving:
+            self._users -= 1
+            if self._users <= 0 and self._server is not None:
+                server, self._server, self.address = self._server, None, None
+                server.shutdown()
+                server.server_close()
