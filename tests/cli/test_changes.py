@@ -112,6 +112,11 @@ def test_one_run_that_is_not_there_does_not_keep_the_others_from_being_cancelled
     assert (first.refresh().status, second.refresh().status) == ("cancelled", "cancelled")
 
 
+def test_a_run_that_is_named_twice_is_told_once(client, say):
+    run = client.start(halve, 2)
+    assert [one["id"] for one in json.loads(say("cancel", run.id, run.id, "--json"))] == [run.id]
+
+
 def test_what_became_of_each_run_that_was_to_be_cancelled_is_told_as_json(client, capsys):
     run = client.start(halve, 2)
     assert main(["cancel", "nobody", run.id, "--json"]) == 1

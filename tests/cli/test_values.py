@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
 import holdfast
-from holdfast import Client, workflow
+from holdfast import Client, Worker, workflow
 from holdfast.cli import main
 
 
@@ -25,6 +26,13 @@ async def shows_strange_things():
     holdfast.set_value("v", strange)
     holdfast.emit("s", strange)
     return strange
+
+
+@workflow
+async def goes_on() -> None:
+    holdfast.emit("words", "one")
+    holdfast.emit("words", "two")
+    await holdfast.wait_for_signal("go")
 
 
 @pytest.fixture
@@ -79,6 +87,12 @@ def test_a_live_run_s_items_are_those_that_are_there(client, say):
     assert say("streams", run.id) == "no streams\n"
     assert say("values", run.id) == "no values\n"
     assert say("streams", run.id, "words") == ""
+
+
+def test_who_does_not_follow_a_live_run_does_not_wait_for_more(client, say):
+    run = client.start(goes_on)
+    asyncio.run(Worker(client.url, workflows=[goes_on]).drive(run.id))
+    assert say("streams", run.id, "words").splitlines() == ['"one"', '"two"']
 
 
 def test_to_follow_needs_a_name(client, capsys, run_id):
