@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import anyio
 import pytest
 
 from holdfast import AsyncClient, MisplacedCall, Worker, step, workflow
@@ -159,6 +160,53 @@ async def test_a_worker_whose_stop_is_cut_short_renews_no_lease_any_more(databas
         assert session.ended.is_set()
         await session._pulse.join()
         assert not session._pulse._thread.is_alive()
+
+
+async def cancelled_twice(worker: Worker, begun: asyncio.Event) -> None:
+    working = asyncio.ensure_future(worker.run())
+    await begun.wait()
+    working.cancel()
+    await until(lambda: worker._session.runs.is_stopping)
+    working.cancel()
+    await asyncio.wait([working])
+
+
+async def cancelled_by_anyio(worker: Worker, begun: asyncio.Event) -> None:
+    """Again on every turn of the loop, until it has ended."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        await begun.wait()
+        group.cancel_scope.cancel()
+
+
+async def cancelled_by_anyio_beside(worker: Worker, begun: asyncio.Event) -> None:
+    with anyio.CancelScope() as scope:
+        async with worker:
+            await begun.wait()
+            scope.cancel()
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("cut_short", [cancelled_twice, cancelled_by_anyio, cancelled_by_anyio_beside])
+async def test_a_worker_whose_stop_is_cut_short_hands_its_runs_back(database_url, cut_short):
+    """Without grace. Nobody has to wait until its lease has ended, and it has not crashed."""
+    begun = asyncio.Event()
+
+    @step
+    async def stays() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @workflow
+    async def body() -> None:
+        await stays()
+
+    async with stage(database_url) as on:
+        run = await on.client.start(body)
+        await cut_short(on.worker(body, grace="1d"), begun)
+        record = await on.record(run)
+        assert (record.owner, record.status, record.crashes) == (None, "waiting", 0)
+        assert await on.client.workers() == []
 
 
 def test_steps_that_are_cancelled_with_their_whole_loop_have_not_failed(database_url):

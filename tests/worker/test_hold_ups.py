@@ -238,7 +238,7 @@ async def test_a_step_whose_thread_came_after_the_lease_had_lapsed_begins_when_i
     store.rows.set()
     store.turns.set()
     await store.open()
-    submit = Threads._submit
+    submit = Threads.submit
 
     def stopped_meanwhile(threads: Threads, call) -> None:
         if not store.failed:
@@ -246,7 +246,7 @@ async def test_a_step_whose_thread_came_after_the_lease_had_lapsed_begins_when_i
             clock.jumped = 2 * 3_600_000_000
         submit(threads, call)
 
-    monkeypatch.setattr(Threads, "_submit", stopped_meanwhile)
+    monkeypatch.setattr(Threads, "submit", stopped_meanwhile)
 
     @step
     def one() -> None:

@@ -23,6 +23,7 @@ from .events import Matchmaker
 from .given import check_transactions
 from .held import Held
 from .inside import Inside
+from .interrupts import through
 from .lease import Lease, Pulse
 from .listening import Listening
 from .outbox import Outbox
@@ -126,16 +127,9 @@ class Session:
         plan, loop = self._plan, self._loop
         if with_pulse:
             self._pulse = Pulse(
-                self.store,
-                self.worker_id,
-                self.lease,
-                self._clock,
-                stall=plan.stall,
-                blocked_after=plan.blocked_after,
-                advancing=lambda: self.runs.advancing,
-                lost=self.lost,
-                renewed=self.renewed,
-            )
+                self.store, self.worker_id, self.lease, self._clock, stall=plan.stall, blocked_after=plan.blocked_after,
+                advancing=lambda: self.runs.advancing, lost=self.lost, renewed=self.renewed,
+            )  # fmt: skip  # one line a group reads better here
             self._pulse.start()
         self._unsubscribe = self.store.subscribe(self._changed)
         self._listening = Listening(self.store, self.worker_id, self.match, self.runs.deliver, self._clock.now)
@@ -189,19 +183,25 @@ class Session:
         self.runs.attempts.empty_line()
         self._wake.set()
 
-    async def stop(self) -> None:
-        """Stop claiming, let steps end within the grace period, hand the rest back at once, and leave."""
+    async def stop(self, grace: int | None = None) -> None:
+        """Stop claiming, let steps end within the grace period, hand the rest back at once, and leave.
+
+        Whoever waits for it and is cancelled waits no longer for steps, only until all is handed back.
+        """
         if self.ended.is_set():
             return
         try:
-            await self._give_back()
+            await self._give_back(self._plan.grace if grace is None else grace)
+        except asyncio.CancelledError:
+            await through(self._give_back(0))
+            raise
         finally:
             # Also if whoever waits for it gives up: a lease that is still renewed would keep its runs from others.
             self.leave()
         if self._pulse is not None:
             await self._pulse.join()
 
-    async def _give_back(self) -> None:
+    async def _give_back(self, grace: int) -> None:
         runs = self.runs
         self.begin_no_more()
         if self.tasks:
@@ -211,7 +211,7 @@ class Session:
             if not held.is_busy and not held.is_committing:
                 runs.hand_back(held)
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._plan.grace / 1_000_000):
+            async with asyncio.timeout(grace / 1_000_000):
                 while any(held.attempts for held in runs.held.values()):
                     if runs.attempts.tasks:
                         await asyncio.wait(runs.attempts.tasks, return_when=asyncio.FIRST_COMPLETED)

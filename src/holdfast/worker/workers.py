@@ -329,7 +329,7 @@ class Worker:
         except asyncio.CancelledError:
             if self._stopping.is_set():
                 # It was to stop in good order, and whoever waited for that has given up in the same breath.
-                session.leave()
+                await session.stop(grace=0)
             raise
         finally:
             ended.cancel()
