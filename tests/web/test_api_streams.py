@@ -11,10 +11,11 @@ import httpx
 import pytest
 
 import holdfast
-from holdfast import workflow
-from holdfast.web.sse import EventStream, event, merged, with_heartbeats
+from holdfast import AsyncClient, workflow
+from holdfast.web import api
+from holdfast.web.sse import Ending, EventStream, event, merged, with_heartbeats
 from tests.web.events import followed
-from tests.web.stage import listening, served
+from tests.web.stage import listening, reached, served
 from tests.worker.stage import until
 
 
@@ -61,6 +62,24 @@ async def test_the_end_of_a_run_that_has_continued_is_how_the_last_one_of_its_ch
         async with followed(address, f"/v1/runs/{run.id}/stream") as events:
             last = [one async for one in events][-1]
         assert (last.kind, last.data) == ("end", {"id": run.id, "status": "completed"})
+
+
+def test_streams_are_followed_in_one_event_loop_after_another(database_url):
+    holdfast.run(going_on, 0, key="k", url=database_url)
+    client = AsyncClient(database_url)
+    app = api(client)
+
+    async def last(*, is_last: bool) -> str:
+        async with reached(app) as http:
+            run = await client.get_run(going_on, key="k")
+            answer = await http.get(f"/v1/runs/{run.id}/stream")
+        if is_last:
+            await client.close()
+        return answer.text
+
+    told = [asyncio.run(last(is_last=is_last)) for is_last in (False, True)]
+    assert told[0] == told[1]
+    assert "event: end" in told[0]
 
 
 async def test_several_streams_resume_where_they_were(database_url):
@@ -181,7 +200,7 @@ async def test_a_client_that_can_not_be_written_to_is_gone():
     async def receive() -> Any:
         await asyncio.Event().wait()
 
-    stream = EventStream(endless(), lambda: left.append(True), asyncio.Event())  # type: ignore[arg-type]
+    stream = EventStream(endless(), lambda: left.append(True), Ending())  # type: ignore[arg-type]
     await stream({"type": "http"}, receive, send)
     assert (is_closed, left) == (True, [True])
 

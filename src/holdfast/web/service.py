@@ -24,6 +24,7 @@ from .edge import SLASH
 from .limits import Slots
 from .live import LiveRuns
 from .problems import RETRY_AFTER, Refused
+from .sse import Ending
 
 _PATIENCE = 5.0
 _FRESH = 1.0
@@ -71,7 +72,7 @@ class Service:
     live: LiveRuns
     readiness: Readiness
     metrics: Metrics | None
-    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    ending: Ending = field(default_factory=Ending)
     """Set by a server that is about to end: streams end, too, and waits for results, and whoever was there comes back
     elsewhere."""
 
@@ -181,7 +182,7 @@ def _is_list(annotation: Any) -> bool:
     return get_origin(annotation) is list or any(map(_is_list, get_args(annotation)))
 
 
-async def unless_gone(request: Request, ending: asyncio.Event, work: Coroutine[Any, Any, object]) -> None:
+async def unless_gone(request: Request, ending: Ending, work: Coroutine[Any, Any, object]) -> None:
     """Do it, or leave off when the caller has gone: nobody else holds a place for somebody who is not there. Raises
     TimeoutError when the server ends."""
     tasks: list[asyncio.Task[object]] = [

@@ -33,12 +33,40 @@ def event(kind: str, data: Any, *, id: str | None = None) -> bytes:
     return ("\n".join(lines) + "\n\n").encode()
 
 
+class Ending:
+    """Tells those who stay connected that their server is about to end.
+
+    An asyncio.Event belongs to the first event loop that waits for it; an application may be called in one loop after
+    another, as test clients do.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def set(self) -> None:
+        self._is_set = True
+        for one in self._waiting:
+            if not one.done():
+                one.set_result(None)
+
+    async def wait(self) -> None:
+        if self._is_set:
+            return
+        told = asyncio.get_running_loop().create_future()
+        self._waiting.add(told)
+        try:
+            await told
+        finally:
+            self._waiting.discard(told)
+
+
 class EventStream(Response):
     """An answer that lasts, until `ending` is set at the latest. `left` is called once, however it ends."""
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, events: AsyncGenerator[bytes, None], left: Callable[[], None], ending: asyncio.Event) -> None:
+    def __init__(self, events: AsyncGenerator[bytes, None], left: Callable[[], None], ending: Ending) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"}, media_type=MEDIA_TYPE)
         del self.headers["content-length"]
         self._events = events
