@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.model import Out, StepCompleted, StepItems, StreamRecord, decode_entries
+from holdfast.model import Out, StepAsked, StepCompleted, StepItems, StreamRecord, decode_entries
 from holdfast.store import Store
 
 from .forks import inherited, is_fork
@@ -136,8 +136,13 @@ class Streams:
         # Of what it has from another run, that run's steps have sent the items.
         known = inherited(run)
         entries = [entry for row in journal.rows[len(run.rows) :] for entry in decode_entries(row.data)]
-        # A retry of the run may have asked for a step again.
-        last = {entry.key: entry for entry in entries if isinstance(entry, StepCompleted)}
+        last: dict[str, StepCompleted] = {}
+        for entry in entries:
+            if isinstance(entry, StepCompleted):
+                last[entry.key] = entry
+            elif isinstance(entry, StepAsked):
+                # By the next try of the run: what its execution sent is in the place of what the last one has.
+                last.pop(entry.key, None)
         for entry in last.values():
             if (entry.key, entry.result) not in known:
                 self._check_step(run_id, chain, origin, entry)
