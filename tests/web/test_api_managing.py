@@ -21,6 +21,11 @@ async def ship() -> None:
     raise ConnectionError("no ship")
 
 
+@workflow
+async def stubborn() -> None:
+    await ship.options(retry=Retry(attempts=2, initial="1h"))()
+
+
 @workflow(retry=Retry(attempts=2, initial="1h"))
 async def patient() -> None:
     await charge("4711")
@@ -293,6 +298,15 @@ async def test_steps_tell_what_became_of_each(database_url):
         )  # fmt: skip
         assert (bad["status"], bad["value"]) == ("failed", None)
         assert bad["error"] == {"type": "FatalError", "message": "this card is stolen"}
+
+
+async def test_a_step_that_is_tried_again_says_which_attempt_comes_and_what_went_wrong(database_url):
+    async with served(database_url, stubborn) as made:
+        run = await made.client.start("stubborn")
+        await made.stage.until_waiting(run)
+        [step] = (await made.call("GET", f"/v1/runs/{run.id}/steps")).json()["steps"]
+        assert (step["status"], step["attempt"], step["ended_at"]) == ("retrying", 2, None)
+        assert step["error"] == {"type": "ConnectionError", "message": "no ship"}
 
 
 async def test_a_step_that_a_retry_of_its_run_opened_again_is_asked_for_and_no_longer_failed(database_url):
