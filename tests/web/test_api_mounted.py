@@ -117,6 +117,9 @@ def test_every_operation_below_v1_declares_what_the_edge_may_answer():
         {"keys": str(KEY)},
         {"cors": "https://a.example"},
         {"cors": ["https://a.example/"]},
+        {"allow_remote": "false"},
+        {"open_hooks": "no"},
+        {"keys": [b"ci:read"]},
     ],
 )
 def test_an_option_that_can_not_be_is_refused_where_it_is_written(options):

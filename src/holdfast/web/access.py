@@ -89,7 +89,7 @@ class Keys:
     """The keys there are."""
 
     def __init__(self, keys: Iterable[ApiKey | str]) -> None:
-        found = [key if isinstance(key, ApiKey) else ApiKey.parse(key) for key in keys]
+        found = [key if isinstance(key, ApiKey) else ApiKey.parse(str(key)) for key in keys]
         self._keys = {key.id: key for key in found}
         if len(self._keys) < len(found):
             raise DefinitionError("two API keys have the same id; each needs its own, as the audit log names it")

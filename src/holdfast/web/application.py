@@ -59,6 +59,10 @@ def build(
         raise DefinitionError(f"max_body={max_body!r}: expected the largest body in bytes")
     if isinstance(keys, str) or isinstance(cors, str):
         raise DefinitionError("keys= and cors= are lists: put a single one into brackets")
+    for name, given in (("allow_remote", allow_remote), ("open_hooks", open_hooks)):
+        if not isinstance(given, bool):
+            # The text "false" would open it to everybody.
+            raise DefinitionError(f"{name}={given!r}: expected True or False")
     own = client if isinstance(client, AsyncClient) else AsyncClient(client)
     origins = tuple(cors)
     if origins:
