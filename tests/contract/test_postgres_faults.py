@@ -14,6 +14,7 @@ import holdfast
 from holdfast.errors import StoreAway, StoreError
 from holdfast.model import RowChange, RunStatus
 from holdfast.store import open_store
+from holdfast.store.postgres import links
 from holdfast.store.postgres.statements import blocks_for
 from holdfast.testing.contract.stage import LANE, LEASE, Stage, new_run, turn, until
 from tests.servers import Postgres
@@ -191,6 +192,22 @@ async def test_a_turn_that_never_arrived_is_accepted_when_it_is_sent_again(url):
         assert await stage.journal(run.id) == []
         assert await stage.commit(turn(run, b"one turn", change=ENDED)) == [True]
         assert (await stage.run(run.id)).status is RunStatus.COMPLETED
+
+
+async def test_a_turn_that_is_larger_than_the_server_takes_can_t_be_stored_rather_than_be_sent_for_ever(
+    url, monkeypatch
+):
+    """It hangs up as soon as it hears how long a message will be: whoever took that for an outage would never stop."""
+    monkeypatch.setattr(links, "LARGEST", 20)
+    async with Wire(url) as wire, staged(wire.url) as stage:
+        large, small = await stage.held(), await stage.held()
+        wire.cut_before(is_turn)
+        (answer,) = await stage.commit(turn(large, b"one turn" * 3, change=ENDED))
+        assert wire.cuts == 1
+        assert type(answer) is StoreError
+        assert "bytes in one write are more than Postgres takes" in str(answer)
+        assert await stage.commit(turn(small, b"another turn", change=ENDED)) == [True]
+        assert await stage.journal(large.id) == []
 
 
 async def test_a_store_that_is_closed_while_it_connects_leaves_nothing_behind(url, caplog):

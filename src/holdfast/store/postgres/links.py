@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 
-from holdfast.errors import StoreAway
+from holdfast.errors import StoreAway, StoreError
 from holdfast.model import Instant
 
 from .connections import BEGIN, BEGIN_POOLED, HASTE, Target, connect, explained, is_again, is_away
@@ -28,6 +28,8 @@ from .transactions import Known, Row, Transaction
 _TRIES = 8
 _PARTING = 2.0
 PLANS_KEPT = 10.0
+LARGEST = 1_000_000_000
+"""Bytes. The server hangs up on whoever sends a gigabyte at once, each time: that is no outage to be waited out."""
 T = TypeVar("T")
 News: TypeAlias = Callable[[Instant | None], None]
 """Who is told that something was committed that others may wait for, and how old it is if it is not of just now."""
@@ -194,10 +196,25 @@ class Link:
 
 def _executing(connection: asyncpg.Connection[Any]) -> Callable[[str, Sequence[Any]], Awaitable[Sequence[Row]]]:
     async def execute(text: str, values: Sequence[Any]) -> Sequence[Row]:
-        rows: Sequence[Row] = await connection.fetch(text, *values)
+        try:
+            rows: Sequence[Row] = await connection.fetch(text, *values)
+        except Exception as error:
+            if connection.is_closed() and (size := sum(map(_size, values))) > LARGEST:
+                raise StoreError(
+                    f"{size:,} bytes in one write are more than Postgres takes; give out less in one turn of a body, or"
+                    " start fewer runs at once"
+                ) from error
+            raise
         return rows
 
     return execute
+
+
+def _size(value: object) -> int:
+    """Of a statement's parameter, as far as it may be large."""
+    if isinstance(value, list):
+        return sum(map(_size, value))
+    return len(value) if isinstance(value, (bytes, str)) else 0
 
 
 class Pool:
