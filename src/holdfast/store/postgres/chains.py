@@ -10,9 +10,12 @@ from .lanes import add_lanes, find_lanes
 from .transactions import Transaction, as_json
 
 
-async def lock_continued(tx: Transaction, runs: Sequence[int]) -> None:
-    """Before anything else of their turns: whoever is sending to one comes before or after the whole commit."""
-    await tx.all("lock_continued", {"runs": list(runs)})
+async def lock_continued(tx: Transaction, runs: Sequence[int]) -> set[int]:
+    """Before anything else of their turns: whoever is sending to one comes before or after the whole commit.
+
+    Returns those that somebody else has locked: their turns come again, and nobody here waits for them.
+    """
+    return set(runs).difference(row[0] for row in await tx.all("lock_continued", {"runs": list(runs)}))
 
 
 async def continue_runs(tx: Transaction, successors: Sequence[tuple[int, NewRun]], now: Instant | None) -> None:

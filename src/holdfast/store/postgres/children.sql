@@ -216,9 +216,11 @@ WHERE children.namespace_id = :namespace_id AND children.id = ANY (:ids::text[])
 ON CONFLICT DO NOTHING;
 
 -- name: lock_continued
--- Runs about to continue as new, in order. Whoever is sending to one holds it FOR KEY SHARE: this waits for the send, and a
--- later statement moves what was sent; a sender that comes after waits for this and looks again.
-SELECT runs.number FROM holdfast.runs WHERE runs.number = ANY (:runs::bigint[]) ORDER BY runs.number FOR UPDATE;
+-- Those of some runs about to continue as new that nobody else has locked. Whoever is sending to one holds it FOR KEY SHARE:
+-- its turn comes again when that is done, and a later statement moves what was sent; a sender that comes after waits for
+-- this and looks again.
+SELECT runs.number FROM holdfast.runs WHERE runs.number = ANY (:runs::bigint[])
+ORDER BY runs.number FOR UPDATE SKIP LOCKED;
 
 -- name: continue_runs
 -- Successors of runs that have just ended as continued, with all that goes over to them but the inbox: chain, key, parent,

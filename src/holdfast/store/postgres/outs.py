@@ -44,15 +44,14 @@ def ending(turn: Turn) -> Turn:
     return msgspec.structs.replace(turn, change=RowChange(status=RunStatus.CONTINUED))
 
 
-async def lock_continued(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, int]) -> None:
-    """Lock the runs that are about to be continued."""
+async def lock_continued(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, int]) -> set[int]:
+    """Lock the runs that are about to be continued; returns those that somebody else has locked."""
     runs = [
         numbers[turn.run_id]
         for turn in turns
         if turn.run_id in numbers and turn.out is not None and turn.out.successor is not None
     ]
-    if runs:
-        await chains.lock_continued(tx, runs)
+    return await chains.lock_continued(tx, runs) if runs else set()
 
 
 async def give_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, int], now: Instant | None) -> list[int]:

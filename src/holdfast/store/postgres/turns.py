@@ -70,20 +70,20 @@ async def _commit(
     tx: Transaction, turns: Sequence[Turn], now: Instant | None, joined: list[int] | None
 ) -> list[Answer]:
     numbers = await _numbers(tx, turns)
-    if joined is not None:
-        await lock_continued(tx, turns, numbers)
+    held_up = set() if joined is None else await lock_continued(tx, turns, numbers)
     known = [turn for turn in turns if turn.run_id in numbers]
     if not known:
         return [False] * len(turns)
+    free = [turn for turn in known if numbers[turn.run_id] not in held_up] if held_up else known
     params: dict[str, Any] = {
-        "runs": [numbers[turn.run_id] for turn in known],
-        "seqs": [turn.seq for turn in known],
-        "epochs": [turn.epoch for turn in known],
-        "ats": [turn.at for turn in known],
-        "datas": [turn.data for turn in known],
+        "runs": [numbers[turn.run_id] for turn in free],
+        "seqs": [turn.seq for turn in free],
+        "epochs": [turn.epoch for turn in free],
+        "ats": [turn.at for turn in free],
+        "datas": [turn.data for turn in free],
     }
-    if any(turn.change is not None or turn.taken for turn in known):
-        params |= await _changes(tx, known, numbers, now)
+    if any(turn.change is not None or turn.taken for turn in free):
+        params |= await _changes(tx, free, numbers, now)
         rows = await tx.all("change_runs", params)
     else:
         rows = await tx.all("commit_turns", params)
