@@ -95,14 +95,43 @@ def test_a_message_for_a_run_that_had_just_gone_on_reaches_its_successor(url, pl
         where = f"FROM holdfast.runs WHERE id = '{first.id}'"
         for kind in ("signal", "child", "cancel"):
             await execute(url, f"{insert} SELECT number, lane_id, '{kind}', 'n', '', 7, 'its sender''s' {where}")
-        assert await stage.store.read_inbox("one") == []
-        await look_for_the_dead(stage.store)
         messages = await stage.store.read_inbox("one")
         # The end of a child that the successor did not ask for is not for it.
         assert [(one.run_id, one.kind) for one in messages] == [(second.id, "signal"), (second.id, "cancel")]
         assert messages[0].trace == "its sender's"
         await stage.store.cancel_run(second.id, now=T0)
         assert len(await stage.store.read_inbox("one")) == 2
+
+    play(act)
+
+
+async def send_while_it_goes_on(stage: Stage, url: str) -> ClaimedRun:
+    """Have a run go on while a caller's transaction sends to it, and send again when that is committed."""
+    first = await stage.held()
+    connection = await asyncpg.connect(url)
+    async with connection.transaction():
+        assert await stage.store.guest(connection).send_signal(first.id, "n", b"before", now=T0) is Sent.SENT
+        second = await continued(stage, first)
+    await connection.close()
+    assert await stage.store.send_signal(first.id, "n", b"after", now=T0) is Sent.SENT
+    return second
+
+
+def test_what_a_caller_sent_while_a_run_went_on_comes_before_what_was_sent_later(url, play):
+    async def act(stage: Stage) -> None:
+        second = await send_while_it_goes_on(stage, url)
+        messages = await stage.store.read_inbox("one")
+        assert [(one.run_id, one.payload) for one in messages] == [(second.id, b"before"), (second.id, b"after")]
+
+    play(act)
+
+
+def test_what_a_caller_sent_while_a_run_went_on_is_claimed_with_what_was_sent_later(url, play):
+    async def act(stage: Stage) -> None:
+        second = await send_while_it_goes_on(stage, url)
+        assert await stage.hand_back(second) is True
+        again = await stage.claim_one()
+        assert [(one.run_id, one.payload) for one in again.inbox] == [(second.id, b"before"), (second.id, b"after")]
 
     play(act)
 

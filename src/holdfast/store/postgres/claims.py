@@ -16,6 +16,7 @@ from holdfast.model import Claimed, ClaimedRun, Instant, JournalRow, Lane, Messa
 
 from .floors import Floor
 from .lanes import find_lanes
+from .messages import move_strays
 from .rows import claimed_run
 from .transactions import Row, Transaction
 
@@ -23,8 +24,9 @@ MOST_NUMBERS = 200_000
 """Runs whose numbers are remembered. When there are more all are forgotten, and looked up as they are needed."""
 _REACH = 4
 """How many times its limit a claim looks at: what others have locked is left to them."""
-_NUMBER, _ID, _EPOCH, _STORED_SEQ, _PRIORITY = 0, 1, 4, 5, 10
+_NUMBER, _ID, _EPOCH, _STORED_SEQ, _PRIORITY, _CHAIN_ID = 0, 1, 4, 5, 10, 14
 _HAS_MESSAGES, _DUE_AT, _NOW, _EARLIEST = 20, 21, 22, 26
+_IS_STRAY = 8
 
 
 async def claim_runs(
@@ -70,7 +72,11 @@ async def claim_runs(
         tx.known.numbers = {}
     tx.known.numbers.update((row[_ID], row[_NUMBER]) for row in taken)
     journals = await _journals(tx, [row[_NUMBER] for row in taken if _is_wanted(row, next_seqs, cached)])
-    inboxes = await _inboxes(tx, {row[_NUMBER]: row[_ID] for row in taken if row[_HAS_MESSAGES]})
+    told = [row for row in taken if row[_HAS_MESSAGES]]
+    if any(row[_CHAIN_ID] != row[_ID] for row in told):
+        # What was sent before may still lie with the run that it goes on from.
+        await move_strays(tx, first)
+    inboxes = await _inboxes(tx, {row[_NUMBER]: row[_ID] for row in told})
     return [
         claimed_run(
             row[:_EARLIEST],
@@ -107,7 +113,11 @@ async def read_inbox(tx: Transaction, worker_id: str) -> list[Message]:
     asked = None if lanes is None else sorted(lanes)
     params = {"namespace_id": tx.namespace_id, "owner": worker_id, "lanes": asked, "floor": first}
     rows = await tx.all("read_inbox", params)
-    found = [Message(*row[:-1]) for row in rows if row[0] is not None]
+    if any(row[_IS_STRAY] for row in rows):
+        # Whoever goes on from there gets them before what was sent later.
+        await move_strays(tx, first)
+        rows = await tx.all("read_inbox", params)
+    found = [Message(*row[:_IS_STRAY]) for row in rows if row[_IS_STRAY] is False]
     earliest = min((message.sent_at for message in found), default=None)
     floor.seen(first, earliest, rows[0][-1], time.monotonic_ns() - begun)
     return found

@@ -156,12 +156,14 @@ ORDER BY inbox.id;
 
 -- name: read_inbox
 -- Fresh messages for runs that a worker holds: few rows are fresh, so they are walked, not the runs. All lanes are asked
--- if it is not known which are the worker's. Unlike SQLite's it begins at a floor, and answers the time in any case.
+-- if it is not known which are the worker's. Unlike SQLite's it begins at a floor, finds strays, and answers the time in
+-- any case.
 SELECT found.id, found.run_id, found.kind, found.name, found.payload, found.sent_at, found.wait, found.trace,
-    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+    found.is_stray, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 FROM (SELECT 1) AS always
 LEFT JOIN (
-    SELECT sent.id, runs.id AS run_id, sent.kind, sent.name, sent.payload, sent.sent_at, sent.wait, sent.trace
+    SELECT sent.id, receiver.id AS run_id, sent.kind, sent.name, sent.payload, sent.sent_at, sent.wait, sent.trace,
+        receiver.ended_at IS NOT NULL AS is_stray
     FROM holdfast.lanes
     CROSS JOIN LATERAL (
         SELECT inbox.id, inbox.run, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait, inbox.trace
@@ -169,9 +171,11 @@ LEFT JOIN (
         WHERE inbox.lane_id = lanes.id AND inbox.fresh AND inbox.sent_at >= :floor::bigint
         OFFSET 0
     ) AS sent
-    JOIN holdfast.runs ON runs.number = sent.run
+    CROSS JOIN LATERAL (
+        SELECT runs.id, runs.owner, runs.ended_at FROM holdfast.runs WHERE runs.number = sent.run OFFSET 0
+    ) AS receiver
     WHERE lanes.namespace_id = :namespace_id AND (:lanes::integer[] IS NULL OR lanes.id = ANY (:lanes::integer[]))
-        AND runs.owner = :owner
+        AND (receiver.owner = :owner OR receiver.ended_at IS NOT NULL AND sent.kind <> 'child')
 ) AS found ON true
 ORDER BY found.id;
 

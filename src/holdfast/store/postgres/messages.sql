@@ -5,6 +5,7 @@
 -- looks again. What is sent by statements that can't look again (ends) is moved on by move_strays.
 -- In a caller's own transaction nothing is held: it may stay open for long, and would keep others waiting. What was sent to
 -- a run that is continued until the caller commits is moved on like that, too, and so that run is not removed before.
+-- Whoever reads what came for a successor moves them first: they were there before what was sent to it later.
 
 -- name: hold_chain
 -- Until a caller's own transaction ends, no run of this chain is removed while the chain lives on: see hold_chains. Nobody
@@ -190,7 +191,7 @@ WITH strays AS MATERIALIZED (
     FROM holdfast.lanes
     CROSS JOIN LATERAL (
         SELECT inbox.id, inbox.run, inbox.kind FROM holdfast.inbox
-        WHERE inbox.lane_id = lanes.id AND inbox.fresh OFFSET 0
+        WHERE inbox.lane_id = lanes.id AND inbox.fresh AND inbox.sent_at >= :floor::bigint OFFSET 0
     ) AS sent
     LEFT JOIN holdfast.runs ON runs.number = sent.run
     WHERE lanes.namespace_id = :namespace_id AND (runs.number IS NULL OR runs.ended_at IS NOT NULL)
