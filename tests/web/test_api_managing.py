@@ -6,6 +6,7 @@ import pytest
 
 import holdfast
 from holdfast import Done, Machine, Next, Retry, step, workflow
+from holdfast.model import RunStatus
 from tests.web.stage import charge, served
 
 
@@ -19,6 +20,13 @@ async def shows() -> None:
 @step(retry=Retry(attempts=1))
 async def ship() -> None:
     raise ConnectionError("no ship")
+
+
+@workflow
+async def passes_on(left: int) -> None:
+    if left:
+        passes_on.continue_as_new(left - 1)
+    await holdfast.wait_for_signal("go")
 
 
 @workflow
@@ -142,6 +150,19 @@ async def test_a_run_is_paused_and_resumed(database_url):
         run = await waiting(made)
         assert (await made.call("POST", f"/v1/runs/{run.id}/pause")).json()["paused"] is True
         assert (await made.call("POST", f"/v1/runs/{run.id}/resume")).json()["paused"] is False
+
+
+async def test_of_a_run_that_has_continued_the_one_that_goes_on_is_paused_and_told(database_url):
+    async with served(database_url, passes_on) as made:
+        run = await made.client.start("passes_on", 1)
+        await made.stage.until_status(run, RunStatus.CONTINUED)
+        last = await made.client.get_run(run.record.successor_id)
+        await made.stage.until_waiting(last)
+        for verb, is_paused in (("pause", True), ("resume", False)):
+            answer = await made.call("POST", f"/v1/runs/{run.id}/{verb}")
+            told = answer.json()
+            assert (answer.status_code, told["id"], told["paused"]) == (200, last.id, is_paused)
+            assert (await last.refresh()).record.paused is is_paused
 
 
 async def test_an_ended_run_is_neither_paused_nor_signalled(database_url):

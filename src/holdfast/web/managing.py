@@ -10,10 +10,10 @@ from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Body, Query, Response
 
-from holdfast.client import JournalEntry
+from holdfast.client import AsyncRun, JournalEntry
 from holdfast.codec import plain
 from holdfast.errors import DefinitionError
-from holdfast.model import NOT_GIVEN, is_name
+from holdfast.model import NOT_GIVEN, RunStatus, is_name
 
 from . import showing
 from .problems import Refused, declared
@@ -99,16 +99,28 @@ async def fork_run(
 
 @managing.post("/{run_id}/pause", responses=declared(404, 409), summary="Pause a run")
 async def pause_run(run: FoundRun, service: ServiceDep) -> RunSummary:
-    """Take no further turn of it until it is resumed. Repeats change nothing."""
+    """Take no further turn of it until it is resumed. Repeats change nothing. Of a run that continued as new, the one
+    that goes on is paused, and answered with."""
     await service.client.pause(run.id)
-    return showing.summary(await run.refresh())
+    return await _going_on(run)
 
 
 @managing.post("/{run_id}/resume", responses=declared(404, 409), summary="Resume a run")
 async def resume_run(run: FoundRun, service: ServiceDep) -> RunSummary:
-    """Let a paused run go on. Repeats change nothing."""
+    """Let a paused run go on; of a run that continued as new, the one that goes on. Repeats change nothing."""
     await service.client.resume(run.id)
-    return showing.summary(await run.refresh())
+    return await _going_on(run)
+
+
+async def _going_on(run: AsyncRun[Any]) -> RunSummary:
+    """The run as it is now, or the last one of its chain."""
+    changes = run.changes()
+    try:
+        while await anext(changes, None) is RunStatus.CONTINUED:
+            pass
+    finally:
+        await changes.aclose()  # type: ignore[attr-defined]  # it is a generator
+    return showing.summary(run)
 
 
 @reading.get("/{run_id}/journal", responses=declared(404), summary="Read a run's journal")
