@@ -7,6 +7,7 @@ import os
 import threading
 from pathlib import Path
 
+import anyio
 import pytest
 
 from holdfast.client import AsyncClient
@@ -206,3 +207,14 @@ async def test_a_client_that_is_closed_while_it_opens_leaves_no_store_open(datab
         await starting
     with pytest.raises(StoreError, match="is not open"):
         await client.store.get_run("nobody")
+
+
+async def test_a_client_whose_close_is_cut_short_leaves_no_store_open(database_url):
+    """As by anyio, which cancels whatever is waited for in a scope that was cancelled."""
+    with anyio.CancelScope() as scope:
+        async with AsyncClient(database_url) as client:
+            await client.start(total, 1)
+            scope.cancel()
+    with pytest.raises(StoreError, match="is not open"):
+        await client.store.get_run("nobody")
+    await client.store._closing

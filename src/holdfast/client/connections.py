@@ -214,8 +214,10 @@ class Connection:
         self._is_closed = True
         for watcher in list(self._watchers.values()):
             watcher.close(ClientClosed("the client was closed while something waited for a run; the run goes on"))
-        if self._opening is not None and self._opening.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait([self._opening])
+        opening = self._opening
+        if opening is not None and not opening.done() and opening.get_loop() is asyncio.get_running_loop():
+            # Whoever is cancelled here leaves it to the opening to close what it has opened.
+            await asyncio.wait([opening])
         if self._store is not None and self._pid == os.getpid():
             await self._store.close()
 
