@@ -32,13 +32,15 @@ T = TypeVar("T", bound=Item)
 Write: TypeAlias = Callable[[Transaction, Sequence[T]], Awaitable[list[Answer]]]
 
 
-async def write_batch(link: Link, write: Write[T], items: Sequence[T], *, is_one: bool = True) -> list[Answer]:
+async def write_batch(
+    link: Link, write: Write[T], items: Sequence[T], *, is_one: bool = True, is_hasty: bool = False
+) -> list[Answer]:
     """Write all of them that can be written. StoreAway is raised if none can, for a reason that is not theirs.
 
-    `is_one`: each statement of it is a transaction by itself.
+    `is_one`: each statement of it is a transaction by itself. `is_hasty`: hardly wait for locks.
     """
     try:
-        return await again_if_taken(lambda: link.run(_deed(write, items), is_one=is_one, tries=1))
+        return await again_if_taken(lambda: link.run(_deed(write, items), is_one=is_one, tries=1, is_hasty=is_hasty))
     except StoreError as error:
         _raise_if_away(error)
         if len(items) == 1:

@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from holdfast.errors import StoreAway
 from holdfast.model import Instant, RowWrite, Turn
 from holdfast.store.contract import Answer
 
 from . import children, turns
 from .batches import Item, Write, write_batch
-from .connections import Target
+from .connections import Target, is_again
 from .eager import Straight, begin
 from .links import HomeLinks, Link, News, Pool
 from .loops import LoopThread
@@ -48,6 +49,8 @@ class Commits:
         self._is_pooled = target.is_pooled
         self._apart = Link(target, blocks, known, news)
         self._opening: set[asyncio.Task[None]] = set()
+        self._held_up: set[str] = set()
+        """Runs whose turns that give something out had to wait for a lock, and were told to come again."""
         self.home = HomeLinks(partial(Link, target, blocks, known, lambda since: thread.post(partial(news, since))))
 
     def turns(self, items: Sequence[Turn], now: Instant | None) -> Awaitable[list[Answer]]:
@@ -116,11 +119,27 @@ class Commits:
             found = await write_batch(self._apart, partial(turns.commit_turns, now=now), asked)
             for place, answer in zip(plain, found, strict=True):
                 answers[place] = answer
-        asked = [items[place] for place in giving]
         give = partial(turns.commit_giving, now=now, joined=joined)
-        found = await write_batch(self._apart, give, asked, is_one=False)
-        for place, answer in zip(giving, found, strict=True):
-            answers[place] = answer
+        for part in self._parts(giving, items):
+            asked = [items[place] for place in part]
+            # One that had to wait for a lock comes alone, and hardly waits: nobody else is to wait for it each time.
+            is_hasty = asked[0].run_id in self._held_up
+            found = await write_batch(self._apart, give, asked, is_one=False, is_hasty=is_hasty)
+            for place, answer in zip(part, found, strict=True):
+                answers[place] = answer
+                if isinstance(answer, StoreAway) and is_again(answer):
+                    self._held_up.add(items[place].run_id)
+                else:
+                    self._held_up.discard(items[place].run_id)
         if joined:
             await children.look_again(self._pool, joined)
         return answers
+
+    def _parts(self, places: Sequence[int], items: Sequence[Turn]) -> list[list[int]]:
+        """The places of what goes out together first, and then of each run that was held up."""
+        apart: dict[str, list[int]] = {}
+        together: list[int] = []
+        for place in places:
+            run_id = items[place].run_id
+            (apart.setdefault(run_id, []) if run_id in self._held_up else together).append(place)
+        return [part for part in (together, *apart.values()) if part]
