@@ -223,6 +223,26 @@ async def test_another_result_is_divergence():
         replay(journal, louder)
 
 
+async def test_a_failed_run_matches_code_that_would_try_it_again():
+    """Whether it is tried again is up to a policy, and to a cancel that came with the failure: it is in no entry."""
+    journal = await recorded(checkout, ORDER, stubs={charge: ValueError("no money")})
+
+    @workflow(name="checkout", retry=holdfast.Retry(attempts=5))
+    async def patient(order: Order) -> str:
+        return await charge(order.card, order.cents)
+
+    @workflow(name="checkout", retry=holdfast.Retry(attempts=5))
+    async def caught(order: Order) -> str:
+        try:
+            return await charge(order.card, order.cents)
+        except ValueError:
+            raise ValueError("other words") from None
+
+    assert replay(journal, patient).status is RunStatus.FAILED
+    with pytest.raises(JournalDiverged, match=r"ValueError: no money\n.*ValueError: other words"):
+        replay(journal, caught)
+
+
 async def test_a_failed_run_replays_to_the_same_failure():
     journal = await recorded(checkout, ORDER, stubs={charge: holdfast.FatalError("no money")})
     assert replay(journal, checkout).status is RunStatus.FAILED

@@ -27,6 +27,7 @@ from holdfast.model import (
     JournalRow,
     Patched,
     RunRecord,
+    RunRetrying,
     RunStatus,
     Started,
     StepAsked,
@@ -79,8 +80,8 @@ def replay(
         replay(journal, checkout)
 
     No step is executed and nothing is written. Raises JournalDiverged with the report of what the journal holds, what
-    the code asked for and where; also if the run has ended and would now end otherwise. Raises NeverAwaited,
-    NotDecodable and IOInBody as a worker would.
+    the code asked for and where; also if the run has ended and its body would now end otherwise. Whether a failed one
+    would be tried again does not count. Raises NeverAwaited, NotDecodable and IOInBody as a worker would.
 
     The journal that a client gives knows its run's arguments; with rows or bare entries give them as `args` and
     `kwargs`. `codec` is needed where the journal was written with one that encrypts.
@@ -119,10 +120,14 @@ def _replay(execution: Execution, entries: list[Entry], codec: Codec) -> Replaye
     with _silent(execution):
         done = execution.advance([history[last]])  # type: ignore[list-item]  # what is no ask is an input
     _compare(execution, history[last + 1 :], done.entries[1:], at=last + 1)
-    if done.ended is None:
+    again = done.ended
+    if done.retrying is not None:
+        # It was not, by an older policy, or for a cancel that came with the failure. The body has ended alike or not.
+        again = Ended(done.retrying.at, RunStatus.FAILED, None, done.retrying.error)
+    if again is None:
         raise _diverged(execution, len(history), _end_told(ended, codec), "nothing; the body goes on waiting")
-    if _end(ended, codec) != _end(done.ended, codec):
-        raise _diverged(execution, len(history), _end_told(ended, codec), _end_told(done.ended, codec))
+    if _end(ended, codec) != _end(again, codec):
+        raise _diverged(execution, len(history), _end_told(ended, codec), _end_told(again, codec))
     return Replayed(len(entries), _status(entries))
 
 
@@ -142,7 +147,8 @@ def _silent(execution: Execution) -> Iterator[None]:
 
 def _compare(execution: Execution, held: Sequence[Entry], asked: Sequence[Entry], *, at: int) -> None:
     """What the body asked for in its last turn. Changes don't count: code may ask about more of them, or fewer."""
-    held, asked = ([one for one in entries if not isinstance(one, (Patched, Ended))] for entries in (held, asked))
+    others = (Patched, Ended, RunRetrying)
+    held, asked = ([one for one in entries if not isinstance(one, others)] for entries in (held, asked))
     for number, (one, other) in enumerate(zip_longest(held, asked), at):
         if not _is_same(one, other):
             holds, asks = ("nothing more" if entry is None else describe(entry) for entry in (one, other))
