@@ -24,6 +24,7 @@ from holdfast.codec.hints import (
     Unresolved,
     class_hints,
     is_required,
+    is_typed_dict,
     is_unpacked,
     resolve_reference,
     substitute,
@@ -188,7 +189,7 @@ class Builder:
         if is_model(cls):
             return self._model(cls)
         name = _text(annotation) if annotation is not None else cls.__name__
-        if typing.is_typeddict(cls):
+        if is_typed_dict(cls):
             return self._typed_dict(cls, key, name, arguments)
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             return self._named_tuple(cls, key, name, arguments)

@@ -19,7 +19,15 @@ import msgspec
 
 from holdfast.codec.annotations import Builder
 from holdfast.codec.earlier import earlier
-from holdfast.codec.hints import Unresolved, class_hints, function_hints, is_required, is_unpacked
+from holdfast.codec.hints import (
+    Unresolved,
+    class_hints,
+    function_hints,
+    is_required,
+    is_typed_dict,
+    is_unpack,
+    is_unpacked,
+)
 from holdfast.codec.pickles import pickled, unpickled
 from holdfast.codec.scalars import PLAIN, Plain
 from holdfast.codec.seals import PICKLED, Seal
@@ -55,8 +63,8 @@ class _Parameters:
 
     def _add_unpacked(self, parameter: inspect.Parameter, hint: Any, builder: Builder) -> None:
         """`**kwargs: Unpack[Options]` are the keys of that TypedDict; of `*args: *Ts` nothing is known."""
-        content: Any = typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Unpack else None
-        if not typing.is_typeddict(content):
+        content: Any = typing.get_args(hint)[0] if is_unpack(hint) else None
+        if not is_typed_dict(content):
             return self._add(parameter, builder.build(parameter.empty))
         for name, inner in class_hints(content).items():
             self.by_name[name] = builder.build(inner, content.__module__)

@@ -70,6 +70,13 @@ def substitute(annotation: Any, known: dict[Any, Any]) -> Any:
     return annotation[tuple(known.get(parameter, parameter) for parameter in parameters)]
 
 
+def is_typed_dict(annotation: Any) -> bool:
+    """Whether it is a TypedDict, also of typing_extensions: before Python 3.12 pydantic wants that one."""
+    if typing.is_typeddict(annotation):
+        return True
+    return isinstance(annotation, type) and issubclass(annotation, dict) and hasattr(annotation, "__required_keys__")
+
+
 def is_required(hint: Any, default: bool) -> bool:
     """Whether a TypedDict needs this key.
 
@@ -83,7 +90,12 @@ def is_required(hint: Any, default: bool) -> bool:
 
 def is_unpacked(hint: Any) -> bool:
     """Whether it is the content of another type, as in `*args: *tuple[int, str]` and `**kwargs: Unpack[Options]`."""
-    return typing.get_origin(hint) is typing.Unpack or bool(getattr(hint, "__unpacked__", False))
+    return is_unpack(hint) or bool(getattr(hint, "__unpacked__", False))
+
+
+def is_unpack(hint: Any) -> bool:
+    """Whether it is written so, be it by the word of typing or by that of typing_extensions."""
+    return str(typing.get_origin(hint)).endswith(".Unpack")
 
 
 def resolve_reference(text: str, module: str | None) -> Any:

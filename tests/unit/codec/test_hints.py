@@ -6,9 +6,11 @@ import functools
 import gc
 import weakref
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Generic, TypeVar, Union
 
 import pytest
+import typing_extensions
 
 from holdfast.codec import Codec
 from holdfast.errors import NotDecodable, NotEncodable
@@ -144,3 +146,27 @@ def test_the_cache_does_not_keep_a_function_alive():
     del fn
     gc.collect()
     assert gone() is None
+
+
+class Parcel(typing_extensions.TypedDict):
+    sent: date
+    note: typing_extensions.NotRequired[str]
+
+
+class Labelled(typing_extensions.TypedDict, Generic[T]):
+    label: typing_extensions.ReadOnly[T]
+
+
+def test_a_typed_dict_of_typing_extensions_is_one():
+    """Before Python 3.12 pydantic wants that one in its models, and it is not Python's own."""
+
+    def send(parcel: Parcel, **more: typing_extensions.Unpack[Parcel]) -> Labelled[date]: ...
+
+    made, value = codec.value(Parcel), {"sent": date(2024, 1, 1)}
+    assert made.decode(made.encode(value)) == value
+    with pytest.raises(NotEncodable, match="note: expected str, got int"):
+        made.encode({**value, "note": 1})
+    taken = codec.arguments(send)
+    assert taken.unpack(taken.pack((value,), value)) == ((value,), value)
+    given = codec.result(send)
+    assert given.decode(given.encode({"label": date(2024, 1, 1)})) == {"label": date(2024, 1, 1)}
