@@ -1,10 +1,12 @@
-"""A transactional step begins only while the lease holds, however long its connection was on its way."""
+"""A transactional step begins only while the lease holds, however long its connection was on its way; and if its
+transaction does not happen, it is not tried again and again without a pause that grows."""
 
 import asyncio
 from types import SimpleNamespace
 
 import pytest
 
+from holdfast.store import Undone
 from holdfast.worker.inside import Inside
 
 
@@ -49,9 +51,14 @@ def attempt():
     )
 
 
-def inside(lender):
+def inside(lender, pauses=None):
+    told = [] if pauses is None else pauses
     return Inside(
-        lender, store_time=lambda: None, may_commit=lender.holds, undone=lambda held, why: None, send=[].append
+        lender,
+        store_time=lambda: None,
+        may_commit=lender.holds,
+        undone=lambda held, why, pause: told.append(pause),
+        send=[].append,
     )
 
 
@@ -69,3 +76,21 @@ async def test_an_attempt_whose_run_is_lost_meanwhile_does_not_begin():
         await inside(lender).begin(waiting)
     assert waiting.loan is None
     assert all(loan.is_ended for loan in lender.lent)
+
+
+async def test_a_transaction_that_does_not_happen_comes_after_longer_pauses_until_one_has():
+    pauses, lender = [], Lender(lapses=0)
+    fates = [*[Undone("the disk is full")] * 9, True, Undone("the disk is full")]
+    serving = inside(lender, pauses)
+    for fate in fates:
+        trying = attempt()
+        await serving.begin(trying)
+
+        async def commit(turn, *, now, fate=fate):
+            return fate
+
+        trying.loan.commit = commit
+        trying.turn = SimpleNamespace(run_id="r"), lambda held, turn, verdict: pauses.append(verdict)
+        await serving.commit(trying)
+    seconds = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10]
+    assert pauses == [*[round(one * 1_000_000) for one in seconds], True, 100_000]

@@ -10,7 +10,8 @@ step's function wrote in. It is the run's one uncommitted turn:
 - In a paused run no body takes it in: it is recorded for later, behind a `blocked` entry, and by the transaction all
   the same, whatever else of the run is in flight.
 - Refused, it is rolled back, and the run dropped as after any refused turn. If it was not refused and did not happen
-  either, the body, which has got the result already, is thrown away, and the run begins anew from its journal.
+  either, the body, which has got the result already, is thrown away, and the run begins anew from its journal: after a
+  pause that grows, for what keeps it from happening, such as a full disk, may last.
 
 Crash before the COMMIT: neither the user's writes nor the turn are there, and the step executes again. Crash behind it:
 both are there.
@@ -37,6 +38,10 @@ _PAUSE = 0.001
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 _MOST_LOST = 5
+_FIRST_UNDONE_PAUSE = 100_000
+_LONGEST_UNDONE_PAUSE = 10_000_000
+_REMEMBERED = 1_000
+"""Of so many runs a worker remembers how long they are to pause the next time."""
 _log = logging.getLogger("holdfast.worker")
 InThread = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
 Limit = Callable[[Attempt], None]
@@ -52,7 +57,7 @@ class Inside:
         *,
         store_time: Callable[[], Instant | None],
         may_commit: Callable[[], bool],
-        undone: Callable[[Held, Undone], None],
+        undone: Callable[[Held, Undone, int], None],
         send: Callable[[Item], None],
     ) -> None:
         self.lender = lender
@@ -60,6 +65,8 @@ class Inside:
         self._may_commit = may_commit
         self._undone = undone
         self._send = send
+        self._pauses: dict[str, int] = {}
+        """Of runs whose last transaction did not happen."""
 
     async def begin(self, attempt: Attempt) -> None:
         """Lend the attempt a connection."""
@@ -162,9 +169,17 @@ class Inside:
             verdict = await attempt.loan.commit(replace(turn, sent=sent) if sent else turn, now=self._store_time())
         if isinstance(verdict, Undone):
             await self.end(attempt)
-            self._undone(attempt.held, verdict)
+            self._undone(attempt.held, verdict, self._pause(turn.run_id))
         else:
+            self._pauses.pop(turn.run_id, None)
             told(attempt.held, turn, verdict)
+
+    def _pause(self, run_id: str) -> int:
+        pause = self._pauses.pop(run_id, _FIRST_UNDONE_PAUSE)
+        self._pauses[run_id] = min(pause * 2, _LONGEST_UNDONE_PAUSE)
+        if len(self._pauses) > _REMEMBERED:
+            del self._pauses[next(iter(self._pauses))]
+        return pause
 
     async def end(self, attempt: Attempt) -> None:
         """Roll back what is not committed. What was to go out with it goes alone, as from any step that fails."""

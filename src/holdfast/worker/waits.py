@@ -30,7 +30,6 @@ from .held import NO_KEYS, RESULT, Arrival, Held
 from .resting import Resting
 
 _log = logging.getLogger("holdfast.worker")
-_UNDONE_PAUSE = 100_000
 REMEMBERED = 10_000
 """How many messages and blocked runs a worker remembers that it may meet again."""
 _NAMED = 5
@@ -262,8 +261,8 @@ class Waits(Resting):
         what = "were taken over by other workers, or ended by force; this one drops them"
         _log.warning("%d runs %s: %s%s", len(lost), what, first, more)
 
-    def undone(self, held: Held, undone: Undone) -> None:
-        """The turn of a transactional step did not happen, and nobody took the run over: it begins anew.
+    def undone(self, held: Held, undone: Undone, pause: int) -> None:
+        """The turn of a transactional step did not happen, and nobody took the run over: it begins anew, after a pause.
 
         Its body has seen a result that was never recorded, so it is thrown away, as after a refused turn.
         """
@@ -278,7 +277,7 @@ class Waits(Resting):
         held.arrivals = ()
         # The takeover that fences it out counts as after a worker that has died, and this one has not.
         crashes = held.crashes if undone.is_certain else held.crashes - 1
-        change = self.waiting(self._clock.now() + _UNDONE_PAUSE, crashes=crashes, release=True)
+        change = self.waiting(self._clock.now() + pause, crashes=crashes, release=True)
         self.write_row(held, change, is_fenced=undone.is_certain)
 
     def block(self, held: Held, error: Exception, taken: Sequence[Arrival] = ()) -> None:
