@@ -17,9 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import HoldfastError
 from holdfast.cli import main
 from holdfast.cli.lint import Project, check
 from holdfast.cli.scaffold import FILES
+from holdfast.cli.servers import until_free
 from tests.cli.stage import Stage
 from tests.processes import PATIENCE, ROOT, Process
 from tests.servers.account import free_port
@@ -207,6 +209,28 @@ def test_a_port_that_is_taken_is_told_before_anything_is_started(stage: Stage, p
         process = stage.command("dev", "--listen", str(port), cwd=project)
         assert process.wait() == 1
     assert f"127.0.0.1:{port} can't be listened on" in process.output
+
+
+def test_a_port_is_waited_for_that_an_earlier_process_is_about_to_leave(port: int, capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        until_free("127.0.0.1", port, 5.0, clock=lambda: 0.0, sleep=lambda _: taken.close())
+    assert capsys.readouterr().err.count("is taken") == 1
+
+
+def test_a_port_that_stays_taken_is_waited_for_so_long_and_one_that_can_t_be_had_not_at_all(port: int):
+    times = iter([0.0, 1.0, 4.0, 5.0])
+    slept: list[float] = []
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        with pytest.raises(HoldfastError, match="can't be listened on"):
+            until_free("127.0.0.1", port, 5.0, clock=lambda: next(times), sleep=slept.append)
+    assert len(slept) == 2
+    with pytest.raises(HoldfastError, match="can't be listened on"):
+        until_free("192.0.2.1", port, 5.0, clock=lambda: 0.0, sleep=slept.append)
+    assert len(slept) == 2
 
 
 def test_dev_leaves_the_database_of_the_settings_alone_if_it_is_no_file(stage: Stage, project: Path, port: int):

@@ -29,7 +29,7 @@ from .options import Place, Targets
 from .output import print_line, print_note
 from .plan import ServingPlan, plan_of, set_up_logging
 from .reloads import changed, snapshot
-from .servers import Listen, address_of, bound_socket
+from .servers import Listen, address_of, until_free
 from .serving import Ready
 from .workers import LogLevel
 
@@ -37,6 +37,8 @@ _log = logging.getLogger("holdfast.dev")
 _CHILD = "holdfast.cli.developing"
 _LOOK = 0.3
 _GRACE = 2_000_000
+_LEAVING = 5.0
+"""Seconds that an earlier process has to leave: its grace period, and some more."""
 _FILE = "holdfast.db"
 
 
@@ -63,7 +65,8 @@ def dev(
     # Before anything is started: neither a missing package nor a port that is taken is mended by a change of code.
     for package in ("fastapi", "uvicorn"):
         load_extra(package, extra="web", needed_by="holdfast dev")
-    bound_socket(*settings.listen).close()
+    # A process whose parent was killed listens until its steps in flight have ended, or have had their time.
+    until_free(*settings.listen, _LEAVING)
     raise typer.Exit(asyncio.run(Development(plan, reloads=reload).run()))
 
 

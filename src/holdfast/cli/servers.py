@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Annotated, Any
@@ -27,6 +29,7 @@ from .workers import LogLevel
 
 _GRACE = 5
 """Seconds that open connections have after the server was told to stop."""
+_LOOK = 0.1
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 Listen = Annotated[
@@ -139,6 +142,31 @@ def bound_socket(host: str, port: int) -> socket.socket:
             "one: --listen 127.0.0.1:8401"
         ) from error
     return found
+
+
+def until_free(
+    host: str,
+    port: int,
+    patience: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Wait for whoever listens there to leave, for so many seconds at most; then it raises as `bound_socket` does."""
+    began_at = clock()
+    is_told = False
+    while True:
+        try:
+            bound_socket(host, port).close()
+            return
+        except HoldfastError as error:
+            is_taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+            if not is_taken or clock() - began_at >= patience:
+                raise
+        if not is_told:
+            is_told = True
+            print_note(f"{host}:{port} is taken; it is waited for, since an earlier process may be about to end")
+        sleep(_LOOK)
 
 
 def address_of(host: str, port: int) -> str:
