@@ -55,9 +55,8 @@ def _given(expr: ast.Name | ast.Attribute, scope: Scope) -> Iterator[Choice]:
         return
     for node in of.node.body:
         match node:
+            # Not what is annotated: that may be a field, which whoever makes one gives something else.
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == expr.attr:
-                yield value, of.scope
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value) if name == expr.attr:
                 yield value, of.scope
 
 
