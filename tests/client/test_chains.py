@@ -91,6 +91,33 @@ async def test_a_chain_whose_middle_run_was_deleted_is_followed_from_its_first_t
         assert await (await client.get_run(run.id)).result(timeout=30) == 5
 
 
+@workflow
+async def stepping(count: int) -> int:
+    step = await holdfast.wait_for_signal("go")
+    if step:
+        stepping.continue_as_new(count + step)
+    return count
+
+
+async def test_whoever_waits_again_finds_the_last_run_also_if_the_one_that_was_the_last_is_deleted(database_url):
+    async with AsyncClient(database_url) as client, Worker(client, workflows=[stepping]):
+        run = await client.start(stepping, 0)
+        ids = [run.id]
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await run.wait(timeout=0)
+            await run.signal("go", 1)
+            async for _status in (await client.get_run(run.id)).changes():
+                if (last := await client.store.find_last(run.id)).id not in ids and last.status == "waiting":
+                    break
+            ids.append(last.id)
+        assert await client.delete(ids[1])
+        with pytest.raises(TimeoutError):
+            await run.wait(timeout=0)
+        await run.signal("go", 0)
+        assert await run.result(timeout=30) == 2
+
+
 async def test_a_chain_whose_last_run_was_deleted_is_not_found(database_url):
     async with AsyncClient(database_url) as client, Worker(client, workflows=[counting]):
         run = await client.start(counting, 0)

@@ -16,6 +16,7 @@ from holdfast.errors import (
     PayloadTooLarge,
     RunCancelled,
     RunFailed,
+    RunNotFound,
     StepFailed,
     StoreAway,
 )
@@ -235,6 +236,12 @@ class AsyncRun(Generic[R_co]):
                 record = await self._end_of(self._last_id, left)
             except TimeoutError:
                 raise TimeoutError(await self._late_text(limit or 0)) from None
+            except RunNotFound:
+                if self._last_id == self.id:
+                    raise
+                # Deleted since it was the last of the chain, which may have gone on.
+                self._last_id = self.id
+                continue
             if record.status is not RunStatus.CONTINUED or record.successor_id is None:
                 self._record = record
                 return record
