@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, Done, Machine, Next, Retry, RunFailed, RunStatus, Worker, workflow
+from holdfast import AsyncClient, Done, Machine, Next, NoSuchStep, Retry, RunFailed, RunStatus, Worker, workflow
 from holdfast.testing import Environment, assert_durable
 from tests.life.waiting import until_waiting
 
@@ -193,3 +193,16 @@ async def test_what_can_not_be_stored_is_told_with_the_name_of_its_state(is_asyn
     async with Environment(keeper) as env:
         with pytest.raises(RunFailed, match=r"\['socket'\].* \(returned by keeper\.start\(\)\)"):
             await (await env.client.start(keeper, None)).result()
+
+
+async def test_a_fork_at_a_state_before_a_checkpoint_says_that_the_journal_holds_it_no_more():
+    def count(ctx: Any) -> Any:
+        ctx["n"] = ctx.get("n", 0) + 1
+        return Done(ctx["n"]) if ctx["n"] == 120 else Next("start")
+
+    counter = Machine("counter", {"start": count})
+    async with Environment(counter) as env:
+        run = await env.client.start(counter, None)
+        assert await run.result() == 120
+        with pytest.raises(NoSuchStep, match=r"journal begins at a checkpoint.*'start:20'.*it holds: start:\d"):
+            await env.client.fork(run.id, at="start:20")

@@ -77,6 +77,11 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
     if place is None:
         keys = [entry.key for entry in history if isinstance(entry, StepAsked)]
         known = ", ".join(keys[:20]) or "none"
+        if any(isinstance(entry, Checkpoint) for entry in history):
+            raise NoSuchStep(
+                f"fork(at={at!r}): the journal begins at a checkpoint, and what run {record.id} did before is "
+                f"no longer in it. No step of the rest has the key {at!r}; it holds: {known}"
+            )
         raise NoSuchStep(
             f"fork(at={at!r}): run {record.id} never asked for a step with that key; it asked for: {known}"
         )
