@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import RunCancelled, compensate, rollback, step, workflow
+from holdfast import RunCancelled, blocking, compensate, rollback, step, workflow
 from holdfast.model import Cancel, ChildEnd
 from tests.engine.drive import CODEC
-from tests.engine.samples import clean_up, double, echo
+from tests.engine.samples import clean_up, double, echo, refuse
 
 
 @workflow
@@ -224,6 +224,43 @@ def test_a_cancel_waits_until_a_rollback_is_done_so_that_nothing_is_undone_twice
     assert drive.open == ["clean_up"]
     drive.complete("clean_up")
     assert (drive.check().status, drive.asked) == ("cancelled", ["clean_up"])
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+def test_what_a_task_was_undoing_when_the_body_failed_is_waited_for_and_not_asked_again(begin, is_blocking):
+    @workflow
+    async def body() -> None:
+        async def undo() -> None:
+            if is_blocking:
+                blocking.rollback()
+            else:
+                await rollback()
+            await echo("never")
+
+        compensate(double, 1)
+        compensate(clean_up)
+        await asyncio.gather(undo(), refuse("visa"))
+
+    drive = begin(body)
+    drive.fail("refuse", ValueError("no"))
+    assert (drive.open, drive.withdrawn) == (["clean_up"], [])
+    drive.finish()
+    assert sorted(drive.asked) == ["clean_up", "double", "refuse"]
+    assert drive.check().status == "failed"
+    assert isinstance(drive.error, ValueError)
+
+
+def test_the_last_thing_that_a_task_was_undoing_when_the_body_failed_is_waited_for(begin):
+    @workflow
+    async def body() -> None:
+        compensate(clean_up)
+        await asyncio.gather(rollback(), refuse("visa"))
+
+    drive = begin(body)
+    drive.fail("refuse", ValueError("no"))
+    assert (drive.ended, drive.open) == (None, ["clean_up"])
+    drive.fail("clean_up", KeyError("x"))
+    assert "clean_up: KeyError: 'x'" in drive.check().error.__notes__[0]
 
 
 def test_what_a_rollback_was_interrupted_at_is_still_to_be_undone(begin):

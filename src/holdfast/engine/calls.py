@@ -1,8 +1,8 @@
 """What a body's durable calls come to: asks, timers, blocking, and the refusals of a run that is dead.
 
-This is the lowest layer of an execution. It faces the body, with sends.py and requests.py above it (together they are
-the `Body` of holdfast.define); execution.py faces the worker. What is asked follows from the entries delivered alone.
-On replay each ask is compared with the journal where it is made: the first difference stops the execution with a
+This is the lowest layer of an execution. It faces the body, with the layers up to requests.py above it (together they
+are the `Body` of holdfast.define); execution.py faces the worker. What is asked follows from the entries delivered
+alone. On replay each ask is compared with the journal where it is made: the first difference stops the execution with a
 report, and nothing of it gets out.
 """
 

@@ -296,7 +296,9 @@ class Deliveries(Requests):
     def begins_compensation(self, would_retry: bool) -> bool:
         """The body has ended: if it failed and something is to be undone, that begins now, as a task of its own."""
         life, main = self._life, self.main
-        if life is None or main is None or life.is_compensating or not life.compensations or would_retry:
+        if life is None or main is None or life.is_compensating or would_retry:
+            return False
+        if not (life.compensations or life.in_hand):
             return False
         is_late = self.cancel is not None and self.cancel.deadline
         if not is_late and not self.is_cancelled:
@@ -309,8 +311,10 @@ class Deliveries(Requests):
         for task in list(self.loop.tasks.values()):
             if task is not main and not task.done():
                 task.cancel()
+        in_hand = [reply for reply, _ in life.in_hand]
         for command in list(self.commands.values()):
-            command.reply.cancel()
+            if command.reply not in in_hand:
+                command.reply.cancel()
         self.main = self.loop.create_task(self._undo(), name="compensation", context=self.context)
         return True
 

@@ -90,8 +90,8 @@ class Life:
     """One body's share of the outside."""
 
     __slots__ = (
-        "cancels", "children", "closed", "compensations", "continued", "events", "failed_at",
-        "has_keys", "has_undone", "hooks", "is_cancel_held", "is_compensating", "is_exempt", "is_reopened", "items",
+        "cancels", "children", "closed", "compensations", "continued", "events", "failed_at", "has_keys",
+        "has_undone", "hooks", "in_hand", "is_cancel_held", "is_compensating", "is_exempt", "is_reopened", "items",
         "mailbox", "markers", "marks", "new_children", "numbers", "patches", "resumed",
         "shields", "signals", "successor", "taken", "traces", "truncate",
         "uncompensated", "undoing", "values", "waits",
@@ -131,6 +131,8 @@ class Life:
         """A compensation has begun, so the run can't be tried again as if nothing had been undone."""
         self.undoing: set[str] = set()
         """Keys of compensations under way."""
+        self.in_hand: list[tuple[Reply[Any], Compensation | Undo]] = []
+        """What rollbacks are at; once the body has ended, what they were at."""
         self.is_exempt = False
         """The cancel came when the body had ended and was being compensated: it changes nothing any more."""
         self.continued: Continued | None = None

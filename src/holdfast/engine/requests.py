@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.codec import from_text, message_of
-from holdfast.define import ChildRun, Pending, Reply, Step, Unseen, Workflow
+from holdfast.codec import from_text
+from holdfast.define import ChildRun, Pending, Reply, Unseen, Workflow
 from holdfast.errors import DefinitionError, NotDecodable, WaitTimeout
 from holdfast.model import (
     FIRST_HOOK,
@@ -25,7 +25,6 @@ from holdfast.model import (
     Message,
     NewRun,
     NewWait,
-    Undo,
     bounded_id,
     holds,
     instant_of,
@@ -35,18 +34,15 @@ from holdfast.model import (
 )
 
 from .calls import Earlier, is_digest_of
-from .commands import Command
+from .compensations import Compensations
 from .divergence import calling_line
-from .inheritance import inherited
-from .life import Child, Compensation, seed_of_child
+from .life import Child, seed_of_child
 from .mail import Wait
-from .sends import Sends
-from .shapes import shapes_of
 
 _json = msgspec.json.Decoder()
 
 
-class Requests(Sends):
+class Requests(Compensations):
     """The rest of the side of an execution that its body sees."""
 
     __slots__ = ()
@@ -306,68 +302,6 @@ class Requests(Sends):
         self.stop_with(
             self.divergence(f"child run {key!r}, arguments {digest.hex()}, at {line}", held, at=self._cursor)
         )
-
-    def compensate(self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self.is_dead:
-            self.refuse()
-        if self.life.is_compensating:
-            raise DefinitionError("compensate() was called while the run is being compensated; it has nothing to undo")
-        # Refused here if they don't fit, and copied: what the body does to its own later is not what is undone.
-        arguments = shapes_of(step, self._codec).arguments
-        self.life.compensations.append(Compensation(step, *arguments.unpack(arguments.pack(args, kwargs))))
-
-    def undo_later(self, command: Command, result: bytes) -> None:
-        """A step's result was taken in: if the step says how, it can be undone from here on. So can a map's items."""
-        undo = command.step.compensate
-        if undo is not None and (self._life is None or command.key not in self._life.undoing):
-            # Read once more: what the body does to the result that it got is not what is undone.
-            for one in command.step.to_undo(command.shapes.result.decode(result)):
-                self.life.compensations.append(Compensation(undo, (one,), {}))
-
-    async def _undo(self) -> None:
-        """Run what is registered, last first, all of it; raise the first failure then."""
-        life = self.life
-        first: Exception | None = None
-        while life.compensations:
-            found = life.compensations.pop()
-            name = found.name if isinstance(found, Undo) else found.step.name
-            life.has_undone = True
-            try:
-                reply = self._ask_inherited(found) if isinstance(found, Undo) else self.ask_undoing(*found)
-                life.undoing.add(reply.key)
-                await reply
-            except asyncio.CancelledError:
-                # The body itself gives up, by a timeout, say: this was not undone, so it is still to be.
-                life.compensations.append(found)
-                raise
-            except Exception as error:
-                life.uncompensated.append(f"{name}: {type(error).__name__}: {message_of(error)}")
-                first = first or error
-        if first is not None and not life.is_compensating:
-            raise first
-
-    def _ask_inherited(self, undo: Undo) -> Reply[Any]:
-        step = inherited(undo, self.workflow)
-        if step is None:
-            # Not the body's fault, and not to be given up: the run is blocked until somebody deploys it again.
-            self.stop_with(
-                NotDecodable(
-                    f"an earlier run of this chain has registered the compensation {undo.name!r}, and the function "
-                    f"{undo.module}.{undo.qualname}, or an exception class that its Retry names, is not there: bring "
-                    "it back, or refer to it in the workflow"
-                )
-            )
-        return self.ask_undoing(step, (), {}, self._codec.open(undo.args))
-
-    @property
-    def has_to_undo(self) -> bool:
-        """Whether anything is registered that a failure would undo."""
-        return self._life is not None and bool(self._life.compensations)
-
-    @property
-    def has_undone(self) -> bool:
-        """Whether it has begun to undo what was done."""
-        return self._life is not None and self._life.has_undone
 
 
 def _token(number: int, seed: bytes, *, person: bytes = b"holdfast hook") -> str:
