@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
+import pickle
 import threading
 
 import pytest
 
 from holdfast import NotInBody, Retry, current_run, current_step, logger, now, sleep, step, workflow
+from tests.worker.samples import add
 from tests.worker.stage import ONCE, PATIENCE, failure_of, stage, until
 
 
@@ -208,3 +211,11 @@ async def test_a_step_of_an_ended_race_is_cancelled(database_url):
 
     async with stage(database_url, body) as on:
         assert await (await on.client.start(body)).result(PATIENCE) == ["began", "cancelled"]
+
+
+def test_a_step_is_pickled_by_its_name_as_a_function_is():
+    """So a step may have a pool of processes execute another one."""
+    assert pickle.loads(pickle.dumps(add)) is add
+    assert copy.deepcopy(add) is add
+    with pytest.raises(pickle.PicklingError, match="not the same object"):
+        pickle.dumps(add.options(name="sum"))

@@ -127,6 +127,10 @@ class Step(Generic[P, R]):
         body = body_for(f"{self.name}.start()")
         return cast("Pending[R]", body.ask_pending(self, args, kwargs))
 
+    def __reduce__(self) -> str:
+        """By its name, as the function is that it was made of: a pool of processes may call it."""
+        return str(getattr(self, "__qualname__", self.name))
+
     def __repr__(self) -> str:
         return f"<step {self.name}>"
 
