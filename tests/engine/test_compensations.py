@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import RunCancelled, blocking, compensate, rollback, step, workflow
-from holdfast.model import Cancel, ChildEnd
+from holdfast import RunCancelled, blocking, compensate, continue_as_new, rollback, step, workflow
+from holdfast.model import Cancel, ChildEnd, Inherited, decode_entries
 from tests.engine.drive import CODEC
 from tests.engine.samples import clean_up, double, echo, refuse
 
@@ -261,6 +261,25 @@ def test_the_last_thing_that_a_task_was_undoing_when_the_body_failed_is_waited_f
     assert (drive.ended, drive.open) == (None, ["clean_up"])
     drive.fail("clean_up", KeyError("x"))
     assert "clean_up: KeyError: 'x'" in drive.check().error.__notes__[0]
+
+
+def test_what_a_task_is_undoing_when_the_body_goes_on_anew_goes_along(begin):
+    @workflow
+    async def body() -> None:
+        compensate(clean_up)
+        undoing = asyncio.create_task(rollback())
+        await double(1)
+        if not undoing.done():
+            continue_as_new()
+
+    drive = begin(body)
+    drive.complete("double")
+    assert drive.withdrawn == ["clean_up"]
+    successor = drive.out[-1].successor
+    assert successor is not None
+    [inherited] = decode_entries(successor.rows[0])
+    assert isinstance(inherited, Inherited)
+    assert [one.name for one in inherited.undo] == ["clean_up"]
 
 
 def test_what_a_rollback_was_interrupted_at_is_still_to_be_undone(begin):

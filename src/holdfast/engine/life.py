@@ -147,6 +147,11 @@ class Life:
         """Entries of a body that went beyond its journal while it was rebuilt: written with the next turn."""
 
     @property
+    def to_undo(self) -> list[Compensation | Undo]:
+        """What a successor may have to undo, with what a task is undoing: that is withdrawn when the run ends."""
+        return [*self.compensations, *(found for _, found in self.in_hand)]
+
+    @property
     def is_cancel_due(self) -> bool:
         """A cancel was kept back, and nothing is shielded any more."""
         return self.is_cancel_held and not self.shields

@@ -158,6 +158,6 @@ class Sends(Calls):
         target = self.workflow if workflow is None else workflow
         plain = self._codec.arguments(target.fn).check(args, kwargs)
         # What is registered goes along: better refused here, where it can be seen, than at the end.
-        bequeathed(self.life.compensations, self._codec, target)
+        bequeathed(self.life.to_undo, self._codec, target)
         self.life.continued = Continued(target, plain)
         raise self.life.continued
