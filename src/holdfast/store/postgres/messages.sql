@@ -9,9 +9,9 @@
 
 -- name: hold_chain
 -- Until a caller's own transaction ends, no run of this chain is removed while the chain lives on: see hold_chains. Nobody
--- else looks at this.
+-- else looks at this. Many chains share a lock: a caller may send to more of them than a server has room for locks.
 SELECT pg_advisory_xact_lock_shared(
-        hashtextextended('holdfast.chain/' || coalesce(starts.chain_id, asked.id), :namespace_id::bigint)
+        hashtext('holdfast.chains/' || :namespace_id::integer), hashtext(coalesce(starts.chain_id, asked.id)) & 255
     )
 FROM (SELECT :id::text AS id) AS asked
 LEFT JOIN holdfast.runs ON runs.namespace_id = :namespace_id AND runs.id = asked.id

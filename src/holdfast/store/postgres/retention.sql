@@ -36,8 +36,9 @@ ORDER BY runs.namespace_id, runs.expires_at, runs.number LIMIT :limit::integer
 FOR UPDATE OF runs, starts SKIP LOCKED;
 
 -- name: hold_chains
--- Of chains that live on, those that callers send to in transactions of their own. What they have sent to a run that went
--- on meanwhile is moved on from there when they have committed. Chains of which nobody does are held until this ends.
+-- Of chains that live on, those that callers send to in transactions of their own, or that share a lock with one. What they
+-- have sent to a run that went on meanwhile is moved on from there when they have committed. The others are held until
+-- this ends.
 WITH living AS MATERIALIZED (
     SELECT asked.chain_id
     FROM unnest(:chains::text[]) AS asked (chain_id)
@@ -47,7 +48,7 @@ WITH living AS MATERIALIZED (
 )
 SELECT living.chain_id
 FROM living
-WHERE NOT pg_try_advisory_xact_lock(hashtextextended('holdfast.chain/' || living.chain_id, :namespace_id::bigint));
+WHERE NOT pg_try_advisory_xact_lock(hashtext('holdfast.chains/' || :namespace_id::integer), hashtext(living.chain_id) & 255);
 
 -- name: give_back_keys
 -- Keys that these runs took over from others which live on still: those have them again.
