@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from holdfast import Worker, wait_for_signal, workflow
+from holdfast import Worker, wait_for_event, wait_for_signal, workflow
 from holdfast.model import Message
 from tests.worker.samples import nothing
 from tests.worker.stage import PATIENCE, SkippingStore, stage, until
@@ -60,6 +60,24 @@ async def test_a_signal_sent_in_time_wins_over_the_timeout_of_its_wait(database_
 
 async def test_it_wins_over_a_timeout_around_the_wait_too(database_url):
     assert await outcome(database_url, listening_within, "other", "go") == "in time"
+
+
+@workflow
+async def awaiting() -> str:
+    await nothing()
+    return str(await wait_for_event("paid", timeout="9s", default="late"))
+
+
+async def test_an_event_published_in_time_wins_though_it_is_matched_after_a_signal_has_come_too_late(database_url):
+    async with stage(database_url) as on:
+        run = await on.client.start(awaiting)
+        async with on.worker(awaiting):
+            await on.until_waiting(run)
+        await on.client.publish("paid", "in time")
+        on.skip("10s")
+        await run.signal("other")
+        async with on.worker(awaiting):
+            assert await run.result(PATIENCE) == "in time"
 
 
 @workflow

@@ -87,9 +87,12 @@ class Arrivals(Waits):
         if message.kind == "cancel":
             entry = Cancel(message.sent_at, message.payload.decode() or None)
         when = message.sent_at
-        if held.arrivals and held.arrivals[-1].message_id is not None:
-            # They come in the order in which they were sent: a store's clock that was set back must not change that.
-            when = max(when, held.arrivals[-1].when)
+        if not _is_event(entry):
+            last = next((one for one in reversed(held.arrivals) if not _is_event(one.entry)), None)
+            if last is not None and last.message_id is not None:
+                # They come in the order in which they were sent: a store's clock that was set back must not change
+                # that. Not so an event, which comes when it is matched: it may have been published long before.
+                when = max(when, last.when)
         held.arrive(Arrival(when, MESSAGE, entry, message.id))
 
     def step_ended(self, attempt: Attempt, outcome: Outcome) -> None:
@@ -126,3 +129,7 @@ class Arrivals(Waits):
                 self._suspect = None
             change = RowChange(status=RunStatus.RUNNING)
             self.write_row(held, change)
+
+
+def _is_event(entry: Input | Message) -> bool:
+    return isinstance(entry, Message) and entry.kind == "event"
