@@ -49,6 +49,11 @@ async def hooked() -> str:
 WORKFLOWS = (checkout, approval, hooked)
 
 
+def bearer(secret: str) -> dict[str, str]:
+    """How a caller shows its key."""
+    return {"Authorization": f"Bearer {secret}"}
+
+
 @dataclass
 class Served:
     """A client, and HTTP to the API over it."""
