@@ -17,18 +17,10 @@ from holdfast.errors import StoreAway, StoreError
 from holdfast.store import open_store
 from holdfast.store.postgres import connections
 from holdfast.testing.contract.stage import LEASE, new_run, until
+from tests.servers import execute
 from tests.servers.wire import Wire
 
 FAREWELL = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
-
-
-async def execute(url, *statements):
-    connection = await asyncpg.connect(url)
-    try:
-        for statement in statements:
-            await connection.execute(statement)
-    finally:
-        await connection.close()
 
 
 @pytest.fixture

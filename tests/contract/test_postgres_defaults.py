@@ -8,7 +8,6 @@ import asyncio
 from functools import partial
 from urllib.parse import urlsplit
 
-import asyncpg
 import msgspec
 import pytest
 
@@ -17,6 +16,7 @@ from holdfast.model import ChildEnd
 from holdfast.store import open_store
 from holdfast.testing.contract.stage import Stage, new_run
 from tests.contract import ways
+from tests.servers import execute
 
 WAYS = {"directly": "", "through a pooler": "?pooler=transaction"}
 LEVELS = ["repeatable read", "serializable"]
@@ -25,14 +25,6 @@ LEVELS = ["repeatable read", "serializable"]
 @workflow
 async def ship(note: str) -> str:
     return note
-
-
-async def execute(url, statement):
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from holdfast.errors import StoreAway, StoreError
 from holdfast.model import Lane, Out, RowChange, RunStatus
 from holdfast.store import open_store
 from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, after, new_run, row_write, turn, until
+from tests.servers import execute
 
 ENDED = RowChange(status=RunStatus.COMPLETED)
 
@@ -189,14 +190,6 @@ BEGIN
 END $$;
 CREATE TRIGGER refuse BEFORE INSERT ON holdfast.journal FOR EACH ROW EXECUTE FUNCTION refuse();
 """
-
-
-async def execute(url, text):
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(text)
-    finally:
-        await connection.close()
 
 
 @pytest.mark.parametrize(

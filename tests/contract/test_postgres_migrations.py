@@ -8,14 +8,13 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-import asyncpg
 import pytest
 
 from holdfast.errors import StoreError, StoreTooNew
 from holdfast.model import RowChange, RunFilter, RunStatus
 from holdfast.store import migration_sql, open_store
 from holdfast.testing.contract.stage import LANE, LEASE, new_run, turn
-from tests.servers import installations
+from tests.servers import execute, installations
 
 ROLE = "holdfast_worker"
 DOCS = Path(__file__).parents[2] / "docs" / "postgres.md"
@@ -38,14 +37,6 @@ def worker_url(url):
     asyncio.run(execute(url, create))
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=f"{ROLE}@{parts.hostname}:{parts.port}"))
-
-
-async def execute(url, text):
-    connection = await asyncpg.connect(url)
-    try:
-        return await connection.execute(text)
-    finally:
-        await connection.close()
 
 
 async def use(url, **options):

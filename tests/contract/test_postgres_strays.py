@@ -12,7 +12,7 @@ from holdfast.store.postgres import children
 from holdfast.testing.contract.chains import continued
 from holdfast.testing.contract.children import end_in
 from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, new_run, turn
-from tests.servers import Databases
+from tests.servers import Databases, execute
 
 
 @pytest.fixture
@@ -37,13 +37,6 @@ def play(url: str) -> Callable[..., None]:
         asyncio.run(run())
 
     return play
-
-
-async def execute(url: str, statement: str) -> None:
-    """As a commit that somebody else made unseen would have left it."""
-    connection = await asyncpg.connect(url)
-    await connection.execute(statement)
-    await connection.close()
 
 
 async def follow(url: str, joined: ClaimedRun, follower: ClaimedRun) -> None:

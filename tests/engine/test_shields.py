@@ -11,6 +11,12 @@ from tests.engine.drive import note
 from tests.engine.samples import clean_up, double, echo, triple
 
 
+async def from_shield_to_shield() -> None:
+    for n in range(3):
+        with shield():
+            await double(n)
+
+
 def test_a_cancel_waits_while_any_task_is_shielded(begin):
     @workflow
     async def body() -> None:
@@ -87,12 +93,7 @@ def test_a_cancel_comes_between_two_shields_and_not_inside_the_second(begin, is_
 def test_a_task_that_goes_from_shield_to_shield_does_not_keep_a_cancel_from_the_body(begin):
     @workflow
     async def body() -> None:
-        async def careful() -> None:
-            for n in range(3):
-                with shield():
-                    await double(n)
-
-        task = asyncio.create_task(careful())
+        task = asyncio.create_task(from_shield_to_shield())
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
@@ -132,12 +133,7 @@ def test_a_cancel_that_comes_between_two_shields_comes_once(begin, is_awaited):
 def test_a_task_that_goes_from_shield_to_shield_does_not_cancel_the_body_twice(begin):
     @workflow
     async def body() -> None:
-        async def careful() -> None:
-            for n in range(3):
-                with shield():
-                    await double(n)
-
-        task = asyncio.create_task(careful())
+        task = asyncio.create_task(from_shield_to_shield())
         try:
             await asyncio.sleep(60)
         finally:

@@ -5,7 +5,7 @@ Nothing here is skipped in silence. A server that can't be had is a `ServerMissi
 
 from .account import ServerMissing
 from .pgbouncer import PgBouncer
-from .postgres import Databases, GivenPostgres, Installation, Postgres, installations, provide
+from .postgres import Databases, GivenPostgres, Installation, Postgres, execute, installations, provide
 
 __all__ = [
     "Databases",
@@ -14,6 +14,7 @@ __all__ = [
     "PgBouncer",
     "Postgres",
     "ServerMissing",
+    "execute",
     "installations",
     "provide",
 ]

@@ -282,15 +282,17 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def _execute(url: str, statement: str) -> None:
-    """Execute one statement on a connection of its own. In a thread, since the caller may be inside a running loop."""
-
-    async def execute() -> None:
-        connection = await asyncpg.connect(url, timeout=PATIENCE)
-        try:
+async def execute(url: str, *statements: str) -> None:
+    """Execute these on a connection of their own."""
+    connection = await asyncpg.connect(url, timeout=PATIENCE)
+    try:
+        for statement in statements:
             await connection.execute(statement)
-        finally:
-            await connection.close()
+    finally:
+        await connection.close()
 
+
+def _execute(url: str, statement: str) -> None:
+    """In a thread, since the caller may be inside a running loop."""
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, execute()).result()
+        thread.submit(asyncio.run, execute(url, statement)).result()

@@ -18,15 +18,7 @@ from holdfast import AsyncClient, Worker, step, workflow
 from holdfast.model import ClaimedRun
 from holdfast.store import Undone, open_store
 from holdfast.testing.contract.stage import LEASE, T0, Stage, turn
-from tests.servers import Databases
-
-
-async def execute(url: str, statement: str) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
+from tests.servers import Databases, execute
 
 
 def with_default(postgres: Databases, name: str, value: str) -> str:
