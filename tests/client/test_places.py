@@ -94,6 +94,17 @@ async def test_a_retry_goes_on_in_its_own_version_while_that_is_served(client, h
     assert (await (await client.retry(run.id)).refresh()).record.version == "2"
 
 
+async def test_a_retry_and_a_fork_keep_their_version_where_nobody_is_alive_to_tell(client, hands):
+    await hands.register(workflows=[pack_1])
+    run = await client.start(pack_1, "a")
+    await client.cancel(run.id)
+    await Hands(client, "other").register(workflows=[pack_2])
+    for worker_id in ("hands", "other"):
+        await client.store.remove_worker(worker_id)
+    assert (await (await client.retry(run.id)).refresh()).record.version == "1"
+    assert (await (await client.fork(run.id)).refresh()).record.version == "1"
+
+
 async def test_what_a_workflow_declares_holds_for_runs_started_by_its_name(client, hands):
     await hands.register(workflows=[ship])
     record = (await (await client.start("ship", "here")).refresh()).record

@@ -101,8 +101,11 @@ def place_of(versions: Sequence[WorkflowVersion], own: Workflow[..., Any] | None
 
 
 def next_version(versions: Sequence[WorkflowVersion], own: str) -> str:
-    """The version that goes on with a run of version `own`."""
-    found = _chosen(versions, own)
+    """The version that goes on with a run of version `own`: that one, unless live workers have only others.
+
+    With nobody alive it waits for its own: the newest one may be code that its journal does not match.
+    """
+    found = _chosen([one for one in versions if one.is_live], own)
     return own if found is None else found.version
 
 
