@@ -103,6 +103,38 @@ def test_what_is_undone_at_the_limit_is_cleanup_from_the_first_step_on(begin):
     assert undone == ["undone"]
 
 
+def test_what_is_undone_is_never_given_up_for_want_of_room(begin):
+    """A thousand cleanups have room in the reserve; what was registered may be more."""
+    undone: list[int] = []
+
+    @step
+    async def undo(number: int) -> None:
+        undone.append(number)
+
+    @workflow(journal_limit=3)
+    async def body() -> None:
+        for number in range(2_500):
+            compensate(undo, number)
+        raise ValueError("for a reason of its own")
+
+    drive = begin(body).finish(limit=5_000)
+    assert isinstance(drive.error, ValueError)
+    assert undone == list(reversed(range(2_500)))
+
+
+def test_a_run_that_is_stopped_at_its_limit_says_what_was_not_undone(begin):
+    @workflow(journal_limit=3)
+    async def body() -> None:
+        compensate(clean_up)
+        while True:
+            with suppress(Exception):
+                await double(1)
+
+    drive = begin(body).finish(limit=5_000)
+    assert isinstance(drive.error, JournalLimitReached)
+    assert drive.error.__notes__[0] == "could not be compensated: clean_up: the run was stopped before it"
+
+
 def test_what_a_cancel_at_the_limit_leads_to_is_cleanup_from_the_first_step_on(begin):
     @workflow(journal_limit=3)
     async def body() -> None:

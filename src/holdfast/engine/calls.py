@@ -126,7 +126,8 @@ class Calls:
     ) -> Reply[Any]:
         if self.is_dead:
             self.refuse()
-        if self.run.journal_length >= self._limit:
+        if self.run.journal_length >= self._limit and asked is StepAsked:
+            # What undoes has an end, which is what was registered: it is not given up for want of room.
             self.check_limit()
         name = step.name
         shapes = shapes_of(step, self._codec)

@@ -73,8 +73,7 @@ class Compensations(Sends):
                 life.compensations.append(found)
             raise
         except Exception as error:
-            name = found.name if isinstance(found, Undo) else found.step.name
-            life.uncompensated.append(f"{name}: {type(error).__name__}: {message_of(error)}")
+            life.uncompensated.append(f"{found.name}: {type(error).__name__}: {message_of(error)}")
             return error
         finally:
             if not life.is_compensating:

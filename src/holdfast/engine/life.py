@@ -85,6 +85,10 @@ class Compensation(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
+    @property
+    def name(self) -> str:
+        return self.step.name
+
 
 class Life:
     """One body's share of the outside."""

@@ -127,9 +127,13 @@ def _main(body: Finished) -> BodyTask[Any] | None:
 
 def _undone(body: Finished) -> NotCompensated | None:
     """What could not be undone, to be told with the run's end."""
-    if body._life is None or not body._life.uncompensated:
+    life = body._life
+    if life is None:
         return None
-    return NotCompensated("could not be compensated: " + "; ".join(body._life.uncompensated))
+    failed = list(life.uncompensated)
+    if body.verdict is not None:
+        failed += dict.fromkeys(f"{one.name}: the run was stopped before it" for one in life.to_undo)
+    return NotCompensated("could not be compensated: " + "; ".join(failed)) if failed else None
 
 
 def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> NewRun:
