@@ -63,6 +63,21 @@ def test_a_run_that_has_met_its_journal_limit_is_not_tried_again(begin):
     assert isinstance(drive.error, JournalLimitReached)
 
 
+def test_neither_is_one_that_has_met_it_in_a_task_group(begin):
+    @workflow(retry=THRICE, journal_limit=5)
+    async def body() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(endless())
+
+    async def endless() -> None:
+        while True:
+            await double(1)
+
+    drive = begin(body).finish()
+    assert drive.retrying is None
+    assert isinstance(drive.error, ExceptionGroup)
+
+
 def test_no_try_begins_behind_the_time_that_the_policy_gives_them(begin):
     @workflow(retry=Retry(attempts=None, initial="1s", jitter=0, within="1s"))
     async def body() -> None:

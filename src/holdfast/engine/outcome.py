@@ -180,9 +180,16 @@ def _missed(cancel: Cancel) -> str:
     return f"it was cancelled{why} as it failed, too late for the body to notice; so it is not tried again"
 
 
+def _is_full(error: BaseException) -> bool:
+    """Whether the journal has no room for another try. What is told in a task group comes out of it in a group."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(JournalLimitReached) is not None
+    return isinstance(error, JournalLimitReached)
+
+
 def _retrying(body: Finished, error: BaseException, stored: bytes, seed: bytes) -> RunRetrying | None:
     policy = body.workflow.retry
-    if policy is None or isinstance(error, JournalLimitReached) or _is_over(body, body.time):
+    if policy is None or _is_full(error) or _is_over(body, body.time):
         return None
     if body._life is not None and body._life.has_undone:
         # What it did before is undone: a next try would build upon it.
