@@ -11,7 +11,7 @@ from holdfast.store.postgres.transactions import Transaction
 from holdfast.testing.contract.chains import continued
 from holdfast.testing.contract.children import end_in
 from holdfast.testing.contract.stage import T0, Stage, new_run, turn
-from tests.contract.test_postgres_strays import follow, play, url
+from tests.contract.test_postgres_strays import follow, look_for_the_dead, play, url
 
 __all__ = ["play", "url"]
 
@@ -89,6 +89,49 @@ def test_an_end_that_a_follower_missed_is_told_before_the_run_is_removed(url, pl
             assert len((await stage.store.sweep(10, events_before=0, now=T0)).run_ids) == 2
         [message] = await stage.store.read_inbox("one")
         assert (message.run_id, end_in(message).run_id, end_in(message).error) == (follower.id, last.id, b"why")
+
+    play(act)
+
+
+@pytest.mark.parametrize("way", ["by hand", "by its retention"])
+def test_an_end_that_a_follower_of_an_earlier_run_missed_is_told_before_the_last_run_is_removed(url, play, way):
+    async def act(stage: Stage) -> None:
+        follower, first = await stage.held(), await stage.held(worker="two")
+        last = await continued(stage, first, worker="two", retention=0)
+        await stage.commit(turn(last, change=RowChange(status=RunStatus.FAILED, error=b"why")))
+        await follow(url, first, follower)
+        assert await remove(stage.store, last, way) == [last.id]
+        [message] = await stage.store.read_inbox("one")
+        assert (message.run_id, end_in(message).run_id, end_in(message).error) == (follower.id, last.id, b"why")
+
+    play(act)
+
+
+def test_a_follower_of_an_earlier_run_is_told_of_the_last_one_s_end_though_one_between_them_is_removed(url, play):
+    async def act(stage: Stage) -> None:
+        follower, first = await stage.held(), await stage.held(worker="two")
+        second = await continued(stage, first, worker="two")
+        last = await continued(stage, second, worker="two")
+        await follow(url, first, follower)
+        assert await stage.store.delete_runs([second.id]) == [second.id]
+        await look_for_the_dead(stage.store)
+        await stage.end(last)
+        [message] = await stage.store.read_inbox("one")
+        assert (message.run_id, end_in(message).run_id) == (follower.id, last.id)
+
+    play(act)
+
+
+def test_whoever_joined_a_run_is_told_that_nothing_is_left_of_what_it_went_on_in(url, play):
+    async def act(stage: Stage) -> None:
+        follower, first = await stage.held(), await stage.held(worker="two")
+        last = await continued(stage, first, worker="two")
+        await stage.end(last)
+        assert await stage.store.delete_runs([last.id]) == [last.id]
+        await follow(url, first, follower)
+        await look_for_the_dead(stage.store)
+        [message] = await stage.store.read_inbox("one")
+        assert (message.run_id, end_in(message).run_id) == (follower.id, first.id)
 
     play(act)
 

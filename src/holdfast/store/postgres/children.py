@@ -14,7 +14,7 @@ from holdfast.store.starts import is_takeover, parts_of
 
 from .links import Pool
 from .starts import Creation, create_runs, start_keyed
-from .transactions import Row, Transaction
+from .transactions import Transaction
 
 WALKED_AT_ONCE = 5_000
 """Followers that one look for missed ends comes by: a few hundredths of a second."""
@@ -133,12 +133,11 @@ async def tell_missed(tx: Transaction) -> None:
         await _tell_missed(tx, missed)
 
 
-async def tell_followers(tx: Transaction, runs: Sequence[int]) -> None:
-    """Before ended runs are removed: those who follow them and were not told. Where a run went on, step by step."""
-    before: Sequence[Row] = ()
-    while (found := await tx.all("find_followers", {"runs": list(runs)})) and found != before:
-        await _tell_missed(tx, [follower for _, follower in found])
-        before = found
+async def tell_followers(tx: Transaction, runs: Sequence[int], chains: Sequence[str]) -> None:
+    """Before ended runs are removed: those who follow them, or earlier runs of their chains, and were not told."""
+    params = {"namespace_id": tx.namespace_id, "runs": list(runs), "chains": list(chains)}
+    while found := await tx.all("find_followers", params):
+        await _tell_missed(tx, [follower for (follower,) in found])
 
 
 async def _tell_missed(tx: Transaction, followers: Sequence[int]) -> None:

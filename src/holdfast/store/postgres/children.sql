@@ -97,44 +97,56 @@ FROM (
 WHERE walked.is_missed OR walked.place = :limit::integer;
 
 -- name: find_followers
--- Who follows these runs.
-SELECT followers.run, followers.follower FROM holdfast.followers
-WHERE followers.run = ANY (:runs::bigint[])
-ORDER BY followers.run, followers.follower;
+-- Who follows these ended runs, or ended ones of a chain of which one of these is the newest run.
+SELECT DISTINCT followers.follower
+FROM (
+    SELECT asked.run FROM unnest(:runs::bigint[]) AS asked (run)
+    UNION
+    SELECT earlier.number
+    FROM unnest(:chains::text[]) AS asked (chain_id)
+    CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, asked.chain_id) AS last
+    CROSS JOIN LATERAL (
+        SELECT runs.number FROM holdfast.runs WHERE runs.namespace_id = :namespace_id AND runs.id = asked.chain_id
+        UNION ALL
+        SELECT starts.number FROM holdfast.starts WHERE starts.chain_id = asked.chain_id
+    ) AS earlier
+    WHERE last.number = ANY (:runs::bigint[])
+) AS followed
+JOIN holdfast.followers ON followers.run = followed.run
+JOIN holdfast.runs ON runs.number = followed.run AND runs.namespace_id = :namespace_id AND runs.ended_at IS NOT NULL;
 
 -- name: tell_missed
 -- Tell those of some followers whose run had ended when they joined or ended while they did: neither commit could see
--- the other's. The delete decides who tells. Those whose run went on then follow its successor, of whose end they are told;
--- a later try of theirs may do so already.
-WITH moved AS (
+-- the other's. The delete decides who tells. Those whose run went on then follow the newest run of its chain, of whose end
+-- they are told; a later try of theirs may do so already. If nothing is left of where it went on, that is its end.
+WITH ended AS MATERIALIZED (
+    SELECT runs.number, CASE WHEN runs.status = 'continued' THEN last.number ELSE runs.number END AS last
+    FROM holdfast.runs
+    CROSS JOIN LATERAL holdfast.last_of_chain(runs.namespace_id, runs.id) AS last
+    WHERE runs.ended_at IS NOT NULL AND runs.number = ANY (ARRAY(
+        SELECT followers.run FROM holdfast.followers WHERE followers.follower = ANY (:followers::bigint[])
+    ))
+),
+gone AS (
     DELETE FROM holdfast.followers
-    USING holdfast.runs AS gone
-    JOIN holdfast.runs AS successor ON successor.namespace_id = gone.namespace_id AND successor.id = gone.successor_id
-    WHERE followers.follower = ANY (:followers::bigint[]) AND gone.number = followers.run AND gone.status = 'continued'
-    RETURNING successor.number, followers.follower, followers.parent_key
+    USING ended
+    WHERE followers.follower = ANY (:followers::bigint[]) AND followers.run = ended.number
+    RETURNING followers.run, followers.follower, followers.parent_key, ended.last
 ),
 going_on AS (
     INSERT INTO holdfast.followers (run, follower, parent_key)
-    SELECT moved.number, moved.follower, moved.parent_key FROM moved
+    SELECT gone.last, gone.follower, gone.parent_key FROM gone WHERE gone.last <> gone.run
     ON CONFLICT DO NOTHING
-),
-missed AS (
-    DELETE FROM holdfast.followers
-    WHERE followers.follower = ANY (:followers::bigint[]) AND EXISTS (
-        SELECT 1 FROM holdfast.runs
-        WHERE runs.number = followers.run AND runs.ended_at IS NOT NULL AND runs.status <> 'continued' OFFSET 0
-    )
-    RETURNING followers.run, followers.follower, followers.parent_key
 )
 INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
-SELECT hearers.number, hearers.lane_id, 'child', missed.parent_key,
-    holdfast.child_end(ended.id, ended.status, ended.output, ended.error), ended.ended_at
-FROM missed
-JOIN holdfast.runs AS ended ON ended.number = missed.run
+SELECT hearers.number, hearers.lane_id, 'child', gone.parent_key,
+    holdfast.child_end(last.id, last.status, last.output, last.error), last.ended_at
+FROM gone
+JOIN holdfast.runs AS last ON last.number = gone.last
 CROSS JOIN LATERAL (
-    SELECT runs.number, runs.lane_id, runs.ended_at FROM holdfast.runs WHERE runs.number = missed.follower OFFSET 0
+    SELECT runs.number, runs.lane_id, runs.ended_at FROM holdfast.runs WHERE runs.number = gone.follower OFFSET 0
 ) AS hearers
-WHERE hearers.ended_at IS NULL
+WHERE gone.last = gone.run AND hearers.ended_at IS NULL
 RETURNING inbox.run;
 
 -- name: tell_ends

@@ -57,7 +57,7 @@ async def _remove(tx: Transaction, rows: Sequence[Row]) -> list[str]:
     await move_strays(tx)
     if rows:
         numbers = [number for number, _, _ in rows]
-        await tell_followers(tx, numbers)
+        await tell_followers(tx, numbers, chains)
         await tx.all("give_back_keys", {"namespace_id": tx.namespace_id, "runs": numbers})
         await tx.all("remove_runs", {"namespace_id": tx.namespace_id, "runs": numbers})
         await tx.all("remove_chains", asked)
