@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -192,6 +193,36 @@ async def test_within_ends_the_tries(database_url):
         run = await finish(on, await on.client.start(body), skip="21m")
     assert run.status == "failed"
     assert 1 < len(attempts) <= 4
+
+
+async def test_within_does_not_count_the_time_in_line_for_a_thread(database_url):
+    begun, is_free = threading.Event(), threading.Event()
+    attempts: list[int] = []
+
+    @step
+    def hold() -> None:
+        begun.set()
+        is_free.wait(PATIENCE)
+
+    @step(retry=Retry(attempts=2, initial=0, jitter=0, within="1h"))
+    def flaky() -> str:
+        attempts.append(current_step().attempt)
+        if len(attempts) < 2:
+            raise Flaky
+        return "at last"
+
+    @workflow
+    def body() -> str:
+        first, second = hold.start(), flaky.start()
+        first.result()
+        return second.result()
+
+    async with stage(database_url, body, threads=1) as on:
+        run = await on.client.start(body)
+        await until(begun.is_set)
+        on.skip("2h")
+        is_free.set()
+        assert await run.result(PATIENCE) == "at last"
 
 
 async def test_without_a_number_of_attempts_there_is_no_end(database_url):

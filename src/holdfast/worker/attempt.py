@@ -37,14 +37,15 @@ class Attempt(StepInfo):
         "is_timed_out", "kept", "loan", "streams", "task", "timeout", "turn",
     )  # fmt: skip  # a name a line would be a page
 
-    def __init__(self, attempts: Executing, held: Held, command: Command, now: Instant) -> None:
+    def __init__(self, attempts: Executing, held: Held, command: Command) -> None:
         super().__init__(command.step.name, command.key, command.attempt, held.info, attempts.resources)
         self._attempts = attempts
         self.held = held
         self.epoch = held.epoch
         """Of the claim that it began in: what it sends after another one is late."""
         self.command = command
-        self.first_at = now if command.first_at is None else command.first_at
+        self.first_at: Instant = 0
+        """When the first attempt of the step began; of one that stands in line that is not known yet."""
         self.details = command.details
         """What the step has said of itself last, in this attempt or before it."""
         self.task: asyncio.Task[None] | None = None

@@ -85,7 +85,7 @@ class Attempts:
         """Every attempt's task until it ends, also those that nobody waits for any more."""
 
     def begin(self, held: Held, command: Command) -> Attempt:
-        attempt = Attempt(self, held, command, self._clock.now())
+        attempt = Attempt(self, held, command)
         if command.details is not None:
             attempt.heartbeat_details = self._codec.value(Any).decode(command.details)
         held.attempts[command.key] = attempt
@@ -111,8 +111,9 @@ class Attempts:
             (self.outbox.add if kept is None else kept.append)(Item(attempt, name, data, is_value))
 
     def _launch(self, attempt: Attempt) -> None:
-        step = attempt.command.step
-        self._flying[step.is_async] += 1
+        command = attempt.command
+        self._flying[command.step.is_async] += 1
+        attempt.first_at = self._clock.now() if command.first_at is None else command.first_at
         # Whoever gets here does so from another step's context: nothing of that may be seen by this one.
         context = self._context.copy()
         task = attempt.task = self._loop.create_task(self._run(attempt), name=attempt.key, context=context)
