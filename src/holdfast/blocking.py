@@ -17,6 +17,8 @@ from holdfast.errors import WaitTimeout
 from holdfast.model import NOT_GIVEN, Duration, Retry, instant_of, microseconds
 
 T = TypeVar("T")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
 R = TypeVar("R")
 D = TypeVar("D")
 Ts = TypeVarTuple("Ts")
@@ -62,7 +64,17 @@ def call(  # type: ignore[misc]  # mypy can't match *args: Any with *Ts before k
     return body.block(body.ask_step(inline_step(name, fn, retry, timeout), args, {}))
 
 
-def gather(*pendings: Pending[T]) -> list[T]:
+@overload
+def gather(*pendings: Pending[T]) -> list[T]: ...
+@overload
+def gather(first: Pending[T], second: Pending[T2], /) -> list[T | T2]: ...
+@overload
+def gather(first: Pending[T], second: Pending[T2], third: Pending[T3], /) -> list[T | T2 | T3]: ...
+@overload
+def gather(
+    first: Pending[Any], second: Pending[Any], third: Pending[Any], fourth: Pending[Any], /, *others: Pending[Any]
+) -> list[Any]: ...
+def gather(*pendings: Pending[Any]) -> list[Any]:
     """Every result, in the order given. The first failure is raised; the others go on."""
     body = body_for("blocking.gather()")
     return body.block(asyncio.gather(*pendings))

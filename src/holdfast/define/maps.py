@@ -59,7 +59,7 @@ def map(
     concurrency: int = _CONCURRENCY,
     on_error: Literal["stop"] = "stop",
     chunk: int | None = None,
-) -> Coroutine[Any, Any, list[R]]: ...
+) -> Coroutine[object, None, list[R]]: ...
 @overload
 def map(
     target: AsyncStep[[T], R] | BlockingStep[[T], R] | Workflow[[T], R],
@@ -68,7 +68,7 @@ def map(
     concurrency: int = _CONCURRENCY,
     on_error: Literal["collect"],
     chunk: int | None = None,
-) -> Coroutine[Any, Any, list[R | Failure]]: ...
+) -> Coroutine[object, None, list[R | Failure]]: ...
 def map(
     target: Step[..., Any] | Workflow[..., Any],
     items: Iterable[Any],
@@ -76,7 +76,7 @@ def map(
     concurrency: int = _CONCURRENCY,
     on_error: Literal["stop", "collect"] = "stop",
     chunk: int | None = None,
-) -> Coroutine[Any, Any, list[Any]]:
+) -> Coroutine[object, None, list[Any]]:
     """Call a step, or begin a child run, for each item; the results in the order of the items.
 
         pages = await holdfast.map(fetch, urls, concurrency=20)
@@ -98,7 +98,7 @@ def map(
     body = body_for("holdfast.map()")
     work = mapped(body, target, items, concurrency, on_error, chunk)
     if body.is_blocking:
-        return cast("Coroutine[Any, Any, list[Any]]", body.run_inside(work()))
+        return cast("Coroutine[object, None, list[Any]]", body.run_inside(work()))
     ticket = body.new_ticket()
     return body.track(_awaited(body, ticket, work), ticket, sys._getframe(1))
 

@@ -68,7 +68,7 @@ def compensate(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     body.compensate(fn if isinstance(fn, Step) else make_step(fn), args, kwargs)
 
 
-def rollback() -> Coroutine[Any, Any, None]:
+def rollback() -> Coroutine[object, None, None]:
     """Run the compensations registered so far, last first, now; none of them runs again. Raises the first failure.
 
         if not await in_stock(order):
@@ -81,7 +81,7 @@ def rollback() -> Coroutine[Any, Any, None]:
     """
     body = body_for("holdfast.rollback()")
     if body.is_blocking:
-        return cast("Coroutine[Any, Any, None]", body.run_inside(body.rollback()))
+        return cast("Coroutine[object, None, None]", body.run_inside(body.rollback()))
     ticket = body.new_ticket()
     return body.track(_rolled_back(body, ticket), ticket, sys._getframe(1))
 

@@ -152,15 +152,16 @@ class AsyncStep(Step[P, R]):
 
     is_async = True
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    # Not Coroutine[Any, Any, R]: of calls that give different things mypy would then take asyncio.gather's for Any.
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, R]:
         scope = current_scope.get()
         if scope is None or isinstance(scope, StepInfo):
-            return cast("Coroutine[Any, Any, R]", self.fn(*args, **kwargs))
+            return cast("Coroutine[object, None, R]", self.fn(*args, **kwargs))
         if scope.is_blocking:
-            return cast("Coroutine[Any, Any, R]", scope.block(scope.ask_step(self, args, kwargs)))
+            return cast("Coroutine[object, None, R]", scope.block(scope.ask_step(self, args, kwargs)))
         ticket = scope.new_ticket()
         return cast(
-            "Coroutine[Any, Any, R]",
+            "Coroutine[object, None, R]",
             scope.track(_ask(scope, ticket, self, args, kwargs), ticket, sys._getframe(1)),
         )
 
@@ -315,7 +316,7 @@ def call(
     *args: *Ts,
     retry: Retry | None = None,
     timeout: Duration | None = None,
-) -> Coroutine[Any, Any, R]: ...
+) -> Coroutine[object, None, R]: ...
 @overload
 def call(
     name: str,
@@ -323,7 +324,7 @@ def call(
     *args: *Ts,
     retry: Retry | None = None,
     timeout: Duration | None = None,
-) -> Coroutine[Any, Any, R]: ...
+) -> Coroutine[object, None, R]: ...
 def call(  # type: ignore[misc]  # mypy can't match *args: Any with *Ts before keywords
     name: str,
     fn: Callable[..., Any],

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Coroutine
 from datetime import datetime
 from random import Random
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
 from holdfast.model import Duration, Instant, instant_of, microseconds, moment_of
@@ -14,7 +14,7 @@ from holdfast.model import Duration, Instant, instant_of, microseconds, moment_o
 from .scope import Body, body_for
 
 
-def sleep(duration: Duration) -> Coroutine[Any, Any, None]:
+def sleep(duration: Duration) -> Coroutine[object, None, None]:
     """Wait durably: `await holdfast.sleep("1d")`. The timer runs through restarts and downtime.
 
     A duration is text such as "1h30m", seconds, or a timedelta; BadDuration for anything else. The timer begins at the
@@ -25,12 +25,12 @@ def sleep(duration: Duration) -> Coroutine[Any, Any, None]:
     body = body_for("holdfast.sleep()")
     delay = microseconds(duration, what="sleep")
     if body.is_blocking:
-        return cast("Coroutine[Any, Any, None]", body.block(body.ask_timer(delay)))
+        return cast("Coroutine[object, None, None]", body.block(body.ask_timer(delay)))
     ticket = body.new_ticket()
     return body.track(_slept(body, ticket, delay), ticket, sys._getframe(1))
 
 
-def sleep_until(moment: datetime) -> Coroutine[Any, Any, None]:
+def sleep_until(moment: datetime) -> Coroutine[object, None, None]:
     """Wait durably until an aware datetime; one in the past is no wait at all.
 
     In everything else as `sleep`. A datetime without a zone raises BadDuration: it would mean another time elsewhere.
@@ -38,7 +38,7 @@ def sleep_until(moment: datetime) -> Coroutine[Any, Any, None]:
     body = body_for("holdfast.sleep_until()")
     until = instant_of(moment, what="sleep_until")
     if body.is_blocking:
-        return cast("Coroutine[Any, Any, None]", body.block(body.ask_timer(max(until - body.now(), 0))))
+        return cast("Coroutine[object, None, None]", body.block(body.ask_timer(max(until - body.now(), 0))))
     ticket = body.new_ticket()
     return body.track(_slept_until(body, ticket, until), ticket, sys._getframe(1))
 

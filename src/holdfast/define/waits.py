@@ -29,19 +29,19 @@ Anything wider would let `x: str = await wait_for_signal("s", type=int)` pass.""
 @overload
 def wait_for_signal(
     name: str, *, match: Any = None, timeout: Duration | None = None, type: type[T]
-) -> Coroutine[Any, Any, T]: ...
+) -> Coroutine[object, None, T]: ...
 @overload
 def wait_for_signal(
     name: str, *, match: Any = None, timeout: Duration | None = None, default: D, type: type[T]
-) -> Coroutine[Any, Any, T | D]: ...
+) -> Coroutine[object, None, T | D]: ...
 @overload
 def wait_for_signal(
     name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: NoClass
-) -> Coroutine[Any, Any, Any]: ...
+) -> Coroutine[object, None, Any]: ...
 @overload
 def wait_for_signal(
     name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN
-) -> Coroutine[Any, Any, Any]: ...
+) -> Coroutine[object, None, Any]: ...
 def wait_for_signal(
     name: str,
     *,
@@ -49,7 +49,7 @@ def wait_for_signal(
     timeout: Duration | None = None,
     default: Any = NOT_GIVEN,
     type: Any = Any,
-) -> Coroutine[Any, Any, Any]:
+) -> Coroutine[object, None, Any]:
     """The payload of the next signal of that name sent to this run.
 
         approval = await holdfast.wait_for_signal("approved", match={"by": "manager"}, timeout="7d", default=None)
@@ -69,19 +69,19 @@ def wait_for_signal(
 @overload
 def wait_for_event(
     name: str, *, match: Any = None, timeout: Duration | None = None, type: type[T]
-) -> Coroutine[Any, Any, T]: ...
+) -> Coroutine[object, None, T]: ...
 @overload
 def wait_for_event(
     name: str, *, match: Any = None, timeout: Duration | None = None, default: D, type: type[T]
-) -> Coroutine[Any, Any, T | D]: ...
+) -> Coroutine[object, None, T | D]: ...
 @overload
 def wait_for_event(
     name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN, type: NoClass
-) -> Coroutine[Any, Any, Any]: ...
+) -> Coroutine[object, None, Any]: ...
 @overload
 def wait_for_event(
     name: str, *, match: Any = None, timeout: Duration | None = None, default: Any = NOT_GIVEN
-) -> Coroutine[Any, Any, Any]: ...
+) -> Coroutine[object, None, Any]: ...
 def wait_for_event(
     name: str,
     *,
@@ -89,7 +89,7 @@ def wait_for_event(
     timeout: Duration | None = None,
     default: Any = NOT_GIVEN,
     type: Any = Any,
-) -> Coroutine[Any, Any, Any]:
+) -> Coroutine[object, None, Any]:
     """The payload of a published event of that name. Any number of runs may take the same event.
 
         paid = await holdfast.wait_for_event("paid", match={"order": order.id}, type=Payment, timeout="3d")
@@ -103,11 +103,11 @@ def wait_for_event(
 
 def _wait(
     kind: str, name: str, match: Any, timeout: Duration | None, default: Any, type: Any, frame: FrameType
-) -> Coroutine[Any, Any, Any]:
+) -> Coroutine[object, None, Any]:
     body = body_for(f"holdfast.wait_for_{kind}()")
     delay = checked_wait(kind, name, timeout)
     if body.is_blocking:
-        return cast("Coroutine[Any, Any, Any]", body.block(body.ask_wait(kind, name, match, type, delay, default)))
+        return cast("Coroutine[object, None, Any]", body.block(body.ask_wait(kind, name, match, type, delay, default)))
     ticket = body.new_ticket()
     return body.track(_awaited(body, ticket, kind, name, match, type, delay, default), ticket, frame)
 
@@ -144,11 +144,11 @@ class Hook(Generic[T]):
         """What `client.resume_hook` takes: the same on every replay. In a fork it is another one from the cut on."""
         return self._reply.key
 
-    def wait(self) -> Coroutine[Any, Any, T]:
+    def wait(self) -> Coroutine[object, None, T]:
         """The payload. Raises WaitTimeout when the hook has expired; a wait that is cancelled leaves the hook open."""
         body = self._body
         if body.is_blocking:
-            return cast("Coroutine[Any, Any, T]", self.block())
+            return cast("Coroutine[object, None, T]", self.block())
         ticket = body.new_ticket()
         return body.track(_hooked(body, ticket, self._reply), ticket, sys._getframe(1))
 

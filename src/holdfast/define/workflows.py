@@ -264,13 +264,13 @@ class AsyncWorkflow(Workflow[P, R]):
 
     is_async = True
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, R]:
         body = self._body()
         if body.is_blocking:
-            return cast("Coroutine[Any, Any, R]", body.block(body.ask_child(self, args, kwargs)))
+            return cast("Coroutine[object, None, R]", body.block(body.ask_child(self, args, kwargs)))
         ticket = body.new_ticket()
         return cast(
-            "Coroutine[Any, Any, R]", body.track(_ask(body, ticket, self, args, kwargs), ticket, sys._getframe(1))
+            "Coroutine[object, None, R]", body.track(_ask(body, ticket, self, args, kwargs), ticket, sys._getframe(1))
         )
 
 

@@ -60,6 +60,7 @@ async def checkout(order: Order) -> str:
     both = await asyncio.gather(charge.start("4711"), render.start(order))
     assert_type(await asyncio.gather(charge("4711"), charge("4712")), tuple[str, str])
     assert_type(both, tuple[str, bytes])
+    assert_type(await asyncio.gather(charge("4711"), holdfast.call("plain", plain, 1, "b")), tuple[str, float])
     done, _ = await asyncio.wait([charge.start("1"), charge.start("2")], return_when=asyncio.FIRST_COMPLETED)
     assert_type(done.pop().result(), str)
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
@@ -85,6 +86,9 @@ def report(order: Order, copies: int = 1) -> list[bytes]:
     assert_type(render.start(order).result(), bytes)
     assert_type(charge.start("4711").result(), str)
     assert_type(blocking.gather(render.start(order), render.start(order)), list[bytes])
+    assert_type(blocking.gather(render.start(order), charge.start("4711")), list[bytes | str])
+    mixed = blocking.gather(render.start(order), charge.start("1"), render.start(order), charge.start("2"))
+    assert_type(mixed, list[Any])
     done, rest = blocking.wait([charge.start("4711")], timeout="5s")
     assert_type(done, set[Pending[str]])
     assert_type(rest, set[Pending[str]])

@@ -37,7 +37,7 @@ async def slow() -> None:
     await charge()  # refused: Missing positional argument "card"
     await charge(5)  # refused: Argument 1 to "__call__" of "AsyncStep" has incompatible type "int"; expected "str"
     await charge("4711", colour="red")  # refused: Unexpected keyword argument "colour"
-    charge("4711")  # refused: Value of type "Coroutine[Any, Any, str]" must be used
+    charge("4711")  # refused: Value of type "Coroutine[object, None, str]" must be used
     number: int = await charge("4711")  # refused: Incompatible types in assignment (expression has type "str"
     text: str = charge("4711")  # refused: Incompatible types in assignment (expression has type "Coroutine
     await render(1)  # refused: Incompatible types in "await"
@@ -53,7 +53,7 @@ async def slow() -> None:
     await holdfast.call("plain", plain, 1)  # refused: Argument 2 to "call" has incompatible type
     await holdfast.call("plain", plain, 1, 2)  # refused: Argument 2 to "call" has incompatible type
     await holdfast.call(plain, 1, "b")  # refused: No overload variant of "call" matches
-    holdfast.sleep("1h")  # refused: Value of type "Coroutine[Any, Any, None]" must be used
+    holdfast.sleep("1h")  # refused: Value of type "Coroutine[object, None, None]" must be used
     await holdfast.sleep(None)  # refused: Argument 1 to "sleep" has incompatible type "None"
     await holdfast.sleep_until("noon")  # refused: Argument 1 to "sleep_until" has incompatible type "str"
     await holdfast.now()  # refused: Incompatible types in "await"
@@ -64,7 +64,7 @@ async def slow() -> None:
 def quick() -> None:
     wrong: str = render.start(1).result()  # refused: Incompatible types in assignment (expression has type "bytes"
     also: list[str] = blocking.gather(render.start(1))  # refused: incompatible type "Pending[bytes]"
-    blocking.gather(1, 2)  # refused: Argument 1 to "gather" has incompatible type "int"
+    blocking.gather(1, 2)  # refused: No overload variant of "gather"
     blocking.wait(render.start(1))  # refused: incompatible type "Pending[bytes]"; expected "Iterable[Pending[
     number: int = blocking.call("plain", plain, 1, "b")  # refused: Incompatible types in assignment
     blocking.call("plain", plain, "a", "b")  # refused: Argument 2 to "call" has incompatible type
