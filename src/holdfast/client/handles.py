@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
+from holdfast.define import NoClass
 from holdfast.model import Duration, Page, RunRecord, RunStatus
 
 from .listings import PAGE, AsyncRuns
@@ -101,6 +102,10 @@ class Run(Generic[R_co]):
         """As AsyncRun.streams."""
         return self._client._portal.call(self._run.streams(after=after, limit=limit))
 
+    @overload
+    def stream(self, name: str, *, after: int = 0, type: type[T]) -> Iterator[StreamItem[T]]: ...
+    @overload
+    def stream(self, name: str, *, after: int = 0, type: NoClass = ...) -> Iterator[StreamItem[Any]]: ...
     def stream(self, name: str, *, after: int = 0, type: Any = Any) -> Iterator[StreamItem[Any]]:
         """As AsyncRun.stream."""
         return self._following(self._run.stream(name, after=after, type=type))

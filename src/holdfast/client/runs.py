@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, Self, TypeVar, cast
+from typing import Any, Generic, NoReturn, Self, TypeVar, cast, overload
 
 from holdfast.codec import Codec, message_of
-from holdfast.define import Workflow, refuse_in_body
+from holdfast.define import NoClass, Workflow, refuse_in_body
 from holdfast.errors import (
     DefinitionError,
     HoldfastError,
@@ -50,6 +50,7 @@ from .streams import (
     read_value,
 )
 
+T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -198,6 +199,10 @@ class AsyncRun(Generic[R_co]):
         refuse_in_body("run.streams()", "do it in a step")
         return await list_streams(self._connection, self.id, after, limit)
 
+    @overload
+    def stream(self, name: str, *, after: int = 0, type: type[T]) -> AsyncIterator[StreamItem[T]]: ...
+    @overload
+    def stream(self, name: str, *, after: int = 0, type: NoClass = ...) -> AsyncIterator[StreamItem[Any]]: ...
     def stream(self, name: str, *, after: int = 0, type: Any = Any) -> AsyncIterator[StreamItem[Any]]:
         """The items of a stream behind an offset, and those that come, until the run has ended.
 

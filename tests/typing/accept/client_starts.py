@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
-from holdfast.client import AsyncClient, AsyncRun, Client, Run
+from holdfast.client import AsyncClient, AsyncRun, Client, Run, StreamItem
 from holdfast.define import workflow
 from holdfast.model import Page, RunFilter, RunStatus
 
@@ -47,6 +47,11 @@ async def slow(client: AsyncClient) -> None:
     async for one in client.runs(RunFilter(workflow="checkout", status=("failed", RunStatus.CANCELLED))):
         assert_type(one, AsyncRun[Any])
     assert_type(await client.runs().page(limit=5), Page[AsyncRun[Any]])
+    async for item in run.stream("receipts", after=3, type=Receipt):
+        assert_type(item, StreamItem[Receipt])
+    run.stream("receipts", type=Receipt | None)
+    async for bare in run.stream("receipts"):
+        assert_type(bare, StreamItem[Any])
 
 
 def quick(client: Client) -> None:
@@ -61,6 +66,8 @@ def quick(client: Client) -> None:
     assert_type(client.get_run(checkout, key="order-42"), Run[Receipt])
     for one in client.runs():
         assert_type(one, Run[Any])
+    for item in run.stream("receipts", type=list[Receipt]):
+        assert_type(item, StreamItem[list[Receipt]])
 
 
 def covariant(run: Run[Receipt]) -> Run[object]:

@@ -28,6 +28,9 @@ async def slow(client: AsyncClient) -> None:
     run = await client.start(checkout, "4711")
     text: str = await run.result()  # refused: Incompatible types in assignment (expression has type "int"
     await run.result("30s", 5)  # refused: Too many arguments for "result" of "AsyncRun"
+    async for item in run.stream("cents", type=int):
+        word: str = item.value  # refused: Incompatible types in assignment (expression has type "int"
+    run.stream("cents", type=5)  # refused: No overload variant of "stream"
     run.id = 5  # refused: Incompatible types in assignment
     run.status = "completed"  # refused: Property "status" defined in "AsyncRun" is read-only
 
