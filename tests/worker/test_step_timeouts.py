@@ -37,6 +37,19 @@ async def test_an_async_step_past_its_timeout_is_cancelled(database_url):
     assert seen == ["began", "cancelled"]
 
 
+async def test_a_timeout_of_no_time_is_one(database_url):
+    @step(timeout=0, retry=ONCE)
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    @workflow
+    async def body() -> None:
+        await slow()
+
+    async with stage(database_url, body) as on:
+        assert isinstance(await failure_of(await on.client.start(body)), StepTimeout)
+
+
 async def test_what_its_cleanup_raises_is_the_cause_of_the_timeout(database_url):
     began: list[int] = []
 

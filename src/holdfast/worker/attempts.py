@@ -191,7 +191,7 @@ class Attempts:
         if not self._holds():  # Many were launched at once, and the process was stopped before this one's turn came.
             self._queues[step.is_async].append(attempt)
             return self._landed(attempt)
-        if (attempt.timeout or attempt.run.deadline_instant) and not step.is_transactional:
+        if (attempt.timeout is not None or attempt.run.deadline_instant is not None) and not step.is_transactional:
             self._limit(attempt)
         self._enter(attempt)
         try:
