@@ -113,7 +113,10 @@ FROM (
     WHERE last.number = ANY (:runs::bigint[])
 ) AS followed
 JOIN holdfast.followers ON followers.run = followed.run
-JOIN holdfast.runs ON runs.number = followed.run AND runs.namespace_id = :namespace_id AND runs.ended_at IS NOT NULL;
+WHERE EXISTS (
+    SELECT 1 FROM holdfast.runs
+    WHERE runs.number = followed.run AND runs.ended_at IS NOT NULL AND runs.namespace_id = :namespace_id OFFSET 0
+);
 
 -- name: tell_missed
 -- Tell those of some followers whose run had ended when they joined or ended while they did: neither commit could see
