@@ -1,12 +1,13 @@
-"""A turn that had to wait for a lock comes again by itself: what goes out beside it does not wait each time."""
+"""What a caller's open transaction holds keeps nobody else waiting: a turn that needs it comes again by itself, and a
+worker that begins goes on without it."""
 
 import asyncpg
 
 from holdfast.errors import StoreAway
 from holdfast.model import Out
 from holdfast.store.postgres import commits
-from holdfast.testing.contract.stage import new_run, turn
-from tests.contract.test_postgres_locks import staged, url
+from holdfast.testing.contract.stage import LANE, LEASE, T0, after, new_run, turn
+from tests.contract.test_postgres_locks import locked, staged, url
 
 __all__ = ["url"]
 
@@ -49,3 +50,14 @@ async def test_a_turn_that_waits_for_a_key_in_a_caller_s_transaction_is_tried_ap
         ]
         assert await stage.commit(*last) == [True, True]
         assert sent == [[asker.id, other.id]]
+
+
+async def test_a_blocked_run_that_is_locked_holds_up_no_worker_that_registers(url):
+    async with staged(url) as stage:
+        await stage.start(2)
+        runs = await stage.claim()
+        for run in runs:
+            assert await stage.hand_back(run, blocked="why", due_at=after(60)) is True
+        async with locked(url, runs[0].id):
+            await stage.store.register_worker("two", [LANE], LEASE, now=T0)
+            assert (await stage.claim_one(worker="two")).id == runs[1].id

@@ -22,12 +22,13 @@ SET declared = coalesce(excluded.declared, registered.declared),
     on_event = CASE WHEN excluded.declared IS NULL THEN registered.on_event ELSE excluded.on_event END;
 
 -- name: wake_blocked
--- A newly started worker may hold the fix: blocked runs of its lanes are tried at once.
+-- A newly started worker may hold the fix: blocked runs of its lanes are tried at once. One that somebody has locked is
+-- left to its own time: no worker waits for it.
 WITH blocked AS MATERIALIZED (
     SELECT runs.number FROM holdfast.runs
     WHERE runs.blocked IS NOT NULL AND runs.owner IS NULL AND runs.ended_at IS NULL
         AND runs.lane_id = ANY (:lanes::integer[])
-    ORDER BY runs.number FOR NO KEY UPDATE
+    ORDER BY runs.number FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE holdfast.runs SET due_at = least(coalesce(runs.due_at, :now), :now)
 FROM blocked
