@@ -79,9 +79,10 @@ class AesGcm:
         AesGcm({"2025": old_key, "2026": new_key}, primary="2026")
 
     A key is 16, 24 or 32 random bytes under a name of your own; any other is a DefinitionError. It writes with the key
-    named `primary` and reads with any of `keys`, so that keys are rotated by adding one, making it primary, and
-    dropping the old one when no payload needs it any more. The key's name is stored beside the payload, authenticated
-    but readable. A payload whose key is not among `keys` raises NotDecodable with that name. Needs `holdfast[encrypt]`.
+    named `primary` and reads with any of `keys`, so that keys are rotated by adding one everywhere, making it
+    primary, and dropping the old one when no payload needs it any more. The key's name is stored beside the payload,
+    authenticated but readable. A payload whose key is not among `keys` raises NotDecodable with that name. Needs
+    `holdfast[encrypt]`.
     """
 
     id = "aesgcm"

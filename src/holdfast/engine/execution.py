@@ -204,8 +204,11 @@ class Execution(Deliveries):
                 if self._life is not None and self.begins_compensation(self._would_retry()):
                     continue
                 return None
-            if self._life is not None and self._life.mailbox and self.hand_out_mail():
-                continue
+            if self._life is not None and self._life.mailbox:
+                if self.hand_out_mail():
+                    continue
+                if self.is_dead:
+                    return None
             if self._cursor >= len(self._feed):
                 return None
             entry = self._feed[self._cursor]

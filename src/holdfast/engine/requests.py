@@ -141,7 +141,10 @@ class Requests(Compensations):
             wait.reply.set_exception(WaitTimeout(f"no {wait.kind} {wait.name!r} came within {spoken(after)}"))
 
     def next_mail(self) -> tuple[Message, Wait, Any] | None:
-        """The oldest message that an open wait takes, that wait, and the value or the reason why it doesn't fit."""
+        """The oldest message that an open wait takes, that wait, and the value or the reason why it doesn't fit.
+
+        None if there is no such message, or if the first one can't be read here: that blocks the run.
+        """
         life = self._life
         if life is None or not life.mailbox:
             return None
@@ -152,7 +155,25 @@ class Requests(Compensations):
         try:
             return message, wait, wait.shape.decode(message.payload)
         except NotDecodable as error:
-            return message, wait, error
+            if self._may_set_aside(message, wait):
+                return message, wait, error
+            # It stays in the inbox, for a worker with the right codec or code.
+            self.fail_with(error)
+            return None
+
+    def _may_set_aside(self, message: Message, wait: Wait) -> bool:
+        """Whether the wait, which can't take it, may go on without it.
+
+        Not if this worker's codec can't read it at all: another one may. Nor if a hook's own token has brought it: it
+        fitted when it was sent, so the type is another one since, and the token is used up.
+        """
+        if wait.kind == "hook" and (message.hook or message.wait is not None):
+            return False
+        try:
+            _json.decode(self._codec.open(message.payload))
+        except (msgspec.DecodeError, NotDecodable):
+            return False
+        return True
 
     def _takes(self, wait: Wait, message: Message) -> bool:
         if message.kind != wait.kind or message.name != wait.name:
@@ -167,8 +188,11 @@ class Requests(Compensations):
             return True
         try:
             return holds(_json.decode(self._codec.open(message.payload)), wait.match)
-        except (msgspec.DecodeError, NotDecodable):
+        except msgspec.DecodeError:
             return False
+        except NotDecodable:
+            # It may be the one that is waited for, and a wait that passed it by would time out instead.
+            return True
 
     def call_off(self, reply: Reply[Any]) -> None:
         if reply.wait is not None and self._life is not None:

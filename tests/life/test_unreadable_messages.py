@@ -1,0 +1,164 @@
+"""Messages that a worker can't read, for its codec lacks the key or its code has another type by now: they block their
+run, as anything does that can't be read, and whoever can read them goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import AesGcm, AsyncClient, AsyncRun, Codec, Worker, workflow
+from holdfast.define import Workflow
+from tests.life.waiting import until, until_waiting
+
+OLD, NEW = b"o" * 16, b"n" * 16
+BEFORE = Codec(chain=[AesGcm({"old": OLD}, primary="old")])
+AFTER = Codec(chain=[AesGcm({"old": OLD, "new": NEW}, primary="new")])
+
+
+@workflow
+async def signalled() -> Any:
+    return await holdfast.wait_for_signal("go")
+
+
+@workflow
+async def signalled_by_the_manager() -> Any:
+    return await holdfast.wait_for_signal("go", match={"by": "manager"})
+
+
+@workflow
+async def hooked() -> Any:
+    hook: Any = holdfast.hook(name="go")
+    holdfast.set_value("token", hook.token)
+    return await hook.wait()
+
+
+async def until_blocked(client: AsyncClient, run: AsyncRun[Any]) -> str:
+    """What blocks it, as `explain` says."""
+
+    async def is_blocked() -> bool:
+        return "is blocked" in str(await client.explain(run.id))
+
+    await until(is_blocked)
+    return str(await client.explain(run.id))
+
+
+async def send(client: AsyncClient, run: AsyncRun[Any], payload: Any) -> None:
+    token = await run.value("token", default=None)
+    if token is not None:
+        await client.resume_hook(token, payload)
+    else:
+        await client.signal(run.id, "go", payload)
+
+
+@pytest.mark.parametrize("body", [signalled, signalled_by_the_manager, hooked], ids=lambda body: body.name)
+async def test_what_was_sealed_by_a_key_that_a_worker_lacks_is_kept_for_one_that_has_it(url: str, body: Any):
+    async with AsyncClient(url, codec=AFTER) as sender:
+        async with AsyncClient(url, codec=BEFORE) as client, Worker(client, workflows=[body]):
+            run = await client.start(body)
+            await until_waiting(run)
+            await send(sender, await sender.get_run(run.id), {"by": "manager"})
+            assert "encrypted with the key 'new'" in await until_blocked(client, run)
+        async with Worker(sender, workflows=[body]):
+            assert await (await sender.get_run(run.id)).result(timeout=60) == {"by": "manager"}
+
+
+async def test_a_pickle_that_a_worker_may_not_open_is_kept_for_one_that_may(url: str):
+    async with AsyncClient(url, codec=Codec(pickle=True)) as sender:
+        async with AsyncClient(url) as client, Worker(client, workflows=[signalled]):
+            run = await client.start(signalled)
+            await until_waiting(run)
+            await sender.signal(run.id, "go", {"by": range(3)})
+            assert "pickle" in await until_blocked(client, run)
+        async with Worker(sender, workflows=[signalled]):
+            assert await (await sender.get_run(run.id)).result(timeout=60) == {"by": range(3)}
+
+
+@dataclass
+class Approval:
+    manager: str
+
+
+@dataclass
+class Renamed:
+    by: str
+
+
+@dataclass
+class Either:
+    by: str = ""
+    manager: str = ""
+
+
+def hook_of(type: Any) -> Workflow[[], str]:
+    @workflow(name="hook of a type")
+    async def body() -> str:
+        hook: Any = holdfast.hook(name="go", type=type)
+        holdfast.set_value("token", hook.token)
+        return repr(await hook.wait())
+
+    return body
+
+
+async def test_a_hooks_payload_that_the_new_code_can_t_read_is_kept_for_code_that_can(url: str):
+    async with AsyncClient(url) as client:
+        async with Worker(client, workflows=[hook_of(Approval)]):
+            run = await client.start(hook_of(Approval))
+            await until_waiting(run)
+        async with Worker(client, workflows=[hook_of(Renamed)]):
+            await send(client, run, {"manager": "Ada"})
+            assert "needs by" in await until_blocked(client, run)
+        async with Worker(client, workflows=[hook_of(Either)]):
+            assert await run.result(timeout=60) == "Either(by='', manager='Ada')"
+
+
+async def test_what_an_earlier_run_of_the_chain_was_sent_and_does_not_fit_leaves_the_hook_open(url: str):
+    @workflow(name="one after the other")
+    async def body(is_first: bool = True) -> str:
+        hook: Any = holdfast.hook(name="go", type=Approval if is_first else Renamed)
+        if is_first:
+            holdfast.set_value("token", hook.token)
+            await holdfast.wait_for_signal("on")
+            body.continue_as_new(False)
+        holdfast.set_value("token", hook.token)
+        return repr(await hook.wait())
+
+    async with AsyncClient(url) as client, Worker(client, workflows=[body]):
+        first = await client.start(body)
+        await until_waiting(first)
+        old = await first.value("token")
+        await first.signal("on")
+
+        async def has_gone_on() -> bool:
+            return bool(await first.value("token") != old)
+
+        await until(has_gone_on)
+        await client.resume_hook(old, {"manager": "Ada"})
+        await client.resume_hook(await first.value("token"), {"by": "Bob"})
+        assert await first.result(timeout=60) == "Renamed(by='Bob')"
+
+
+def signal_of(type: Any) -> Workflow[[], str]:
+    @workflow(name="signal of a type")
+    async def body() -> str:
+        return repr(await holdfast.wait_for_signal("go", type=type))
+
+    return body
+
+
+async def test_a_wait_that_has_set_a_signal_aside_expects_what_the_code_does_by_now(url: str):
+    async with AsyncClient(url) as client:
+        async with Worker(client, workflows=[signal_of(Approval)]):
+            run = await client.start(signal_of(Approval))
+            await until_waiting(run)
+        async with Worker(client, workflows=[signal_of(Renamed)]):
+            await run.signal("go", {"manager": "Ada"})
+
+            async def is_aside() -> bool:
+                return "set aside" in str(await client.explain(run.id))
+
+            await until(is_aside)
+            await run.signal("go", {"by": "Bob"})
+            assert await run.result(timeout=60) == "Renamed(by='Bob')"
