@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 
 import httpx
 import pytest
@@ -64,6 +66,16 @@ async def test_over_an_address_it_opens_a_client_and_closes_it(database_url):
         assert (await http.get(f"{address}/v1/runs")).json() == {"runs": [], "next": None}
     with pytest.raises(Exception, match="closed"):
         await app.state.holdfast.client.workers()
+
+
+async def test_one_that_was_served_and_that_nobody_has_any_more_is_freed(database_url):
+    async with served(database_url) as made:
+        for path in ("/docs", "/v1/runs"):
+            assert (await made.http.get(path)).status_code == 200
+        kept = weakref.ref(made.app)
+    del made
+    gc.collect()
+    assert kept() is None
 
 
 async def test_a_client_that_was_given_is_left_open(database_url):

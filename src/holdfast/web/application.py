@@ -13,6 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.client import AsyncClient
@@ -39,6 +40,7 @@ from .streams import streams
 _BELOW = ("/v1/runs", "/v1/workflows/{workflow}/runs")
 _ABOUT = """Start, watch and manage durable runs. Every error is an `application/problem+json`, and `errors` names the
 fields that are to blame. Every answer has an `X-Request-Id`, which is the caller's own if it sent one."""
+_STRICT, _STRICT_BUT_INPUT = strict(), strict(INPUT)
 
 
 def build(
@@ -142,19 +144,21 @@ def _counted(client: AsyncClient) -> Metrics | None:
 
 
 def _add_routes(app: FastAPI) -> None:
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        return Response(page(app.openapi()), media_type="text/html", headers={"content-security-policy": POLICY})
-
-    app.include_router(listing, dependencies=[strict(INPUT)])
+    # FastAPI keeps every function that it is given for as long as the process lives: none of these may hold the app.
+    app.add_api_route("/docs", _docs, include_in_schema=False)
+    app.include_router(listing, dependencies=[_STRICT_BUT_INPUT])
     for router in (starting, events, changes, fleet):
-        app.include_router(router, dependencies=[strict()])
+        app.include_router(router, dependencies=[_STRICT])
     for prefix in _BELOW:
-        named = [strict(), *([Depends(named_workflow)] if "{workflow}" in prefix else [])]
+        named = [_STRICT, *([Depends(named_workflow)] if "{workflow}" in prefix else [])]
         for router in (one, reading, managing, signals, streams):
             app.include_router(router, prefix=prefix, dependencies=named)
     # Whoever asks for health may add what it likes: probes do.
     app.include_router(health)
+
+
+async def _docs(request: Request) -> Response:
+    return Response(page(request.app.openapi()), media_type="text/html", headers={"content-security-policy": POLICY})
 
 
 def _operation_id(route: APIRoute) -> str:
