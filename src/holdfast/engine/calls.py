@@ -228,9 +228,6 @@ class Calls:
     def withdraw(self, reply: Reply[Any]) -> None:
         if reply.timer is not None:
             reply.timer.cancel()
-        if reply.timer is not None or reply.wait is not None:
-            self.call_off(reply)
-            return
         command = self.commands.get(reply.key)
         if command is not None and command.reply is reply:
             del self.commands[reply.key]
@@ -238,9 +235,6 @@ class Calls:
                 self._withdrawn.append(command)
             else:
                 self._withdrawn = [command]
-
-    def call_off(self, reply: Reply[Any]) -> None:
-        """Nobody waits for it any more: a timer, a message or a child."""
 
     def new_ticket(self) -> int:
         if self.is_dead:

@@ -194,22 +194,23 @@ class Requests(Compensations):
             # It may be the one that is waited for, and a wait that passed it by would time out instead.
             return True
 
-    def call_off(self, reply: Reply[Any]) -> None:
-        if reply.wait is not None and self._life is not None:
-            wait = self._life.waits.get(reply.wait)
-            if wait is not None:
-                self._life.is_over(wait)
-
     def withdraw(self, reply: Reply[Any]) -> None:
-        child = None if self._life is None else self._life.children.get(reply.key)
+        super().withdraw(reply)
+        life = self._life
+        if life is None:
+            return
+        wait = None if reply.wait is None else life.waits.get(reply.wait)
+        if wait is not None:
+            life.is_over(wait)
+        child = life.children.get(reply.key)
         if child is None or child.reply is not reply:
-            return super().withdraw(reply)
+            return
         # Nobody waits for the child any more, so it is called off with its parent's wait.
-        del self.life.children[reply.key]
-        if child.new in self.life.new_children:
-            self.life.new_children.remove(child.new)
+        del life.children[reply.key]
+        if child.new in life.new_children:
+            life.new_children.remove(child.new)
         elif not self.is_replaying and child.new.on_parent_end == "cancel":
-            self.life.cancels.append(child.new.id)
+            life.cancels.append(child.new.id)
 
     def cancel_child(self, child: asyncio.Future[Any]) -> None:
         if self.is_dead:
