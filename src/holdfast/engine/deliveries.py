@@ -81,7 +81,8 @@ class Deliveries(Requests):
         if timer is None or timer.due_at >= sent_at or timer.due_at > self.stamp:
             return False
         self._take_in(TimerFired(max(self.stamp, self.time), timer.number))
-        return self.loop.fire(timer.number)
+        self.loop.fire(timer.number)
+        return True
 
     def has_mail(self, message_id: int) -> bool:
         """Whether the message is here already, waiting to be taken."""

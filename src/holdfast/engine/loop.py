@@ -133,12 +133,13 @@ class Timer(Handle):
 class BodyLoop(asyncio.AbstractEventLoop):
     """One per run. `ready` is borrowed from the worker's runners: between advances it is always empty."""
 
-    __slots__ = ("_due", "_owner", "_prune_at", "_ready", "_timer_count", "dropped", "tasks", "timers")
+    __slots__ = ("_due", "_owner", "_prune_at", "_ready", "dropped", "tasks", "timer_count", "timers")
 
     def __init__(self, owner: LoopOwner, ready: deque[Handle | greenlet]) -> None:
         self._owner = owner
         self._ready = ready
-        self._timer_count = 0
+        self.timer_count = 0
+        """How many timers were ever set; each has the next number."""
         self._due: list[tuple[Instant, int]] | tuple[()] = ()
         """By due time, among others that were called off; there is no list before there is a timer."""
         self.timers: dict[int, Timer] = {}
@@ -195,8 +196,8 @@ class BodyLoop(asyncio.AbstractEventLoop):
         if delay <= 0 and may_be_soon:
             return self.call_soon(callback, *args, context=context)
         self._owner.check_limit()
-        number = self._timer_count
-        self._timer_count = number + 1
+        number = self.timer_count
+        self.timer_count = number + 1
         due_at = self._owner.time + delay
         timer = Timer(callback, args, contextvars.copy_context() if context is None else context, self, number, due_at)
         self.timers[number] = timer
@@ -281,22 +282,9 @@ class BodyLoop(asyncio.AbstractEventLoop):
         found = [timer for timer in self.timers.values() if timer.due_at <= now]
         return sorted(found, key=lambda timer: (timer.due_at, timer.number))
 
-    @property
-    def timer_count(self) -> int:
-        """How many timers were ever set."""
-        return self._timer_count
-
-    def count_timers_from(self, number: int) -> None:
-        """Go on numbering where an earlier self stopped."""
-        self._timer_count = number
-
-    def fire(self, number: int) -> bool:
-        """Make a timer's callback ready; False if there is no such timer."""
-        timer = self.timers.pop(number, None)
-        if timer is None:
-            return False
-        self._ready.append(timer)
-        return True
+    def fire(self, number: int) -> None:
+        """Make a timer's callback ready."""
+        self._ready.append(self.timers.pop(number))
 
     def _refuse_as_completed(self, coro: Coroutine[Any, Any, Any]) -> None:
         # as_completed() puts bare coroutines into a set, which starts them in the order of their addresses.

@@ -95,7 +95,7 @@ class Sends(Calls):
         self._cursor += 1
         self.run.journal_length = 0
         self._counts = dict(held.counts)
-        self.loop.count_timers_from(held.timers)
+        self.loop.timer_count = held.timers
         self.reseed(held.started.seed)
         if held.undo:
             self.life.compensations = list(held.undo)
