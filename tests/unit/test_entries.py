@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from holdfast.model import (
     Blocked,
     Cancel,
+    Checkpoint,
     Claimed,
     Ended,
     RunRetrying,
@@ -23,6 +24,7 @@ from holdfast.model import (
     encode_entries,
     history_of,
     open_steps,
+    skipped,
 )
 
 at = st.integers(0, 2**62)
@@ -195,6 +197,13 @@ def test_steps_are_open_that_have_no_end_in_what_a_journal_means():
     ]  # fmt: skip
     assert open_steps(some) == ["c"]
     assert open_steps([*some, StepCompleted(4, "c", 1, b""), RunRetrying(4, 1, b"x", 5, 1)]) == ["b"]
+
+
+def test_a_machine_that_is_ended_by_force_behind_a_checkpoint_skips_the_state_that_it_is_in():
+    """The rows before the checkpoint are gone, and with them the entry that says that it has begun."""
+    checkpoint = Checkpoint(2, Started(1, b"s"), b"state", {"tick": 100}, 0)
+    row = [StepCompleted(2, "tick:99", 1, b""), checkpoint, StepAsked("tick:100", b"")]
+    assert skipped([encode_entries(row)], None) == ("step 'tick:100'", "the cleanup of its body")
 
 
 def test_a_cancelled_run_is_cut_at_its_cancel():

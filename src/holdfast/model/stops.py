@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import msgspec
 
 from .durations import Instant, moment_of
-from .entries import Cancel, Started, StepAsked, StepCompleted, StepFailed, decode_entries
-from .histories import history_of
+from .entries import Cancel, Started, decode_entries
+from .histories import history_of, open_steps
 
 FORCED = "forced-cancel"
 """Stands where the worker's id stands in the `claimed` entry of a forced cancel."""
@@ -23,18 +23,12 @@ def skipped(rows: Iterable[bytes], due_at: Instant | None) -> tuple[str, ...]:
         entries = [entry for data in rows for entry in decode_entries(data)]
     except msgspec.MsgspecError:
         return ("whatever its journal asked for, which can't be read",)
-    if not any(isinstance(entry, Started) for entry in entries):
+    history = history_of(entries).entries
+    if not any(isinstance(entry, Started) for entry in history):
         return ("its first turn, whose steps are not in the journal yet",)
-    history = history_of(entries)
-    steps: dict[str, None] = {}
-    for entry in (*history.entries, *history.carried):
-        if isinstance(entry, StepAsked):
-            steps[entry.key] = None
-        elif isinstance(entry, (StepCompleted, StepFailed)):
-            steps.pop(entry.key, None)
-    found = [f"step {key!r}" for key in steps]
-    if not steps:
+    found = [f"step {key!r}" for key in open_steps(entries)]
+    if not found:
         found.append("a wait" if due_at is None else f"a wait until {moment_of(due_at):%Y-%m-%d %H:%M:%S} UTC")
-    is_cancelled = any(isinstance(entry, Cancel) for entry in history.entries)
+    is_cancelled = any(isinstance(entry, Cancel) for entry in history)
     found.append("the rest of the cleanup that a cancel began" if is_cancelled else "the cleanup of its body")
     return tuple(found)
