@@ -1,6 +1,7 @@
 """Runs on Postgres that are removed while others have to do with them: callers that send, and those who follow."""
 
 import asyncio
+from functools import partial
 
 import asyncpg
 import pytest
@@ -57,6 +58,50 @@ def test_a_run_that_went_on_is_not_removed_while_a_caller_sends_to_it(url, play,
         assert await remove(stage.store, first, way) == [first.id]
         messages = await stage.store.read_inbox("one")
         assert [(message.run_id, message.kind) for message in messages] == [(second.id, kind)]
+
+    play(act)
+
+
+@pytest.mark.parametrize("kind", ["signal", "hook"])
+@pytest.mark.parametrize("level", ["repeatable_read", "serializable"])
+def test_a_caller_that_still_sees_a_run_that_was_removed_is_refused_by_the_server(url, play, level, kind):
+    async def act(stage: Stage) -> None:
+        first = await stage.held()
+        hook = NewWait(number=1, kind="hook", name="ok", token="t")
+        assert await stage.commit(turn(first, out=Out(waits=(hook,)))) == [True]
+        connection = await asyncpg.connect(url)
+        transaction = connection.transaction(isolation=level)
+        await transaction.start()
+        guest = stage.store.guest(connection)
+        assert (await guest.get_run(first.id)) is not None
+        await continued(stage, first, after=1)
+        assert await stage.store.delete_runs([first.id]) == [first.id]
+        send = partial(guest.send_signal, first.id, "n") if kind == "signal" else partial(guest.resume_hook, "t")
+        with pytest.raises(asyncpg.SerializationError):
+            await send(b"", now=T0)
+        await transaction.rollback()
+        await connection.close()
+
+    play(act)
+
+
+@pytest.mark.parametrize("level", ["repeatable_read", "serializable"])
+def test_a_caller_that_sees_nothing_younger_sends_to_a_run_that_went_on_and_keeps_no_run_from_being_removed(
+    url, play, level
+):
+    async def act(stage: Stage) -> None:
+        first, ended = await stage.held(), await stage.held()
+        connection = await asyncpg.connect(url)
+        async with connection.transaction(isolation=level):
+            guest = stage.store.guest(connection)
+            assert (await guest.get_run(first.id)) is not None
+            second = await continued(stage, first)
+            for run in (first, ended):
+                assert await guest.send_signal(run.id, "n", b"", now=T0) is Sent.SENT
+            await stage.end(ended)
+            assert await stage.store.delete_runs([ended.id]) == [ended.id]
+        await connection.close()
+        assert [message.run_id for message in await stage.store.read_inbox("one")] == [second.id]
 
     play(act)
 

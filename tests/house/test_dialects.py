@@ -97,7 +97,7 @@ ONLY_POSTGRES = {
         "two commits may not see each other; SQLite has one writer",
     ),
     **dict.fromkeys(
-        ["hold_chain", "hold_chains"],
+        ["begin_look", "end_look", "hold_chain", "hold_chains", "refuse_removed", "undo_look"],
         "a run may go on while a caller's open transaction sends to it; SQLite has one writer",
     ),
     **dict.fromkeys(

@@ -18,7 +18,7 @@ FRAGMENTS = {"get_run", "find_run", "read_ended"}
 LISTING = {"list_runs", "select_runs"} | {
     name for name in BLOCKS if name.startswith(("and_", "list_by_", "end_")) and name != "end_run"
 }
-NOT_EXPLAINED = {"create_schema", "create_migrations", "settle_constraints"}
+NOT_EXPLAINED = {"create_schema", "create_migrations", "settle_constraints", "begin_look", "undo_look", "end_look"}
 WHOLE = re.compile(r"\(namespace_id = \S+\)")
 """A condition that is true of every row of a tenant."""
 SMALL = {"runs_after", "runs_by_owner", "waits_unmatched"}

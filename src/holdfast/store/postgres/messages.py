@@ -54,8 +54,15 @@ async def send_signal(
 
 
 async def hold_chain(tx: Transaction, run_id: str) -> None:
-    """Before a caller sends to a run of it, by a statement of its own: what was removed before is not seen after it."""
-    await tx.one("hold_chain", {"namespace_id": tx.namespace_id, "id": run_id})
+    """Before a caller sends to a run of it, by a statement of its own: what was removed before is not seen after it.
+
+    Where the caller's transaction would see it all the same, the server refuses to send there.
+    """
+    params = {"namespace_id": tx.namespace_id, "id": run_id}
+    row = await tx.one("hold_chain", params)
+    if row is not None and row[1]:
+        for name in ("begin_look", "refuse_removed", "undo_look", "end_look"):
+            await tx.all(name, params)
 
 
 async def send_signals(tx: Transaction, signals: Sequence[tuple[OutSignal, Instant]]) -> None:

@@ -9,13 +9,34 @@
 
 -- name: hold_chain
 -- Until a caller's own transaction ends, no run of this chain is removed while the chain lives on: see hold_chains. Nobody
--- else looks at this. Many chains share a lock: a caller may send to more of them than a server has room for locks.
+-- else looks at this. Many chains share a lock: a caller may send to more of them than a server has room for locks. Answers
+-- whether the transaction sees nothing younger than itself: see refuse_removed.
 SELECT pg_advisory_xact_lock_shared(
         hashtext('holdfast.chains/' || :namespace_id::integer), hashtext(coalesce(starts.chain_id, asked.id)) & 255
-    )
+    ), current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
 FROM (SELECT :id::text AS id) AS asked
 LEFT JOIN holdfast.runs ON runs.namespace_id = :namespace_id AND runs.id = asked.id
 LEFT JOIN holdfast.starts ON starts.number = runs.number;
+
+-- name: refuse_removed
+-- A transaction that sees nothing younger than itself may see a run that is gone. To lock it is a serialization failure then,
+-- as to any other write there. Turns never lock this row, and the lock is let go at once: see begin_look.
+SELECT starts.number
+FROM holdfast.last_of_chain(:namespace_id, :id) AS last
+JOIN holdfast.starts ON starts.number = last.number
+FOR KEY SHARE OF starts;
+
+-- name: begin_look
+-- What is locked from here on is let go by undo_look.
+SAVEPOINT look_of_holdfast;
+
+-- name: undo_look
+-- Let go of what was locked since.
+ROLLBACK TO SAVEPOINT look_of_holdfast;
+
+-- name: end_look
+-- As if it had never begun.
+RELEASE SAVEPOINT look_of_holdfast;
 
 -- name: send_signal
 -- One signal for the newest run of a chain, which is held unless this is a caller's transaction, unless its id was sent
