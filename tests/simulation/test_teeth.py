@@ -121,7 +121,7 @@ def test_results_written_in_another_order_than_delivered_are_noticed(monkeypatch
         return encode(entries)
 
     monkeypatch.setattr(turns, "encode_entries", swapped)
-    assert_noticed("P4", "P5", first=46)
+    assert_noticed("P4", "P5", first=49)
 
 
 def test_a_timer_that_fires_early_is_noticed(monkeypatch):
@@ -153,7 +153,7 @@ def test_runs_claimed_by_an_answer_that_was_lost_are_noticed(monkeypatch):
         return []
 
     monkeypatch.setattr(FaultyStore, "release_strays", nothing)
-    assert_noticed("P6", first=9)
+    assert_noticed("P6", first=11)
 
 
 def test_a_worker_that_spins_is_noticed(monkeypatch):
@@ -234,7 +234,7 @@ def test_a_replacement_that_does_not_wait_for_the_run_before_it_is_noticed(monke
     from holdfast.store.sqlite import starts
 
     monkeypatch.setattr(starts, "_replace", lambda tx, old, new_id, at: None)
-    assert_noticed("keys", first=54)
+    assert_noticed("keys", first=84)
 
 
 def test_a_signal_that_is_lost_when_a_run_goes_on_in_another_is_noticed(monkeypatch):
@@ -260,7 +260,7 @@ def test_signals_taken_in_another_order_than_sent_are_noticed(monkeypatch):
         return next_mail(self)
 
     monkeypatch.setattr(Execution, "next_mail", last_first)
-    assert_noticed("messages", within=120, first=67)
+    assert_noticed("messages", within=120, first=113)
 
 
 def test_a_message_id_that_nobody_remembers_is_noticed(monkeypatch):
@@ -310,7 +310,7 @@ def test_an_event_that_nobody_matches_is_noticed(monkeypatch):
 
 def test_a_hook_s_payload_that_never_arrives_is_noticed(monkeypatch):
     monkeypatch.setattr(waits, "insert_messages", lambda tx, rows: None)
-    assert_noticed("P6", within=120, first=10)
+    assert_noticed("P6", within=120, first=12)
 
 
 def test_compensations_in_the_order_of_registration_are_noticed(monkeypatch):
