@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import JournalDiverged, RunStatus, step, workflow
+from holdfast import Done, JournalDiverged, Machine, Next, RunStatus, step, workflow
 from holdfast.errors import BadArguments, DefinitionError, IOInBody
 from holdfast.testing import Environment, export_journal, replay
 from tests.testing.orders import ORDER, Order, charge, checkout, ship
@@ -47,6 +48,21 @@ async def test_open_steps_are_told_too():
     entries = [one.entry for one in journal]
     cut = next(n for n, one in enumerate(journal) if one.kind == "step_completed")
     assert replay(entries[:cut], checkout, args=[ORDER]).waits_for == ("step 'charge'",)
+
+
+async def test_a_machine_is_replayed_from_its_last_checkpoint():
+    """The rows before it are gone, and with them the entry that says that the run has begun."""
+
+    def count(ctx: Any) -> Any:
+        ctx["n"] = ctx.get("n", 0) + 1
+        return Done(ctx["n"]) if ctx["n"] == 120 else Next("count")
+
+    counter = Machine("counter", {"start": count, "count": count})
+    journal = await recorded(counter, None, stubs={})
+    assert journal[0].kind != "started"
+    assert replay(journal, counter).status is RunStatus.COMPLETED
+    with pytest.raises(JournalDiverged):
+        replay(journal, Machine("counter", {"start": count}))
 
 
 async def test_no_step_is_executed():

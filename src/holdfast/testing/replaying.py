@@ -90,7 +90,8 @@ def replay(
         raise DefinitionError(f"replay(..., {workflow!r}): expected a function decorated with @workflow")
     codec = codec or Codec()
     run, entries = _opened(journal)
-    started = next((entry for entry in entries if isinstance(entry, Started)), None)
+    # Of a machine it may be in its checkpoint alone.
+    started = next((entry for entry in history_of(entries).entries if isinstance(entry, Started)), None)
     if started is None:
         # Nothing was ever delivered: the run has not begun, or was cancelled before it did.
         return Replayed(len(entries), _status(entries), () if _ended(entries) else ("its first turn",))
