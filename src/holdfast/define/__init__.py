@@ -5,7 +5,7 @@ They reach the engine through one contextvar, never by import.
 
 from .changes import continue_as_new, patched
 from .children import ChildRun
-from .chunk_runs import CHUNK_RUNS, Unseen
+from .chunk_runs import CHUNK_RUNS, ChunkRuns, Unseen, asked_of
 from .chunks import Pace, async_chunk, blocking_chunk, caught, chunked
 from .failures import pause_after
 from .logs import logger
@@ -38,6 +38,7 @@ __all__ = [
     "BlockingWorkflow",
     "Body",
     "ChildRun",
+    "ChunkRuns",
     "Context",
     "Done",
     "Failure",
@@ -56,6 +57,7 @@ __all__ = [
     "StepInfo",
     "Unseen",
     "Workflow",
+    "asked_of",
     "async_chunk",
     "blocking_chunk",
     "body_for",

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, NoReturn
 
-from holdfast.codec import Relayed
+import msgspec
+
+from holdfast.codec import Relayed, from_text
 from holdfast.errors import DefinitionError, RunCancelled
 from holdfast.model import Duration, Instant, NotGiven, instant_of, microseconds, moment_of
 
@@ -55,6 +57,18 @@ class Unseen(AsyncWorkflow[..., Any]):
 
 class ChunkRuns(AsyncWorkflow[..., Any]):
     """The workflow of chunk runs; `home` is the module of the workflow that the items are of."""
+
+    items: Workflow[..., Any]
+    """The workflow that the items are of, where a body asks for such a run."""
+
+
+def asked_of(order: Order, calls: list[str]) -> bytes:
+    """What a body asks a chunk run for, to be compared on replay: what to call, and what failures mean.
+
+    How the runs of the items are begun is none of it, as with any child, and may change under live runs.
+    """
+    parts = (msgspec.json.encode(order.workflow), msgspec.json.encode(order.collects), *map(from_text, calls))
+    return b"[" + b",".join(parts) + b"]"
 
 
 async def run_chunk(order: Order, calls: list[str]) -> Outcome:
@@ -130,7 +144,7 @@ def chunk_runs(target: Workflow[..., Any]) -> ChunkRuns:
         queue=options.queue or target.queue, priority=options.priority, retention=_duration(_retention(target))
     )
     # Errors of the items are told by these runs: classes of `__main__` are looked for where the items' workflow is.
-    made.home = target.home
+    made.home, made.items = target.home, target
     return made
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from holdfast.codec import from_text
-from holdfast.define import ChildRun, Pending, Reply, Unseen, Workflow
+from holdfast.define import ChildRun, ChunkRuns, Pending, Reply, Unseen, Workflow, asked_of
 from holdfast.errors import DefinitionError, NotDecodable, WaitTimeout
 from holdfast.model import (
     FIRST_HOOK,
@@ -255,10 +255,13 @@ class Requests(Compensations):
         else:
             arguments = self._codec.arguments(workflow.fn)
             plain, earlier = arguments.check(args, kwargs), arguments.earlier
+        asked = plain
+        if isinstance(workflow, ChunkRuns):
+            asked, earlier = asked_of(*args), self._codec.arguments(workflow.items.fn).earlier
         key = self._new_key(workflow.name)
-        digest = blake2b(plain, digest_size=8).digest()
+        digest = blake2b(asked, digest_size=8).digest()
         first = workflow.start_options.id or self._child_id(key)
-        held = self._match_child(key, digest, earlier, plain) if self.is_replaying else None
+        held = self._match_child(key, digest, earlier, asked) if self.is_replaying else None
         # The body was told the id that the journal holds, also if that is a child of the run which this one repeats.
         new = self._new_run(workflow, key, plain, first if held is None else held.run_id)
         if held is None:
@@ -318,9 +321,9 @@ class Requests(Compensations):
         drawn = blake2b(place, key=self._seed, person=b"holdfast kin", digest_size=4)
         return bounded_id(f"{self.run.id}.{key}~{drawn.hexdigest()}")
 
-    def _match_child(self, key: str, digest: bytes, earlier: Earlier, plain: bytes) -> ChildAsked:
+    def _match_child(self, key: str, digest: bytes, earlier: Earlier, asked: bytes) -> ChildAsked:
         held = self._next_held()
-        if isinstance(held, ChildAsked) and held.key == key and is_digest_of(held.digest, digest, earlier, plain):
+        if isinstance(held, ChildAsked) and held.key == key and is_digest_of(held.digest, digest, earlier, asked):
             self._cursor += 1
             return held
         line = calling_line(4) or self._awaited_line
