@@ -14,6 +14,7 @@ from holdfast import Retry, RunStatus, step, workflow
 from holdfast.errors import (
     DefinitionError,
     JournalDiverged,
+    MisplacedCall,
 )
 from tests.testing.environments import START, environment, forty_days
 from tests.testing.orders import ORDER, charge, checkout, ship
@@ -167,6 +168,29 @@ async def test_it_must_be_entered_and_only_once():
         pass
     with pytest.raises(DefinitionError, match="make another one"):
         await env.__aenter__()
+
+
+MOVES = {
+    "result": lambda env, run: run.result(),
+    "wait": lambda env, run: run.wait(),
+    "skip": lambda env, run: env.skip("1d"),
+    "until_waiting": lambda env, run: env.until_waiting(run),
+}
+
+
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+def test_another_event_loop_than_the_one_it_was_entered_in_can_not_move_it(move):
+    # The fixture of a session and a test have a loop each, unless they are told to share one.
+    env = environment()
+
+    async def use_it() -> None:
+        await move(env, await env.client.start(checkout, ORDER))
+
+    with asyncio.Runner() as fixture, asyncio.Runner() as test:
+        fixture.run(env.__aenter__())
+        with pytest.raises(MisplacedCall, match="another event loop"):
+            test.run(use_it())
+        fixture.run(env.__aexit__(None, None, None))
 
 
 async def test_many_runs_live_side_by_side():

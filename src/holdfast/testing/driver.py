@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from holdfast.define import StepInfo, current_scope
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, MisplacedCall
 from holdfast.model import Instant
 from holdfast.worker import Plan, Session
 
@@ -51,8 +51,10 @@ class Driver:
         self._is_stale = True
         self._is_interrupted = False
         self._unsubscribe: Callable[[], None] = _nothing
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def enter(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._unsubscribe = self._plan.store.subscribe(self.wake)
         await self.begin_session()
 
@@ -78,6 +80,7 @@ class Driver:
 
     async def rest(self) -> None:
         """Let everything happen that can happen now, in turn with others who do."""
+        self._refuse_elsewhere()
         with self.resting():
             async with self._lock:
                 await self.settle()
@@ -131,6 +134,7 @@ class Driver:
 
     async def until(self, found: Callable[[], Awaitable[T | None]], timeout: int | None = None) -> T:
         """Move time until `found` answers. Raises TimeoutError after `timeout`, by the clock, and Stuck."""
+        self._refuse_elsewhere()
         end = None if timeout is None else self._clock.now() + timeout
         first = self._jumps
         with self._stop_at(end), self.resting(), self._waiting() as me:
@@ -148,6 +152,7 @@ class Driver:
 
     async def skip(self, duration: int) -> None:
         """Move time by `duration`, stopping wherever something is due."""
+        self._refuse_elsewhere()
         end = self._clock.now() + duration
         with self._stop_at(end), self.resting(), self._waiting() as me:
             while True:
@@ -157,6 +162,14 @@ class Driver:
                         return
                     if self._may_jump(me):
                         self.jump()
+
+    def _refuse_elsewhere(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            # Its commits and steps are tasks of the other loop, which stands still: this one would wait for ever.
+            raise MisplacedCall(
+                "this environment was entered in another event loop, and only that one can move it; enter it in the "
+                "test itself, or have its fixture share the loop of the test (pytest-asyncio: the same loop_scope)"
+            )
 
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[object]:
