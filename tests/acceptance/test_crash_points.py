@@ -7,8 +7,6 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from holdfast import Client
 from tests.acceptance import effects
 from tests.acceptance.stage import PATIENCE, Stage
@@ -16,7 +14,6 @@ from tests.acceptance.stage import PATIENCE, Stage
 STEPS = {"work", "flaky", "work:1", "thread_work"}
 
 
-@pytest.mark.timeout(300)
 def test_a_run_ends_the_same_wherever_its_process_is_killed(stage: Stage):
     process = stage.start("-m", "tests.acceptance.crash_points")
     # Dozens of processes, one after another.

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import asyncpg
-import pytest
 
 from tests.acceptance.transacting import STEPS, WHERE
 from tests.servers import Databases
@@ -42,7 +41,6 @@ def once_each() -> list[tuple[str, int]]:
     return sorted((f"{where} {number}", each) for where in WHERE for number in range(STEPS) for each in range(STEPS))
 
 
-@pytest.mark.timeout(300)
 def test_each_step_has_written_once_on_sqlite(tmp_path):
     file = tmp_path / "holdfast.db"
     connection = sqlite3.connect(file)
@@ -52,7 +50,6 @@ def test_each_step_has_written_once_on_sqlite(tmp_path):
     connection.close()
 
 
-@pytest.mark.timeout(300)
 def test_each_step_has_written_once_on_postgres(postgres: Databases):
     url = postgres.create_database()
 

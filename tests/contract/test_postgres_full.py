@@ -9,7 +9,6 @@ import logging
 import os
 
 import asyncpg
-import pytest
 
 import holdfast
 from holdfast.testing.contract.stage import until
@@ -22,7 +21,6 @@ STEPS = 5
 """Together they don't fit into one file of that length."""
 
 
-@pytest.mark.timeout(180)
 async def test_work_pauses_while_nothing_can_be_written_and_goes_on_without_a_repetition(caplog):
     executed = []
 

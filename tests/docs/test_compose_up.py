@@ -75,7 +75,6 @@ def test_nothing_starts_before_the_migration_was_there(postgres):
     assert worker.returncode != 0
 
 
-@pytest.mark.timeout(300)
 def test_a_run_is_started_over_the_web_and_executed_by_the_workers(postgres):
     key, kept = new_key("compose", "operate", payloads=True)
     project = Project(postgres.create_database(), str(kept))

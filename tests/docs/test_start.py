@@ -19,8 +19,6 @@ import pytest
 from tests.docs.pages import DOCS, ROOT, blocks_of, commands_of
 
 START = DOCS / "start.md"
-# A dozen processes, one after another.
-pytestmark = pytest.mark.timeout(300)
 
 # Background commands get a process group each, as in a terminal, so that %1 is a job that can be killed.
 _SHELL = r"""
