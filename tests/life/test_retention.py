@@ -259,3 +259,15 @@ async def test_a_successor_is_kept_as_long_as_the_run_that_it_continues(options,
         assert await run.result() == 0
         ended = [one.record.retention async for one in env.client.runs(RunFilter(workflow="twice"))]
         assert ended == [None if kept is None else kept * 1_000_000] * 2
+
+
+@pytest.mark.parametrize(("options", "kept"), [({"retention": "1h"}, 3_600), ({"retention": None}, None), ({}, 86_400)])
+async def test_so_is_the_successor_of_an_item_of_a_map(options, kept):
+    @workflow
+    async def body() -> list[int]:
+        return await holdfast.map(twice.options(**options), [1])
+
+    async with Environment([body, twice]) as env:
+        assert await (await env.client.start(body)).result() == [0]
+        ended = [one.record.retention async for one in env.client.runs(RunFilter(workflow="twice"))]
+        assert ended == [None if kept is None else kept * 1_000_000] * 2

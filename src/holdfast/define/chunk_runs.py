@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.codec import Relayed, from_text
 from holdfast.errors import DefinitionError, RunCancelled
-from holdfast.model import Duration, Instant, NotGiven, instant_of, microseconds, moment_of
+from holdfast.model import NOT_GIVEN, Duration, Instant, NotGiven, instant_of, microseconds, moment_of
 
 from .fan_out import fan_out
 from .scope import body_for
@@ -45,6 +45,7 @@ class Order:
     priority: int | None = None
     tags: dict[str, str] | None = None
     retention: int | None = None
+    has_own_retention: bool = False
     on_parent_end: Literal["cancel", "abandon"] | None = None
 
 
@@ -132,6 +133,7 @@ def orders_for(target: Workflow[..., Any], shares: list[int], collects: bool) ->
         priority=options.priority,
         tags=None if options.tags is None else dict(options.tags),
         retention=_retention(target),
+        has_own_retention=not isinstance(options.retention, NotGiven),
         on_parent_end=options.on_parent_end,
     )
     return [replace(first, share=share) for share in shares]
@@ -151,17 +153,19 @@ def chunk_runs(target: Workflow[..., Any]) -> ChunkRuns:
 def _unseen(order: Order) -> Unseen:
     delay = _duration(order.delay) if order.due_at is None else moment_of(order.due_at)
     deadline = _duration(order.deadline) if order.deadline_at is None else moment_of(order.deadline_at)
+    retention = _duration(order.retention)
     return Unseen(
         _never,
         name=order.workflow,
         version=order.version,
         queue=order.queue,
-        retention=_duration(order.retention),
+        retention=retention,
         start_options=StartOptions(
             delay=delay,
             deadline=deadline,
             priority=order.priority,
             tags=order.tags,
+            retention=retention if order.has_own_retention else NOT_GIVEN,
             on_parent_end=order.on_parent_end,
         ),
     )
