@@ -2,6 +2,8 @@
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,35 @@ def test_journals_too_large_for_one_string_come_whole(play):
             assert [row.data for row in run.rows[:4]] == [LARGE] * 4
 
     play(act)
+
+
+def claim_with_little_memory(path: str) -> None:
+    """In a process of its own: a limit on what SQLite allocates counts for all connections and is never taken back."""
+
+    async def act() -> None:
+        stage = Stage(lambda: SqliteStore(path, f"sqlite:///{path}", "default", inline=True))
+        await stage.store.open()
+        await stage.start(25)
+        runs = await stage.claim()
+        for seq in range(2):
+            assert all(await stage.commit(*(turn(run, LARGE * 5, after=seq) for run in runs)))
+        for run in runs:
+            await stage.hand_back(run, due_at=T0, next_seq=2)
+        limit_length(stage.store, 1_000_000)
+        connection = stage.store._writer._link.use().connection
+        connection.execute("PRAGMA cache_size = -100")
+        connection.execute("PRAGMA hard_heap_limit = 8000000")
+        claimed = await stage.claim(25)
+        assert [[row.data for row in run.rows] for run in claimed] == [[LARGE * 5] * 2] * 25
+        await stage.close()
+
+    asyncio.run(act())
+
+
+def test_journals_too_large_for_memory_as_one_string_come_whole(path):
+    program = f"from {__name__} import claim_with_little_memory as claim; claim({str(path)!r})"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_runs_too_large_to_be_read_together_are_read_apart(play):

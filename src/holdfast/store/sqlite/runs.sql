@@ -124,14 +124,14 @@ ORDER BY journal.seq;
 
 -- name: select_runs
 -- The columns of a run's record, in the order that rows.py reads them; many rows as one, with bytes as hex (see claims.sql).
-SELECT json_group_array(json_array(
+SELECT '[' || group_concat(json_array(
     runs.number, runs.id, lanes.workflow, lanes.version, lanes.queue, runs.status, runs.paused, starts.key, starts.tags,
     runs.priority, runs.created_at, runs.started_at, runs.ended_at, runs.due_at, runs.deadline_at,
     starts.retention, coalesce(starts.chain_id, runs.id), coalesce(starts.origin_id, starts.chain_id, runs.id),
     starts.parent_id, starts.forked_from, runs.successor_id, runs.after_run_id, runs.owner, runs.epoch, runs.crashes, runs.blocked, hex(starts.input),
     CASE WHEN runs.output IS NOT NULL THEN hex(runs.output) END,
     CASE WHEN runs.error IS NOT NULL THEN hex(runs.error) END, starts.trace
-))
+)) || ']'
 FROM runs
 CROSS JOIN lanes ON lanes.id = runs.lane_id
 CROSS JOIN starts ON starts.number = runs.number

@@ -74,9 +74,12 @@ class Transaction:
         return rows[0] if rows else None
 
     def packed(self, names: Sequence[str], params: Mapping[str, Any]) -> list[Row]:
-        """The rows of a statement that packs them into one, in no order. The names are its fragments."""
+        """The rows of a statement that packs them into one, in no order. The names are its fragments.
+
+        Raises sqlite3.DataError if they are larger than a string can be; the transaction goes on.
+        """
         [(text,)] = self._execute(tuple(names), params).fetchall()
-        return _packed.decode(text)
+        return [] if text is None else _packed.decode(text)
 
     def run(self, name: str, params: Mapping[str, Any]) -> int:
         """Execute a block and return how many rows it changed."""

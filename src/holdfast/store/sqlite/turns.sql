@@ -47,7 +47,7 @@ WHERE runs.number = change.run AND runs.ended_at IS NULL;
 
 -- name: write_rows
 -- Which of these writes, by position, still have the owner and epoch that they were made with, and their runs.
-SELECT json_group_array(json_array(asked.key, runs.number))
+SELECT '[' || group_concat(json_array(asked.key, runs.number)) || ']'
 FROM json_each(:writes) AS asked
 CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = json_extract(asked.value, '$[0]')
 WHERE runs.owner = json_extract(asked.value, '$[1]') AND runs.epoch = json_extract(asked.value, '$[2]')
