@@ -124,7 +124,7 @@ def test_a_child_that_is_asked_anew_is_told_what_the_former_was_which_is_called_
     [former] = drive.out[0].children
     drive.fail("refuse", Declined("visa", cents=1))
     drive.run_again()
-    drive.execution.ask_anew()
+    drive.execution.ask_anew(drive.execution.time)
     drive.take()
     out = drive.out[-1]
     [child] = out.children

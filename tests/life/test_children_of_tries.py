@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import pytest
+
 import holdfast
 from holdfast import (
     AsyncClient,
     AsyncRun,
     ChildRun,
+    DeadlineExceeded,
     Retry,
     RunCancelled,
+    RunFailed,
     RunFilter,
     RunNotFound,
     RunStatus,
@@ -75,6 +79,19 @@ async def approved() -> str:
     return await waiting
 
 
+@workflow(deadline="10m")
+async def hurried(pause: str) -> str:
+    await holdfast.sleep(pause)
+    return "in time"
+
+
+@workflow(retry=Retry(attempts=2, initial="1h", max="1h", jitter=0))
+async def hurrying(pause: str) -> str:
+    child = hurried.start(pause)
+    await refuse_at_first()
+    return await child
+
+
 @workflow(retry=Retry(attempts=2, initial="1s"))
 async def leaving() -> int:
     try:
@@ -99,6 +116,16 @@ async def test_a_later_try_maps_its_own_items():
     async with Environment(workflows=[mapping, echo]) as env:
         run = await env.client.start(mapping)
         assert await run.result() == [2]
+
+
+async def test_the_deadline_of_a_child_that_is_asked_anew_counts_from_there():
+    async with Environment(workflows=[hurrying, hurried]) as env:
+        run = await env.client.start(hurrying, "9m")
+        assert await run.result() == "in time"
+        late = await env.client.start(hurrying, "11m")
+        with pytest.raises(RunFailed) as failed:
+            await late.result()
+        assert isinstance(failed.value.__cause__, DeadlineExceeded)
 
 
 async def test_a_child_that_is_asked_anew_has_hooks_that_can_be_resumed():

@@ -115,10 +115,11 @@ class Deliveries(Requests):
         if messages:
             self.life.mailbox = Mailbox(messages)
 
-    def ask_anew(self, carried: Sequence[Entry] = ()) -> None:
+    def ask_anew(self, now: Instant, carried: Sequence[Entry] = ()) -> None:
         """The run goes on from a cut: see Life.ask_anew. `carried` is what will be delivered first."""
         if self._life is not None:
-            self._life.ask_anew({entry.key for entry in carried if isinstance(entry, ChildEnded)})
+            ended = {entry.key for entry in carried if isinstance(entry, ChildEnded)}
+            self._life.ask_anew(ended, now, self.run.deadline_instant)
 
     @property
     def is_unwritten(self) -> bool:

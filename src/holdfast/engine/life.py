@@ -6,6 +6,7 @@ Made when it is first needed, so that a run that only calls steps and sleeps car
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -15,8 +16,10 @@ from holdfast.define import ChildRun, Reply, Step, Workflow
 from holdfast.errors import Continued
 from holdfast.model import (
     ChildEnded,
+    Duration,
     Entry,
     HookResumed,
+    Instant,
     Message,
     NewRun,
     Out,
@@ -24,6 +27,8 @@ from holdfast.model import (
     OutSignal,
     Undo,
     bounded_id,
+    instant_of,
+    microseconds,
 )
 
 from .mail import Mailbox, Wait
@@ -211,8 +216,8 @@ class Life:
             if not any(end.key == child.key and is_of(end.run_id, child.new.id) for end in ends):
                 child.rename(attempt)
 
-    def ask_anew(self, ended: set[str]) -> None:
-        """What is open is asked for anew, and what was there before is called off."""
+    def ask_anew(self, ended: set[str], now: Instant, latest: Instant | None) -> None:
+        """What is open is asked for anew, and what was there before is called off. `latest`: the run's own deadline."""
         for wait in self.waits.values():
             if wait.row is not None:
                 wait.is_registered, self.is_reopened = False, True
@@ -221,6 +226,8 @@ class Life:
                 continue
             if child.former and child.new.on_parent_end == "cancel" and child.new.key is None:
                 self.cancels.append(child.former[-1])
+            # Its time counts from here, or it would be over before the child begins.
+            child.new = msgspec.structs.replace(child.new, deadline_at=deadline_of_child(child.workflow, now, latest))
             self.new_children.append(child.new)
             self.signals += [msgspec.structs.replace(signal, run_id=child.new.id) for signal in child.told]
             if child.is_cancelled:
@@ -231,6 +238,21 @@ class Life:
 def seed_of_child(run_id: str, seed: bytes) -> bytes:
     """By its id: one that takes another's place, when its parent is tried again, has hooks with tokens of their own."""
     return blake2b(run_id.encode(), key=seed, person=b"holdfast child", digest_size=16).digest()
+
+
+def deadline_of_child(workflow: Workflow[Any, Any], now: Instant, latest: Instant | None) -> Instant | None:
+    """By when it has to end if it is asked for now: at `latest` when its parent has to."""
+    deadlines = [] if latest is None else [latest]
+    if workflow.start_options.deadline is not None:
+        deadlines.append(instant_from(now, workflow.start_options.deadline, "deadline"))
+    elif workflow.deadline is not None:
+        deadlines.append(now + workflow.deadline)
+    return min(deadlines, default=None)
+
+
+def instant_from(now: Instant, asked: Duration | datetime, what: str) -> Instant:
+    """A duration from now, or a moment, as it was given in options."""
+    return instant_of(asked, what=what) if isinstance(asked, datetime) else now + microseconds(asked, what=what)
 
 
 def is_of(run_id: str, first_id: str) -> bool:

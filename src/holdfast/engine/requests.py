@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from base64 import urlsafe_b64encode
-from datetime import datetime
 from hashlib import blake2b, sha256
 from typing import Any
 
@@ -27,7 +26,6 @@ from holdfast.model import (
     NewWait,
     bounded_id,
     holds,
-    instant_of,
     microseconds,
     probe_of,
     spoken,
@@ -36,7 +34,7 @@ from holdfast.model import (
 from .calls import Earlier, is_digest_of
 from .compensations import Compensations
 from .divergence import calling_line
-from .life import Child, seed_of_child
+from .life import Child, deadline_of_child, instant_from, seed_of_child
 from .mail import Wait
 
 _json = msgspec.json.Decoder()
@@ -280,11 +278,6 @@ class Requests(Compensations):
     def _new_run(self, workflow: Workflow[Any, Any], key: str, plain: bytes, run_id: str) -> NewRun:
         options = workflow.start_options
         run = self.run
-        deadlines = [] if run.deadline_instant is None else [run.deadline_instant]
-        if options.deadline is not None:
-            deadlines.append(_instant(options.deadline, self.time, "deadline"))
-        elif workflow.deadline is not None:
-            deadlines.append(self.time + workflow.deadline)
         retention = workflow.retention
         if options.retention is None:
             retention = None
@@ -298,8 +291,8 @@ class Requests(Compensations):
             seed=seed_of_child(run_id, self._seed),
             queue=options.queue or workflow.queue,
             key=options.key,
-            due_at=None if options.delay is None else _instant(options.delay, self.time, "delay"),
-            deadline_at=min(deadlines, default=None),
+            due_at=None if options.delay is None else instant_from(self.time, options.delay, "delay"),
+            deadline_at=deadline_of_child(workflow, self.time, run.deadline_instant),
             priority=run.priority if options.priority is None else options.priority,
             tags=options.tags or {},
             retention=retention,
@@ -346,8 +339,3 @@ def _as_it_is(_: bytes) -> tuple[bytes, ...]:
 def _digest(token: str) -> str:
     """What the store knows of a token."""
     return sha256(token.encode()).hexdigest()
-
-
-def _instant(asked: Any, now: int, what: str) -> int:
-    """A duration from now, or a moment, as it was given in options."""
-    return instant_of(asked, what=what) if isinstance(asked, datetime) else now + microseconds(asked, what=what)

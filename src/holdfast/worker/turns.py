@@ -150,7 +150,7 @@ class Turns(Arrivals):
         try:
             held.execution.replay(history.entries, history.lives, history.carried)
             if history.is_cut:
-                held.execution.ask_anew(history.carried)
+                held.execution.ask_anew(self._clock.now(), history.carried)
             check_details(held, self._codec)
         except Exception as error:
             self.block(held, error)
