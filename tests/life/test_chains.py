@@ -56,6 +56,12 @@ async def test_whoever_asks_about_a_run_that_continued_hears_as_which_one():
             await env.client.retry(run.id)
 
 
+async def test_a_chain_stays_on_the_queue_that_it_was_started_on(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[counting_in_a_plain_body], queues=["slow"]):
+        run = await client.start(counting_in_a_plain_body, 0, queue="slow")
+        assert await run.result(timeout=60) == 3
+
+
 async def test_each_run_of_a_chain_begins_with_an_empty_journal():
     lengths: list[int] = []
 

@@ -40,6 +40,7 @@ class RunInfo:
         "journal_length",
         "key",
         "origin_id",
+        "own_queue",
         "parent_id",
         "priority",
         "span",
@@ -80,6 +81,8 @@ class RunInfo:
         """These are the same as `created_at`, `started_at` and `deadline`, as instants."""
         self.journal_length = 0
         self.attempt = 1
+        self.own_queue: str | None = None
+        """The queue that it was started on, if that is not the one that its workflow declares."""
         self.caller_trace: str | None = None
         """The trace that it was started in, as W3C writes it."""
         self.span: Any = None

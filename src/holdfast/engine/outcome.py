@@ -148,7 +148,7 @@ def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> N
         version=target.version,
         input=codec.seal(asked.plain),
         seed=drawn[:16],
-        queue=target.queue,
+        queue=run.own_queue or target.queue,
         key=run.key,
         deadline_at=run.deadline_instant,
         priority=run.priority,

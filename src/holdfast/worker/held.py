@@ -85,6 +85,8 @@ class Held:
             deadline_at=claimed.deadline_at,
         )
         self.info.caller_trace = claimed.trace
+        if claimed.queue != workflow.queue:
+            self.info.own_queue = claimed.queue
         self.execution: Execution | None = None
         self.history: History | None = None
         """Only while the run waits to be tried again as a whole; then there is no execution."""
