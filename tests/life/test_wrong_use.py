@@ -142,3 +142,15 @@ async def test_a_step_that_would_leave_the_process_fails_with_where_it_tried():
         kind, traceback = await (await env.client.start(leaving)).result()
         assert kind == "builtins.SystemExit"
         assert "in leave" in traceback
+
+
+async def test_options_of_a_start_are_none_of_a_run_that_goes_on():
+    @workflow
+    async def later(n: int) -> int:
+        if n:
+            later.options(delay="1h", tags={"a": "b"}).continue_as_new(n - 1)
+        return n
+
+    async with Environment(later) as env:
+        with pytest.raises(RunFailed, match=r"later\.options\(delay=, tags=\)\.continue_as_new\(\): the next run has"):
+            await (await env.client.start(later, 1)).result()

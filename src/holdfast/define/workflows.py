@@ -224,7 +224,12 @@ class Workflow(Generic[P, R]):
 
     def continue_as_new(self, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
         """End the run that calls this and begin a fresh one of this workflow with an empty journal; see
-        `holdfast.continue_as_new`. Arguments are checked by the type checker."""
+        `holdfast.continue_as_new`. Arguments are checked by the type checker. DefinitionError if it has options."""
+        if given := self.start_options.given():
+            raise DefinitionError(
+                f"{self.name}.options({', '.join(f'{name}=' for name in given)}).continue_as_new(): the next run has "
+                "what this one was started with, and options are for a start; leave them out"
+            )
         body_for(f"{self.name}.continue_as_new()").continue_as_new(self, args, kwargs)
 
     def _body(self) -> Body:
