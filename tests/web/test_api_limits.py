@@ -315,6 +315,19 @@ async def test_the_database_is_asked_once_a_second_however_many_ask_whether_it_i
         assert asked == 2
 
 
+def test_many_ask_at_once_whether_the_database_is_there_in_one_event_loop_after_another(database_url):
+    clock = Clock()
+    client = AsyncClient(database_url)
+    readiness = Readiness(client, clock=clock)
+
+    async def ask() -> list[str | None]:
+        clock.now += 1
+        return await asyncio.gather(*(readiness.reason() for _ in range(3)))
+
+    assert [asyncio.run(ask()) for _ in range(2)] == [[None] * 3] * 2
+    asyncio.run(client.close())
+
+
 async def test_without_metrics_there_are_none(database_url):
     async with served(database_url) as made:
         assert (await made.call("GET", "/metrics")).status_code == 404

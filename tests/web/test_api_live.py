@@ -97,6 +97,21 @@ async def test_followers_that_come_at_once_are_told_each_change_once(database_ur
             await one.aclose()  # type: ignore[attr-defined]
 
 
+def test_followers_come_at_once_in_one_event_loop_after_another(database_url):
+    client = AsyncClient(database_url)
+    live = LiveRuns(client)
+
+    async def follow() -> list[str]:
+        several = [live.follow(None) for _ in range(3)]
+        kinds = [one.kind for one in await asyncio.gather(*(anext(one) for one in several))]
+        for one in several:
+            await one.aclose()  # type: ignore[attr-defined]
+        return kinds
+
+    assert [asyncio.run(follow()) for _ in range(2)] == [["ready"] * 3] * 2
+    asyncio.run(client.close())
+
+
 async def test_nobody_looks_while_nobody_follows(database_url):
     async with served(database_url) as made:
         live = LiveRuns(made.client, pause=0.01)

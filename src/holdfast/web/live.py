@@ -25,6 +25,7 @@ from holdfast.model import LIVE as LIVING
 from holdfast.model import Page, RunFilter, RunStatus
 
 from . import showing
+from .locks import LoopLock
 from .shapes import RunSummary
 
 PAUSE = 1.0
@@ -116,7 +117,7 @@ class LiveRuns:
         self._walked = 0
         self._followers: set[asyncio.Event] = set()
         self._looking: asyncio.Task[None] | None = None
-        self._lock = asyncio.Lock()
+        self._lock = LoopLock()
 
     @property
     def followers(self) -> int:
@@ -197,7 +198,7 @@ class LiveRuns:
     async def look(self) -> None:
         """See what has changed. Followers have it done once a second."""
         # One at a time: two that compare with the same past would tell each change twice.
-        async with self._lock:
+        async with self._lock.here():
             await self._look_once()
 
     async def _look_once(self) -> None:

@@ -23,6 +23,7 @@ from .access import Caller
 from .edge import SLASH
 from .limits import Slots
 from .live import LiveRuns
+from .locks import LoopLock
 from .problems import RETRY_AFTER, Refused
 from .sse import Ending
 
@@ -39,13 +40,13 @@ class Readiness:
     def __init__(self, client: AsyncClient, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._clock = clock
-        self._lock = asyncio.Lock()
+        self._lock = LoopLock()
         self._told_at = -math.inf
         self._reason: str | None = None
 
     async def reason(self) -> str | None:
         """Why not; None if it does."""
-        async with self._lock:
+        async with self._lock.here():
             if self._clock() - self._told_at >= _FRESH:
                 self._reason = await self._ask()
                 self._told_at = self._clock()

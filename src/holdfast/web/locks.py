@@ -1,0 +1,24 @@
+"""A lock that is not an event loop's own."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class LoopLock:
+    """Lets one in at a time, in whichever event loop runs.
+
+    An asyncio.Lock belongs to the first event loop in which somebody waits for it; an application may be called in one
+    loop after another, as test clients do.
+    """
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = asyncio.Lock()
+
+    def here(self) -> asyncio.Lock:
+        """The running loop's."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._lock = loop, asyncio.Lock()
+        return self._lock
