@@ -15,8 +15,9 @@ from typing import Any, Generic, TypeVar
 from holdfast.errors import DefinitionError
 from holdfast.model import Duration, Retry, microseconds
 
+from .coroutines import is_coroutine_callable
 from .scope import body_for
-from .steps import AsyncStep, BlockingStep, Step, checked_name, is_coroutine_callable
+from .steps import AsyncStep, BlockingStep, Step, checked_name
 from .workflows import AsyncWorkflow
 
 R = TypeVar("R")

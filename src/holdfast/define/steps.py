@@ -26,6 +26,7 @@ from holdfast.codec import known_hints
 from holdfast.errors import DefinitionError
 from holdfast.model import Duration, Retry, is_name, microseconds, quoted
 
+from .coroutines import CoroutineFunction, is_coroutine_callable
 from .methods import refuse_method
 from .pending import Pending
 from .scope import Body, StepInfo, body_for, current_scope
@@ -147,7 +148,7 @@ class BlockingStep(Step[P, R]):
         return cast(R, scope.block(scope.ask_step(self, args, kwargs)))
 
 
-class AsyncStep(Step[P, R]):
+class AsyncStep(CoroutineFunction, Step[P, R]):
     """A step made of an `async def`: it executes on the worker's loop. Awaited in an async body, blocks in a `def`."""
 
     is_async = True
@@ -300,13 +301,6 @@ def make_step(
         compensate=compensate,
         transaction=transaction,
     )
-
-
-def is_coroutine_callable(fn: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine: an `async def`, a partial of one, an object with an async `__call__`."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004  # the method itself is inspected
 
 
 @overload

@@ -31,6 +31,7 @@ from holdfast.model import (
 )
 
 from .children import ChildRun
+from .coroutines import CoroutineFunction
 from .methods import refuse_method
 from .scope import Body, StepInfo, body_for, current_scope, is_body
 from .steps import checked_name, name_of
@@ -264,7 +265,7 @@ class BlockingWorkflow(Workflow[P, R]):
         return cast(R, body.block(body.ask_child(self, args, kwargs)))
 
 
-class AsyncWorkflow(Workflow[P, R]):
+class AsyncWorkflow(CoroutineFunction, Workflow[P, R]):
     """A workflow whose body is an `async def`."""
 
     is_async = True
