@@ -354,3 +354,21 @@ async def test_results_that_are_no_text_or_number_are_told_with_the_name_of_the_
     async with Environment(mapping) as env:
         with pytest.raises(RunFailed, match=r"returned by odd\.map\(\)"):
             await (await env.client.start(mapping)).result()
+
+
+@pytest.mark.parametrize("timeout", [None, "2h", "1m"])
+async def test_an_item_knows_when_it_must_have_ended(timeout):
+    """With its run, or by its own timeout, whichever comes first."""
+
+    @step(timeout=timeout)
+    async def left(n: int) -> float:
+        run, ends = holdfast.current_run(), holdfast.current_step().deadline
+        assert ends is not None
+        return (ends - run.started_at).total_seconds()
+
+    @workflow(deadline="1h")
+    async def body() -> list[float]:
+        return await holdfast.map(left, [1])
+
+    async with Environment(body) as env:
+        assert await (await env.client.start(body)).result() == [60 if timeout == "1m" else 3_600]

@@ -79,8 +79,8 @@ class _Item(StepInfo):
         self._chunk = chunk
         self._place = place
         super().__init__(chunk.name, chunk.key, attempt, chunk.run, chunk.resources, chunk.heartbeat_details)
-        if ends is not None:
-            self.deadline = ends
+        # That of its chunk is its run's.
+        self.deadline = min((one for one in (ends, chunk.deadline) if one is not None), default=None)
 
     @property
     def idempotency_key(self) -> str:
