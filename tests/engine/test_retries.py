@@ -11,6 +11,7 @@ from holdfast import (
     FatalError,
     JournalLimitReached,
     Retry,
+    RetryAfter,
     compensate,
     current_run,
     rng,
@@ -191,6 +192,19 @@ def test_a_fatal_error_among_those_of_a_task_group_is_not_tried_again(begin):
     drive = begin(body)
     drive.fail("refuse", FatalError("enough"))
     assert drive.status == "failed"
+
+
+def test_an_error_that_the_policy_can_t_read_fails_the_run(begin):
+    @workflow(retry=THRICE)
+    async def body() -> None:
+        compensate(echo, "a")
+        later = RetryAfter("1s")
+        later.delay = "soon"
+        raise later
+
+    drive = begin(body).finish()
+    assert drive.asked == ["echo"]
+    assert isinstance(drive.check().error, RetryAfter)
 
 
 def test_unless_is_not_tried_again(begin):

@@ -196,7 +196,10 @@ def _retrying(body: Finished, error: BaseException, stored: bytes, seed: bytes) 
         return None
     attempt = body.run.attempt
     drawn = blake2b(attempt.to_bytes(8, "big"), key=seed, person=b"holdfast retry", digest_size=4).digest()
-    pause = policy.delay(error, attempt, body.time - body.began_at, int.from_bytes(drawn, "big") / 2**32)
+    try:
+        pause = policy.delay(error, attempt, body.time - body.began_at, int.from_bytes(drawn, "big") / 2**32)
+    except Exception:  # A RetryAfter without its delay, say: as of a step it is the last try, and no reason to block.
+        pause = None
     if pause is None:
         return None
     return RunRetrying(body.time, attempt, stored, body.time + pause, body.began_at)
