@@ -132,6 +132,36 @@ def test_the_refusal_can_not_be_caught(begin, body: Workflow[..., Any]):
         begin(body)
 
 
+def installed(name: str, source: str) -> dict[str, Any]:
+    """What a module holds that pip has put where it puts all of them."""
+    module = {"__name__": name, "asyncio": asyncio}
+    exec(compile(source, f"/usr/lib/python3/site-packages/{name}.py", "exec"), module)
+    return module
+
+
+library = installed("library", "async def get():\n    await asyncio.to_thread(print)")
+
+
+def test_the_refusal_names_the_line_that_led_to_a_library(begin):
+    async def ask() -> None:
+        await library["get"]()
+
+    @workflow
+    async def body() -> None:
+        await ask()
+
+    line = rf"test_refusals.py:{ask.__code__.co_firstlineno + 1} in ask"
+    with pytest.raises(IOInBody, match=rf"loop.run_in_executor\(\) was called at {line}, in a workflow body"):
+        begin(body)
+
+
+def test_the_refusal_names_the_line_of_a_body_that_is_installed_itself(begin):
+    shop = installed("shop", "async def sell(get):\n    await get()\n\nasync def body() -> None:\n    await sell(get)")
+    shop["get"] = library["get"]
+    with pytest.raises(IOInBody, match=r"was called at shop.py:5 in body, in a workflow body"):
+        begin(workflow(shop["body"]))
+
+
 def test_io_after_a_step_leaves_the_run_intact_and_fixed_code_goes_on(begin):
     @workflow(name="body")
     async def broken() -> int:

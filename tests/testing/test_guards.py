@@ -48,6 +48,17 @@ async def test_io_in_an_async_body_blocks_the_run(deed):
         await status_of(body)
 
 
+async def test_io_of_a_library_is_told_by_the_line_that_led_to_it():
+    library = compile("open('page')", "/usr/lib/python3/site-packages/library.py", "exec")
+
+    @workflow
+    async def body() -> None:
+        exec(library)
+
+    with pytest.raises(IOInBody, match=r"open\('page'\) was called at test_guards.py:\d+ in body, inside"):
+        await status_of(body)
+
+
 @each_deed
 async def test_io_in_a_def_body_blocks_the_run(deed):
     @workflow

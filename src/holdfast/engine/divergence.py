@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import sysconfig
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -24,6 +25,7 @@ from holdfast.model import (
 
 _HOUSE = str(Path(__file__).parent.parent) + "/"
 _ASYNCIO = "/asyncio/"
+_LIBRARIES = ("/site-packages/", "/dist-packages/", f"{sysconfig.get_path('stdlib')}/")
 
 
 def calling_line(depth: int) -> str | None:
@@ -37,6 +39,21 @@ def calling_line(depth: int) -> str | None:
             return line_of(frame.f_code, frame.f_lineno)
         frame = frame.f_back
     return None
+
+
+def own_line(frame: FrameType | None) -> str | None:
+    """Which line of the body led here, by way of whatever libraries; None if nothing but the house did.
+
+    Where the user's code is installed as the libraries are, it is the outermost line, the body's own.
+    """
+    found = None
+    while frame is not None:
+        if is_users(frame.f_code.co_filename):
+            found = frame
+            if not any(place in found.f_code.co_filename for place in _LIBRARIES):
+                break
+        frame = frame.f_back
+    return None if found is None else line_of(found.f_code, found.f_lineno)
 
 
 def is_users(file: str) -> bool:

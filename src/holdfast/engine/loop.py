@@ -22,6 +22,7 @@ from holdfast.define import current_scope
 from holdfast.errors import IOInBody, Suspended
 from holdfast.model import Instant
 
+from .divergence import own_line
 from .tasks import BodyFuture, BodyTask
 
 T = TypeVar("T")
@@ -210,7 +211,7 @@ class BodyLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         if sys._getframe(1).f_code.co_name == "wrap_future":
             # Whatever resolves it is in another thread, which no replay waits for.
-            self._owner.stop_with(_io("asyncio.wrap_future()"))
+            self._owner.stop_with(_io("asyncio.wrap_future()", sys._getframe(1)))
         return BodyFuture(self._owner.next_number(), self)
 
     def create_task(  # type: ignore[override]  # asyncio's signature grows with each version
@@ -316,15 +317,17 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
         if self._owner.hub is None and not self._owner.is_dead:
             # The body waits: this is a thread that it has begun, and must hear why it is not heard.
             self._owner.refuse_outsider()
-        self._owner.stop_with(_io(f"loop.{name}()"))
+        self._owner.stop_with(_io(f"loop.{name}()", sys._getframe(1)))
 
     refuse.__name__ = name
     return refuse
 
 
-def _io(call: str) -> IOInBody:
+def _io(call: str, frame: FrameType) -> IOInBody:
+    line = own_line(frame)
+    at = "" if line is None else f" at {line},"
     return IOInBody(
-        f"{call} was called in a workflow body, which does no I/O and has no threads; move this into a step"
+        f"{call} was called{at} in a workflow body, which does no I/O and has no threads; move this into a step"
     )
 
 

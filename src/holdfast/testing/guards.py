@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from holdfast.define import current_scope, is_body
+from holdfast.engine import own_line
 from holdfast.errors import IOInBody
 
 _THREADS = frozenset({"_thread.start_new_thread", "_thread.start_joinable_thread"})
@@ -72,8 +73,8 @@ class _Guard:
         if is_body(body) and not _is_excused(event, args, frame := sys._getframe(1)):
             body.stop_with(
                 IOInBody(
-                    f"{_told(event, args)} at {_line(frame)}, inside a workflow body, where it would happen again "
-                    "on every replay; move this into a step"
+                    f"{_told(event, args)} at {own_line(frame) or 'an unknown line'}, inside a workflow body, where it "
+                    "would happen again on every replay; move this into a step"
                 )
             )
 
@@ -132,17 +133,3 @@ def _told(event: str, args: tuple[Any, ...]) -> str:
     if event == "subprocess.Popen":
         return f"the program {args[0]!r} was started"
     return "a thread was started" if event in _THREADS else f"{event} was called"
-
-
-def _line(frame: FrameType | None) -> str:
-    """The line of the user's own code: neither the standard library's nor ours."""
-    innermost = frame
-    while frame is not None:
-        home = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if home not in sys.stdlib_module_names and home != "holdfast":
-            break
-        frame = frame.f_back
-    found = frame or innermost
-    if found is None:
-        return "an unknown line"
-    return f"{found.f_code.co_filename.rpartition('/')[2]}:{found.f_lineno} in {found.f_code.co_name}"
