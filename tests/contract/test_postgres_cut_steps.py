@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from itertools import count
+from types import SimpleNamespace
 
 import asyncpg
 import pytest
@@ -101,6 +103,27 @@ async def test_a_function_that_closes_its_connection_itself_fails_in_the_end(url
         with pytest.raises(RunFailed, match="closed"):
             await run.result(timeout=60)
     assert len(called) == 6
+
+
+async def test_a_connection_that_is_cut_after_the_time_in_which_nothing_may_be_idle_fails_the_step_and_it_says_why(
+    url, monkeypatch
+):
+    monkeypatch.setattr("holdfast.store.postgres.loans.time", SimpleNamespace(monotonic=count(0, 3_600).__next__))
+
+    @step(transaction=True, retry=ONCE)
+    async def put(db: asyncpg.Connection) -> int:
+        await cut(url, db)
+        return await db.fetchval("SELECT 1")
+
+    @workflow
+    async def putting() -> int:
+        return await put()
+
+    async with holdfast.AsyncClient(url) as client, holdfast.Worker(client, workflows=[putting]):
+        run = await client.start(putting)
+        with pytest.raises(RunFailed) as failed:
+            await run.result(timeout=60)
+    assert "nothing is executed for as long as the worker's lease" in "".join(failed.value.__cause__.__notes__)
 
 
 async def test_a_function_of_which_others_have_heard_fails_and_its_next_attempt_resets_what_they_heard(url):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from .callers import Guest
 from .chains import last_of, next_of
 from .contract import Answer, Store
-from .loans import LOST, Lender, Loan, Undone
+from .loans import IDLE, LOST, Lender, Loan, Undone
 from .sqlite import SqliteStore
 from .urls import check_address, migration_sql, open_store, parse_url, redact_url, store_for
 
 __all__ = [
+    "IDLE",
     "LOST",
     "Answer",
     "Guest",

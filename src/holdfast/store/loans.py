@@ -17,6 +17,11 @@ from holdfast.model import Instant, Turn
 LOST = "has lost its connection"
 """What a loan says of a function that failed while its connection was cut. Whatever it wrote is gone, and executing it
 again is up to the worker: it is no fault of the function's."""
+IDLE = (
+    "has lost its connection: the server ends a transaction in which nothing is executed for as long as the worker's"
+    " lease; do what takes long in another step, before this one"
+)
+"""What a loan says of a function whose connection was cut when it had had it for longer than that. It fails."""
 
 
 class Undone(NamedTuple):
@@ -38,7 +43,7 @@ class Loan(Protocol):
         """Begin the transaction. Raises StoreAway, and may be called again then."""
 
     async def check(self, *, is_failed: bool) -> str | None:
-        """What the user's function has done to the transaction that it must not, if anything, or `LOST`.
+        """What the user's function has done to the transaction that it must not, if anything, or `LOST` or `IDLE`.
 
         If it has not failed, what is deferred to the commit fails here.
         """

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import DefinitionError, FatalError, StoreAway
 from holdfast.model import Instant
-from holdfast.store import LOST, Lender, Undone
+from holdfast.store import IDLE, LOST, Lender, Undone
 
 from .attempt import Attempt, Item
 from .held import Held
@@ -139,7 +139,10 @@ class Inside:
             await self.end(attempt)
             if why == LOST and isinstance(error, Exception):
                 raise _Lost(error) from None
-            if why and why != LOST:
+            if why == IDLE:
+                # The driver's own words say only that the connection is closed.
+                error.add_note(f"the step {attempt.key!r} {why}")
+            elif why and why != LOST:
                 raise FatalError(f"the step {attempt.key!r} {why}") from error
             raise
 

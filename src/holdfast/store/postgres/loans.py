@@ -16,7 +16,7 @@ import asyncpg
 
 from holdfast.errors import StoreAway
 from holdfast.model import Instant, Turn, new_id
-from holdfast.store.loans import LOST, Undone
+from holdfast.store.loans import IDLE, LOST, Undone
 
 from .connections import COMMAND_TIMEOUT, CONNECT_TIMEOUT, Target, explained, is_away, keep_alive
 from .outs import ending
@@ -154,7 +154,7 @@ class PostgresLoan:
             if self._connection.is_closed():
                 # Else the server may have ended it for doing nothing for so long: that is the function's own fault.
                 is_short = time.monotonic() - self._begun_at < int(self._lender.idle_timeout) / 1_000
-                return LOST if is_short else None
+                return LOST if is_short else IDLE
             return None if self._connection.is_in_transaction() else _ENDED
         tx = self._tx(Transaction)
         # Without a transaction the mark is gone with the one that was begun; so it is in one that came after it.
