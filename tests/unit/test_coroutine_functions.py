@@ -48,6 +48,7 @@ def test_what_blocks_is_none(one):
 
 def test_its_signature_is_that_of_its_function():
     assert list(inspect.signature(refund).parameters) == ["receipt", "cents"]
+    assert inspect.getcallargs(refund, "receipt 7") == {"receipt": "receipt 7", "cents": 0}
 
 
 def test_a_mock_that_stands_in_for_it_is_awaited():

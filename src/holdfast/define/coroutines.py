@@ -16,12 +16,23 @@ class CoroutineFunction:
     """Something that is awaited when it is called, also to `inspect.iscoroutinefunction`, which goes by these three.
 
     Decorators for both kinds of functions ask it, and mocks do. One that retries would be content with the coroutine,
-    before anything in it could fail.
+    before anything in it could fail. `inspect.getfullargspec` goes by them, too, so they are those of its function.
     """
 
-    __code__: CodeType = _awaited.__code__
-    __defaults__: tuple[Any, ...] | None = None
-    __kwdefaults__: dict[str, Any] | None = None
+    fn: Callable[..., Any]
+
+    @property
+    def __code__(self) -> CodeType:
+        found: CodeType = getattr(self.fn, "__code__", _awaited.__code__)
+        return found
+
+    @property
+    def __defaults__(self) -> tuple[Any, ...] | None:
+        return getattr(self.fn, "__defaults__", None)
+
+    @property
+    def __kwdefaults__(self) -> dict[str, Any] | None:
+        return getattr(self.fn, "__kwdefaults__", None)
 
 
 def is_coroutine_callable(fn: Callable[..., Any]) -> bool:
