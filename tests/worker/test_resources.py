@@ -53,6 +53,14 @@ async def test_resources_are_opened_in_order_and_closed_last_first(database_url)
     assert log[3:] == ["close mail", "close secret", "close pool"]
 
 
+async def test_a_resource_that_is_given_twice_is_opened_once(database_url):
+    log = Log()
+    pool, mail = (log.one(name, is_async=True) for name in ("pool", "mail"))
+    async with stage(database_url, nothing, resources=[pool, mail, pool]):
+        assert log == ["open pool", "open mail"]
+    assert log[2:] == ["close mail", "close pool"]
+
+
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "def"])
 @pytest.mark.parametrize("colour", ["async", "def"])
 async def test_a_step_of_either_colour_gets_what_a_resource_of_either_colour_yields(database_url, is_async, colour):

@@ -121,11 +121,11 @@ def checked_count(number: object, *, what: str) -> int:
 async def open_resources(
     stack: contextlib.AsyncExitStack, resources: Sequence[Resource[Any]] | Mapping[Resource[Any], Any]
 ) -> dict[object, Any]:
-    """Open resources in order; `stack` closes them, last first. A mapping holds what stands in for them."""
+    """Open resources in order, each once; `stack` closes them, last first. A mapping holds what stands in for them."""
     if isinstance(resources, Mapping):
         return dict(resources.items())
     opened: dict[object, Any] = {}
-    for one in resources:
+    for one in dict.fromkeys(resources):
         if one.is_async:
             entered = contextlib.asynccontextmanager(cast("Callable[[], AsyncIterator[Any]]", one.fn))
             opened[one] = await stack.enter_async_context(entered())
