@@ -13,7 +13,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast.client import AsyncClient, AsyncRun
-from holdfast.define import Resource, StartOptions, Step, StepInfo, Workflow, refuse_in_body
+from holdfast.define import Resource, StartOptions, Step, StepInfo, Workflow, refuse_in_body, wrong_workflow
 from holdfast.errors import BadArguments, DefinitionError, HoldfastError, MisplacedCall, StoreAway, blocking_error
 from holdfast.store import last_of
 from holdfast.worker import LoopThreads, Worker
@@ -66,7 +66,7 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
     """
     refuse_in_body("holdfast.run()", "call the other workflow's steps, or start it from a step with a client")
     if not isinstance(workflow, Workflow):
-        raise DefinitionError(f"holdfast.run({workflow!r}): expected a function decorated with @workflow")
+        raise DefinitionError(f"holdfast.run({workflow!r}): {wrong_workflow(workflow)}")
     with contextlib.suppress(RuntimeError):
         asyncio.get_running_loop()
         raise MisplacedCall(

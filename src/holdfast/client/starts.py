@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from holdfast.codec import Codec, misfit, plain_call
-from holdfast.define import StartOptions, Workflow
+from holdfast.define import StartOptions, Workflow, covered
 from holdfast.errors import BadArguments, DefinitionError, KeyTaken, NotDecodable, UnknownWorkflow
 from holdfast.model import (
     Declared,
@@ -50,7 +50,7 @@ def name_of(workflow: Workflow[..., Any] | str) -> str:
         return workflow.name
     if is_name(workflow, 200):
         return str(workflow)
-    hint = "; decorate the function with @workflow" if inspect.isfunction(workflow) else ""
+    hint = covered(workflow) or ("; decorate the function with @workflow" if inspect.isfunction(workflow) else "")
     raise DefinitionError(f"{workflow!r} is not a workflow: expected a @workflow function or the name of one{hint}")
 
 

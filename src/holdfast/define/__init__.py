@@ -7,6 +7,7 @@ from .changes import continue_as_new, patched
 from .children import ChildRun
 from .chunk_runs import CHUNK_RUNS, ChunkRuns, Unseen, asked_of
 from .chunks import Pace, async_chunk, blocking_chunk, caught, chunked
+from .covered import covered, wrong_workflow
 from .failures import pause_after
 from .logs import logger
 from .machines import Context, Done, Machine, Next, State, state_of
@@ -67,6 +68,7 @@ __all__ = [
     "chunked",
     "compensate",
     "continue_as_new",
+    "covered",
     "current_run",
     "current_scope",
     "current_step",
@@ -98,4 +100,5 @@ __all__ = [
     "wait_for_event",
     "wait_for_signal",
     "workflow",
+    "wrong_workflow",
 ]

@@ -21,6 +21,7 @@ from holdfast.errors import DefinitionError
 
 from .chunk_runs import chunk_runs, orders_for
 from .chunks import chunk_step
+from .covered import covered
 from .fan_out import fan_out
 from .scope import Body, body_for
 from .steps import AsyncStep, BlockingStep, Step
@@ -113,7 +114,8 @@ def mapped(
 ) -> Callable[[], Coroutine[Any, Any, list[Any]]]:
     """What a map does, once its arguments are found to be right. It is a coroutine only when it is awaited."""
     if not isinstance(target, (Step, Workflow)):
-        raise DefinitionError(f"map({target!r}, ...): expected a step or a workflow; decorate it with @step")
+        hint = covered(target) or "; decorate it with @step"
+        raise DefinitionError(f"map({target!r}, ...): expected a step or a workflow{hint}")
     if isinstance(target, Step) and target.is_transactional:
         raise DefinitionError(
             f"map({target.name}, ...): the step {target.name!r} is transactional, and items of a map share one step; "

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from holdfast.codec import Codec
-from holdfast.define import Resource, Step, StepInfo, Workflow
+from holdfast.define import Resource, Step, StepInfo, Workflow, covered
 from holdfast.errors import DefinitionError, DuplicateWorkflow
 
 from .loading import (
@@ -122,8 +122,8 @@ def _collect(
             _Target(target, place, tuple(ignore)).collect(collected)
             if not collected.is_known(target) and len(collected.problems or ()) == count:
                 raise DefinitionError(
-                    f"{target!r} holds no workflow: no function in it is decorated with @workflow; decorate one, or "
-                    "name another target"
+                    f"{target!r} holds no workflow: no function in it has @workflow on top of its decorators; decorate "
+                    "one, or name another target"
                 )
 
 
@@ -252,6 +252,7 @@ class _Collected:
             if not isinstance(one, Workflow):
                 raise DefinitionError(
                     f"{target!r} is {one!r}; expected a function decorated with @workflow, or a list of them"
+                    f"{covered(one)}"
                 )
             self._add_workflow(one, target)
         self._add_surroundings(module)

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from holdfast.client import AsyncRun, JournalEntry
-from holdfast.define import Resource, Workflow
+from holdfast.define import Resource, Workflow, wrong_workflow
 from holdfast.errors import DefinitionError
 from holdfast.model import RunStatus
 from holdfast.script import workflows_of
@@ -73,7 +73,7 @@ def assert_durable(
     running event loop all of this happens on a thread and a loop of its own.
     """
     if not isinstance(workflow, Workflow):
-        raise DefinitionError(f"assert_durable({workflow!r}): expected a function decorated with @workflow")
+        raise DefinitionError(f"assert_durable({workflow!r}): {wrong_workflow(workflow)}")
     trial = _Trial(workflow, args, kwargs, stubs, drive, effects, resources, ManualClock().moment)
     return _run(trial.hold)
 

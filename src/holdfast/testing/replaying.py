@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.client import Journal, JournalEntry
 from holdfast.codec import Codec, message_of
-from holdfast.define import RunInfo, Workflow, current_scope, logger
+from holdfast.define import RunInfo, Workflow, current_scope, logger, wrong_workflow
 from holdfast.engine import Execution, Runners, describe
 from holdfast.errors import DeadlineExceeded, DefinitionError, JournalDiverged
 from holdfast.model import (
@@ -87,7 +87,7 @@ def replay(
     `kwargs`. `codec` is needed where the journal was written with one that encrypts.
     """
     if not isinstance(workflow, Workflow):
-        raise DefinitionError(f"replay(..., {workflow!r}): expected a function decorated with @workflow")
+        raise DefinitionError(f"replay(..., {workflow!r}): {wrong_workflow(workflow)}")
     codec = codec or Codec()
     run, entries = _opened(journal)
     # Of a machine it may be in its checkpoint alone.

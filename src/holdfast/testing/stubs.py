@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from holdfast.define import State, Step, async_chunk, blocking_chunk, caught, chunked, current_step, state_of
+from holdfast.define import State, Step, async_chunk, blocking_chunk, caught, chunked, covered, current_step, state_of
 from holdfast.errors import DefinitionError
 from holdfast.model import Duration, microseconds
 
@@ -76,6 +76,7 @@ class Stubs:
             else:
                 raise DefinitionError(
                     f"stubs: {key!r} is not a step; expected a function decorated with @step, or an inline step's name"
+                    f"{covered(key)}"
                 )
 
     def perform(self, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any] | None:

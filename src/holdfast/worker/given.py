@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from holdfast.define import CHUNK_RUNS, Resource, Step, StepInfo, Workflow, named_in
+from holdfast.define import CHUNK_RUNS, Resource, Step, StepInfo, Workflow, named_in, wrong_workflow
 from holdfast.errors import DefinitionError, DuplicateWorkflow
 from holdfast.model import Lane
 from holdfast.store import Lender
@@ -30,7 +30,7 @@ def known_workflows(
     several = [workflows] if isinstance(workflows, Workflow) else workflows
     for one in listed(several, what=f"{giver}(workflows=)"):
         if not isinstance(one, Workflow):
-            raise DefinitionError(f"{giver}(workflows=[{one!r}]): expected functions decorated with @workflow")
+            raise DefinitionError(f"{giver}(workflows=[{one!r}]): {wrong_workflow(one)}")
         other = known.setdefault((one.name, one.version), one)
         if other.fn is not one.fn:
             raise DuplicateWorkflow(
