@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast import NotEncodable, Retry, Worker, current_step, step, wait_for_signal, workflow
 from holdfast.model import Lane
 from tests.worker.stage import ONCE, PATIENCE, SkippingClock, SkippingStore, failure_of, reap, stage, until
@@ -65,6 +66,37 @@ async def test_an_attempt_that_says_nothing_passes_on_what_it_found(database_url
     async with stage(database_url, body) as on:
         await (await on.client.start(body)).result(PATIENCE)
     assert found == [None, "so far", "so far"]
+
+
+@pytest.mark.parametrize("timeout", [None, "1h"])
+@pytest.mark.parametrize("colour", ["async", "def"])
+async def test_so_does_an_attempt_of_an_item_of_a_map_and_no_other_item(database_url, colour, timeout):
+    found: list[Any] = []
+
+    def work(n: int) -> int:
+        me = current_step()
+        found.append(me.heartbeat_details)
+        if me.attempt < 3:
+            if me.attempt == 1:
+                me.heartbeat({"item": n})
+            raise ValueError("not yet")
+        return n
+
+    @step(retry=Retry(attempts=3, initial=0, jitter=0), timeout=timeout)
+    async def on_the_loop(n: int) -> int:
+        return work(n)
+
+    @step(retry=Retry(attempts=3, initial=0, jitter=0), timeout=timeout)
+    def in_a_thread(n: int) -> int:
+        return work(n)
+
+    @workflow
+    async def body() -> list[int]:
+        return await holdfast.map(on_the_loop if colour == "async" else in_a_thread, [1, 2], chunk=2)
+
+    async with stage(database_url, body) as on:
+        assert await (await on.client.start(body)).result(PATIENCE) == [1, 2]
+    assert found == [None, {"item": 1}, {"item": 1}, None, {"item": 2}, {"item": 2}]
 
 
 async def test_details_outlast_the_worker_that_heard_them(database_url):

@@ -73,12 +73,14 @@ class _BlockingChunk(BlockingStep[..., Any]):
 class _Item(StepInfo):
     """What one item of a chunk sees: its chunk, with an attempt, a deadline and an idempotency key of its own."""
 
-    __slots__ = ("_chunk", "_is_late", "_place")
+    __slots__ = ("_chunk", "_is_late", "_place", "said")
 
-    def __init__(self, chunk: StepInfo, attempt: int, ends: datetime | None, place: int) -> None:
+    def __init__(self, chunk: StepInfo, attempt: int, ends: datetime | None, place: int, said: Any) -> None:
         self._chunk = chunk
         self._place = place
-        super().__init__(chunk.name, chunk.key, attempt, chunk.run, chunk.resources, chunk.heartbeat_details)
+        self.said = said
+        """What the item has said of itself last, in this attempt or before it."""
+        super().__init__(chunk.name, chunk.key, attempt, chunk.run, chunk.resources, said)
         # That of its chunk is its run's.
         self.deadline = min((one for one in (ends, chunk.deadline) if one is not None), default=None)
 
@@ -101,6 +103,8 @@ class _Item(StepInfo):
 
     def heartbeat(self, details: Any = None) -> None:
         self._chunk.heartbeat(details)
+        if details is not None:
+            self.said = details
 
     def send_value(self, name: str, value: Any) -> None:
         if not self._is_late:
@@ -155,13 +159,16 @@ class _Items:
         """It is the next item's turn."""
         self._failed = 0
         self._began = self.pace.monotonic()
+        self._last: _Item | None = None
 
     def item(self) -> _Item | None:
         """What the item whose turn it is sees."""
         if self.info is None:
             return None
         ends = None if self.timeout is None else self.pace.now() + timedelta(microseconds=self.timeout)
-        return _Item(self.info, self._failed + 1, ends, len(self.outcome[0]))
+        said = self.info.heartbeat_details if self._last is None else self._last.said
+        self._last = _Item(self.info, self._failed + 1, ends, len(self.outcome[0]), said)
+        return self._last
 
     def after(self, error: BaseException) -> int | None:
         """How long until the item is tried again; None: it has failed for good, and the chunk goes on."""
