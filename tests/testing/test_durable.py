@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import holdfast
 from holdfast import FatalError, Retry, current_step, step, workflow
@@ -91,6 +92,24 @@ def test_def_bodies_and_steps_in_threads_survive_crashes():
         return a + b
 
     assert_durable(plain, 1)
+
+
+def test_transactions_that_wait_for_one_another_survive_crashes():
+    @step(transaction=True)
+    def add(conn: Any, cents: int) -> int:
+        conn.execute("create table if not exists cents (amount)")
+        conn.execute("insert into cents values (?)", (cents,))
+        return cents
+
+    @workflow
+    async def adding(cents: int) -> int:
+        return add(cents)
+
+    @workflow
+    async def sharing() -> list[int]:
+        return list(await asyncio.gather(add.start(1), add.start(2), adding(3)))
+
+    assert assert_durable(sharing).commits[-1].text.endswith("ended completed")
 
 
 def test_steps_that_take_their_time_are_in_flight_when_the_others_crash():

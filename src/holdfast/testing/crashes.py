@@ -118,6 +118,9 @@ class CrashingStore(MemoryStore):
 
     async def commit_inside(self, loan: Loan, turn: Turn, now: Instant | None) -> bool | Undone:
         """The commit of a transactional step is a point like any other."""
+        if self.is_down:
+            # Its thread came to its end in a dead process, whose burial waits for that.
+            raise asyncio.CancelledError
         point = await self._reach(_turn_told(turn))
         answer = await loan.commit(turn, now=now)
         if answer is True:
@@ -236,7 +239,7 @@ class CrashingDriver(Driver):
         if not self._store.is_down:
             return False
         attempts = [one for held in self.session.runs.held.values() for one in held.attempts.values()]
-        threads = {one.task for one in attempts if one.task is not None and not one.command.step.is_async}
+        threads = {one.task for one in attempts if one.task is not None and _is_in_thread(one)}
         if threads := threads - self._resting.keys():
             # A thread can't be killed. It comes to its end, and what it returns goes nowhere.
             await asyncio.wait(threads)
@@ -248,6 +251,12 @@ class CrashingDriver(Driver):
         await self._store.remove_worker(dead)
         await self.begin_session()
         return True
+
+
+def _is_in_thread(attempt: Any) -> bool:
+    """Whether it can't be cancelled. One that waits for its transaction can: what it waits for never comes."""
+    step = attempt.command.step
+    return not step.is_async and (attempt.loan is not None or not step.is_transactional)
 
 
 def _turn_told(turn: Turn) -> str:
