@@ -1,6 +1,7 @@
 """Connections of transactional steps that are cut or can't be written to: the store's trouble, not the step's."""
 
 import asyncio
+import contextlib
 import logging
 from itertools import count
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from holdfast import Retry, RunFailed, step, workflow
 from holdfast.errors import StoreAway
 from holdfast.store.postgres.loans import PostgresLoan
 from holdfast.testing.contract.stage import until
+from holdfast.worker import attempts
 
 ONCE = Retry(attempts=1)
 
@@ -179,3 +181,27 @@ async def test_a_function_waits_while_its_database_is_read_only_and_no_attempt_i
         assert await run.result(timeout=60) == 7
     assert called == [1]
     assert "read-only" in refused[0]
+
+
+async def test_what_an_abandoned_attempt_has_locked_is_free_for_the_next_one(url, monkeypatch):
+    monkeypatch.setattr(attempts, "_LINGER", 0)
+    is_over = asyncio.Event()
+
+    @step(transaction=True, retry=Retry(attempts=2, initial=0, jitter=0), timeout="2s")
+    async def stubborn(db: asyncpg.Connection) -> int:
+        await db.execute("SELECT pg_advisory_xact_lock(7)")
+        attempt = holdfast.current_step().attempt
+        while attempt == 1 and not is_over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await is_over.wait()
+        return attempt
+
+    @workflow
+    async def locking() -> int:
+        return await stubborn()
+
+    async with holdfast.AsyncClient(url) as client, holdfast.Worker(client, workflows=[locking]):
+        try:
+            assert await (await client.start(locking)).result(timeout=60) == 2
+        finally:
+            is_over.set()

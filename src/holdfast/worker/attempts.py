@@ -347,8 +347,9 @@ class Attempts:
         if not attempt.command.step.is_async:
             # Its thread is lost to it; others get one of their own.
             self._landed(attempt)
-            if attempt.loan is not None:
-                attempt.loan.abort()
+        if attempt.loan is not None:
+            # The next attempt may need what this one has locked.
+            attempt.loan.abort()
         self._fail(attempt, timed_out(attempt))
 
 
