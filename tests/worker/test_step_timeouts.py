@@ -10,6 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import Retry, StepTimeout, current_step, emit, set_value, sleep, step, workflow
+from holdfast.errors import StoreAway
 from tests.worker.stage import ONCE, PATIENCE, failure_of, stage, until
 
 
@@ -292,3 +293,41 @@ async def test_a_step_may_know_its_own_deadline(database_url):
 
     async with stage(database_url, body) as on:
         assert await (await on.client.start(body)).result() is True
+
+
+@pytest.mark.parametrize("colour", ["async", "def"])
+async def test_a_step_that_ends_in_time_is_not_late_because_what_it_sent_has_to_wait(database_url, monkeypatch, colour):
+    ended: list[int] = []
+    refused: list[int] = []
+
+    def work() -> str:
+        set_value("state", "here")
+        ended.append(1)
+        return "in time"
+
+    @step(timeout="1h", retry=ONCE)
+    async def on_the_loop() -> str:
+        return work()
+
+    @step(timeout="1h", retry=ONCE)
+    def in_a_thread() -> str:
+        return work()
+
+    @workflow
+    async def body() -> str:
+        return await on_the_loop() if colour == "async" else in_a_thread()
+
+    async def away(*_: object, **__: object) -> None:
+        refused.append(1)
+        raise StoreAway("not now")
+
+    async with stage(database_url, body) as on:
+        kept = on.store.set_value
+        monkeypatch.setattr(on.store, "set_value", away)
+        run = await on.client.start(body)
+        await until(lambda: ended and refused)
+        on.skip("2h")
+        await until(lambda: len(refused) > 1)
+        monkeypatch.setattr(on.store, "set_value", kept)
+        assert await run.result(PATIENCE) == "in time"
+    assert ended == [1]

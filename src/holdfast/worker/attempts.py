@@ -128,6 +128,12 @@ class Attempts:
             ends = when if ends is None else min(ends, when)
         attempt.deadline = None if ends is None else moment_of(ends)
 
+    def _stop_clock(self, attempt: Attempt) -> None:
+        """Its function has ended: what is waited for from here on is not its own doing."""
+        if attempt.alarm is not None and not attempt.is_timed_out:
+            attempt.alarm.cancel()
+            attempt.alarm = None
+
     def _landed(self, attempt: Attempt) -> None:
         """One less in flight: the next in line begins."""
         task, attempt.task = attempt.task, None
@@ -211,8 +217,10 @@ class Attempts:
                     value = await self._in_thread(attempt, args, kwargs)
             finally:
                 if attempt.has_sent and not attempt.is_settled:
+                    self._stop_clock(attempt)
                     await self.outbox.flush()
             if attempt.loan is not None:
+                self._stop_clock(attempt)
                 await self.inside.ready(attempt)
         except asyncio.CancelledError as error:
             if attempt.is_timed_out:
