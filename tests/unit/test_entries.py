@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from holdfast.model import (
     Claimed,
     Ended,
     RunRetrying,
+    Signal,
     Started,
     StepAsked,
     StepCompleted,
@@ -188,6 +191,22 @@ def test_a_sibling_that_ended_after_the_failure_is_carried():
     result = StepCompleted(3, "b", 1, b"r")
     some = [Started(1, b"s"), StepAsked("a", b""), StepAsked("b", b""), StepFailed(2, "a", 1, b"x"), result]
     assert history_of([*some, RunRetrying(4, 1, b"x", 5, 1)]).carried == [result]
+
+
+def test_a_message_that_is_put_back_costs_the_same_however_many_there_are():
+    def calls(count: int) -> int:
+        taken = [Signal(3 + number, number, "s", b"%d" % number) for number in range(count)]
+        some = [Started(1, b"s"), StepAsked("a", b""), StepFailed(2, "a", 1, b"x"), *taken]
+        made: list[int] = []
+        sys.setprofile(lambda *_: made.append(1))
+        try:
+            history = history_of([*some, RunRetrying(count, 1, b"x", count, 1)])
+        finally:
+            sys.setprofile(None)
+        assert history.carried == taken
+        return len(made)
+
+    assert calls(400) < 3 * calls(200)
 
 
 def test_steps_are_open_that_have_no_end_in_what_a_journal_means():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import NamedTuple, TypeAlias
 
 from .entries import (
@@ -60,11 +61,13 @@ def history_of(entries: Iterable[Entry]) -> History:
     retrying: RunRetrying | None = None
     lives: list[tuple[int, RunRetrying]] = []
     is_cut = False
+    # Messages among those carried have no name of their own. Timers count up from zero.
+    places = count(-1, -1)
     for entry in entries:
         if coming:
             coming -= 1
             if isinstance(entry, MESSAGES):
-                carried[_place(carried)] = entry
+                carried[next(places)] = entry
             elif isinstance(entry, (StepCompleted, StepFailed, StepRetrying, TimerFired, ChildEnded)):
                 carried[_name(entry)] = entry
         elif isinstance(entry, Checkpoint):
@@ -76,11 +79,10 @@ def history_of(entries: Iterable[Entry]) -> History:
             if carried:
                 _delivered(carried, entry)
             if isinstance(entry, Inherited):
-                for message in entry.mail:
-                    carried[_place(carried)] = message
+                carried |= zip(places, entry.mail, strict=False)
         elif isinstance(entry, RunRetrying):
             if not isinstance(entry, Relived):
-                kept, carried = _cut(kept, carried)
+                kept, carried = _cut(kept, carried, places)
             retrying, is_cut = entry, True
             # Of lives that began in what was cut off nothing is left but that they were: children had other ids.
             lives = [(min(place, len(kept)), life) for place, life in lives]
@@ -114,11 +116,6 @@ def _name(entry: StepCompleted | StepFailed | StepRetrying | ChildEnded | TimerF
     return entry.timer if isinstance(entry, TimerFired) else entry.key
 
 
-def _place(carried: dict[str | int, Carried]) -> int:
-    """A name for a message among those carried: messages have none of their own, and timers count up."""
-    return min((name for name in carried if isinstance(name, int)), default=0) - 1
-
-
 def _delivered(carried: dict[str | int, Carried], entry: Entry) -> None:
     """The body has got one of those carried: a result by its name, a message by what it holds."""
     if isinstance(entry, (*MESSAGES, SetAside)):
@@ -135,7 +132,9 @@ def _is_failure(entry: Entry) -> bool:
     return isinstance(entry, StepFailed) or (isinstance(entry, ChildEnded) and entry.status != "completed")
 
 
-def _cut(entries: list[Entry], undelivered: dict[str | int, Carried]) -> tuple[list[Entry], dict[str | int, Carried]]:
+def _cut(
+    entries: list[Entry], undelivered: dict[str | int, Carried], places: Iterator[int]
+) -> tuple[list[Entry], dict[str | int, Carried]]:
     """Cut at the cancel, else at the last failure delivered, else before the last input, which is then taken in anew.
 
     The failed step is open again and its attempts are counted from one; a failed child is asked for anew. A result that
@@ -169,6 +168,5 @@ def _cut(entries: list[Entry], undelivered: dict[str | int, Carried]) -> tuple[l
             carried[entry.key] = entry
     before += [entry for entry in entries[at:] if isinstance(entry, _LASTING)]
     messages = [entry for entry in (*undelivered.values(), *after) if isinstance(entry, MESSAGES)]
-    for message in sorted(messages, key=lambda message: message.at):
-        carried[_place(carried)] = message
+    carried |= zip(places, sorted(messages, key=lambda message: message.at), strict=False)
     return before, carried
