@@ -137,9 +137,9 @@ class StepInfo:
         "resources", "run", "span",
     )  # fmt: skip  # a name a line would be a page
     began_at: Instant
-    """When this attempt began. It and those below are there only where somebody observes."""
+    """When this attempt began."""
     error: BaseException | None
-    """What it failed with."""
+    """What it failed with. It and those below are there only where somebody observes."""
     kind: str
     """How it executes: "async", which is on the loop, "thread" or "transaction"."""
     span: Any

@@ -111,9 +111,7 @@ class Attempts:
             (self.outbox.add if kept is None else kept.append)(Item(attempt, name, data, is_value))
 
     def _launch(self, attempt: Attempt) -> None:
-        command = attempt.command
-        self._flying[command.step.is_async] += 1
-        attempt.first_at = self._clock.now() if command.first_at is None else command.first_at
+        self._flying[attempt.command.step.is_async] += 1
         # Whoever gets here does so from another step's context: nothing of that may be seen by this one.
         context = self._context.copy()
         task = attempt.task = self._loop.create_task(self._run(attempt), name=attempt.key, context=context)
@@ -197,6 +195,8 @@ class Attempts:
         if not self._holds():  # Many were launched at once, and the process was stopped before this one's turn came.
             self._queues[step.is_async].append(attempt)
             return self._landed(attempt)
+        attempt.began_at = self._clock.now()
+        attempt.first_at = attempt.began_at if command.first_at is None else command.first_at
         if (attempt.timeout is not None or attempt.run.deadline_instant is not None) and not step.is_transactional:
             self._limit(attempt)
         self._enter(attempt)

@@ -79,7 +79,6 @@ class WatchedAttempts(Attempts):
     def _watched_enter(self, attempt: Attempt) -> None:
         current_scope.set(attempt)
         attempt.kind = attempt.command.step.kind
-        attempt.began_at = self._clock.now()
         attempt.span = None
         for enter in self._enters:
             try:
