@@ -1,17 +1,23 @@
 """A server that comes back without its last commits, as an asynchronous standby that was promoted: numbers that a store
-has learned may be anybody's there."""
+has learned may be anybody's there, and what comes behind lost turns is not written."""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 
 import asyncpg
+import pytest
 
+import holdfast
 from holdfast.errors import StoreAway
+from holdfast.model import NewWait, Out, RowChange, RunStatus
 from holdfast.store import open_store
-from holdfast.testing.contract.stage import LANE, Stage, new_run, turn
+from holdfast.store.loans import Undone
+from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, new_run, row_write, turn
 
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+LAST = "DELETE FROM holdfast.journal WHERE seq >= 1"
 RUNS = """
 DELETE FROM holdfast.journal; DELETE FROM holdfast.starts; DELETE FROM holdfast.runs;
 ALTER SEQUENCE holdfast.runs_number_seq RESTART
@@ -74,3 +80,100 @@ async def test_a_run_is_not_started_on_the_lane_that_has_the_number_of_one_that_
         await lose(stage, "UPDATE holdfast.lanes SET workflow = 'other'")
         started = await answered(stage.start_one)
         assert (await stage.run(started)).workflow == LANE.workflow
+
+
+NEXT = {
+    "plain": {},
+    "changing": {"change": RowChange(status=RunStatus.WAITING, release=True)},
+    "giving": {"out": Out(waits=(NewWait(number=1, kind="event", name="paid"),))},
+}
+
+
+@pytest.mark.parametrize("kind", NEXT)
+async def test_a_turn_that_comes_behind_lost_ones_is_refused_and_its_run_goes_on_from_what_is_there(postgres, kind):
+    async with staged(postgres) as stage:
+        run = await stage.held()
+        assert await stage.commit(turn(run), turn(run, after=1), turn(run, after=2)) == [True] * 3
+        await lose(stage, LAST)
+        assert await answered(lambda: stage.commit(turn(run, after=3, **NEXT[kind]))) == [False]
+        again = await stage.claim_one(worker="two")
+        assert (again.id, again.next_seq, again.is_takeover, len(again.rows)) == (run.id, 1, False, 1)
+        assert await stage.commit(turn(run, after=3)) == [False]
+
+
+async def test_a_run_whose_last_turns_were_lost_is_not_parked_behind_them(postgres):
+    async with staged(postgres) as stage:
+        run = await stage.held()
+        assert await stage.commit(turn(run), turn(run, after=1)) == [True, True]
+        await lose(stage, LAST)
+        parked = row_write(run, next_seq=2)
+        assert await answered(lambda: stage.store.write_rows([parked])) == [False]
+        assert (await stage.claim_one(worker="two")).next_seq == 1
+
+
+async def test_a_turn_of_a_claim_that_was_lost_is_refused_though_another_claim_has_its_epoch(postgres):
+    async with staged(postgres) as stage:
+        run = await stage.held()
+        await lose(stage, "UPDATE holdfast.runs SET owner = NULL, epoch = 0, next_seq = 0, started_at = NULL")
+        other = await stage.open()
+        [again] = await other.claim_runs("two", [LANE], 1, now=T0)
+        assert again.epoch == run.epoch
+        assert await answered(lambda: stage.commit(turn(run, b"lost"))) == [False]
+        assert await other.commit_turns([turn(again, b"kept")], now=T0) == [True]
+        assert [row.data for row in await other.read_journal(run.id)] == [b"kept"]
+
+
+async def test_a_turn_sent_again_after_an_outage_is_accepted_also_if_it_has_cut_its_journal(postgres):
+    async with staged(postgres) as stage:
+        run = await stage.held()
+        cut = turn(run, after=1, out=Out(truncate=True))
+        assert await stage.commit(turn(run), cut) == [True, True]
+        await lose(stage, "SELECT 1")
+        assert await answered(lambda: stage.commit(cut)) == [True]
+        assert await stage.commit(turn(run, after=2)) == [True]
+
+
+async def test_a_transactional_step_behind_lost_turns_is_rolled_back(postgres):
+    async with staged(postgres) as stage:
+        run = await stage.held()
+        assert await stage.commit(turn(run), turn(run, after=1)) == [True, True]
+        await lose(stage, LAST)
+        lender = stage.store.lender(LEASE)
+        loan = lender.lend()
+        await loan.begin()
+        assert isinstance(await loan.commit(turn(run, after=2), now=None), Undone)
+        await loan.end()
+        lender.close()
+        handed_back = row_write(run, next_seq=2)
+        assert await answered(lambda: stage.store.write_rows([handed_back])) == [False]
+        assert (await stage.claim_one(worker="two")).next_seq == 1
+
+
+async def test_steps_execute_again_whose_results_were_lost(postgres):
+    url = postgres.create_database()
+    executed, is_there, may_go_on = [], asyncio.Event(), asyncio.Event()
+
+    @holdfast.step
+    async def do(number: int) -> int:
+        executed.append(number)
+        if executed == [0, 1, 2, 3]:
+            is_there.set()
+            await may_go_on.wait()
+        return number
+
+    @holdfast.workflow
+    async def count() -> list[int]:
+        return [await do(number) for number in range(5)]
+
+    async with holdfast.AsyncClient(url) as client, holdfast.Worker(client, workflows=[count]):
+        run = await client.start(count)
+        await is_there.wait()
+        connection = await asyncpg.connect(url)
+        await connection.execute(LAST)
+        await connection.execute(f"{CUT} AND pid <> pg_backend_pid()")
+        await connection.close()
+        may_go_on.set()
+        assert await run.result(timeout=30) == [0, 1, 2, 3, 4]
+        assert executed == [0, 1, 2, 3, 1, 2, 3, 4]
+        rows = [row.seq for row in await (await client._connection.opened()).read_journal(run.id)]
+        assert rows == [*range(len(rows))]

@@ -73,6 +73,7 @@ ONLY_POSTGRES = {
     "find_place": "a database is known by its first migration; see list_files",
     "find_place_taken": "whose turn is at a place, when the answer to a COMMIT was lost; SQLite's is never lost",
     "find_turns": "see find_turn",
+    "give_back_lost": "a server may come back without its last commits; SQLite's file has them",
     "insert_lanes": "see insert_lane",
     "last_seqs": "SQLite reads the last seq while it takes over",
     "lock_dead": "a lease may be renewed meanwhile; SQLite has one writer",

@@ -33,10 +33,12 @@ async def find_lanes(tx: Transaction, lanes: Sequence[Lane]) -> list[int]:
 
 async def learn_again(tx: Transaction) -> None:
     """Ask for all numbers that are known once more. A server that has lost its last commits, as a standby that was
-    promoted, gives the numbers of what was lost to others; and a connection that is new may be one to such a server."""
+    promoted, gives the numbers of what was lost to others; and a connection that is new may be one to such a server.
+    Whether it has lost turns of a run shows by the next one: see `lost_by_server`."""
     known = tx.known
     # Copies: other threads add to them.
     if ids := set(known.numbers.copy()):
+        known.unsure.update(ids)
         rows = await tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": list(ids)})
         known.numbers = _but(known.numbers, ids) | {row[0]: row[1] for row in rows}
     if lanes := set(known.lanes.copy()):

@@ -19,10 +19,11 @@ from holdfast.model import Instant, Turn, new_id
 from holdfast.store.loans import IDLE, LOST, Undone
 
 from .connections import COMMAND_TIMEOUT, CONNECT_TIMEOUT, Target, explained, is_away, keep_alive
+from .lanes import learn_again
 from .outs import ending
 from .statements import PostgresBlocks
 from .transactions import Known, Row, Transaction
-from .turns import commit_turns
+from .turns import commit_turns, lost_by_server
 
 _ENDED = (
     "has committed or rolled back the transaction that it was given; leave that to Holdfast, which commits it together"
@@ -81,6 +82,11 @@ class PostgresLender:
             self.target.dsn, timeout=CONNECT_TIMEOUT, statement_cache_size=0 if self.target.is_pooled else 100
         )
         keep_alive(connection)
+        try:
+            await learn_again(Transaction(_executing(connection), self.blocks, self.known))
+        except BaseException:
+            connection.terminate()
+            raise
         return connection
 
     async def give_back(self, connection: asyncpg.Connection[Any]) -> None:
@@ -194,6 +200,10 @@ class PostgresLoan:
         """Write the turn. A run that somebody has locked for a moment is waited for."""
         if self._is_apart and _looks_around(turn) and not await self._sees_run(tx, turn):
             return Undone("its transaction does not see what its run has done and been told since it began")
+        is_unsure = turn.run_id in tx.known.unsure
+        if is_unsure and (self._is_apart or await lost_by_server(tx, {turn.run_id: (turn.seq, turn.epoch)}, now)):
+            # It is found out once more, to stay, when the run is handed back.
+            return Undone("the database may have lost what came before it")
         for left in range(_BUSY_TRIES, -1, -1):
             # Whoever joins a run that is just ending is told by the next worker that looks for the dead.
             [answer] = await commit_turns(tx, [ending(turn)], now, None if turn.out is None else [])

@@ -41,6 +41,8 @@ class Known:
     lanes: dict[Lane, int] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
     """Ids of the runs that this process claimed, with their numbers: turns need no lookup."""
+    unsure: set[str] = field(default_factory=set)
+    """Those of them of which a server that we have connected to since may have lost what was answered for."""
     generations: dict[str, int] = field(default_factory=dict)
     """Of this store's workers."""
     worker_lanes: dict[str, set[int] | None] = field(default_factory=dict)

@@ -7,7 +7,8 @@ waits for a row that somebody else has locked: what needs that row is told to co
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from holdfast.errors import StoreAway
@@ -20,6 +21,7 @@ from .texts import storable
 from .transactions import Known, Row, Transaction
 
 T = TypeVar("T")
+_log = logging.getLogger("holdfast.store")
 
 
 async def commit_giving(tx: Transaction, items: Sequence[Turn], now: Instant | None, joined: list[int]) -> list[Answer]:
@@ -36,7 +38,7 @@ async def commit_one(
 ) -> bool:
     """The hot path of a run alone: a turn that only inserts its row. False: not this way, or nobody can tell."""
     number = known.numbers.get(turn.run_id)
-    if number is None or turn.change is not None or turn.taken:
+    if number is None or turn.change is not None or turn.taken or turn.run_id in known.unsure:
         return False
     text = blocks.statement("commit_turn").text
     return bool(await fetch(text, (number, turn.seq, turn.epoch, turn.at, turn.data)))
@@ -50,7 +52,9 @@ async def commit_turns(
     Nothing is given out unless there is a list to add to those who `joined` a run.
     """
     answers: list[Answer] = [False] * len(items)
-    stopped: dict[str, Answer] = {}
+    # Of several turns of a run the first.
+    asked = {turn.run_id: (turn.seq, turn.epoch) for turn in reversed(items)} if tx.known.unsure else {}
+    stopped = await lost_by_server(tx, asked, now)
     for places in _rounds(items, lambda turn: turn.run_id):
         part = places
         if stopped:
@@ -117,6 +121,34 @@ async def _left_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, i
     return answers
 
 
+async def lost_by_server(
+    tx: Transaction, asked: Mapping[str, tuple[int | None, int]], now: Instant | None
+) -> dict[str, Answer]:
+    """The answers to those of some writes, by run, next seq and epoch, that come behind what a server has lost.
+
+    Accepted, such a turn would leave a hole in the journal. Its run goes on from what is there: steps execute again.
+    """
+    unsure = [run_id for run_id in asked if run_id in tx.known.unsure]
+    if not unsure:
+        return {}
+    params = {
+        "namespace_id": tx.namespace_id,
+        "ids": unsure,
+        "seqs": [asked[run_id][0] for run_id in unsure],
+        "epochs": [asked[run_id][1] for run_id in unsure],
+        "workers": list(tx.known.worker_lanes),
+        "now": now,
+    }
+    lost: dict[str, bool] = {row[0]: row[1] for row in await tx.all("give_back_lost", params)}
+    # What is lost stays so: if the answer does not arrive, the same turn comes again.
+    tx.known.unsure.difference_update(set(unsure).difference(lost))
+    for run_id in lost:
+        _log.warning("the database has lost the last turns of run %s: it goes on from what is there", run_id)
+        tx.known.numbers.pop(run_id, None)
+        tx.has_news = True
+    return {run_id: False if is_settled else busy(run_id) for run_id, is_settled in lost.items()}
+
+
 def busy(run_id: str) -> StoreAway:
     """What needs the row of a run that somebody else has locked is told this."""
     return StoreAway(
@@ -163,8 +195,10 @@ async def _changes(
 
 async def write_rows(tx: Transaction, items: Sequence[RowWrite]) -> list[Answer]:
     """Row-only writes: park, hand back, block. An end is none of them, it needs a turn."""
-    answers: list[Answer] = [False] * len(items)
-    for places in _rounds(items, lambda write: write.run_id):
+    lost = await lost_by_server(tx, {write.run_id: (write.next_seq, write.epoch) for write in items}, None)
+    answers = [lost.get(write.run_id, False) for write in items]
+    for round in _rounds(items, lambda write: write.run_id):
+        places = [place for place in round if items[place].run_id not in lost]
         part = [items[place] for place in places]
         params = {
             "namespace_id": tx.namespace_id,

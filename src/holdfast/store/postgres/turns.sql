@@ -39,6 +39,36 @@ FROM unnest(:runs::bigint[], :seqs::integer[]) AS asked (run, seq)
 JOIN holdfast.runs ON runs.number = asked.run
 LEFT JOIN holdfast.journal ON journal.run = asked.run AND journal.seq = asked.seq;
 
+-- name: give_back_lost
+-- Those of some runs whose claim, or the turn before the one that is asked for, is not there any more though it was
+-- answered for: see learn_again. One that is still its worker's goes back as it is now, due at once. Answers also whether
+-- that is done, or somebody has locked it.
+WITH lost AS MATERIALIZED (
+    SELECT known.number, asked.id, known.epoch = asked.epoch AND known.owner = ANY (:workers::text[]) AS is_held
+    FROM unnest(:ids::text[], :seqs::integer[], :epochs::integer[]) AS asked (id, seq, epoch)
+    CROSS JOIN LATERAL (
+        SELECT runs.number, runs.epoch, runs.owner, runs.cut_seq
+        FROM holdfast.runs WHERE runs.namespace_id = :namespace_id AND runs.id = asked.id OFFSET 0
+    ) AS known
+    WHERE known.epoch < asked.epoch OR known.owner <> ALL (:workers::text[])
+        OR asked.seq > coalesce(known.cut_seq, 0) AND NOT EXISTS (
+            SELECT 1 FROM holdfast.journal WHERE journal.run = known.number AND journal.seq = asked.seq - 1 OFFSET 0
+        )
+),
+free AS MATERIALIZED (
+    SELECT runs.number FROM holdfast.runs
+    WHERE runs.number = ANY (ARRAY(SELECT lost.number FROM lost WHERE lost.is_held)) AND runs.ended_at IS NULL
+    ORDER BY runs.number FOR NO KEY UPDATE SKIP LOCKED
+),
+given_back AS (
+    UPDATE holdfast.runs
+    SET owner = NULL, due_at = coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+        next_seq = (SELECT coalesce(max(journal.seq) + 1, 0) FROM holdfast.journal WHERE journal.run = runs.number)
+    FROM free
+    WHERE runs.number = free.number
+)
+SELECT lost.id, lost.is_held IS NOT TRUE OR lost.number IN (SELECT free.number FROM free) FROM lost;
+
 -- name: find_numbers
 -- The numbers of runs that this process did not claim.
 SELECT runs.id, runs.number
