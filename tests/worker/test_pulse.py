@@ -158,3 +158,28 @@ async def test_the_loop_is_asked_again_and_again_whether_it_turns(database_url):
             assert watch.pulse._is_asked
             await asyncio.sleep(0)
             assert (watch.pulse._turned, watch.pulse._is_asked) == (at, False)
+
+
+async def test_a_loop_that_does_not_answer_is_reported_once_and_the_next_time_again(database_url, caplog):
+    async with watching(database_url) as watch:
+        for _ in range(2):
+            watch.clock.at += 2_000_000
+            watch.pulse._ask_loop()
+            for _ in range(10):
+                watch.pulse._watch_loop()
+            await asyncio.sleep(0)
+            watch.pulse._watch_loop()
+        assert [message.partition(",")[0] for message in caplog.messages] == [
+            "this worker's loop has been blocked for 1s",
+            "this worker's loop has been blocked for 1s",
+        ]
+
+
+async def test_a_loop_that_a_body_blocks_is_that_body_s_to_be_reported(database_url, caplog):
+    async with watching(database_url) as watch:
+        watch.clock.at += 2_000_000
+        watch.pulse._ask_loop()
+        watch.advancing = ("one", watch.clock.at)
+        for _ in range(10):
+            watch.pulse._watch_loop()
+        assert caplog.messages == []

@@ -1,4 +1,4 @@
-"""A body that holds the worker's loop up is reported, with its line."""
+"""A body that holds the worker's loop up is reported, with its line, and so is a step."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from holdfast import workflow
+from holdfast import step, workflow
 from tests.worker.stage import PATIENCE, stage
 
 
-def block(caplog: pytest.LogCaptureFixture) -> None:
+def block(caplog: pytest.LogCaptureFixture, complaint: str = "has blocked this worker's loop") -> None:
     """Hold the loop up until somebody complains."""
     for _ in range(PATIENCE * 100):
-        if "has blocked this worker's loop" in caplog.text:
+        if complaint in caplog.text:
             return
         time.sleep(0.01)
 
@@ -36,3 +36,19 @@ async def test_a_def_body_that_blocks_is_reported_with_its_line(database_url, ca
     async with stage(database_url, body, blocked_after="50ms") as on:
         await (await on.client.start(body)).result(PATIENCE)
     assert "block(caplog)  # the line" in caplog.text
+
+
+async def test_an_async_step_that_blocks_is_reported_with_its_line(database_url, caplog):
+    @step
+    async def read() -> None:
+        block(caplog, "this worker's loop has been blocked")  # the line
+
+    @workflow
+    async def body() -> None:
+        await read()
+
+    async with stage(database_url, body, blocked_after="50ms") as on:
+        await (await on.client.start(body)).result(PATIENCE)
+    assert 'block(caplog, "this worker\'s loop has been blocked")  # the line' in caplog.text
+    assert "make such a step a `def`" in caplog.text
+    assert "the body of" not in caplog.text

@@ -2,7 +2,7 @@
 
 The pulse is a thread of its own, so that renewals don't depend on the user's code being polite. It stops renewing
 when the worker's loop has not turned for `stall`: then the run on the loop is the one to blame. It also reports a
-body that blocks the loop, with its stack.
+body that blocks the loop, or whatever else does, such as a step, with its stack.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from .clock import Clock
 from .threads import Threads
 
 _log = logging.getLogger("holdfast.worker")
-_TICK = 0.25
+_TICKS = 4
+"""A second."""
 
 
 class Lease:
@@ -75,6 +76,9 @@ class Pulse:
         self._loop_thread = threading.get_ident()
         self._turned = clock.monotonic()
         self._is_asked = False
+        self._unheard = 0
+        """For how many ticks it has not answered. By the clock, the time of a halted process would count, too."""
+        self._patience = max(1, blocked_after * _TICKS // 1_000_000)
         self._reported: object = None
         self._is_away = False
         self._stop = threading.Event()
@@ -94,9 +98,10 @@ class Pulse:
 
     def _run(self) -> None:
         due = self._clock.monotonic() + self._lease.length // 3
-        while not self._stop.wait(_TICK):
+        while not self._stop.wait(1 / _TICKS):
             now = self._clock.monotonic()
             self._watch_body(now)
+            self._watch_loop()
             self._ask_loop()
             if now >= due:
                 if now - self._turned > self._stall:
@@ -159,6 +164,17 @@ class Pulse:
             "move slow or blocking work into a step. It is here:\n%s",
             advancing[0],
             spoken(now - advancing[1]),
+            self._stack(),
+        )
+
+    def _watch_loop(self) -> None:
+        self._unheard = self._unheard + 1 if self._is_asked else 0
+        if self._unheard != self._patience or self._advancing() is not None:
+            return
+        _log.warning(
+            "this worker's loop has been blocked for %s, and all of its runs with it; what is awaited must not block: "
+            "make such a step a `def`, which is given a thread. It is here:\n%s",
+            spoken(self._unheard * 1_000_000 // _TICKS),
             self._stack(),
         )
 

@@ -76,8 +76,8 @@ class Worker:
     nothing: others take its runs over when its `lease` (30 seconds) ends, on the same host at once. They replay their
     journals, and only steps that were in flight execute again. While the database is away it waits, and once its lease
     has lapsed it begins and commits nothing; if somebody has taken over by then it drops its runs at once and registers
-    anew. A body that blocks its loop is reported after `blocked_after`; after `stall` it lets its lease end, so that
-    others go on.
+    anew. A body that blocks its loop, or a step that should have been a `def`, is reported after `blocked_after`; after
+    `stall` it lets its lease end, so that others go on.
     """
 
     def __init__(
