@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import msgspec
 import pytest
 
 import holdfast
-from holdfast import RunCancelled, continue_as_new, patched, workflow
-from holdfast.model import ChildEnd
+from holdfast import Retry, RunCancelled, continue_as_new, patched, workflow
+from holdfast.model import ChildEnd, history_of
 from tests.engine.drive import SEED, START, note
-from tests.engine.samples import double, echo
+from tests.engine.samples import Declined, double, echo, refuse
 
 
 @workflow
@@ -266,3 +267,28 @@ def test_a_cancelled_child_raises_run_cancelled(begin):
     drive = begin(body)
     drive.tell("child", "child", msgspec.msgpack.encode(ChildEnd("run-1.child", "cancelled")))
     assert drive.check().result == "run-1.child"
+
+
+def test_a_child_of_a_run_that_was_tried_again_costs_the_same_however_many_there_are(begin):
+    @workflow(retry=Retry(attempts=2, initial="1s", jitter=0))
+    async def body(count: int) -> None:
+        children = [child.start(n) for n in range(count)]
+        await refuse("visa")
+        await asyncio.gather(*children)
+
+    def calls(count: int) -> int:
+        drive = begin(body, count)
+        drive.fail("refuse", Declined("visa", cents=1))
+        drive.run_again().complete("refuse", "at last")
+        for key in list(drive.execution.life.children):
+            drive.child_ends(key, 1)
+        history = history_of(drive.entries[:-1])
+        again, made = drive.live(), []
+        sys.setprofile(lambda *_: made.append(1))
+        try:
+            again.replay(history.entries[:-1], history.lives)
+        finally:
+            sys.setprofile(None)
+        return len(made)
+
+    assert calls(900) < 4 * calls(300)

@@ -212,8 +212,9 @@ class Life:
 
     def begins_anew(self, attempt: int, ends: Sequence[ChildEnded]) -> None:
         """The run is tried again from here: open children will be other runs, but those whose end is known."""
+        ended = {end.key: end.run_id for end in ends}
         for child in self.children.values():
-            if not any(end.key == child.key and is_of(end.run_id, child.new.id) for end in ends):
+            if not is_of(ended.get(child.key, ""), child.new.id):
                 child.rename(attempt)
 
     def ask_anew(self, ended: set[str], now: Instant, latest: Instant | None) -> None:
@@ -221,8 +222,9 @@ class Life:
         for wait in self.waits.values():
             if wait.row is not None:
                 wait.is_registered, self.is_reopened = False, True
+        asked = {id(new) for new in self.new_children}
         for child in self.children.values():
-            if child.key in ended or child.new in self.new_children:
+            if child.key in ended or id(child.new) in asked:
                 continue
             if child.former and child.new.on_parent_end == "cancel" and child.new.key is None:
                 self.cancels.append(child.former[-1])
