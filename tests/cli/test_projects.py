@@ -241,6 +241,14 @@ def test_dev_leaves_the_database_of_the_settings_alone_if_it_is_no_file(stage: S
     assert (project / "holdfast.db").exists()
 
 
+@pytest.mark.parametrize("stage", ["postgres"], indirect=True)
+def test_dev_works_with_the_postgres_that_its_command_line_names(stage: Stage, project: Path, port: int):
+    process = dev(stage, project, port)
+    assert "not the database of the settings" not in process.output
+    assert len(stage.client.workers()) == 1
+    assert not (project / "holdfast.db").exists()
+
+
 def test_serve_answers_until_it_is_told_to_stop(stage: Stage, port: int):
     process = stage.command("serve", "--listen", str(port))
     stage.until(lambda: "ready on" in process.output, "it is ready")

@@ -9,6 +9,7 @@ import sys
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ConcurrentMultiSpanProcessor, SpanProcessor, TracerProvider
+from opentelemetry.trace import StatusCode
 
 from holdfast import DefinitionError, workflow
 from holdfast.observe import Tracing
@@ -35,6 +36,23 @@ async def test_processors_see_spans_begin(database_url):
         await (await on.client.start(both, 4)).result(timeout=PATIENCE)
     assert sorted(begun) == [("workflow.run", "both"), *[("workflow.step", "both")] * 2]
     assert len(traces.named("workflow.step", team="shipping")) == 2
+
+
+async def test_the_status_that_a_processor_gives_to_the_span_of_a_run_stays(database_url):
+    class Judging(SpanProcessor):
+        def on_start(self, span, parent_context=None):
+            if span.name == "workflow.run":
+                span.set_status(StatusCode.OK)
+
+    @workflow
+    async def failing() -> None:
+        raise ValueError("as it is meant to")
+
+    traces = Traces()
+    traces.provider.add_span_processor(Judging())
+    async with stage(database_url, failing, observers=[traces.observer()]) as on:
+        await (await on.client.start(failing)).wait(timeout=PATIENCE)
+    assert traces.one("workflow.run").status.status_code is StatusCode.OK
 
 
 async def test_a_processor_that_is_added_while_a_worker_runs_sees_the_runs_that_come(database_url):

@@ -78,6 +78,13 @@ async def test_whoever_calls_too_often_is_told_when_to_come_again(database_url):
             assert (await http.get("/v1/runs")).status_code == 200
 
 
+@pytest.mark.parametrize(("wait", "told"), [(0.001, "1"), (1.0, "1"), (1.5, "2"), (2.5, "3")])
+async def test_whoever_comes_again_when_it_was_told_to_is_not_too_early(monkeypatch, wait, told):
+    monkeypatch.setattr(Buckets, "take", lambda *_: wait)
+    async with reached(api("sqlite:///:memory:", rate=1)) as http:
+        assert (await http.get("/v1/runs")).headers["retry-after"] == told
+
+
 async def test_whoever_calls_too_often_does_not_fill_the_audit_log(database_url):
     records: list[AuditRecord] = []
     async with served(database_url, rate=SELDOM, audit=records.append) as made:
@@ -114,6 +121,22 @@ async def test_a_body_that_is_too_large_is_refused_by_its_length(database_url):
         answer = await made.call("POST", "/v1/events/e", "x" * 200)
         assert (answer.status_code, answer.json()["errors"][0]["place"]) == (413, "body")
         assert (await made.call("POST", "/v1/events/e", "x" * 50)).status_code == 202
+
+
+async def test_a_length_alone_is_enough_to_refuse_a_body(database_url):
+    async with served(database_url, max_body=100) as made:
+        answer = await made.call("POST", "/v1/events/e", "x", headers={"content-length": "9" * 19})
+        assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("length", ["9" * 5_000, "-1", "many", "1e3", "0x10", "+5", ""])
+async def test_a_length_that_is_none_is_not_relied_on(database_url, length):
+    async with served(database_url, max_body=100) as made:
+        got = [
+            (await made.call("POST", "/v1/events/e", body, headers={"content-length": length})).status_code
+            for body in ("x" * 200, "x" * 50)
+        ]
+    assert got == [413, 202]
 
 
 async def test_a_body_that_comes_in_pieces_is_counted_as_it_comes(database_url):

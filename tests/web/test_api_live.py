@@ -234,6 +234,16 @@ async def test_more_ends_at_once_than_can_be_asked_about_are_a_reset(database_ur
         assert live.followed == 1
 
 
+async def test_runs_of_one_moment_that_come_on_other_pages_are_not_taken_for_gone(database_url, monkeypatch):
+    monkeypatch.setattr("holdfast.web.live.GONE", 0)
+    async with AsyncClient(database_url) as client:
+        await client.start_many(checkout, [("a",)] * 9, delay="1h")
+        live = LiveRuns(client, newest=1, live=2, others=3)
+        for _ in range(7):
+            await live.look()
+        assert live.changes == ()
+
+
 async def test_of_more_live_runs_than_are_followed_the_oldest_are_forgotten(database_url):
     async with AsyncClient(database_url) as client:
         for _ in range(4):

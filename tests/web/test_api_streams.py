@@ -55,6 +55,15 @@ async def test_a_run_is_followed_to_its_end(database_url):
         assert (last.kind, last.data) == ("end", {"id": run.id, "status": "completed"})
 
 
+async def test_proxies_are_told_to_keep_nothing_of_a_stream_and_to_hand_it_on_at_once(database_url):
+    async with served(database_url, going_on) as made:
+        run = await made.client.start("going_on", 0)
+        await run.wait("60s")
+        answer = await made.call("GET", f"/v1/runs/{run.id}/stream")
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert (answer.headers["cache-control"], answer.headers["x-accel-buffering"]) == ("no-store", "no")
+
+
 async def test_the_end_of_a_run_that_has_continued_is_how_the_last_one_of_its_chain_has_ended(database_url):
     async with served(database_url, going_on) as made, listening(made.app) as address:
         run = await made.client.start("going_on", 1)

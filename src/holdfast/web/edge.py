@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import secrets
 from collections.abc import Callable, Mapping
@@ -156,7 +157,7 @@ class Edge:
                 HTTPStatus.TOO_MANY_REQUESTS,
                 "too-many-requests",
                 "too many requests; Retry-After says in how many seconds the next one is taken",
-                headers={"retry-after": str(max(1, round(wait + 0.5)))},
+                headers={"retry-after": str(math.ceil(wait))},
             )
 
     async def _received(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
