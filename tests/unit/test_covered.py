@@ -58,6 +58,14 @@ def test_a_workflow_below_another_decorator_is_told_from_a_plain_function(take):
     assert "hidden" not in str(found.value)
 
 
+@pytest.mark.parametrize("take", TAKERS.values(), ids=TAKERS)
+def test_a_step_in_place_of_a_workflow_is_hidden_by_nothing(take):
+    for one in (charge, charge.__wrapped__):
+        with pytest.raises(DefinitionError, match="expected") as found:
+            take(one)
+        assert "hidden" not in str(found.value)
+
+
 def test_a_stub_for_a_step_below_another_decorator_is_refused_with_advice():
     with pytest.raises(DefinitionError, match=r"<step charge> is hidden by another decorator.*: have @step on top"):
         Environment([charges], stubs={charge: 1})

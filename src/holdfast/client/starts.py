@@ -50,7 +50,9 @@ def name_of(workflow: Workflow[..., Any] | str) -> str:
         return workflow.name
     if is_name(workflow, 200):
         return str(workflow)
-    hint = covered(workflow) or ("; decorate the function with @workflow" if inspect.isfunction(workflow) else "")
+    hint = covered(workflow, Workflow) or (
+        "; decorate the function with @workflow" if inspect.isfunction(workflow) else ""
+    )
     raise DefinitionError(f"{workflow!r} is not a workflow: expected a @workflow function or the name of one{hint}")
 
 

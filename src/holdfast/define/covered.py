@@ -11,13 +11,13 @@ from .workflows import Workflow
 
 def wrong_workflow(thing: object) -> str:
     """What to say of something that was given as a workflow and is none."""
-    return f"expected a function decorated with @workflow{covered(thing)}"
+    return f"expected a function decorated with @workflow{covered(thing, Workflow)}"
 
 
-def covered(thing: Any) -> str:
-    """What to add if it is a step or a workflow below another decorator."""
+def covered(thing: Any, *expected: type) -> str:
+    """What to add if it is what was expected, below another decorator."""
     below = inspect.unwrap(thing, stop=lambda one: isinstance(one, (Step, Workflow)))
-    if not isinstance(below, (Step, Workflow)):
+    if not isinstance(below, expected):
         return ""
     word = "@step" if isinstance(below, Step) else "@workflow"
     return f"; {below!r} is hidden by another decorator above it: have {word} on top"

@@ -114,7 +114,7 @@ def mapped(
 ) -> Callable[[], Coroutine[Any, Any, list[Any]]]:
     """What a map does, once its arguments are found to be right. It is a coroutine only when it is awaited."""
     if not isinstance(target, (Step, Workflow)):
-        hint = covered(target) or "; decorate it with @step"
+        hint = covered(target, Step, Workflow) or "; decorate it with @step"
         raise DefinitionError(f"map({target!r}, ...): expected a step or a workflow{hint}")
     if isinstance(target, Step) and target.is_transactional:
         raise DefinitionError(

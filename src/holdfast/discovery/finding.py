@@ -252,7 +252,7 @@ class _Collected:
             if not isinstance(one, Workflow):
                 raise DefinitionError(
                     f"{target!r} is {one!r}; expected a function decorated with @workflow, or a list of them"
-                    f"{covered(one)}"
+                    f"{covered(one, Workflow)}"
                 )
             self._add_workflow(one, target)
         self._add_surroundings(module)

@@ -76,7 +76,7 @@ class Stubs:
             else:
                 raise DefinitionError(
                     f"stubs: {key!r} is not a step; expected a function decorated with @step, or an inline step's name"
-                    f"{covered(key)}"
+                    f"{covered(key, Step)}"
                 )
 
     def perform(self, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any] | None:
