@@ -331,3 +331,35 @@ async def test_a_step_that_ends_in_time_is_not_late_because_what_it_sent_has_to_
         monkeypatch.setattr(on.store, "set_value", kept)
         assert await run.result(PATIENCE) == "in time"
     assert ended == [1]
+
+
+async def test_the_thread_of_a_cancelled_run_s_step_is_left_behind_at_its_timeout(database_url):
+    begun, is_over = threading.Event(), threading.Event()
+
+    @step(timeout="1h")
+    def stuck() -> None:
+        begun.set()
+        is_over.wait()
+
+    @step
+    def quick() -> str:
+        return "has a thread"
+
+    @workflow
+    async def sticking() -> None:
+        stuck()
+
+    @workflow
+    async def body() -> str:
+        return quick()
+
+    async with stage(database_url, sticking, body, threads=1) as on:
+        run = await on.client.start(sticking)
+        await until(begun.is_set)
+        await run.cancel()
+        assert await run.wait(PATIENCE) == "cancelled"
+        on.skip("2h")
+        try:
+            assert await (await on.client.start(body)).result(PATIENCE) == "has a thread"
+        finally:
+            is_over.set()

@@ -139,6 +139,9 @@ class Attempts:
             return
         # The task's context refers to the attempt: both would wait for the collector if the attempt kept the task.
         self.tasks.discard(task)
+        if attempt.alarm is not None:
+            attempt.alarm.cancel()
+            attempt.alarm = None
         self._flying[attempt.command.step.is_async] -= 1
         if self._queues[True] or self._queues[False]:
             self.go_on()
@@ -331,12 +334,14 @@ class Attempts:
         attempt.is_settled = True
         if attempt.is_holding:
             attempt.is_holding = attempt.held.is_committing = False
-        if attempt.alarm is not None:
+        # One that nobody wants any more is in its thread still, and has that until its time is over.
+        if attempt.alarm is not None and attempt.command.step.is_async:
             attempt.alarm.cancel()
             attempt.alarm = None
 
     def _time_out(self, attempt: Attempt) -> None:
         if attempt.is_settled:
+            self._leave_behind(attempt)
             return
         attempt.is_timed_out = attempt.cancelled = True
         if attempt.command.step.is_async:
@@ -349,16 +354,19 @@ class Attempts:
     def _abandon(self, attempt: Attempt) -> None:
         if attempt.is_settled:
             return
+        self._leave_behind(attempt)
+        if attempt.loan is not None:
+            # The next attempt may need what this one has locked.
+            attempt.loan.abort()
+        self._fail(attempt, timed_out(attempt))
+
+    def _leave_behind(self, attempt: Attempt) -> None:
         _log.warning(
             "%r went on after its timeout and was abandoned; whatever it returns will not be recorded", attempt
         )
         if not attempt.command.step.is_async:
             # Its thread is lost to it; others get one of their own.
             self._landed(attempt)
-        if attempt.loan is not None:
-            # The next attempt may need what this one has locked.
-            attempt.loan.abort()
-        self._fail(attempt, timed_out(attempt))
 
 
 class _NotBegun(BaseException):
