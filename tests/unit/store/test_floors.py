@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.model import SECOND
 from holdfast.store.postgres import floors
-from holdfast.store.postgres.floors import SLACK, Floor
+from holdfast.store.postgres.floors import BOTTOM, SLACK, Floor
 
 NOW = 1_800_000_000 * SECOND
 MS = 1_000_000
@@ -23,18 +23,18 @@ def clock(monkeypatch):
 
 
 def test_the_first_walk_is_whole():
-    assert Floor().begin() == 0
+    assert Floor().begin() == BOTTOM
 
 
 def test_the_next_walk_begins_a_little_before_what_the_last_one_found(clock):
     floor = Floor()
-    floor.seen(0, NOW - 5, NOW, 1 * MS)
+    floor.seen(BOTTOM, NOW - 5, NOW, 1 * MS)
     assert floor.begin() == NOW - 5 - SLACK
 
 
 def test_a_walk_that_found_only_what_is_due_later_lets_the_next_begin_before_now(clock):
     floor = Floor()
-    floor.seen(0, NOW + 60 * SECOND, NOW, 1 * MS)
+    floor.seen(BOTTOM, NOW + 60 * SECOND, NOW, 1 * MS)
     assert floor.begin() == NOW - SLACK
 
 
@@ -44,25 +44,25 @@ def test_a_walk_that_found_only_what_is_due_later_lets_the_next_begin_before_now
 )
 def test_walks_from_the_beginning_are_as_seldom_as_they_are_long(clock, took, pause):
     floor = Floor()
-    floor.seen(0, None, NOW, took)
+    floor.seen(BOTTOM, None, NOW, took)
     clock(pause - 1)
-    assert floor.begin() != 0
+    assert floor.begin() != BOTTOM
     clock(1)
-    assert floor.begin() == 0
+    assert floor.begin() == BOTTOM
 
 
 def test_a_walk_from_the_floor_does_not_put_off_the_next_one_from_the_beginning(clock):
     floor = Floor()
-    floor.seen(0, None, NOW, 1 * MS)
+    floor.seen(BOTTOM, None, NOW, 1 * MS)
     clock(99 * MS)
     floor.seen(floor.begin(), None, NOW, 1 * MS)
     clock(1 * MS)
-    assert floor.begin() == 0
+    assert floor.begin() == BOTTOM
 
 
 def test_walks_begin_for_a_second_where_something_older_has_come(clock):
     floor = Floor()
-    floor.seen(0, None, NOW, 50 * MS)
+    floor.seen(BOTTOM, None, NOW, 50 * MS)
     floor.lower(NOW - 60 * SECOND)
     floor.lower(NOW - 30 * SECOND)
     clock(999 * MS)
@@ -73,7 +73,7 @@ def test_walks_begin_for_a_second_where_something_older_has_come(clock):
 
 def test_what_has_come_lately_lowers_nothing_for_longer_than_that(clock):
     floor = Floor()
-    floor.seen(0, None, NOW, 200 * MS)
+    floor.seen(BOTTOM, None, NOW, 200 * MS)
     floor.lower(NOW - 60 * SECOND)
     clock(1000 * MS)
     assert floor.begin() == NOW - SLACK

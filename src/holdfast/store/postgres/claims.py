@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from holdfast.errors import LeaseLost
 from holdfast.model import Claimed, ClaimedRun, Instant, JournalRow, Lane, Message, encode_entries
 
-from .floors import Floor
+from .floors import BOTTOM, Floor
 from .lanes import find_lanes
 from .messages import move_strays
 from .rows import claimed_run
@@ -42,7 +42,7 @@ async def claim_runs(
     numbers = await find_lanes(tx, lanes)
     floor = tx.known.floor(numbers)
     tx.known.is_clock_given = now is not None
-    first = floor.begin() if now is None and run_id is None else 0
+    first = floor.begin() if now is None and run_id is None else BOTTOM
     begun = time.monotonic_ns()
     params = {
         "namespace_id": tx.namespace_id,
@@ -92,7 +92,7 @@ async def next_due(tx: Transaction, lanes: Sequence[Lane], now: Instant | None) 
     """When to claim next. It also learns from where on to look."""
     numbers = await find_lanes(tx, lanes)
     floor = tx.known.floor(numbers)
-    first = floor.begin() if now is None else 0
+    first = floor.begin() if now is None else BOTTOM
     begun = time.monotonic_ns()
     row = await tx.one("next_due", {"lanes": numbers, "now": now, "floor": first})
     assert row is not None
@@ -108,7 +108,7 @@ async def read_inbox(tx: Transaction, worker_id: str) -> list[Message]:
     """Fresh messages for runs held. They stay fresh until a turn takes them: reading again finds them again."""
     lanes = tx.known.worker_lanes.get(worker_id)
     floor = tx.known.inbox_floors.setdefault(worker_id, Floor())
-    first = 0 if tx.known.is_clock_given else floor.begin()
+    first = BOTTOM if tx.known.is_clock_given else floor.begin()
     begun = time.monotonic_ns()
     asked = None if lanes is None else sorted(lanes)
     params = {"namespace_id": tx.namespace_id, "owner": worker_id, "lanes": asked, "floor": first}

@@ -14,6 +14,8 @@ import time
 
 from holdfast.model import SECOND, Instant
 
+BOTTOM: Instant = -(2**63)
+"""Where a walk from the beginning begins: a run may have been due since before 1970."""
 SLACK = SECOND // 4
 _SELDOM = 100
 _OFTEN = 20
@@ -25,9 +27,9 @@ class Floor:
     """The floor of one set of lanes. Instants are the database's, durations this process's."""
 
     def __init__(self) -> None:
-        self._at: Instant = 0
+        self._at = BOTTOM
         self._whole_at = 0
-        self._low: Instant = 0
+        self._low = BOTTOM
         self._low_until = 0
 
     def lower(self, at: Instant) -> None:
@@ -40,11 +42,11 @@ class Floor:
         """Where a walk is to begin."""
         now = time.monotonic_ns()
         if now >= self._whole_at:
-            return 0
+            return BOTTOM
         return min(self._at, self._low) if now < self._low_until else self._at
 
     def seen(self, begun_at: Instant, earliest: Instant | None, now: Instant, took: int) -> None:
         """A walk from `begun_at` found this as its earliest entry, or none, and took so many nanoseconds."""
-        if begun_at == 0:
+        if begun_at == BOTTOM:
             self._whole_at = time.monotonic_ns() + max(took * _OFTEN, min(took * _SELDOM, _PAUSE))
-        self._at = max(0, min(now if earliest is None else earliest, now) - SLACK)
+        self._at = min(now if earliest is None else earliest, now) - SLACK

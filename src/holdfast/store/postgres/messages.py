@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from holdfast.model import Instant, OutSignal, RunStatus, Sent
 
+from .floors import BOTTOM
 from .transactions import Transaction
 
 
@@ -92,7 +93,7 @@ async def send_cancels(tx: Transaction, cancels: Sequence[tuple[int, str, Instan
     await tx.all("send_cancels", params)
 
 
-async def move_strays(tx: Transaction, floor: Instant = 0) -> None:
+async def move_strays(tx: Transaction, floor: Instant = BOTTOM) -> None:
     """Messages that came for a run just after its end: to its successor, or away."""
     if await tx.all("move_strays", {"namespace_id": tx.namespace_id, "floor": floor}):
         tx.has_news = True

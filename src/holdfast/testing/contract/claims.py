@@ -53,6 +53,12 @@ class TestClaimRuns:
         run_id = await stage.start_one(origin_id="the one before")
         assert (await stage.claim_one(run_id=run_id)).origin_id == "the one before"
 
+    async def test_a_run_that_has_been_due_since_before_1970_is_claimed(self, stage: Stage) -> None:
+        ids = [await stage.start_one(due_at=-SECOND), await stage.start_one(deadline_at=-2 * SECOND)]
+        assert await stage.store.next_due([LANE], now=T0) == -2 * SECOND
+        assert await stage.store.next_due([LANE]) == 0
+        assert sorted(ids_of(await stage.store.claim_runs("one", [LANE], 2))) == sorted(ids)
+
     async def test_a_run_is_claimed_once(self, stage: Stage) -> None:
         await stage.start(30)
         claims = await asyncio.gather(*(stage.claim(10, worker=f"w{number}") for number in range(6)))
