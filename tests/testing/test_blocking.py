@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast import Client, Run, RunFilter, RunStatus, step, workflow
-from holdfast.errors import ClientClosed, MisplacedCall
+import holdfast
+from holdfast import Client, Run, RunFilter, RunStatus, blocking, step, workflow
+from holdfast.errors import ClientClosed, HoldfastError, MisplacedCall
 from holdfast.testing import BlockingEnvironment, Environment
 from tests.testing.orders import ORDER, charge, checkout
 
@@ -53,6 +54,53 @@ def test_a_step_in_a_thread_may_use_its_client():
 async def test_it_refuses_a_running_loop():
     with pytest.raises(MisplacedCall, match="async with Environment"), Environment([checkout]):
         pass
+
+
+@step
+def talk() -> None:
+    holdfast.emit("words", "from a step")
+
+
+@workflow
+def talking() -> str:
+    holdfast.emit("words", "first")
+    talk()
+    blocking.sleep("1d")
+    holdfast.emit("words", "last")
+    return "done"
+
+
+def test_streams_and_changes_of_a_run_that_has_ended_are_followed_to_their_end():
+    with Environment([talking]) as env:
+        run = env.client.start(talking)
+        run.result()
+        assert [item.value for item in run.stream("words")] == ["first", "from a step", "last"]
+        assert list(run.changes()) == [RunStatus.COMPLETED]
+
+
+def test_to_follow_a_run_is_to_let_happen_what_can_and_to_say_that_time_stands_still():
+    with Environment([talking]) as env:
+        run = env.client.start(talking)
+        words = run.stream("words")
+        assert [next(words).value, next(words).value] == ["first", "from a step"]
+        with pytest.raises(HoldfastError, match="never be more to follow"):
+            next(words)
+        env.skip("1d")
+        assert [item.value for item in run.stream("words", after=2)] == ["last"]
+
+
+def test_a_step_may_follow_a_run_while_the_test_waits():
+    @step
+    def listen(run_id: str) -> list[str]:
+        return [item.value for item in env.client.get_run(run_id).stream("words")]
+
+    @workflow
+    def listening(run_id: str) -> list[str]:
+        return listen(run_id)
+
+    with Environment([talking, listening]) as env:
+        talker = env.client.start(talking)
+        assert env.client.start(listening, talker.id).result() == ["first", "from a step", "last"]
 
 
 def test_it_is_closed_when_a_test_fails():

@@ -170,6 +170,22 @@ async def test_it_must_be_entered_and_only_once():
         await env.__aenter__()
 
 
+async def test_whoever_follows_a_stream_sees_what_happens_while_another_task_moves_time():
+    @workflow
+    async def talking() -> None:
+        holdfast.emit("words", "first")
+        await holdfast.sleep("1d")
+        holdfast.emit("words", "last")
+
+    async with environment(workflows=[talking]) as env:
+        run = await env.client.start(talking)
+        words = run.stream("words")
+        assert (await anext(words)).value == "first"
+        last = asyncio.ensure_future(anext(words))
+        await env.skip("1d")
+        assert (await last).value == "last"
+
+
 MOVES = {
     "result": lambda env, run: run.result(),
     "wait": lambda env, run: run.wait(),

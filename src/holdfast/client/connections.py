@@ -87,6 +87,8 @@ class Connection:
         self._watchers: dict[asyncio.AbstractEventLoop, Watcher] = {}
         self.until_ended: Callable[[str, int | None], Awaitable[RunRecord]] | None = None
         """Another way to wait for a run's end: a test environment's, whose clock only moves while somebody waits."""
+        self.until_news: Callable[[asyncio.Event], Awaitable[None]] | None = None
+        """The same for whoever follows a run: it ends when the event is set, or after a while."""
 
     @cached_property
     def settings(self) -> Settings:

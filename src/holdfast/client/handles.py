@@ -116,7 +116,13 @@ class Run(Generic[R_co]):
 
     def _following(self, items: AsyncIterator[T]) -> Iterator[T]:
         # A generator of the handle's own: whoever iterates keeps the client, also without the handle.
-        yield from self._client._portal.iterate(items)
+        end = object()
+
+        async def following() -> T | object:
+            return await anext(items, end)
+
+        while (item := self._client._portal.call(following())) is not end:
+            yield item  # type: ignore[misc]  # it is not the end
 
     def __repr__(self) -> str:
         return repr(self._run)

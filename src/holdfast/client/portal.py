@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
@@ -54,16 +54,6 @@ class Portal:
         except BaseException:
             future.cancel()
             raise
-
-    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """Its items, each fetched on the portal's loop while the caller blocks."""
-        end = object()
-
-        async def following() -> T | object:
-            return await anext(items, end)
-
-        while (item := self.call(following())) is not end:
-            yield item  # type: ignore[misc]  # it is not the end
 
     def close(self, last: Callable[[], Awaitable[None]], *, wait: bool = True) -> None:
         """Await `last` on the loop if there is one, then end the loop and its thread. Repeating it changes nothing."""

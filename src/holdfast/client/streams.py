@@ -102,7 +102,7 @@ async def follow(
 ) -> AsyncIterator[StreamItem[Any]]:
     """Items behind `after`, and those that come, until the run, or the last that goes on after it, has ended."""
     shape = connection.codec.value(type)
-    news = _News(await connection.opened())
+    news = _News(await connection.opened(), connection.until_news)
     try:
         while True:
             news.clear()
@@ -127,7 +127,7 @@ async def follow(
 
 async def changes(connection: Connection, run_id: str) -> AsyncIterator[RunRecord]:
     """The run's record each time its status is another one, until it, or the last that goes on after it, has ended."""
-    news = _News(await connection.opened())
+    news = _News(await connection.opened(), connection.until_news)
     status: RunStatus | None = None
     try:
         while True:
@@ -178,14 +178,18 @@ async def _insisting(look: Callable[[], Awaitable[T]]) -> T:
 class _News:
     """Wakes when the store says that something happened, and now and then in case it did not."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, until_news: Callable[[asyncio.Event], Awaitable[None]] | None) -> None:
         self._event = asyncio.Event()
+        self._until_news = until_news
         self._unsubscribe = store.subscribe(self._event.set)
 
     def clear(self) -> None:
         self._event.clear()
 
     async def wait(self) -> None:
+        if self._until_news is not None:
+            await self._until_news(self._event)
+            return
         try:
             async with asyncio.timeout(POLL):
                 await self._event.wait()

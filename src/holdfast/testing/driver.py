@@ -171,6 +171,11 @@ class Driver:
                 "test itself, or have its fixture share the loop of the test (pytest-asyncio: the same loop_scope)"
             )
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether there is somebody for whom time may move."""
+        return bool(self._waiters)
+
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[object]:
         me = object()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -43,9 +44,16 @@ class MemoryStore(SqliteStore):
 class EnvironmentClient(AsyncClient):
     """A client whose handles wait by moving the environment's time."""
 
-    def __init__(self, store: MemoryStore, codec: Codec, until_ended: Callable[[str, int | None], Any]) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        codec: Codec,
+        until_ended: Callable[[str, int | None], Any],
+        until_news: Callable[[asyncio.Event], Any],
+    ) -> None:
         super().__init__(store, codec=codec)
         self._connection.until_ended = until_ended
+        self._connection.until_news = until_news
 
 
 class Environment:
@@ -94,7 +102,7 @@ class Environment:
         self._plan = self._make_plan(known_workflows(workflows, giver="Environment"), tuple(middleware))
         self._resources = checked_resources(resources, giver="Environment")
         self._stubs = Stubs(stubs or {}, self.clock, lambda duration: self._entered.sleep(duration))
-        self._client = EnvironmentClient(self._store, self._codec, self._until_ended)
+        self._client = EnvironmentClient(self._store, self._codec, self._until_ended, self._until_news)
         self._driver: Driver | None = None
         self._stack = contextlib.AsyncExitStack()
         self._portal: RunnerPortal | None = None
@@ -217,6 +225,22 @@ class Environment:
         except Stuck as stuck:
             why = await self._client.explain(run_id)
             raise HoldfastError(f"this wait would never end: {stuck}, and {why}") from None
+
+    async def _until_news(self, told: asyncio.Event) -> None:
+        """How whoever follows a stream or a status waits for more: only time is left alone."""
+        driver = self._entered
+        await driver.rest()
+        if told.is_set():
+            return
+        # Another task may move time, which a plain test has none of but for its steps.
+        if self._portal is not None and not driver.is_waited_for:
+            raise HoldfastError(
+                "there would never be more to follow: nothing is under way, and time stands still meanwhile; let it "
+                "pass before (env.skip), or follow the run when it has ended"
+            )
+        with driver.resting(), contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await told.wait()
 
 
 def _without_retry(write: RowWrite) -> RowWrite:
