@@ -25,3 +25,11 @@ def test_steps_in_flight_whose_names_look_like_numbered_keys_all_get_their_resul
         return list(await asyncio.gather(double(1), double.options(name="double:1")(2), double(3)))
 
     assert begin(body).finish().check().result == [2, 4, 6]
+
+
+def test_a_name_may_end_in_a_digit_that_is_no_number(begin):
+    @workflow
+    async def body() -> int:
+        return await double.options(name="area:²")(1)
+
+    assert begin(body).finish().check().asked == ["area:²"]

@@ -148,20 +148,20 @@ class Calls:
         """The name; for its second use "name:1", and so on, past keys that other names have taken."""
         used = self._counts.get(name, 0)
         key = f"{name}:{used}" if used else name
-        if used or ":" in name:
-            while self._is_taken(key, name):
-                used += 1
-                key = f"{name}:{used}"
+        if not used and ":" in name and self._is_of_another(name):
+            used, key = 1, f"{name}:1"
+        while used and key in self._counts:
+            used += 1
+            key = f"{name}:{used}"
         self._counts[name] = used + 1
         if self._reseed is not None and key not in (self._reseed.until or ()):
             self.reseed(self._reseed.seed)
         return key
 
-    def _is_taken(self, key: str, name: str) -> bool:
-        if key != name and key in self._counts:
-            return True
-        base, _, number = key.rpartition(":")
-        return base != name and number.isdigit() and self._counts.get(base, 0) > int(number)
+    def _is_of_another(self, name: str) -> bool:
+        """Whether it reads like the key of a later use of another name, which there was."""
+        base, _, number = name.rpartition(":")
+        return number.isdecimal() and self._counts.get(base, 0) > int(number)
 
     def _match(self, key: str, digest: bytes, earlier: Earlier, plain: bytes) -> None:
         held = self._next_held()
