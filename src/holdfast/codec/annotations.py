@@ -277,7 +277,10 @@ class Builder:
 
     def _unknown(self, annotation: Any) -> Shape:
         name = _text(annotation)
-        advice = "make it a dataclass, a pydantic model, an attrs class, a msgspec Struct or a TypedDict"
+        advice = (
+            "keep what describes it, such as an id, text or numbers, or make it a dataclass, a pydantic model, an "
+            "attrs class, a msgspec Struct or a TypedDict"
+        )
         if annotation is complex:
             advice = "keep its parts as a tuple of floats"
         return Opaque(name, f"values annotated {name} can't be stored: {advice}")
