@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
+import functools
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 
-from holdfast import step, workflow
+import pytest
+
+from holdfast import NotInRun, Retry, current_run, current_step, emit, resource, step, workflow
 from tests.worker.stage import PATIENCE, stage
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
@@ -44,3 +49,37 @@ async def test_what_surrounds_the_worker_is_seen_by_its_steps(database_url):
             assert await run.result(PATIENCE) == ["the worker's own"] * 4
     finally:
         tenant.set("nobody")
+
+
+def in_a_pool(call):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
+@resource
+def prices() -> Iterator[str]:
+    yield "the prices"
+
+
+CALLS = {
+    "current_step": lambda: current_step().name,
+    "current_run": lambda: current_run().workflow,
+    "emit": lambda: emit("words", "hello"),
+    "a resource": lambda: prices(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+async def test_a_pool_of_a_step_s_own_has_to_be_given_the_step_s_context(database_url, call):
+    @step(retry=Retry(attempts=1))
+    def ask() -> None:
+        with pytest.raises(NotInRun, match=r"outside a run.* contextvars.copy_context\(\).run"):
+            in_a_pool(call)
+        in_a_pool(functools.partial(copy_context().run, call))
+
+    @workflow
+    async def asking() -> None:
+        ask()
+
+    async with stage(database_url, asking, resources=[prices]) as on:
+        await (await on.client.start(asking)).result(PATIENCE)

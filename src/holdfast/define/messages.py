@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.errors import DefinitionError, NotInRun
 from holdfast.model import is_text
 
-from .scope import StepInfo, body_for, current_scope
+from .scope import IN_THREADS, StepInfo, body_for, current_scope
 from .steps import checked_name
 
 
@@ -71,7 +71,8 @@ def _scope(what: str) -> Any:
     scope = current_scope.get()
     if scope is None:
         raise NotInRun(
-            f"{what} was called outside a run; call it in a workflow body or in a step that a worker executes"
+            f"{what} was called outside a run; call it in a workflow body or in a step that a worker executes: "
+            f"{IN_THREADS}"
         )
     if isinstance(scope, StepInfo):
         return scope

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from holdfast.errors import DefinitionError, NotInBody, NotInRun
 
-from .scope import StepInfo, current_scope
+from .scope import IN_THREADS, StepInfo, current_scope
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Resource(Generic[T]):
         if scope is None:
             raise NotInRun(
                 f"the resource {self.name!r} was used outside a run; it is open inside steps that a worker executes: "
-                f"Worker(..., resources=[{self.name}])"
+                f"Worker(..., resources=[{self.name}]); {IN_THREADS}"
             )
         if not isinstance(scope, StepInfo):
             raise NotInBody(f"the resource {self.name!r} was used in a workflow body; use it inside a step")

@@ -307,6 +307,8 @@ class Body(Protocol):
 
 
 current_scope: ContextVar[Any] = ContextVar("holdfast_scope", default=None)
+IN_THREADS = "in a thread of its own a step has to take its context along, by contextvars.copy_context().run(...)"
+"""What may be wrong where nothing stands in it: a pool that a step makes knows nothing of the step."""
 
 
 def body_for(what: str) -> Body:
@@ -331,7 +333,7 @@ def current_run() -> RunInfo:
     """The run that this body or step belongs to. Raises NotInRun outside any run."""
     scope = current_scope.get()
     if scope is None:
-        raise NotInRun("current_run() was called outside a run; it works in workflow bodies and in steps")
+        raise NotInRun(f"current_run() was called outside a run; it works in bodies and in steps: {IN_THREADS}")
     found: RunInfo = scope.run
     return found
 
@@ -340,6 +342,6 @@ def current_step() -> StepInfo:
     """The step that is executing. Raises NotInRun outside a step."""
     scope = current_scope.get()
     if not isinstance(scope, StepInfo):
-        where = "outside a run" if scope is None else "in a workflow body"
-        raise NotInRun(f"current_step() was called {where}; it works inside a step that a worker executes")
+        where, hint = ("outside a run", f": {IN_THREADS}") if scope is None else ("in a workflow body", "")
+        raise NotInRun(f"current_step() was called {where}; it works inside a step that a worker executes{hint}")
     return scope
