@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from holdfast import Client
 from tests.contract import ways
-from tests.servers import Databases
+from tests.servers import Databases, Postgres
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Postgres]:
+    """A server of our own, to be stopped and killed; whoever needs it starts it first."""
+    with Postgres(durable=False) as running:
+        yield running
 
 
 @pytest.fixture

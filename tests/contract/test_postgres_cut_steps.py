@@ -15,6 +15,7 @@ from holdfast.errors import StoreAway
 from holdfast.store.postgres.loans import PostgresLoan
 from holdfast.testing.contract.stage import until
 from holdfast.worker import attempts
+from tests.servers import execute, fetch
 
 ONCE = Retry(attempts=1)
 
@@ -26,17 +27,9 @@ def url(postgres):
     return url
 
 
-async def execute(url, statement, *values):
-    connection = await asyncpg.connect(url)
-    try:
-        return [row[0] for row in await connection.fetch(statement, *values)]
-    finally:
-        await connection.close()
-
-
 async def cut(url, db):
     """End the backend behind a connection, as a server does that is restarted."""
-    await execute(url, "SELECT pg_terminate_backend($1)", db.get_server_pid())
+    await fetch(url, "SELECT pg_terminate_backend($1)", db.get_server_pid())
 
 
 async def test_a_function_whose_connection_is_cut_is_called_again_and_no_attempt_is_used_up(url, caplog):
@@ -62,7 +55,7 @@ async def test_a_function_whose_connection_is_cut_is_called_again_and_no_attempt
         kinds = [entry.kind for entry in await client.journal(run.id)]
     assert called == [1, 1, 1]
     assert "step_retrying" not in kinds
-    assert await execute(url, "SELECT number FROM effects") == [7]
+    assert await fetch(url, "SELECT number FROM effects") == [(7,)]
     assert any("has lost its connection and executes again" in record.getMessage() for record in caplog.records)
 
 
@@ -84,7 +77,7 @@ async def test_a_connection_that_is_cut_when_the_function_has_returned_is_no_fau
     async with holdfast.AsyncClient(url) as client, holdfast.Worker(client, workflows=[putting]):
         run = await client.start(putting)
         assert await run.result(timeout=60) == 1
-    assert await execute(url, "SELECT number FROM effects") == [1]
+    assert await fetch(url, "SELECT number FROM effects") == [(1,)]
 
 
 async def test_a_function_that_closes_its_connection_itself_fails_in_the_end(url):
@@ -171,7 +164,7 @@ async def test_a_function_waits_while_its_database_is_read_only_and_no_attempt_i
     monkeypatch.setattr(PostgresLoan, "begin", begun)
     async with holdfast.AsyncClient(url) as client, holdfast.Worker(client, workflows=[putting]):
         # As a server does whose disk is nearly full, or the one that a name leads to until a standby takes over.
-        name = (await execute(url, "SELECT current_database()"))[0]
+        [(name,)] = await fetch(url, "SELECT current_database()")
         await execute(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
         run = await client.start(putting)
         assert await until(lambda: bool(refused or called))

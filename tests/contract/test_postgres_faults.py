@@ -5,7 +5,6 @@ import contextlib
 import gc
 import logging
 from functools import partial
-from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
@@ -17,17 +16,10 @@ from holdfast.store import open_store
 from holdfast.store.postgres import links
 from holdfast.store.postgres.statements import blocks_for
 from holdfast.testing.contract.stage import LANE, LEASE, Stage, new_run, turn, until
-from tests.servers import Postgres
+from tests.servers import Postgres, execute, fetch
 from tests.servers.wire import Wire
 
 ENDED = RowChange(status=RunStatus.COMPLETED)
-
-
-@pytest.fixture(scope="module")
-def server():
-    """A server of our own, to be stopped and killed."""
-    with Postgres(durable=False) as running:
-        yield running
 
 
 @pytest.fixture
@@ -44,14 +36,6 @@ async def staged(url, **options):
         yield stage
     finally:
         await stage.close()
-
-
-async def execute(url, text, *values):
-    connection = await asyncpg.connect(url)
-    try:
-        return await connection.fetch(text, *values)
-    finally:
-        await connection.close()
 
 
 async def insisting(send):
@@ -127,7 +111,7 @@ async def test_a_subscriber_hears_of_others_again_after_a_restart(server, url, m
         # Told once when it listens again, of what may have happened meanwhile.
         assert await until(lambda: bool(told), 20)
         listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
-        while (await execute(url, listening))[0][0] == 0:
+        while (await fetch(url, listening))[0][0] == 0:
             await asyncio.sleep(0.02)
         # Whoever can't listen is told to look now and then: not here, from now on.
         monkeypatch.setattr("holdfast.store.postgres.watcher._LATEST", 7200)
@@ -267,14 +251,14 @@ async def test_a_claim_whose_answer_is_lost_is_handed_back_and_counts_no_crash(u
 async def statement(url, name, **params):
     """Execute a block by hand, as a message that was a long time on its way would."""
     found = blocks_for("holdfast").statement(name)
-    return await execute(url, found.text, *found.values({"namespace_id": 1, "now": None, **params}))
+    return await fetch(url, found.text, *found.values({"namespace_id": 1, "now": None, **params}))
 
 
 async def test_a_claim_that_comes_late_claims_nothing_once_its_strays_were_released(url):
     async with staged(url) as stage:
         await stage.store.register_worker("one", [LANE], LEASE)
         await stage.store.start_runs([new_run(), new_run()])
-        [lane] = await execute(url, "SELECT id FROM holdfast.lanes")
+        [lane] = await fetch(url, "SELECT id FROM holdfast.lanes")
         late = {"owner": "one", "lanes": [lane[0]], "limit": 10, "reach": 40, "floor": 0}
         assert await stage.store.release_strays("one", []) == []
         assert await statement(url, "claim_runs", **late, generation=0) == []
@@ -356,51 +340,6 @@ async def test_too_many_connections_are_a_store_that_is_away(url):
         await store.close()
 
 
-async def test_a_password_that_is_wrong_is_named_and_not_shown(server, url):
-    await execute(url, "CREATE ROLE guarded LOGIN PASSWORD 'right'")
-    rules = server._data / "pg_hba.conf"
-    before = rules.read_text()
-    rules.write_text("host all guarded 127.0.0.1/32 scram-sha-256\n" + before)
-    await execute(url, "SELECT pg_reload_conf()")
-    parts = urlsplit(url)
-    wrong = urlunsplit(parts._replace(netloc=f"guarded:top-secret@127.0.0.1:{server.port}"))
-    try:
-        with pytest.raises(StoreError, match="Check the user, the password") as caught:
-            await open_store(wrong).open()
-        assert not isinstance(caught.value, StoreAway)
-        told, text = caught.value, ""
-        while told is not None:
-            text += f"{told!r} {told}"
-            told = told.__cause__ or told.__context__
-        assert "top-secret" not in text
-    finally:
-        rules.write_text(before)
-        await execute(url, "SELECT pg_reload_conf()")
-
-
-async def test_a_database_that_is_not_there_is_named(server, url):
-    with pytest.raises(StoreError, match='"nowhere" does not exist') as caught:
-        await open_store(urlunsplit(urlsplit(url)._replace(path="/nowhere"))).open()
-    assert not isinstance(caught.value, StoreAway)
-
-
-async def test_a_server_that_is_not_there_is_away():
-    with pytest.raises(StoreAway, match="goes on when"):
-        await open_store("postgresql://nobody@127.0.0.1:9/nothing").open()
-
-
-async def test_a_server_that_is_too_old_is_refused(url, monkeypatch):
-    monkeypatch.setattr(asyncpg.Connection, "get_server_version", lambda self: (12, 9))
-    with pytest.raises(StoreError, match="13 or later"):
-        await open_store(url).open()
-
-
-async def test_a_database_that_can_not_hold_every_text_is_refused_with_what_to_do(server):
-    await execute(server.url, "CREATE DATABASE narrow ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-    with pytest.raises(StoreError, match=r"LATIN1, which can't hold every text; name one .* ENCODING 'UTF8'"):
-        await open_store(server.url.replace("/postgres", "/narrow")).open()
-
-
 async def test_statements_that_were_prepared_elsewhere_tell_of_a_pooler(url):
     async with staged(url) as stage:
         await stage.store.list_workers()
@@ -412,20 +351,3 @@ async def test_statements_that_were_prepared_elsewhere_tell_of_a_pooler(url):
 
 async def _forget_statements(tx):
     await tx.execute("DEALLOCATE ALL", ())
-
-
-async def test_a_database_that_takes_no_writes_says_so(url):
-    await execute(url, f"ALTER DATABASE {urlsplit(url).path[1:]} SET default_transaction_read_only = on")
-    with pytest.raises(StoreAway, match=r"standby, or .* read-only: name the primary, or work goes on when"):
-        await open_store(url).open()
-
-
-async def test_opening_that_failed_works_when_the_reason_is_gone(server, url):
-    store = open_store(url)
-    await asyncio.to_thread(server.stop)
-    with pytest.raises(StoreAway):
-        await store.open()
-    await asyncio.to_thread(server.start)
-    await store.open()
-    assert (await store.start_runs([new_run()]))[0].created
-    await store.close()

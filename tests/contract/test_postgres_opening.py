@@ -1,13 +1,24 @@
-"""Opening a store whose server does not answer, and giving up: it is not waited for."""
+"""Opening a store: whoever gives up does not wait for the server, and what can't be opened is told with what to do."""
 
 import asyncio
 import threading
+from urllib.parse import urlsplit, urlunsplit
 
+import asyncpg
 import pytest
 
+from holdfast.errors import StoreAway, StoreError
 from holdfast.store import open_store
 from holdfast.store.postgres import connections
+from holdfast.testing.contract.stage import new_run
+from tests.servers import execute
 from tests.servers.wire import Wire
+
+
+@pytest.fixture
+def url(server):
+    server.start()
+    return server.create_database()
 
 
 async def test_whoever_gives_up_opening_does_not_wait_for_the_server(postgres, monkeypatch):
@@ -35,4 +46,66 @@ async def test_whoever_goes_on_opening_is_not_disturbed_by_one_who_gives_up(post
         await leaving
     await staying
     assert await store.get_run("nobody") is None
+    await store.close()
+
+
+async def test_a_password_that_is_wrong_is_named_and_not_shown(server, url):
+    await execute(url, "CREATE ROLE guarded LOGIN PASSWORD 'right'")
+    rules = server._data / "pg_hba.conf"
+    before = rules.read_text()
+    rules.write_text("host all guarded 127.0.0.1/32 scram-sha-256\n" + before)
+    await execute(url, "SELECT pg_reload_conf()")
+    parts = urlsplit(url)
+    wrong = urlunsplit(parts._replace(netloc=f"guarded:top-secret@127.0.0.1:{server.port}"))
+    try:
+        with pytest.raises(StoreError, match="Check the user, the password") as caught:
+            await open_store(wrong).open()
+        assert not isinstance(caught.value, StoreAway)
+        told, text = caught.value, ""
+        while told is not None:
+            text += f"{told!r} {told}"
+            told = told.__cause__ or told.__context__
+        assert "top-secret" not in text
+    finally:
+        rules.write_text(before)
+        await execute(url, "SELECT pg_reload_conf()")
+
+
+async def test_a_database_that_is_not_there_is_named(url):
+    with pytest.raises(StoreError, match='"nowhere" does not exist') as caught:
+        await open_store(urlunsplit(urlsplit(url)._replace(path="/nowhere"))).open()
+    assert not isinstance(caught.value, StoreAway)
+
+
+async def test_a_server_that_is_not_there_is_away():
+    with pytest.raises(StoreAway, match="goes on when"):
+        await open_store("postgresql://nobody@127.0.0.1:9/nothing").open()
+
+
+async def test_a_server_that_is_too_old_is_refused(url, monkeypatch):
+    monkeypatch.setattr(asyncpg.Connection, "get_server_version", lambda self: (12, 9))
+    with pytest.raises(StoreError, match="13 or later"):
+        await open_store(url).open()
+
+
+async def test_a_database_that_can_not_hold_every_text_is_refused_with_what_to_do(server, url):
+    await execute(server.url, "CREATE DATABASE narrow ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    with pytest.raises(StoreError, match=r"LATIN1, which can't hold every text; name one .* ENCODING 'UTF8'"):
+        await open_store(server.url.replace("/postgres", "/narrow")).open()
+
+
+async def test_a_database_that_takes_no_writes_says_so(url):
+    await execute(url, f"ALTER DATABASE {urlsplit(url).path[1:]} SET default_transaction_read_only = on")
+    with pytest.raises(StoreAway, match=r"standby, or .* read-only: name the primary, or work goes on when"):
+        await open_store(url).open()
+
+
+async def test_opening_that_failed_works_when_the_reason_is_gone(server, url):
+    store = open_store(url)
+    await asyncio.to_thread(server.stop)
+    with pytest.raises(StoreAway):
+        await store.open()
+    await asyncio.to_thread(server.start)
+    await store.open()
+    assert (await store.start_runs([new_run()]))[0].created
     await store.close()

@@ -12,7 +12,7 @@ from holdfast.store.postgres import children
 from holdfast.testing.contract.chains import continued
 from holdfast.testing.contract.children import end_in
 from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, new_run, turn
-from tests.servers import Databases, execute
+from tests.servers import Databases, execute, fetch
 
 
 @pytest.fixture
@@ -55,11 +55,8 @@ async def look_for_the_dead(store: Store) -> None:
 
 
 async def count_messages(url: str) -> int:
-    connection = await asyncpg.connect(url)
-    try:
-        return int(await connection.fetchval("SELECT count(*) FROM holdfast.inbox"))
-    finally:
-        await connection.close()
+    [(count,)] = await fetch(url, "SELECT count(*) FROM holdfast.inbox")
+    return int(count)
 
 
 def test_a_run_that_goes_on_leaves_no_message_behind(url, play):

@@ -5,7 +5,7 @@ Nothing here is skipped in silence. A server that can't be had is a `ServerMissi
 
 from .account import ServerMissing
 from .pgbouncer import PgBouncer
-from .postgres import Databases, GivenPostgres, Installation, Postgres, execute, installations, provide
+from .postgres import Databases, GivenPostgres, Installation, Postgres, execute, fetch, installations, provide
 
 __all__ = [
     "Databases",
@@ -15,6 +15,7 @@ __all__ = [
     "Postgres",
     "ServerMissing",
     "execute",
+    "fetch",
     "installations",
     "provide",
 ]

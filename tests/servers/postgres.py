@@ -292,6 +292,15 @@ async def execute(url: str, *statements: str) -> None:
         await connection.close()
 
 
+async def fetch(url: str, statement: str, *values: object) -> list[asyncpg.Record]:
+    """The rows of a statement, by a connection of its own."""
+    connection = await asyncpg.connect(url, timeout=PATIENCE)
+    try:
+        return await connection.fetch(statement, *values)
+    finally:
+        await connection.close()
+
+
 def _execute(url: str, statement: str) -> None:
     """In a thread, since the caller may be inside a running loop."""
     with ThreadPoolExecutor(1) as thread:

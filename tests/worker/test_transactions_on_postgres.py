@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast import AsyncClient, FatalError, RunFailed, StepTimeout, Worker, step, workflow
 from holdfast.model import Blocked, Out, RunStatus, Turn
-from tests.servers import Databases, PgBouncer
+from tests.servers import Databases, PgBouncer, execute, fetch
 from tests.worker.stage import ONCE, QUICK, until
 
 
@@ -21,25 +21,16 @@ from tests.worker.stage import ONCE, QUICK, until
 def database(postgres: Databases) -> str:
     """A Postgres database with a table of the user's."""
     url = postgres.create_database()
-
-    async def prepare() -> None:
-        connection = await asyncpg.connect(url)
-        await connection.execute("CREATE TABLE bookings (id text PRIMARY KEY)")
-        await connection.execute(
-            "CREATE TABLE entries (id text PRIMARY KEY, booking text REFERENCES bookings DEFERRABLE INITIALLY DEFERRED)"
-        )
-        await connection.close()
-
-    asyncio.run(prepare())
+    bookings = "CREATE TABLE bookings (id text PRIMARY KEY)"
+    entries = (
+        "CREATE TABLE entries (id text PRIMARY KEY, booking text REFERENCES bookings DEFERRABLE INITIALLY DEFERRED)"
+    )
+    asyncio.run(execute(url, bookings, entries))
     return url
 
 
 async def rows(url: str) -> list[str]:
-    connection = await asyncpg.connect(url)
-    try:
-        return [row[0] for row in await connection.fetch("SELECT id FROM bookings ORDER BY id")]
-    finally:
-        await connection.close()
+    return [row[0] for row in await fetch(url, "SELECT id FROM bookings ORDER BY id")]
 
 
 @asynccontextmanager
