@@ -370,6 +370,10 @@ class RetryAfter(HoldfastError):
         super().__init__(message or f"retry after {delay}")
         self.delay = delay
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # It may come out of a process pool, which makes it anew by what it is called with.
+        return type(self), (self.delay, *self.args), self.__dict__
+
 
 class Continued(BaseException):
     """The body ends here and another run goes on: thrown by `continue_as_new`. Never catch it."""

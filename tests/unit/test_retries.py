@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,6 +118,13 @@ def test_retry_after_is_retried_whatever_on_and_unless_say():
 
 def test_retry_after_may_be_longer_than_max():
     assert Retry(max="1s").delay(RetryAfter("1h"), 1, 0, MIDDLE) == 3_600 * SECOND
+
+
+def test_retry_after_can_be_raised_in_a_process_pool():
+    busy = RetryAfter("5m", "busy")
+    busy.add_note("the third one today")
+    back = pickle.loads(pickle.dumps(busy))
+    assert (type(back), back.args, back.delay, back.__notes__) == (RetryAfter, ("busy",), "5m", ["the third one today"])
 
 
 def test_retry_after_counts_as_an_attempt():
