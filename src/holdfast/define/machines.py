@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from holdfast.errors import DefinitionError
-from holdfast.model import Duration, Retry, microseconds
+from holdfast.model import Duration, Retry, microseconds, spoken
 
 from .coroutines import is_coroutine_callable
 from .scope import body_for
@@ -25,28 +25,28 @@ _START = "start"
 _CHECKPOINT_EVERY = 100
 
 
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Next:
     """What a state returns to go on with another: at once, or `after` a duration, which is waited for durably."""
 
-    __slots__ = ("after", "state")
+    state: str
+    after: int
 
     def __init__(self, state: str, *, after: Duration | None = None) -> None:
         if not isinstance(state, str):
             raise DefinitionError(f"Next({state!r}): expected the name of a state, as text")
-        self.state = state
-        self.after = 0 if after is None else microseconds(after, what=f"Next({state!r}): after")
+        object.__setattr__(self, "state", state)
+        object.__setattr__(self, "after", 0 if after is None else microseconds(after, what=f"Next({state!r}): after"))
 
     def __repr__(self) -> str:
-        return f"Next({self.state!r})"
+        return f"Next({self.state!r}, after={spoken(self.after)!r})" if self.after else f"Next({self.state!r})"
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class Done(Generic[R]):
     """What a state returns to end the machine, with its result."""
 
-    __slots__ = ("result",)
-
-    def __init__(self, result: R | None = None) -> None:
-        self.result = result
+    result: R | None = None
 
     def __repr__(self) -> str:
         return f"Done({self.result!r})"
