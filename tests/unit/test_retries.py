@@ -85,6 +85,8 @@ def test_within_does_not_lengthen_the_attempts():
         ({"on": (ConnectionError,)}, ConnectionResetError(), True),
         ({"on": (ConnectionError,)}, ValueError(), False),
         ({"on": ConnectionError}, ConnectionError(), True),
+        ({"on": [ConnectionError, KeyError]}, ConnectionError(), True),
+        ({"unless": [ConnectionError]}, ConnectionError(), False),
         ({"unless": (ValueError,)}, ValueError(), False),
         ({"unless": (ValueError,)}, UnicodeError(), False),
         ({"unless": (ValueError,)}, ConnectionError(), True),

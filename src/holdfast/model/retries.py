@@ -136,7 +136,7 @@ def _is_number(given: object) -> bool:
 
 
 def _classes(given: object, what: str) -> tuple[type[BaseException], ...]:
-    classes = given if isinstance(given, tuple) else (given,)
+    classes = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     for one in classes:
         if not (isinstance(one, type) and issubclass(one, BaseException)):
             raise DefinitionError(f"Retry({what}={one!r}): expected exception classes")
