@@ -165,7 +165,7 @@ class Execution(Deliveries):
         put_away(self)
 
     def _run(self) -> None:
-        host = events._get_running_loop()
+        host = self.runners.host
         host_task = None
         if sys.version_info >= (3, 14) and host is not None:
             # From 3.14 on the current task is kept per thread, not per loop.
@@ -174,7 +174,7 @@ class Execution(Deliveries):
                 _leave_task(host, host_task)
         events._set_running_loop(self.loop)
         try:
-            self.runners.run(self, host)
+            self.runners.run(self)
         finally:
             events._set_running_loop(host)
             if host_task is not None:

@@ -11,6 +11,7 @@ import gc
 import sys
 import threading
 import weakref
+from asyncio import events
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextvars import Context
@@ -103,7 +104,10 @@ def run_beside(context: Context, callback: Callable[..., object], *args: Any) ->
 
 
 class Runners:
-    """The runners of one thread, and the queue of ready callbacks that their runs borrow while they advance."""
+    """The runners of one thread, and the queue of ready callbacks that their runs borrow while they advance.
+
+    Made on the event loop on which these advance, or on none.
+    """
 
     def __init__(self) -> None:
         hash_by_members()
@@ -113,7 +117,8 @@ class Runners:
         self.ready: deque[Any] = deque()
         self.context = Context()
         """For the house's own callbacks, which look at no contextvar."""
-        self._host: object = None
+        self.host = events._get_running_loop()
+        """The loop on which these bodies advance, if they do on one. To ask at every advance is a system call."""
         self._host_hooks: Hooks = sys.get_asyncgen_hooks()
         self.pumped: Pumped | None = None
         self._collecting = _Collecting(self)
@@ -136,14 +141,11 @@ class Runners:
         if self.pumped is not None:
             self.pumped.generator_lost(generator)
 
-    def run(self, pumped: Pumped, host: object) -> None:
+    def run(self, pumped: Pumped) -> None:
         """Pump until quiet. Raises what must not stay inside a body, such as KeyboardInterrupt.
 
-        Async generators of this thread belong to the body meanwhile; they are given back to the `host` loop after.
+        Async generators of this thread belong to the body meanwhile; they are given back to the host after.
         """
-        if host is not self._host:
-            # A loop sets its hooks when it begins to run and keeps them: no need to ask at every advance.
-            self._host, self._host_hooks = host, sys.get_asyncgen_hooks()
         hub = pumped.hub = getcurrent()
         resumed: greenlet | None = None
         self.pumped = pumped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import events
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
@@ -280,6 +281,8 @@ class Replays:
         )
         if workflow is None:
             workflow = self.codes[self._code_of(record)][record.workflow]
+        # Every process of a world has a loop of its own, and this may be asked for on any of them.
+        self._runners.host = events._get_running_loop()
         return Execution(workflow, info, record.input, seed, self._codec, self._runners)
 
     def _code_of(self, record: RunRecord) -> Code:
