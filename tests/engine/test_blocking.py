@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import holdfast
-from holdfast import DefinitionError, WaitTimeout, blocking, step, workflow
+from holdfast import DefinitionError, Retry, WaitTimeout, blocking, step, workflow
 from tests.engine.drive import note
 from tests.engine.samples import Declined, double, echo, refuse, triple
 
@@ -269,6 +269,26 @@ def test_call_in_an_async_body_is_awaited_whatever_the_colour(begin):
         return [await holdfast.call("parse", int, "12"), await holdfast.call("add", add, 1, 2)]
 
     assert begin(body).finish().check().result == [12, 3]
+
+
+def test_call_of_a_step_is_that_step_under_another_name(begin):
+    @step(retry=Retry(attempts=7), timeout="5s", compensate=echo)
+    def book(n: int) -> int:
+        return n
+
+    @workflow
+    def body() -> None:
+        blocking.call("first", book, 1)
+        blocking.call("second", book, 2, retry=Retry(attempts=1), timeout="1s")
+        raise ValueError("no")
+
+    drive = begin(body)
+    assert [one.step.retry.attempts for one in drive.execution.commands.values()] == [7]
+    assert [one.step.timeout for one in drive.execution.commands.values()] == [5_000_000]
+    drive.complete("first")
+    assert [one.step.retry.attempts for one in drive.execution.commands.values()] == [1]
+    assert [one.step.timeout for one in drive.execution.commands.values()] == [1_000_000]
+    assert drive.finish().check().asked == ["first", "second", "echo", "echo:1"]
 
 
 def test_a_cancel_is_raised_out_of_a_blocking_call(begin):

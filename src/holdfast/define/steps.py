@@ -330,9 +330,10 @@ def call(  # type: ignore[misc]  # mypy can't match *args: Any with *Ts before k
 
     In an async body it is awaited, whether `fn` is a `def` or an `async def`; in a `def` body it blocks and returns the
     value. Everything else is as for @step: the result, or the last error, is recorded under `name` and handed back on
-    replay without calling `fn`, and a call in flight when its process dies is made again. DefinitionError if `fn` can't
-    be called, BadArguments if its arguments don't fit. Only in a body: NotInRun outside any run, NotInBody in a step,
-    where `fn` is simply called.
+    replay without calling `fn`, and a call in flight when its process dies is made again. If `fn` is a step, what that
+    says of itself holds, unless `retry` or `timeout` say otherwise. DefinitionError if `fn` can't be called, and
+    BadArguments if its arguments don't fit. Only in a body: NotInRun outside any run, NotInBody in a step, where `fn`
+    is simply called.
     """
     body = body_for("holdfast.call()")
     made = inline_step(name, fn, retry, timeout)
@@ -348,12 +349,14 @@ def inline_step(
     """The step that `call` makes of a callable."""
     if not callable(fn):
         raise DefinitionError(f"call({name!r}, {fn!r}): expected a function, and its arguments behind it")
-    if isinstance(fn, Step) and fn.is_transactional:
+    if not isinstance(fn, (AsyncStep, BlockingStep)):
+        return make_step(fn, name=name, retry=retry, timeout=timeout)
+    if fn.is_transactional:
         raise DefinitionError(
             f"call({name!r}, ...): the step {fn.name!r} is transactional, which an inline step is not; call the step "
             f"itself: {fn.name}.options(name={name!r})(...)"
         )
-    return make_step(fn.fn if isinstance(fn, Step) else fn, name=name, retry=retry, timeout=timeout)
+    return fn.options(name=name, retry=retry, timeout=timeout)
 
 
 def named_in(fn: Callable[..., Any]) -> Iterator[object]:
