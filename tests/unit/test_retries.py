@@ -154,7 +154,7 @@ def test_a_delay_that_became_nonsense_later_is_refused_when_it_is_read():
     [
         {"attempts": 0}, {"attempts": -1}, {"attempts": 1.5}, {"attempts": "3"}, {"attempts": True},
         {"kind": "quadratic"}, {"kind": None}, {"jitter": -0.1}, {"jitter": 1.1}, {"factor": 0.5}, {"factor": -1},
-        {"on": (int,)}, {"on": ("ConnectionError",)}, {"unless": ValueError()}, {"on": [ConnectionError]},
+        {"on": (int,)}, {"on": ("ConnectionError",)}, {"unless": ValueError()}, {"on": [int]},
         {"initial": "soon"}, {"initial": -1}, {"max": "never"}, {"within": "a while"}, {"initial": True},
     ],
     ids=str,
