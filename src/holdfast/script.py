@@ -7,7 +7,7 @@ import contextlib
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, ParamSpec, TypeVar, overload
@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 from holdfast.client import AsyncClient, AsyncRun
 from holdfast.define import Resource, StartOptions, Step, StepInfo, Workflow, refuse_in_body, wrong_workflow
 from holdfast.errors import BadArguments, DefinitionError, HoldfastError, MisplacedCall, StoreAway, blocking_error
+from holdfast.model import Lane
 from holdfast.store import last_of
 from holdfast.worker import LoopThreads, Worker
 
@@ -55,8 +56,8 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
     of the options here is given by position, else BadArguments, as for all that does not fit the workflow.
 
     `url` and `namespace` say where runs are kept; they default to the settings, and these to `sqlite:///holdfast.db`.
-    The worker inside serves the workflows found in the globals and closures of the one given, transitively, and has
-    the `resources` and `middleware` of a `Worker`.
+    The worker inside serves the workflows found in the globals and closures of the one given, transitively, on the
+    queues that any worker would and on that of the run, and has the `resources` and `middleware` of a `Worker`.
 
     Raises RunFailed, whose cause is what left the body, or RunCancelled. A run that is blocked, as by code that no
     longer matches its journal, raises that error instead of waiting for other code; it is intact, and goes on when the
@@ -119,6 +120,7 @@ async def _run(
         served = workflows_of(workflow)
         _refuse_stranger(started, served)
         worker = Worker(client, workflows=served, resources=resources, middleware=middleware)
+        await _serve(worker, started)
         working = asyncio.ensure_future(worker.run())
         waiting = asyncio.ensure_future(_end_of(client, started, worker))
         try:
@@ -170,6 +172,14 @@ def _refuse_stranger(started: AsyncRun[Any], served: list[Workflow[Any, Any]]) -
             f"{record.workflow!r}, and this script has version {', '.join(known)}; run the old version to let it end, "
             "cancel it, or take another key"
         )
+
+
+async def _serve(worker: Worker, started: AsyncRun[Any]) -> None:
+    """Have the worker take the run on whichever queue it is: what the settings say is about those of others."""
+    record = started.record or (await started.refresh()).record
+    assert record is not None
+    lane = Lane(record.workflow, record.version, record.queue)
+    worker._plan = replace(worker._plan, lanes=tuple(dict.fromkeys((*worker._plan.lanes, lane))))
 
 
 async def _end_of(client: AsyncClient, started: AsyncRun[Any], worker: Worker) -> Any:

@@ -52,3 +52,18 @@ def test_an_option_of_a_start_is_refused_with_the_way_to_give_it(database_url, o
 
 def test_a_workflow_that_takes_any_name_gets_such_a_one(database_url):
     assert holdfast.run(named, url=database_url, deadline="soon") == {"deadline": "soon"}
+
+
+def test_the_run_is_worked_on_whichever_queue_it_was_asked_for(database_url):
+    assert holdfast.run(card_of.options(queue="reports", key="one"), "4242", url=database_url) == "4242"
+
+
+def test_the_run_is_worked_on_whichever_queues_the_settings_name(database_url, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_QUEUES", "mail")
+    assert holdfast.run(card_of, "4242", url=database_url) == "4242"
+
+
+def test_a_run_that_is_there_is_worked_on_whichever_queue_it_has(database_url):
+    with Client(database_url) as client:
+        client.start(card_of, "4242", key="one", queue="reports")
+    assert holdfast.run(card_of, "0000", key="one", url=database_url) == "4242"
