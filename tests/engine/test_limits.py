@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from holdfast import JournalLimitReached, compensate, current_run, sleep, step, workflow
+from holdfast import JournalLimitReached, compensate, current_run, rollback, sleep, step, workflow
 from tests.engine.drive import note
 from tests.engine.samples import clean_up, double
 
@@ -120,6 +120,16 @@ def test_what_is_undone_is_never_given_up_for_want_of_room(begin):
     drive = begin(body).finish(limit=5_000)
     assert isinstance(drive.error, ValueError)
     assert undone == list(reversed(range(2_500)))
+
+
+def test_a_body_that_rolls_back_again_and_again_meets_the_limit(begin):
+    @workflow(journal_limit=5)
+    async def body() -> None:
+        while True:
+            compensate(clean_up)
+            await rollback()
+
+    assert isinstance(begin(body).finish().check().error, JournalLimitReached)
 
 
 def test_a_run_that_is_stopped_at_its_limit_says_what_was_not_undone(begin):

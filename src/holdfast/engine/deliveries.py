@@ -284,6 +284,7 @@ class Deliveries(Requests):
         return is_due and isinstance(failure_of(main), Continued | None)
 
     async def rollback(self) -> None:
+        self.check_limit()
         # What a cancel interrupts would be asked for again behind the body, by another key: undone twice, maybe.
         self.enter_shield()
         try:
