@@ -38,7 +38,7 @@ from holdfast.model import (
     new_id,
 )
 
-from .retries import seed_of
+from .retries import seed_of, time_given
 
 
 def fork_of(
@@ -61,6 +61,7 @@ def fork_of(
         queue=record.queue,
         input=record.input if input is None else input,
         seed=secrets.token_bytes(16) if at is None else seed_of(entries),
+        deadline=time_given(record),
         priority=record.priority,
         tags=record.tags,
         retention=record.retention,

@@ -62,9 +62,6 @@ def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, version:
             'start a new run (on_conflict="restart" gives it the key), or fork this one at a step'
         )
     has_begun = any(isinstance(entry, (Started, Checkpoint, Inherited)) for entry in history)
-    deadline = None
-    if record.deadline_at is not None:
-        deadline = max(instant_of(record.deadline_at) - instant_of(record.created_at), 0)
     return NewRun(
         id=id,
         workflow=record.workflow,
@@ -78,7 +75,7 @@ def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, version:
         # Whoever holds the key by now is returned instead.
         on_conflict="return",
         takes_key_of=record.id if record.key is not None else None,
-        deadline=deadline,
+        deadline=time_given(record),
         priority=record.priority,
         tags=record.tags,
         retention=record.retention,
@@ -88,6 +85,13 @@ def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, version:
         forked_from=record.id,
         rows=(_row(history, record.error, at),) if has_begun else (),
     )
+
+
+def time_given(record: RunRecord) -> int | None:
+    """How long the run had until its deadline: what goes on from it has as long, from now."""
+    if record.deadline_at is None:
+        return None
+    return max(instant_of(record.deadline_at) - instant_of(record.created_at), 0)
 
 
 def seed_of(entries: Iterable[Entry]) -> bytes:
