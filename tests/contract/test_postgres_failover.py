@@ -14,7 +14,8 @@ from holdfast.errors import StoreAway
 from holdfast.model import NewWait, Out, RowChange, RunStatus
 from holdfast.store import open_store
 from holdfast.store.loans import Undone
-from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, new_run, row_write, turn
+from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, new_run, row_write, turn, until
+from tests.servers import Postgres, execute
 
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
 LAST = "DELETE FROM holdfast.journal WHERE seq >= 1"
@@ -177,3 +178,23 @@ async def test_steps_execute_again_whose_results_were_lost(postgres):
         assert executed == [0, 1, 2, 3, 1, 2, 3, 4]
         rows = [row.seq for row in await (await client._connection.opened()).read_journal(run.id)]
         assert rows == [*range(len(rows))]
+
+
+async def test_a_run_whose_parking_was_lost_is_given_back_by_the_worker_that_does_not_hold_it(caplog):
+    @holdfast.workflow
+    async def nap() -> str:
+        return str(await holdfast.wait_for_signal("go"))
+
+    with Postgres(durable=False) as server:
+        url = server.create_database()
+        async with holdfast.AsyncClient(url) as client, holdfast.Worker(client, workflows=[nap], lease="1h"):
+            run = await client.start(nap)
+            while (await run.refresh()).record.owner is not None or run.status != "waiting":
+                pass
+            lost = "SET owner = workers.id, next_seq = NULL, status = 'running' FROM holdfast.workers"
+            await execute(url, f"UPDATE holdfast.runs {lost}")
+            await asyncio.to_thread(server.stop)
+            assert await until(lambda: "claims wait for it" in caplog.text)
+            await asyncio.to_thread(server.start)
+            await answered(lambda: run.signal("go", "on"))
+            assert await run.result(timeout=30) == "on"

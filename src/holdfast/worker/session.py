@@ -247,7 +247,7 @@ class Session:
             self._is_changed = False
             self.runs.deliver(await self.store.read_inbox(self.worker_id))
         if self._has_strays:
-            # The answer to a claim was lost: what it took is ours, says the store, and would wait for us for ever.
+            # The answer to a claim was lost, or the store has lost a hand-back: that run would wait for us for ever.
             await self.store.release_strays(self.worker_id, list(self.runs.held), now=self._clock.store_time())
             self._has_strays = False
         claimed_now = 0
@@ -353,7 +353,7 @@ class Session:
                 if not self._is_away:
                     self._is_away = True
                     _log.warning("the store is away, claims wait for it: %s", error)
-                self._is_changed = self._may_match = True  # nobody has looked
+                self._is_changed = self._may_match = self._has_strays = True  # nobody has looked
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 5.0)
                 continue
