@@ -3,8 +3,8 @@
 An exception comes back as its own class if that class can be found by its name among the loaded modules; for a worker
 those are the ones that were loaded when it started. That is decided once, when it is written, and recorded; if the
 class can't be found later, that is an error, never another class. It is rebuilt without its `__init__`, whose signature
-nobody knows: by the `__new__` of its built-in base, its args, its attributes. Any other exception comes back as a
-StepFailed.
+nobody knows: by the `__new__` of its built-in base, its args, its attributes; pydantic's, which has none, by what it
+found (`findings.py`). Any other exception comes back as a StepFailed.
 
 What can't be kept is said in a note. Nothing here raises while writing: a failure must not get lost because
 its exception is an odd one.
@@ -18,7 +18,9 @@ from types import MemberDescriptorType
 from typing import Any
 
 from holdfast.codec import bare
+from holdfast.codec.findings import load_findings, lower_findings
 from holdfast.codec.loaded import find_class
+from holdfast.codec.printable import clean, shown
 from holdfast.codec.shapes import Misfit, encode_json, type_name
 from holdfast.errors import NotDecodable, StepFailed
 
@@ -69,6 +71,7 @@ def shortened(plain: dict[str, Any]) -> dict[str, Any]:
         "args": [],
         "state": {},
         "held": {},
+        "findings": None,
         "members": None,
         "cause": None,
         "context": None,
@@ -125,6 +128,9 @@ def _lower(
     }
     if held:
         plain["held"] = held
+    findings = lower_findings(error, plain["message"], lost)
+    if findings is not None:
+        plain["findings"] = findings
     own = [clean(str(note)) for note in _notes(error)]
     plain["notes"] = [*own, *(f"could not be kept: {item}" for item in lost), *(clean(note) for note in notes)]
     plain["rebuild"] = (loaded is None or cls.__module__ in loaded) and _may_be_rebuilt(cls, plain)
@@ -176,7 +182,7 @@ def _lower_args(error: BaseException, held: dict[str, Any], lost: list[str]) -> 
     for index, item in enumerate(error.args):
         plain = None if _place(index) in held else _kept(item, _place(index), lost)
         if plain is None and item is not None:
-            plain = clean(item) if type(item) is str else clean(_repr(item))
+            plain = clean(item) if type(item) is str else shown(item)
         out.append(plain)
     return out
 
@@ -273,7 +279,9 @@ def _rebuild(cls: type, plain: dict[str, Any], links: dict[str, BaseException], 
     while base.__flags__ & _HEAP_TYPE:
         base = base.__base__
     error: BaseException
-    if issubclass(cls, BaseExceptionGroup):
+    if plain.get("findings") is not None:
+        error = load_findings(plain["findings"])
+    elif issubclass(cls, BaseExceptionGroup):
         error = base.__new__(cls, plain["args"][0], [_load(member, home) for member in plain["members"] or ()])
     else:
         error = base.__new__(cls)
@@ -313,13 +321,6 @@ def _notes(error: BaseException) -> list[Any]:
     return list(notes) if isinstance(notes, (list, tuple)) else []
 
 
-def _repr(value: object) -> str:
-    try:
-        return repr(value)[:200]
-    except Exception:
-        return f"<{type(value).__qualname__}>"
-
-
 def traceback_text(error: BaseException) -> str:
     """Where it was raised, as text that can be stored; empty if it never was."""
     if error.__traceback__ is None:
@@ -331,8 +332,3 @@ def traceback_text(error: BaseException) -> str:
     text = f"{lines}{type_name(type(error))}: {message_of(error)}"
     # The innermost frames are at the end.
     return clean("Traceback (most recent call last):\n" + text[-MAX_TRACEBACK:])
-
-
-def clean(text: str) -> str:
-    """Text that JSON can hold: a lone surrogate becomes its escape."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
