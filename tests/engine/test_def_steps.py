@@ -20,6 +20,18 @@ def test_a_def_step_in_an_async_body_returns_its_value(begin):
     assert begin(body).finish().check().result == 6
 
 
+def test_the_result_of_a_step_under_way_is_awaited_in_an_async_body(begin):
+    @workflow
+    async def body() -> str:
+        pending = double.start(1)
+        try:
+            pending.result()
+        except asyncio.InvalidStateError as error:
+            return f"{error}: {await pending}, {pending.result()}"
+
+    assert begin(body).finish().check().result.startswith("'double' has not ended; await it")
+
+
 def test_a_def_step_in_an_async_body_does_not_hold_up_siblings(begin):
     @workflow
     async def body() -> list[str]:

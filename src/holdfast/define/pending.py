@@ -80,8 +80,12 @@ class Pending(Reply[T]):
     def result(self) -> T:
         """The step's value, or its exception. In a `def` body it blocks until there is one."""
         self._see()
-        if self._keeper.is_blocking and not super().done():
-            return self._keeper.block(self)
+        if not super().done():
+            if self._keeper.is_blocking:
+                return self._keeper.block(self)
+            raise asyncio.InvalidStateError(
+                f"{self.key!r} has not ended; await it: .result() waits in a `def` body only"
+            )
         return super().result()
 
     def exception(self) -> BaseException | None:
