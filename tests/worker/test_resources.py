@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -244,3 +245,32 @@ async def test_resources_stay_open_across_a_lost_lease(database_url):
 def test_what_is_no_generator_function_is_no_resource(given):
     with pytest.raises(DefinitionError, match="generator"):
         holdfast.resource(given)
+
+
+def test_a_resource_below_a_decorator_that_makes_a_context_manager_of_it_is_refused_with_advice():
+    with pytest.raises(DefinitionError, match=r"yields once.*take the decorator between them away"):
+
+        @holdfast.resource
+        @contextlib.asynccontextmanager
+        async def pool():
+            yield "the pool"
+
+
+def test_a_resource_that_needs_arguments_is_refused_where_it_is_written():
+    with pytest.raises(DefinitionError, match=r"'pool' is opened without arguments, and needs url, size;"):
+
+        @holdfast.resource
+        def pool(url: str, *, size: int, timeout: int = 5, **more: str):
+            yield "the pool"
+
+
+async def test_a_resource_that_calls_another_one_is_told_that_it_can_t(database_url):
+    pool = Log().one("pool", is_async=True)
+
+    @holdfast.resource
+    async def orders():
+        yield f"orders in {pool()}"
+
+    with pytest.raises(NotInRun, match=r"'pool' was used outside a run.*for no other resource"):
+        async with stage(database_url, nothing, resources=[pool, orders]):
+            pass

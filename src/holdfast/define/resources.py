@@ -27,8 +27,8 @@ class Resource(Generic[T]):
         scope = current_scope.get()
         if scope is None:
             raise NotInRun(
-                f"the resource {self.name!r} was used outside a run; it is open inside steps that a worker executes: "
-                f"Worker(..., resources=[{self.name}]); {IN_THREADS}"
+                f"the resource {self.name!r} was used outside a run; it is open inside steps that a worker executes, "
+                f"and for no other resource: Worker(..., resources=[{self.name}]); {IN_THREADS}"
             )
         if not isinstance(scope, StepInfo):
             raise NotInBody(f"the resource {self.name!r} was used in a workflow body; use it inside a step")
@@ -55,8 +55,25 @@ def resource(fn: Callable[[], AsyncIterator[T] | Iterator[T]]) -> Resource[T]:
     with it that would survive replay; outside any run, or on a worker that was not given it, NotInRun. Give it to the
     worker (`Worker(..., resources=[db])`; `holdfast worker` finds it by itself), and in tests to the environment,
     perhaps with a stand-in. If one can't be opened the worker does not start, and those that were open by then are
-    closed. `fn` is a generator function that yields once, `async def` or `def`, else DefinitionError.
+    closed. `fn` is a generator function that yields once, `async def` or `def`, and needs no arguments, else
+    DefinitionError. It can't call other resources: what one needs of another, both get from a function of yours.
     """
     if not (inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn)):
-        raise DefinitionError(f"@resource expects a generator function that yields once, not {fn!r}")
+        below = inspect.unwrap(fn)
+        is_covered = below is not fn and (inspect.isasyncgenfunction(below) or inspect.isgeneratorfunction(below))
+        hint = "; take the decorator between them away, such as @contextmanager" if is_covered else ""
+        raise DefinitionError(f"@resource expects a generator function that yields once, not {fn!r}{hint}")
+    needed = [one.name for one in inspect.signature(fn).parameters.values() if _is_needed(one)]
+    if needed:
+        raise DefinitionError(
+            f"the resource {fn.__name__!r} is opened without arguments, and needs {', '.join(needed)}; have it look "
+            "for them itself, or give them defaults"
+        )
     return Resource(fn)
+
+
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty and parameter.kind not in (
+        parameter.VAR_POSITIONAL,
+        parameter.VAR_KEYWORD,
+    )
