@@ -198,3 +198,31 @@ async def test_what_an_abandoned_attempt_has_locked_is_free_for_the_next_one(url
             assert await (await client.start(locking)).result(timeout=60) == 2
         finally:
             is_over.set()
+
+
+async def test_what_a_cancelled_step_has_locked_is_free_although_it_goes_on(url, monkeypatch):
+    monkeypatch.setattr(attempts, "_LINGER", 0)
+    is_locked, is_over = asyncio.Event(), asyncio.Event()
+
+    @step(transaction=True)
+    async def locks(db: asyncpg.Connection, is_stubborn: bool) -> str:
+        await db.execute("SELECT pg_advisory_xact_lock(7)")
+        is_locked.set()
+        while is_stubborn and not is_over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await is_over.wait()
+        return "has it"
+
+    @workflow
+    async def locking(is_stubborn: bool) -> str:
+        return await locks(is_stubborn)
+
+    async with holdfast.AsyncClient(url) as client, holdfast.Worker(client, workflows=[locking]):
+        try:
+            run = await client.start(locking, True)
+            await is_locked.wait()
+            await run.cancel()
+            assert await run.wait(timeout=60) == "cancelled"
+            assert await (await client.start(locking, False)).result(timeout=60) == "has it"
+        finally:
+            is_over.set()

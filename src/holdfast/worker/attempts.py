@@ -175,6 +175,9 @@ class Attempts:
         attempt.cancelled = True
         if attempt.command.step.is_async and attempt.task is not None:
             self._cancel(attempt)
+            if attempt.loan is not None:
+                # It may go on all the same, but not with what others need.
+                attempt.alarm = self._clock.call_at(self._clock.now() + _LINGER, attempt.loan.abort)
         elif attempt.loan is not None:
             attempt.loan.abort()
 
