@@ -40,16 +40,32 @@ def limit_length(store: SqliteStore, length: int) -> None:
     store._writer._link.use().connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, length)
 
 
-def test_inputs_too_large_for_one_claim_come_in_several(play):
+def test_inputs_too_large_for_one_string_come_with_one_claim(play, monkeypatch):
+    monkeypatch.setattr("holdfast.store.sqlite.claims.PACKED", 10_000)
+
     async def act(stage):
+        [small] = await stage.start(input=b"small")
         ids = await stage.start(10, input=LARGE)
         limit_length(stage.store, 150_000)
-        claimed = []
-        while runs := await stage.claim(10):
-            assert len(runs) < 10
-            assert all(run.input == LARGE for run in runs)
-            claimed += ids_of(runs)
-        assert claimed == ids
+        claimed = await stage.claim(11)
+        assert {run.id: run.input for run in claimed} == {small: b"small", **dict.fromkeys(ids, LARGE)}
+
+    play(act)
+
+
+def test_large_turns_come_in_their_places_among_small_ones(play, monkeypatch):
+    monkeypatch.setattr("holdfast.store.sqlite.claims.PACKED", 10_000)
+
+    async def act(stage):
+        await stage.start(3)
+        runs = await stage.claim()
+        datas = [LARGE, b"small", LARGE, b"", b"small"]
+        for seq, data in enumerate(datas):
+            assert all(await stage.commit(*(turn(run, data, after=seq) for run in runs)))
+        await stage.lose("one")
+        limit_length(stage.store, 100_000)
+        for run in await stage.claim(worker="two"):
+            assert [row.data for row in run.rows[:5]] == datas
 
     play(act)
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast.errors import LeaseLost
 from holdfast.model import Claimed, ClaimedRun, Instant, JournalRow, Lane, Message, encode_entries
@@ -20,6 +19,9 @@ from .transactions import Row, Transaction, as_json
 
 MOST_NUMBERS = 200_000
 """Runs whose numbers are remembered. When there are more all are forgotten, and looked up as they are needed."""
+PACKED = 256 * 1024
+"""Bytes that an input or a turn may have to be packed with the others of a claim: see claims.sql."""
+_ALL = -1
 
 
 def claim_runs(
@@ -35,22 +37,26 @@ def claim_runs(
     at = tx.now(now)
     _refuse_the_reaped(tx, worker_id)
     params = {"namespace_id": tx.namespace_id, "lanes": lanes_json(lanes), "limit": limit, "run_id": run_id, "now": at}
-    chosen = _choose(tx, "claim_runs" if run_id is None else "claim_run", params)
-    if not chosen:
+    found = tx.packed(["claim_runs" if run_id is None else "claim_run"], {**params, "packed": PACKED})
+    if not found:
         return []
+    chosen = sorted(found, key=lambda row: (-row[_PRIORITY], row[_DUE_AT], row[0]))
     numbers = as_json([row[0] for row in chosen])
     tx.run("take_runs", {"owner": worker_id, "runs": numbers, "now": at})
     _fence(tx, chosen, worker_id, at)
     if len(tx.numbers) > MOST_NUMBERS:
         tx.numbers.clear()
     tx.numbers.update((row[1], row[0]) for row in chosen)
+    inputs = _large_inputs(tx, [row[0] for row in chosen if row[_INPUT] is None])
     next_seqs = [_next_seq(row) for row in chosen]
     journals = _journals(
         tx, [row[0] for row, next_seq in zip(chosen, next_seqs, strict=True) if _is_wanted(row, next_seq, cached)]
     )
     inboxes = _inboxes(tx, {row[0]: row[1] for row in chosen if row[_HAS_MESSAGES]})
     return [
-        claimed_run(row, at, next_seq, tuple(journals.get(row[0], ())), tuple(inboxes.get(row[0], ())))
+        claimed_run(
+            row, at, inputs.get(row[0]), next_seq, tuple(journals.get(row[0], ())), tuple(inboxes.get(row[0], ()))
+        )
         for row, next_seq in zip(chosen, next_seqs, strict=True)
     ]
 
@@ -85,19 +91,7 @@ def _refuse_the_reaped(tx: Transaction, worker_id: str) -> None:
         raise LeaseLost(f"the worker {worker_id} was taken for dead and can claim nothing; register it anew")
 
 
-_PRIORITY, _HAS_MESSAGES, _DUE_AT = 11, 21, 22
-
-
-def _choose(tx: Transaction, name: str, params: dict[str, Any]) -> list[Row]:
-    while True:
-        try:
-            rows = tx.packed([name], params)
-            return sorted(rows, key=lambda row: (-row[_PRIORITY], row[_DUE_AT], row[0]))
-        except sqlite3.DataError:
-            # Their inputs together are larger than a string can be: fewer, then.
-            if params["limit"] < 2:
-                raise
-            params = {**params, "limit": params["limit"] // 2}
+_INPUT, _PRIORITY, _HAS_MESSAGES, _DUE_AT = 7, 11, 21, 22
 
 
 def _next_seq(row: Row) -> int:
@@ -121,16 +115,28 @@ def _fence(tx: Transaction, chosen: Sequence[Row], worker_id: str, at: Instant) 
         tx.rows("commit_turns", fences)
 
 
+def _large_inputs(tx: Transaction, numbers: list[int]) -> Mapping[int, bytes]:
+    return dict(tx.all("read_large_inputs", {"runs": as_json(numbers)})) if numbers else {}
+
+
 def _journals(tx: Transaction, numbers: list[int]) -> Mapping[int, list[JournalRow]]:
     found: defaultdict[int, list[JournalRow]] = defaultdict(list)
     if numbers:
         try:
-            rows = tx.packed(["read_journals"], {"runs": as_json(numbers)})
+            rows = tx.packed(["read_journals"], {"runs": as_json(numbers), "packed": PACKED})
         except sqlite3.DataError:
-            rows = [row for number in numbers for row in tx.all("read_long_journal", {"run": number})]
+            # Small ones, but together they are larger than a string can be.
+            rows = _large_rows(tx, numbers, _ALL)
+        else:
+            large = {number for number, *_, data in rows if data is None}
+            rows = [row for row in rows if row[-1] is not None] + _large_rows(tx, large, PACKED)
         for number, seq, epoch, at, data in sorted(rows):
-            found[number].append(JournalRow(seq, epoch, at, bytes.fromhex(data)))
+            found[number].append(JournalRow(seq, epoch, at, data if isinstance(data, bytes) else bytes.fromhex(data)))
     return found
+
+
+def _large_rows(tx: Transaction, numbers: Iterable[int], packed: int) -> list[Row]:
+    return [row for number in numbers for row in tx.all("read_large_rows", {"run": number, "packed": packed})]
 
 
 def _inboxes(tx: Transaction, ids: Mapping[int, str]) -> Mapping[int, list[Message]]:

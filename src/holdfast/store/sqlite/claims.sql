@@ -1,6 +1,7 @@
 -- Claims: which runs a worker takes, what comes with them, and when the next one is due. Many rows come as one, packed
 -- into JSON with bytes as hex: every row that is fetched waits for the interpreter lock, and beside a busy event loop a
--- claim of a hundred runs took 300 ms row by row. By group_concat, which stops where a string is too long:
+-- claim of a hundred runs took 300 ms row by row. Large values come by themselves: to pack them takes longer than that,
+-- while nobody else can write. By group_concat, which stops where a string is too long:
 -- json_group_array goes on until there is no memory, and that rolls the whole transaction back.
 
 -- name: claim_runs
@@ -56,8 +57,8 @@ chosen (number, due_at) AS MATERIALIZED (
 SELECT '[' || group_concat(json_array(
     runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, runs.next_seq,
     CASE WHEN runs.next_seq IS NULL THEN (SELECT max(journal.seq) FROM journal WHERE journal.run = runs.number) END,
-    hex(starts.input), hex(starts.seed), starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at,
-    runs.deadline_at, coalesce(starts.chain_id, runs.id), starts.parent_id, lanes.queue,
+    CASE WHEN length(starts.input) <= :packed THEN hex(starts.input) END, hex(starts.seed), starts.key, starts.tags,
+    runs.priority, runs.created_at, runs.started_at, runs.deadline_at, coalesce(starts.chain_id, runs.id), starts.parent_id, lanes.queue,
     runs.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number), chosen.due_at, starts.trace,
     coalesce(starts.origin_id, starts.chain_id, runs.id), runs.after_run_id IS NOT NULL
@@ -72,8 +73,8 @@ CROSS JOIN starts ON starts.number = runs.number;
 SELECT '[' || group_concat(json_array(
     runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, runs.next_seq,
     CASE WHEN runs.next_seq IS NULL THEN (SELECT max(journal.seq) FROM journal WHERE journal.run = runs.number) END,
-    hex(starts.input), hex(starts.seed), starts.key, starts.tags, runs.priority, runs.created_at, runs.started_at,
-    runs.deadline_at, coalesce(starts.chain_id, runs.id), starts.parent_id, lanes.queue,
+    CASE WHEN length(starts.input) <= :packed THEN hex(starts.input) END, hex(starts.seed), starts.key, starts.tags,
+    runs.priority, runs.created_at, runs.started_at, runs.deadline_at, coalesce(starts.chain_id, runs.id), starts.parent_id, lanes.queue,
     runs.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number), coalesce(runs.due_at, :now), starts.trace,
     coalesce(starts.origin_id, starts.chain_id, runs.id), runs.after_run_id IS NOT NULL
@@ -105,15 +106,24 @@ SET owner = :owner, epoch = epoch + 1, status = 'running', started_at = coalesce
         AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number AND inbox.kind = 'cancel')
 WHERE number IN (SELECT value FROM json_each(:runs));
 
+-- name: read_large_inputs
+-- What some of them were started with that was not packed.
+SELECT starts.number, starts.input
+FROM json_each(:runs) AS taken
+CROSS JOIN starts ON starts.number = taken.value;
+
 -- name: read_journals
 -- The journals of the runs just taken, read after they were.
-SELECT '[' || group_concat(json_array(journal.run, journal.seq, journal.epoch, journal.at, hex(journal.data))) || ']'
+SELECT '[' || group_concat(json_array(
+    journal.run, journal.seq, journal.epoch, journal.at,
+    CASE WHEN length(journal.data) <= :packed THEN hex(journal.data) END
+)) || ']'
 FROM json_each(:runs) AS taken
 CROSS JOIN journal ON journal.run = taken.value;
 
--- name: read_long_journal
--- One journal row by row, if the journals together are larger than a string can be.
-SELECT run, seq, epoch, at, hex(data) FROM journal WHERE run = :run;
+-- name: read_large_rows
+-- The rows of one journal that were not packed: those that have more bytes, or all.
+SELECT run, seq, epoch, at, data FROM journal WHERE run = :run AND length(data) > :packed;
 
 -- name: read_inboxes
 -- Their messages, seen before or not. A pause was for the owner before: the claim itself says whether it holds.

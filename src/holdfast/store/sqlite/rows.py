@@ -72,9 +72,14 @@ def run_record(row: Row) -> RunRecord:
 
 
 def claimed_run(
-    row: Row, now: Instant, next_seq: int, rows: tuple[JournalRow, ...], inbox: tuple[Message, ...]
+    row: Row,
+    now: Instant,
+    large: bytes | None,
+    next_seq: int,
+    rows: tuple[JournalRow, ...],
+    inbox: tuple[Message, ...],
 ) -> ClaimedRun:
-    """A row of claim_runs as it is after the claim."""
+    """A row of claim_runs as it is after the claim. `large` is its input, if that was too large to be in it."""
     (_number, id, workflow, version, epoch, stored_seq, _last_seq, input, seed, key, tags, priority, created_at,
      started_at, deadline_at, chain_id, parent_id, queue, paused, crashes, blocked, _has_messages, due_at, trace,
      origin_id, has_to_wait) = row  # fmt: skip
@@ -84,7 +89,7 @@ def claimed_run(
         version=version,
         epoch=epoch + 1,
         next_seq=next_seq,
-        input=bytes.fromhex(input),
+        input=bytes.fromhex(input) if large is None else large,
         seed=bytes.fromhex(seed),
         key=key,
         tags=tags_of(tags),
