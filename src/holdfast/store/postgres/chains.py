@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model import Instant, Lane, NewRun
+from holdfast.model import Instant, NewRun
 
-from .lanes import add_lanes, find_lanes
-from .transactions import Transaction, as_json
+from .starts import Creation, columns_of
+from .transactions import Transaction
 
 
 async def lock_continued(tx: Transaction, runs: Sequence[int]) -> set[int]:
@@ -24,34 +24,6 @@ async def continue_runs(tx: Transaction, successors: Sequence[tuple[int, NewRun]
     The inbox is moved by a later statement than the hooks: a payload for a hook that is on its way keeps the hook's
     row locked, and is in the inbox when the hooks have been moved.
     """
-    lanes = [Lane(run.workflow, run.version, run.queue) for _, run in successors]
-    if not tx.lanes.keys() >= set(lanes):
-        await add_lanes(tx, lanes)
-        await find_lanes(tx, list(dict.fromkeys(lanes)))
-    numbers = tx.lanes
-    runs = [run for _, run in successors]
-    params = {
-        "namespace_id": tx.namespace_id,
-        "runs": [number for number, _ in successors],
-        "ids": [run.id for run in runs],
-        "lanes": [numbers[lane] for lane in lanes],
-        "priorities": [run.priority for run in runs],
-        "delays": [run.delay for run in runs],
-        "due_ats": [run.due_at for run in runs],
-        "deadlines": [run.deadline for run in runs],
-        "deadline_ats": [run.deadline_at for run in runs],
-        "next_seqs": [len(run.rows) for run in runs],
-        "inputs": [run.input for run in runs],
-        "seeds": [run.seed for run in runs],
-        "keys": [run.key for run in runs],
-        "tags": [as_json(run.tags) if run.tags else "{}" for run in runs],
-        "retentions": [run.retention for run in runs],
-        "forked_froms": [run.forked_from for run in runs],
-        "origin_ids": [run.origin_id for run in runs],
-        "journal_ids": [run.id for run in runs for _ in run.rows],
-        "journal_seqs": [seq for run in runs for seq in range(len(run.rows))],
-        "journal_datas": [data for run in runs for data in run.rows],
-        "now": now,
-    }
-    moved = await tx.all("continue_runs", params)
+    columns = await columns_of(tx, [Creation(run) for _, run in successors])
+    moved = await tx.all("continue_runs", {**columns, "runs": [number for number, _ in successors], "now": now})
     await tx.all("move_inbox", {"runs": [old for old, _ in moved], "successors": [new for _, new in moved]})

@@ -151,11 +151,7 @@ async def create_runs(tx: Transaction, creations: Sequence[Creation], now: Insta
     """Insert the runs whose keys are free, and return their ids."""
     if not creations:
         return set()
-    lanes = {Lane(run.workflow, run.version, run.queue) for run, _ in creations}
-    if not lanes <= tx.lanes.keys():
-        await add_lanes(tx, lanes)
-        await find_lanes(tx, list(lanes))
-    started = await tx.all("start_runs", {**await _params(tx, creations), "now": now})
+    started = await tx.all("start_runs", {**await columns_of(tx, creations), "now": now})
     tx.has_news = tx.has_news or bool(started)
     created: dict[str, int] = {row[0]: row[1] for row in started}
     retries = [run for run, _ in creations if run.is_retry and run.id in created]
@@ -175,8 +171,13 @@ async def create_runs(tx: Transaction, creations: Sequence[Creation], now: Insta
     return set(created)
 
 
-async def _params(tx: Transaction, creations: Sequence[Creation]) -> dict[str, Any]:
+async def columns_of(tx: Transaction, creations: Sequence[Creation]) -> dict[str, Any]:
+    """What is inserted for new runs, column by column. Their lanes are made known."""
     runs = [creation.run for creation in creations]
+    asked = {Lane(run.workflow, run.version, run.queue) for run in runs}
+    if not asked <= tx.lanes.keys():
+        await add_lanes(tx, asked)
+        await find_lanes(tx, list(asked))
     lanes = tx.lanes
     return {
         "namespace_id": tx.namespace_id,
