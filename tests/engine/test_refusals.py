@@ -155,6 +155,21 @@ def test_the_refusal_names_the_line_that_led_to_a_library(begin):
         begin(body)
 
 
+def test_the_refusal_names_the_line_that_waits_for_a_task_of_a_library(begin):
+    tasks = installed("tasks", "async def begin(get):\n    await asyncio.create_task(get())")
+
+    async def ask() -> None:
+        await tasks["begin"](library["get"])
+
+    @workflow
+    async def body() -> None:
+        await ask()
+
+    line = rf"test_refusals.py:{ask.__code__.co_firstlineno + 1} in ask"
+    with pytest.raises(IOInBody, match=rf"loop.run_in_executor\(\) was called at {line}, in a workflow body"):
+        begin(body)
+
+
 def test_the_refusal_names_the_line_of_a_body_that_is_installed_itself(begin):
     shop = installed("shop", "async def sell(get):\n    await get()\n\nasync def body() -> None:\n    await sell(get)")
     shop["get"] = library["get"]

@@ -41,19 +41,36 @@ def calling_line(depth: int) -> str | None:
     return None
 
 
-def own_line(frame: FrameType | None) -> str | None:
-    """Which line of the body led here, by way of whatever libraries; None if nothing but the house did.
+def own_line(frame: FrameType | None, main: asyncio.Task[Any] | None) -> str | None:
+    """Which line of the user's led here, by way of whatever libraries; None if nothing but the house did.
 
-    Where the user's code is installed as the libraries are, it is the outermost line, the body's own.
+    Above a task that a library has made there is none: then it is the line at which the body waits. Where the user's
+    code is installed as the libraries are, it is the outermost line, the body's own.
     """
-    found = None
+    outermost = None
     while frame is not None:
         if is_users(frame.f_code.co_filename):
-            found = frame
-            if not any(place in found.f_code.co_filename for place in _LIBRARIES):
+            outermost = frame
+            if _is_own(frame):
                 break
         frame = frame.f_back
+    found = frame or next((one for one in reversed(_awaiting(main)) if _is_own(one)), outermost)
     return None if found is None else line_of(found.f_code, found.f_lineno)
+
+
+def _awaiting(main: asyncio.Task[Any] | None) -> list[FrameType]:
+    """The frames of a task that waits, the outermost first."""
+    frames = []
+    awaited: Any = None if main is None else main.get_coro()
+    while (frame := getattr(awaited, "cr_frame", None)) is not None:
+        frames.append(frame)
+        awaited = awaited.cr_await
+    return frames
+
+
+def _is_own(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return is_users(file) and not any(place in file for place in _LIBRARIES)
 
 
 def is_users(file: str) -> bool:

@@ -36,6 +36,7 @@ class LoopOwner(Protocol):
     hub: greenlet | None
     """Where it is pumped from; None while it is not."""
     is_dead: bool
+    main: BodyTask[Any] | None
     time: Instant
 
     def next_number(self) -> int: ...
@@ -58,6 +59,7 @@ class _Gone:
 
     hub: greenlet | None = None
     is_dead = True
+    main: BodyTask[Any] | None = None
     time = 0
 
     def next_number(self) -> int:
@@ -211,7 +213,7 @@ class BodyLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         if sys._getframe(1).f_code.co_name == "wrap_future":
             # Whatever resolves it is in another thread, which no replay waits for.
-            self._owner.stop_with(_io("asyncio.wrap_future()", sys._getframe(1)))
+            self._owner.stop_with(_io("asyncio.wrap_future()", sys._getframe(1), self._owner.main))
         return BodyFuture(self._owner.next_number(), self)
 
     def create_task(  # type: ignore[override]  # asyncio's signature grows with each version
@@ -317,14 +319,14 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
         if self._owner.hub is None and not self._owner.is_dead:
             # The body waits: this is a thread that it has begun, and must hear why it is not heard.
             self._owner.refuse_outsider()
-        self._owner.stop_with(_io(f"loop.{name}()", sys._getframe(1)))
+        self._owner.stop_with(_io(f"loop.{name}()", sys._getframe(1), self._owner.main))
 
     refuse.__name__ = name
     return refuse
 
 
-def _io(call: str, frame: FrameType) -> IOInBody:
-    line = own_line(frame)
+def _io(call: str, frame: FrameType, main: BodyTask[Any] | None) -> IOInBody:
+    line = own_line(frame, main)
     at = "" if line is None else f" at {line},"
     return IOInBody(
         f"{call} was called{at} in a workflow body, which does no I/O and has no threads; move this into a step"

@@ -71,10 +71,11 @@ class _Guard:
             return
         body = current_scope.get()
         if is_body(body) and not _is_excused(event, args, frame := sys._getframe(1)):
+            line = own_line(frame, body.main) or "an unknown line"
             body.stop_with(
                 IOInBody(
-                    f"{_told(event, args)} at {own_line(frame) or 'an unknown line'}, inside a workflow body, where it "
-                    "would happen again on every replay; move this into a step"
+                    f"{_told(event, args)} at {line}, inside a workflow body, where it would happen again on every "
+                    "replay; move this into a step"
                 )
             )
 
