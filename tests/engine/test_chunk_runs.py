@@ -11,7 +11,9 @@ import pytest
 
 import holdfast
 from holdfast import Failure, RunCancelled, workflow
+from holdfast.codec import Codec
 from holdfast.define import CHUNK_RUNS
+from holdfast.engine import Execution
 from holdfast.model import ChildAsked, ChildEnd
 from tests.engine.conftest import Begin
 from tests.engine.drive import CODEC, Drive
@@ -242,6 +244,21 @@ class TestTheChunkRun:
         item_ends(drive, "double", b"2")
         results, failures = drive.check().result
         assert ([len(result) for result in results], failures) == ([1, 2_000_002], {})
+
+    def test_it_matches_its_journal_in_a_worker_whose_largest_payload_is_another(self, begin):
+        @workflow
+        async def body() -> list[int]:
+            return await holdfast.map(double, range(4), concurrency=2)
+
+        order, calls = msgspec.json.decode(begin(body).out[0].children[0].input)
+        drive = chunk_of(begin, calls, **order)
+        item_ends(drive, "double", b'"' + b"x" * 100 + b'"')
+        assert begun(drive) == ["double:2"]
+        other = Codec(max_payload=200)
+        execution = Execution(CHUNK_RUNS, drive.execution.run, drive.input, drive.seed, other, drive.runners)
+        drive.lives.append(execution)
+        execution.replay(drive.entries)
+        assert list(execution.life.children) == ["double:1", "double:2"]
 
     def test_an_item_that_fails_ends_it_with_that_very_error_and_calls_the_others_off(self, begin):
         drive = chunk_of(begin, ["[1]", "[2]", "[3]"])

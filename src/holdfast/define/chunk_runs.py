@@ -38,6 +38,8 @@ class Order:
     queue: str
     share: int
     collects: bool
+    room: int | None = None
+    """How large its results may be together. Told, for the next worker may take payloads of another size."""
     delay: int | None = None
     due_at: Instant | None = None
     deadline: int | None = None
@@ -83,7 +85,7 @@ async def run_chunk(order: Order, calls: list[str]) -> Outcome:
     todo = deque(range(len(calls)))
     results: list[str | None] = []
     failures: dict[int, tuple[str, str]] = {}
-    room = body.max_payload // _FULL
+    room = body.max_payload // _FULL if order.room is None else order.room
 
     def begin(place: int, _slot: int) -> asyncio.Future[Any]:
         results.append(None)
@@ -111,7 +113,7 @@ CHUNK_RUNS = ChunkRuns(run_chunk, name="holdfast.map")
 """Known to every worker, on each of its queues."""
 
 
-def orders_for(target: Workflow[..., Any], shares: list[int], collects: bool) -> list[Order]:
+def orders_for(target: Workflow[..., Any], shares: list[int], collects: bool, max_payload: int) -> list[Order]:
     """What chunk runs are told, for each of these shares of the items under way."""
     options = target.start_options
     if options.id is not None or options.key is not None:
@@ -126,6 +128,7 @@ def orders_for(target: Workflow[..., Any], shares: list[int], collects: bool) ->
         queue=options.queue or target.queue,
         share=1,
         collects=collects,
+        room=max_payload // _FULL,
         delay=delay,
         due_at=due_at,
         deadline=target.deadline if options.deadline is None else deadline,

@@ -169,7 +169,7 @@ async def _map_runs(
     most = chunk if chunk is not None else min(_MOST_IN_CHUNK, max(_FEWEST_RUNS, -(-len(items) // _CHUNKS)))
     chunks = _cut(calls, [len(call) for call in calls], most, is_by_weight=chunk is None)
     shares = _shares(concurrency, len(chunks), max((len(part) for part in chunks), default=1))
-    workflow, orders = chunk_runs(target), orders_for(target, shares, collects)
+    workflow, orders = chunk_runs(target), orders_for(target, shares, collects, body.max_payload)
     places = accumulate((len(part) for part in chunks), initial=0)
     todo = deque(zip(places, chunks, strict=False))
     results: list[Any] = [None] * len(calls)
