@@ -33,6 +33,48 @@ async def test_a_retry_goes_on_from_the_failed_step():
         assert (len(env.calls(prepare)), len(env.calls(enter)), env.now) == (1, 2, begun)
 
 
+async def test_what_a_run_has_told_steps_and_children_of_itself_does_not_keep_it_from_being_retried():
+    facts: list[str] = []
+    doors: list[int] = []
+
+    @step
+    async def book(what: str) -> None:
+        facts.append(what)
+
+    @step(retry=Retry(attempts=1))
+    async def pass_through(door: int) -> None:
+        if door not in doors:
+            raise ConnectionError("the door is shut")
+
+    @workflow
+    async def talking(parent_id: str) -> None:
+        await holdfast.wait_for_signal("enough")
+
+    @workflow(deadline="1h")
+    async def telling() -> list[str]:
+        me = holdfast.current_run()
+        child = talking.start(me.id)
+        for door in (1, 2):
+            await book(f"{door} {me.id} {me.created_at} {me.started_at} {me.deadline}")
+            await pass_through(door)
+        child.signal("enough")
+        await child
+        return [me.id, holdfast.current_run().id]
+
+    async with Environment([telling, talking]) as env:
+        first = await env.client.start(telling)
+        await first.wait()
+        await env.skip("2h")
+        doors.append(1)
+        second = await env.client.retry(first.id)
+        await second.wait()
+        await env.skip("2h")
+        doors.append(2)
+        third = await env.client.retry(second.id)
+        assert await third.result() == [third.id, third.id]
+        assert [run.id in fact for run, fact in zip((first, second), facts, strict=True)] == [True, True]
+
+
 async def test_the_old_run_stays_as_it_was():
     async with Environment(visiting) as env:
         run = await env.client.start(visiting, 1)

@@ -19,6 +19,7 @@ from holdfast.model import (
     Claimed,
     Ended,
     Entry,
+    Former,
     Inherited,
     Instant,
     JournalRow,
@@ -83,7 +84,7 @@ def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, version:
         chain_id=record.chain_id,
         origin_id=record.origin_id,
         forked_from=record.id,
-        rows=(_row(history, record.error, at),) if has_begun else (),
+        rows=(_row(history, record, at),) if has_begun else (),
     )
 
 
@@ -115,7 +116,13 @@ def children_kept(rows: Iterable[JournalRow]) -> set[str]:
     return {entry.run_id for entry in (*history.entries, *history.carried) if isinstance(entry, ChildEnded)}
 
 
-def _row(history: Sequence[Entry], error: bytes | None, at: Instant) -> bytes:
+def _row(history: Sequence[Entry], record: RunRecord, at: Instant) -> bytes:
     at = max([at, *(entry.at for entry in history if hasattr(entry, "at"))])
+    former = Former(
+        record.id,
+        instant_of(record.created_at),
+        instant_of(record.started_at or record.created_at),
+        None if record.deadline_at is None else instant_of(record.deadline_at),
+    )
     # Attempt 0: a run retried by hand has the whole of its workflow's own retries before it.
-    return encode_entries([*history, RunRetrying(at, 0, error or b"", at, at)])
+    return encode_entries([*history, RunRetrying(at, 0, record.error or b"", at, at, former)])

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from uuid import UUID
 
 from holdfast.errors import NotInBody, NotInRun
-from holdfast.model import Instant, moment_of
+from holdfast.model import Former, Instant, moment_of
 
 T = TypeVar("T")
 
@@ -36,10 +36,11 @@ class RunInfo:
         "chain_id",
         "created_instant",
         "deadline_instant",
-        "id",
+        "former",
         "journal_length",
         "key",
         "origin_id",
+        "own_id",
         "own_queue",
         "parent_id",
         "priority",
@@ -65,7 +66,9 @@ class RunInfo:
         started_at: Instant,
         deadline_at: Instant | None,
     ) -> None:
-        self.id = id
+        self.own_id = id
+        self.former: Former | None = None
+        """While its body lives through what another run did that this one retries: what the body was told there."""
         self.workflow = workflow
         self.version = version
         self.key = key
@@ -78,9 +81,8 @@ class RunInfo:
         self.created_instant = created_at
         self.started_instant = started_at
         self.deadline_instant = deadline_at
-        """These are the same as `created_at`, `started_at` and `deadline`, as instants."""
-        self.journal_length = 0
-        self.attempt = 1
+        """When it was created, began and has to end itself, as instants."""
+        self.begin()
         self.own_queue: str | None = None
         """The queue that it was started on, if that is not the one that its workflow declares."""
         self.caller_trace: str | None = None
@@ -88,20 +90,30 @@ class RunInfo:
         self.span: Any = None
         """What an observer keeps about it; `text` is its own place in a trace."""
 
+    def begin(self) -> None:
+        """Its body begins, maybe again: it has lived through nothing."""
+        self.journal_length = 0
+        self.attempt = 1
+
     @property
     def tags(self) -> dict[str, str]:
         """Its tags, as a copy: whatever is done to it changes nothing."""
         return dict(self._tags)
 
     @property
+    def id(self) -> str:
+        """Its id."""
+        return self.own_id if self.former is None else self.former.id
+
+    @property
     def created_at(self) -> datetime:
         """When it was started."""
-        return moment_of(self.created_instant)
+        return moment_of(self.created_instant if self.former is None else self.former.created_at)
 
     @property
     def started_at(self) -> datetime:
         """When a worker claimed it for the first time."""
-        return moment_of(self.started_instant)
+        return moment_of(self.started_instant if self.former is None else self.former.started_at)
 
     @property
     def trace(self) -> str | None:
@@ -113,10 +125,11 @@ class RunInfo:
     @property
     def deadline(self) -> datetime | None:
         """When the run must have ended, or None."""
-        return None if self.deadline_instant is None else moment_of(self.deadline_instant)
+        deadline = self.deadline_instant if self.former is None else self.former.deadline_at
+        return None if deadline is None else moment_of(deadline)
 
     def __repr__(self) -> str:
-        return f"<run {self.id} of {self.workflow} version {self.version}>"
+        return f"<run {self.own_id} of {self.workflow} version {self.version}>"
 
 
 class StepInfo:

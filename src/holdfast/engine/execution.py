@@ -96,6 +96,7 @@ class Execution(Deliveries):
         (see model.History).
         """
         self._lives = [*reversed(lives)] if lives else ()
+        self._tell()
         self._feed, self._cursor, self.is_replaying = history, 0, True
         self._begun = []
         if history:
@@ -241,6 +242,11 @@ class Execution(Deliveries):
                 self._life.begins_anew(self.run.attempt, [one for one in coming if isinstance(one, ChildEnded)])
             self.began_at = self._retried_at = retrying.first_at
             self.failure = retrying.error
+            self._tell()
+
+    def _tell(self) -> None:
+        """Have the body told who it was when it lived through what comes next: it may have asked by that."""
+        self.run.former = next((life.former for _, life in reversed(self._lives) if life.former is not None), None)
 
     def _would_retry(self) -> bool:
         """Whether the run is tried again: its policy says so, and no cancel came with what made the body fail.

@@ -139,7 +139,7 @@ def _undone(body: Finished) -> NotCompensated | None:
 def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> NewRun:
     """The run that goes on. What it takes over beside this is the store's affair, for it can't be read here."""
     run, target = body.run, asked.workflow
-    drawn = blake2b(run.id.encode(), key=seed, person=b"holdfast next", digest_size=24).digest()
+    drawn = blake2b(run.own_id.encode(), key=seed, person=b"holdfast next", digest_size=24).digest()
     owed, mail = bequeathed(body.life.to_undo, codec, target), unread(body.life)
     id = f"{run.chain_id}+{drawn[16:].hex()}"
     return NewRun(

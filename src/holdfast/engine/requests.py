@@ -265,7 +265,7 @@ class Requests(Compensations):
         if held is None:
             self._entries.append(ChildAsked(key, new.id, workflow.name, digest))
             self.life.new_children.append(new)
-        elif held.run_id.startswith(f"{self.run.id}.{key}"):
+        elif held.run_id.startswith(f"{self.run.own_id}.{key}"):
             # As this run has named it, maybe by the rules of an older version.
             first = held.run_id
         reply = cls(self, self.loop, key)
@@ -297,7 +297,7 @@ class Requests(Compensations):
             tags=options.tags or {},
             retention=retention,
             has_own_retention=options.retention is not NOT_GIVEN,
-            parent_id=run.id,
+            parent_id=run.own_id,
             parent_key=key,
             on_parent_end=options.on_parent_end or "cancel",
             trace=run.trace,
@@ -312,7 +312,7 @@ class Requests(Compensations):
         """
         place = f"{self.run.attempt} {key}".encode()
         drawn = blake2b(place, key=self._seed, person=b"holdfast kin", digest_size=4)
-        return bounded_id(f"{self.run.id}.{key}~{drawn.hexdigest()}")
+        return bounded_id(f"{self.run.own_id}.{key}~{drawn.hexdigest()}")
 
     def _match_child(self, key: str, digest: bytes, earlier: Earlier, asked: bytes) -> ChildAsked:
         held = self._next_held()

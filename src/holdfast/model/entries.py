@@ -226,6 +226,15 @@ class Blocked(_Entry, frozen=True, gc=False, tag="blocked"):
     results: int
 
 
+class Former(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What another run, which this one retries, was told of itself."""
+
+    id: str
+    created_at: Instant
+    started_at: Instant
+    deadline_at: Instant | None
+
+
 class RunRetrying(_Entry, frozen=True, gc=False, tag="run_retrying"):
     """The body failed and its workflow's policy tries again at `retry_at` from the last failure delivered to it."""
 
@@ -234,6 +243,8 @@ class RunRetrying(_Entry, frozen=True, gc=False, tag="run_retrying"):
     error: bytes
     retry_at: Instant
     first_at: Instant
+    former: Former | None = None
+    """The run that lived until here, if it was another one."""
 
 
 class Relived(RunRetrying, frozen=True, gc=False, tag="relived"):

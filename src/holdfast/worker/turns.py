@@ -143,8 +143,7 @@ class Turns(Arrivals):
 
     def replay(self, held: Held, history: History) -> bool:
         """Rebuild the body; False if that is not possible and the run is blocked."""
-        held.info.journal_length = 0
-        held.info.attempt = 1
+        held.info.begin()
         held.execution = Execution(held.workflow, held.info, held.input, held.seed, self._codec, self._runners)
         self.advancing = (held.info, self._clock.monotonic())
         try:
@@ -153,6 +152,7 @@ class Turns(Arrivals):
                 held.execution.ask_anew(self._clock.now(), history.carried)
             check_details(held, self._codec)
         except Exception as error:
+            held.info.former = None
             self.block(held, error)
             return False
         finally:
