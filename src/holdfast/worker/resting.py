@@ -104,7 +104,8 @@ class Resting(ABC):
         self._let_go(held)
         held.is_parked = True
         if held.execution is None or held.arrivals or held.journal is not None:
-            # What arrived meanwhile is still in the inbox: it is fresh, and will be found.
+            # A message that arrived meanwhile is still in the inbox: it is fresh, and will be found. A result is of a
+            # step which nobody waits for any more, or which a run that is tried again asks for anew.
             held.arrivals = ()
             self.discard(held)
         else:
