@@ -251,6 +251,10 @@ class Workflow(Generic[P, R]):
             f"start it there with a client: client.start({self.name}, ...)"
         )
 
+    def __reduce__(self) -> str:
+        """By its name, as a step: a process that is spawned may be given the workflows that it is to serve."""
+        return str(getattr(self, "__qualname__", self.name))
+
     def __repr__(self) -> str:
         return f"<workflow {self.name} version {self.version}>"
 

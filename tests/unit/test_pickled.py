@@ -1,0 +1,48 @@
+"""Steps and workflows are pickled as the functions that they are made of: by their names, for other processes."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import pickle
+
+import pytest
+
+import holdfast
+from holdfast import step, workflow
+
+
+@step
+def double(n: int) -> int:
+    return 2 * n
+
+
+@workflow
+async def doubled(n: int) -> int:
+    return double(n)
+
+
+@workflow
+def doubled_in_a_plain_body(n: int) -> int:
+    return double(n)
+
+
+@pytest.mark.parametrize("one", [double, doubled, doubled_in_a_plain_body])
+def test_it_is_the_same_one_again(one):
+    assert pickle.loads(pickle.dumps(one)) is one
+    assert copy.deepcopy(one) is one
+
+
+def test_one_with_options_of_its_own_is_no_other_one_by_mistake():
+    with pytest.raises(pickle.PicklingError, match="not the same object"):
+        pickle.dumps(doubled.options(key="one"))
+
+
+def test_a_process_that_is_spawned_may_be_given_one(database_url):
+    process = multiprocessing.get_context("spawn").Process(
+        target=holdfast.run, args=(doubled, 4), kwargs={"url": database_url, "key": "one"}
+    )
+    process.start()
+    process.join(60)
+    with holdfast.Client(database_url) as client:
+        assert client.get_run(doubled, key="one").result(timeout=0) == 8
