@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast.define import StartOptions, workflow
-from holdfast.errors import BadArguments, UnknownWorkflow
+from holdfast.errors import BadArguments, DefinitionError, UnknownWorkflow
 from holdfast.model import Lane, microseconds
 from tests.client.hands import Hands, ship, total
 
@@ -91,7 +91,8 @@ async def test_a_retry_goes_on_in_its_own_version_while_that_is_served(client, h
     await client.cancel(run.id)
     assert (await (await client.retry(run.id)).refresh()).record.version == "1"
     await hands.register(workflows=[pack_2])
-    assert (await (await client.retry(run.id)).refresh()).record.version == "2"
+    record = (await (await client.retry(run.id)).refresh()).record
+    assert (record.version, record.queue) == ("2", "new")
 
 
 async def test_a_retry_and_a_fork_keep_their_version_where_nobody_is_alive_to_tell(client, hands):
@@ -103,6 +104,30 @@ async def test_a_retry_and_a_fork_keep_their_version_where_nobody_is_alive_to_te
         await client.store.remove_worker(worker_id)
     assert (await (await client.retry(run.id)).refresh()).record.version == "1"
     assert (await (await client.fork(run.id)).refresh()).record.version == "1"
+
+
+async def test_a_fork_from_the_start_with_arguments_for_another_version_runs_on_that(client, hands):
+    await hands.register(workflows=[pack_1, pack_2])
+    run = await client.start(pack_1, "a")
+    fork = await client.fork(run.id, input=("a", True, "note"), workflow=pack_2)
+    record = (await fork.refresh()).record
+    assert (record.version, record.queue) == ("2", "new")
+
+
+async def test_a_fork_whose_version_can_t_take_its_arguments_is_refused(client, hands):
+    await hands.register(workflows=[pack_1])
+    run = await client.start(pack_1, "a")
+    with pytest.raises(BadArguments, match="pack"):
+        await client.fork(run.id, input=("a", True, "note"), workflow=pack_2)
+    assert [one.id async for one in client.runs()] == [run.id]
+
+
+async def test_a_fork_by_another_workflow_than_the_runs_own_is_refused(client, hands):
+    await hands.register(workflows=[pack_1, ship])
+    run = await client.start(pack_1, "a")
+    with pytest.raises(DefinitionError, match=r"'ship'.*is of 'pack'"):
+        await client.fork(run.id, input=("here",), workflow=ship)
+    assert [one.id async for one in client.runs()] == [run.id]
 
 
 async def test_what_a_workflow_declares_holds_for_runs_started_by_its_name(client, hands):

@@ -10,13 +10,13 @@ from contextlib import suppress
 from typing import Any, TypedDict
 
 from holdfast.define import Workflow
-from holdfast.errors import NoSuchStep, RunNotFound
-from holdfast.model import NewRun, NotGiven, RunRecord
+from holdfast.errors import DefinitionError, NoSuchStep, RunNotFound
+from holdfast.model import Lane, NewRun, NotGiven, RunRecord
 
 from .connections import Connection
 from .forks import fork_of
 from .runs import AsyncRun
-from .starts import next_version, place_of, sealed_input
+from .starts import next_lane, place_of, sealed_input
 
 _BATCH = 100
 """Forks that begin in one transaction; each brings its part of a journal along."""
@@ -47,8 +47,8 @@ class Forks:
         self._input = input
         self._result = result
         self._workflow = workflow
-        self._codes: dict[tuple[str, str], tuple[str, bytes | None]] = {}
-        """By a run's workflow and version: the version that its fork runs on, and the arguments if others are given."""
+        self._codes: dict[tuple[str, str, str], tuple[Lane, bytes | None]] = {}
+        """By a run's workflow, version and queue: where its fork runs, and the arguments if others are given."""
 
     async def make(self, record: RunRecord) -> AsyncRun[Any]:
         """Fork one run."""
@@ -74,22 +74,34 @@ class Forks:
         return count
 
     async def _learn(self, record: RunRecord) -> None:
-        code = record.workflow, record.version
+        code = record.workflow, record.version, record.queue
         if code in self._codes:
             return
+        workflow = self._workflow
+        if workflow is not None and workflow.name != record.workflow:
+            raise DefinitionError(
+                f"fork(workflow={workflow.name!r}): run {record.id} is of {record.workflow!r}, and so is its fork; "
+                f"give that workflow, or start one of {workflow.name!r}"
+            )
         store = await self._connection.opened()
         versions = await store.list_versions(record.workflow)
-        version = next_version(versions, record.version)
+        own = record.version
+        if workflow is not None and self._at is None and not isinstance(self._input, NotGiven):
+            # From the start, with other arguments: there is no history that the version given could not go on with.
+            own = workflow.version
+        lane = next_lane(versions, own, record)
         given = None
         if not isinstance(self._input, NotGiven):
-            place = place_of([one for one in versions if one.version == version], None)
+            place = place_of([one for one in versions if one.version == lane.version], None)
             call = tuple(self._input), dict[str, Any]()
-            given = sealed_input(self._connection.codec, self._workflow or record.workflow, call, place)
-        self._codes[code] = version, given
+            # As the version that is to get them takes them.
+            target = workflow if workflow is not None and workflow.version == lane.version else record.workflow
+            given = sealed_input(self._connection.codec, target, call, place)
+        self._codes[code] = lane, given
 
     async def _fork(self, record: RunRecord) -> NewRun:
         store = await self._connection.opened()
-        version, given = self._codes[record.workflow, record.version]
+        lane, given = self._codes[record.workflow, record.version, record.queue]
         rows = await store.read_journal(record.id)
         if not rows:
             # Deleted since it was found, it has no history to share.
@@ -100,7 +112,7 @@ class Forks:
             at=self._at,
             input=given,
             result=self._result,
-            version=version,
+            lane=lane,
             now=self._connection.now(),
         )
         return self._connection.traced_after(new, record)

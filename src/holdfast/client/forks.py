@@ -23,6 +23,7 @@ from holdfast.model import (
     Inherited,
     Instant,
     JournalRow,
+    Lane,
     NewRun,
     Relived,
     Reopened,
@@ -48,7 +49,7 @@ def fork_of(
     at: str | None,
     input: bytes | None,
     result: bytes | None,
-    version: str,
+    lane: Lane,
     now: Instant,
 ) -> NewRun:
     """The run that a fork begins. `at` is the key of a step; None: from the very start."""
@@ -57,8 +58,8 @@ def fork_of(
     return NewRun(
         id=new_id(),
         workflow=record.workflow,
-        version=version,
-        queue=record.queue,
+        version=lane.version,
+        queue=lane.queue,
         input=record.input if input is None else input,
         seed=secrets.token_bytes(16) if at is None else seed_of(entries),
         deadline=time_given(record),

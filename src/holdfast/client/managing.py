@@ -206,8 +206,9 @@ class Managing(Connected):
             fresh = await client.fork(run.id, input=(other_order,))             # from the start, with other arguments
 
         The old run stays as it was, whatever state it is in. `at` is the step's key as the journal shows it; `input` is
-        a sequence of arguments. Give the `workflow` to have them, and the result, typed. With a filter all runs that it
-        lets through are forked, those that have asked for that step, and the answer is how many.
+        a sequence of arguments. Give the `workflow` to have them, and the result, typed: from the start they may be for
+        another version of it. With a filter all runs that it lets through are forked, those that have asked for that
+        step, and the answer is how many. Raises DefinitionError and BadArguments for what does not fit the run.
         """
         refuse_in_body("client.fork()", "do it in a step")
         if at is None and not isinstance(result, NotGiven):

@@ -23,6 +23,7 @@ from holdfast.model import (
     Inherited,
     Instant,
     JournalRow,
+    Lane,
     NewRun,
     RunRecord,
     RunRetrying,
@@ -53,7 +54,7 @@ def check_retryable(record: RunRecord) -> None:
     )
 
 
-def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, version: str, at: Instant) -> NewRun:
+def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, lane: Lane, at: Instant) -> NewRun:
     """The run `id` that goes on where `record` stopped, with its journal's `rows`, from `at` on."""
     entries = [entry for row in rows for entry in decode_entries(row.data)]
     history = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
@@ -66,12 +67,12 @@ def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, version:
     return NewRun(
         id=id,
         workflow=record.workflow,
-        version=version,
+        version=lane.version,
         input=record.input,
         seed=seed_of(entries),
         # One that has no journal may have drawn from its own all the same: the store copies that.
         keeps_seed=True,
-        queue=record.queue,
+        queue=lane.queue,
         key=record.key,
         # Whoever holds the key by now is returned instead.
         on_conflict="return",

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from holdfast.define import StartOptions, Workflow
 from holdfast.errors import CodecError, KeyTaken
-from holdfast.model import NewRun, RunRecord, StartedRun, new_id
+from holdfast.model import Lane, NewRun, RunRecord, StartedRun, new_id
 from holdfast.observe import RunsStarted
 from holdfast.store import Guest, Store
 
@@ -22,7 +22,7 @@ from .starts import (
     check_call,
     name_of,
     new_run,
-    next_version,
+    next_lane,
     own_place,
     place_of,
     sealed_input,
@@ -129,8 +129,10 @@ class Starter:
             # Deleted since it was found: without its history it would do everything once more.
             return None
         if version is None:
-            version = next_version(await store.list_versions(record.workflow), record.version)
-        new = retry_of(record, rows, id=id or new_id(), version=version, at=self._connection.now())
+            lane = next_lane(await store.list_versions(record.workflow), record.version, record)
+        else:
+            lane = Lane(record.workflow, version, record.queue)
+        new = retry_of(record, rows, id=id or new_id(), lane=lane, at=self._connection.now())
         new = self._connection.traced_after(new, record)
         [started] = await store.start_runs([new])
         if id is not None and started.id == id and not started.created:

@@ -20,6 +20,7 @@ from holdfast.errors import BadArguments, DefinitionError, KeyTaken, NotDecodabl
 from holdfast.model import (
     Declared,
     Duration,
+    Lane,
     NewRun,
     NotGiven,
     Parameter,
@@ -102,13 +103,21 @@ def place_of(versions: Sequence[WorkflowVersion], own: Workflow[..., Any] | None
     return Place(found.version, queue, declared)
 
 
-def next_version(versions: Sequence[WorkflowVersion], own: str) -> str:
-    """The version that goes on with a run of version `own`: that one, unless live workers have only others.
+def next_lane(versions: Sequence[WorkflowVersion], own: str, record: RunRecord) -> Lane:
+    """Where it goes on with a run: in the version `own`, unless live workers have only others.
 
-    With nobody alive it waits for its own: the newest one may be code that its journal does not match.
+    With nobody alive it waits for that one: the newest may be code that its journal does not match. It stays on its
+    queue, unless another version than its own is served elsewhere.
     """
-    found = _chosen([one for one in versions if one.is_live], own)
-    return own if found is None else found.version
+    live = [one for one in versions if one.is_live]
+    found = _chosen(live, own) or next((one for one in versions if one.version == own), None)
+    if found is None:
+        return Lane(record.workflow, own, record.queue)
+    queue = record.queue
+    if found.version != record.version and queue not in found.queues:
+        place = place_of([found], None)
+        queue = queue if place is None else place.queue
+    return Lane(record.workflow, found.version, queue)
 
 
 def _chosen(versions: Sequence[WorkflowVersion], own: str | None) -> WorkflowVersion | None:
