@@ -1,4 +1,4 @@
-"""Steps and workflows are pickled as the functions that they are made of: by their names, for other processes."""
+"""Steps and workflows are pickled by their names, as the functions that they are made of. Clients are not pickled."""
 
 from __future__ import annotations
 
@@ -46,3 +46,10 @@ def test_a_process_that_is_spawned_may_be_given_one(database_url):
     process.join(60)
     with holdfast.Client(database_url) as client:
         assert client.get_run(doubled, key="one").result(timeout=0) == 8
+
+
+def test_a_client_and_a_handle_say_that_another_process_makes_a_client_of_its_own(database_url):
+    with holdfast.Client(database_url) as client:
+        for one in (client, holdfast.AsyncClient(database_url), client.start(doubled, 4)):
+            with pytest.raises(TypeError, match="make another client in the process that needs it"):
+                pickle.dumps(one)

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec import structs
 
@@ -89,6 +89,11 @@ class Connection:
         """Another way to wait for a run's end: a test environment's, whose clock only moves while somebody waits."""
         self.until_news: Callable[[asyncio.Event], Awaitable[None]] | None = None
         """The same for whoever follows a run: it ends when the event is set, or after a while."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a client, and what it gives, can't be pickled; make another client in the process that needs it"
+        )
 
     @cached_property
     def settings(self) -> Settings:
