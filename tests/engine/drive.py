@@ -170,10 +170,13 @@ class Drive:
 
     def tell(self, kind: str, name: str | None, payload: Any = None, *, wait: int | None = None) -> Advance:
         """A message comes."""
+        return self.take(self.message(kind, name, payload, wait=wait))
+
+    def message(self, kind: str, name: str | None, payload: Any = None, *, wait: int | None = None) -> Message:
+        """One that was just sent."""
         self.messages += 1
         data = payload if isinstance(payload, bytes) else CODEC.message(payload)
-        message = Message(self.messages, self.run_id, kind, name, data, self.tick(), wait)
-        return self.take(message)
+        return Message(self.messages, self.run_id, kind, name, data, self.tick(), wait)
 
     def signal(self, name: str, payload: Any = None) -> Advance:
         return self.tell("signal", name, payload)

@@ -143,6 +143,22 @@ def test_a_payload_that_does_not_fit_is_set_aside_and_the_wait_goes_on(begin):
     assert drive.check().result is True
 
 
+def test_a_wait_that_has_set_a_signal_aside_is_registered_anew_and_closed_if_the_next_one_fits(begin):
+    @workflow
+    async def body() -> bool:
+        answer = await wait_for_signal("answer", type=Answer)
+        await double(1)
+        return answer.yes
+
+    aside, closed = begin(body), begin(body)
+    [wait] = aside.out[0].waits
+    aside.signal("answer", {"no": 1})
+    assert aside.out[-1].waits == (wait,)
+    bad, good = ({"no": 1}, {"yes": True})
+    closed.take(closed.message("signal", "answer", bad), closed.message("signal", "answer", good))
+    assert (closed.out[-1].waits, closed.out[-1].closed) == ((), (wait.number,))
+
+
 def test_a_wait_with_a_type_is_registered_with_its_schema_and_closed(begin):
     @workflow
     async def body() -> bool:

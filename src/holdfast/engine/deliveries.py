@@ -136,15 +136,14 @@ class Deliveries(Requests):
             # Else it came out of the journal.
             self.life.taken.append(message.id)
         found_for = self.life.waits.get(message.wait or 0) if message.kind == "event" else None
-        if found_for is not None and found_for is not wait:
-            # The delivery has taken that wait's row away, and it goes on: an older one takes the event. With this turn
-            # it is registered anew.
+        if found_for is not None and (found_for is not wait or isinstance(value, NotDecodable)):
+            # The delivery has taken that wait's row away, and it goes on: an older one takes the event, or it does not
+            # fit. With this turn it is registered anew.
             found_for.is_registered = False
         at = max(self.stamp, self.time)
         if isinstance(value, NotDecodable):
-            # The wait goes on. An event's delivery has taken its row away, and what a signal is checked against may be
-            # the type of earlier code: with this turn it is registered anew.
-            wait.is_registered = False
+            # What is sent next is to be checked against the type of this code: the row may be that of earlier code.
+            wait.is_stale = True
             self._take_in(SetAside(at, wait.number, wait.name, message.payload, str(value)))
         else:
             entry = _ENTRIES[wait.kind](at, wait.number, wait.name, message.payload, message.sent_at)

@@ -180,8 +180,8 @@ class Life:
         """What this advance gives out; from here on it counts as given."""
         waits = []
         for wait in self.waits.values():
-            if wait.row is not None and not wait.is_registered:
-                wait.is_registered = True
+            if wait.row is not None and (wait.is_stale or not wait.is_registered):
+                wait.is_registered, wait.is_stale = True, False
                 waits.append(wait.row)
         found = Out(
             children=tuple(self.new_children),

@@ -22,6 +22,7 @@ class Wait:
         "fitting",
         "hook",
         "is_registered",
+        "is_stale",
         "kind",
         "match",
         "name",
@@ -44,6 +45,8 @@ class Wait:
         self.row = row
         """What the store is to know of it; None: nothing."""
         self.is_registered = False
+        self.is_stale = False
+        """The store may know it otherwise than it is."""
         self.hook = 0
         """Of a hook: which of them it is."""
         self.tried = 0
