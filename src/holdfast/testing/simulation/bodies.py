@@ -119,7 +119,7 @@ class _Sight:
             # So that it would not match a journal of the first one.
             self.mix("version", VERSIONS[code])
         self._steps = steps
-        is_changed = change is not None and holdfast.current_run().id in change.runs
+        is_changed = change is not None and holdfast.current_run().own_id in change.runs
         self._change = change.how if is_changed and change is not None else ""
 
     def mix(self, *what: object) -> None:

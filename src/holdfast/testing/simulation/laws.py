@@ -104,7 +104,8 @@ class Laws(Journals):
         known = self._first_asks.get((step.run_id, hand.process.code))
         if known is None:
             record = self.record(step.run_id)
-            known = self._replays.first_asks(record, hand.process.workflows[record.workflow, record.version])
+            workflow = hand.process.workflows[record.workflow, record.version]
+            known = self._replays.first_asks(record, journal.entries, workflow)
             self._first_asks[step.run_id, hand.process.code] = known
         return step.key in known
 

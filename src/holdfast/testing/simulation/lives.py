@@ -181,7 +181,7 @@ def mapped(body: Still, node: Mapped, items: list[int], results: list[Any]) -> N
 def message(body: Still) -> str:
     """One that nobody else sends, nor this run in another try, nor this try once more."""
     run = holdfast.current_run()
-    text = f"{body.value} of {body.witness.label(run.id)}, try {run.attempt}"
+    text = f"{body.value} of {body.witness.label(run.own_id)}, try {run.attempt}"
     body.said[text] += 1
     return text if body.said[text] == 1 else f"{text}, number {body.said[text]}"
 

@@ -75,13 +75,15 @@ class Replays:
         """Nothing is replayed any more."""
         self._runners.close()
 
-    def first_asks(self, record: RunRecord, workflow: Workflow[Any, Any]) -> frozenset[str]:
-        """The steps that follow from a run's start alone."""
+    def first_asks(self, record: RunRecord, entries: Sequence[Entry], workflow: Workflow[Any, Any]) -> frozenset[str]:
+        """The steps that follow from a run's start alone, and from the entries that came with it."""
         seed = self._oracle.runs[record.id].seed
         assert record.started_at is not None
         execution = self._execution(record, seed, workflow)
         self.is_under_way, self.marks = True, None
+        history = history_of(entries)
         try:
+            execution.replay(history.entries, history.lives, history.carried)
             done = execution.advance([Started(instant_of(record.started_at), seed)])
         finally:
             self.is_under_way = False

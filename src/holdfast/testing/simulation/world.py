@@ -156,22 +156,22 @@ class World:
     def body_begins(self, version: str) -> Trace:
         """A body has begun somewhere: in a worker, or in our own replays."""
         info = current_run()
-        began_with = self.oracle.runs[info.id].version
+        began_with = self.oracle.runs[info.own_id].version
         if began_with != version:
-            name = self.oracle.label(info.id)
+            name = self.oracle.label(info.own_id)
             self.oracle.report("versions", f"{name} has version {began_with}, and is executed by code of {version}")
         hand = None if self.replays.is_under_way else self._hand_of(self.loop.current)
         # What code sees that does not match the journal is nobody's business: it is stopped.
-        is_astray = hand is not None and hand.process.is_changed and info.id in self.laws.frozen
+        is_astray = hand is not None and hand.process.is_changed and info.own_id in self.laws.frozen
         number = 1
         if hand is not None:
-            number = self.laws.journal(info.id).tries(hand.session.runs.held[info.id].seq)
+            number = self.laws.journal(info.own_id).tries(hand.session.runs.held[info.own_id].seq)
             self.bodies.append(current_scope.get())
-        trace = Trace(self.oracle, info.id, number, current_scope.get(), is_ours=hand is None or is_astray)
+        trace = Trace(self.oracle, info.own_id, number, current_scope.get(), is_ours=hand is None or is_astray)
         if hand is None:
             self.replays.trace = trace
         elif not is_astray:
-            hand.traces[info.id] = trace
+            hand.traces[info.own_id] = trace
         return trace
 
     def marks(self) -> frozenset[str] | None:
@@ -236,7 +236,7 @@ class World:
         for body in self.bodies:
             if body.main is not None:
                 body.put_away()
-                self.oracle.report("P9", f"a body of {self.oracle.label(body.run.id)} was left to the collector")
+                self.oracle.report("P9", f"a body of {self.oracle.label(body.run.own_id)} was left to the collector")
 
     async def _run(self) -> None:
         await self.store.open()
