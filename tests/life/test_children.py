@@ -265,6 +265,16 @@ async def test_a_child_that_is_to_do_something_else_about_its_key_than_join_is_r
             await run.result()
 
 
+async def test_a_run_that_would_join_itself_is_told():
+    @workflow
+    async def countdown(left: int) -> int:
+        return 0 if left == 0 else await countdown.options(key="launch")(left - 1)
+
+    async with Environment([countdown]) as env:
+        with pytest.raises(RunFailed, match=r"it would join itself.*give the child another key"):
+            await (await env.client.start(countdown, 2, key="launch")).result()
+
+
 async def test_a_key_joins_the_run_there_is():
     @workflow
     async def joining() -> Any:

@@ -242,11 +242,7 @@ class Requests(Compensations):
         if self.is_dead:
             self.refuse()
         self.check_limit()
-        if workflow.start_options.on_conflict not in (None, "return"):
-            raise DefinitionError(
-                f"{workflow.name}.options(on_conflict={workflow.start_options.on_conflict!r}) in a body: a child joins "
-                "the run that has its key; leave on_conflict= out, or start the run by a client in a step"
-            )
+        self._check_options(workflow)
         earlier: Earlier = _as_it_is
         if isinstance(workflow, Unseen):
             plain = from_text(args[0])
@@ -274,6 +270,19 @@ class Requests(Compensations):
         self.life.children[key] = Child(key, workflow, new, reply, first)
         self.life.has_keys = self.life.has_keys or new.key is not None
         return reply
+
+    def _check_options(self, workflow: Workflow[Any, Any]) -> None:
+        options, run = workflow.start_options, self.run
+        if options.on_conflict not in (None, "return"):
+            raise DefinitionError(
+                f"{workflow.name}.options(on_conflict={options.on_conflict!r}) in a body: a child joins "
+                "the run that has its key; leave on_conflict= out, or start the run by a client in a step"
+            )
+        if options.key is not None and (workflow.name, options.key) == (run.workflow, run.key):
+            raise DefinitionError(
+                f"{workflow.name}.options(key={options.key!r}) in the run that has this key: it would join itself, and "
+                "wait for its own end; give the child another key, or go on with continue_as_new"
+            )
 
     def _new_run(self, workflow: Workflow[Any, Any], key: str, plain: bytes, run_id: str) -> NewRun:
         options = workflow.start_options
