@@ -157,15 +157,23 @@ async def test_a_function_waits_while_its_database_is_read_only_and_no_attempt_i
         await db.execute("INSERT INTO effects (number) VALUES ($1)", number)
         return number
 
+    [(name,)] = await fetch(url, "SELECT current_database()")
+
+    @step
+    async def shut(is_shut: bool) -> None:
+        # As a server does whose disk is nearly full, or the one that a name leads to until a standby takes over.
+        if is_shut:
+            await execute(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+
     @workflow
     async def putting() -> int:
+        # It holds for connections that are made from then on: those over which turns are committed are there by then.
+        for is_shut in (False, True):
+            await shut(is_shut)
         return await put(7)
 
     monkeypatch.setattr(PostgresLoan, "begin", begun)
     async with holdfast.AsyncClient(url) as client, holdfast.Worker(client, workflows=[putting]):
-        # As a server does whose disk is nearly full, or the one that a name leads to until a standby takes over.
-        [(name,)] = await fetch(url, "SELECT current_database()")
-        await execute(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
         run = await client.start(putting)
         assert await until(lambda: bool(refused or called))
         admin = await asyncpg.connect(url, server_settings={"default_transaction_read_only": "off"})
