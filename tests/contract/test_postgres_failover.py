@@ -124,6 +124,14 @@ async def test_a_turn_of_a_claim_that_was_lost_is_refused_though_another_claim_h
         assert [row.data for row in await other.read_journal(run.id)] == [b"kept"]
 
 
+async def test_a_turn_of_a_claim_that_was_lost_is_refused_before_anybody_has_claimed_the_run_again(postgres):
+    async with staged(postgres) as stage:
+        run = await stage.held()
+        await lose(stage, "UPDATE holdfast.runs SET owner = NULL, epoch = 0, next_seq = 0, started_at = NULL")
+        assert await answered(lambda: stage.commit(turn(run, b"lost"))) == [False]
+        assert await stage.store.read_journal(run.id) == []
+
+
 async def test_a_turn_sent_again_after_an_outage_is_accepted_also_if_it_has_cut_its_journal(postgres):
     async with staged(postgres) as stage:
         run = await stage.held()
