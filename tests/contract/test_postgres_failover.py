@@ -80,7 +80,7 @@ async def test_a_run_is_not_started_on_the_lane_that_has_the_number_of_one_that_
         await stage.start_one()
         await lose(stage, "UPDATE holdfast.lanes SET workflow = 'other'")
         started = await answered(stage.start_one)
-        assert (await stage.run(started)).workflow == LANE.workflow
+        assert (await answered(lambda: stage.run(started))).workflow == LANE.workflow
 
 
 NEXT = {
@@ -97,7 +97,7 @@ async def test_a_turn_that_comes_behind_lost_ones_is_refused_and_its_run_goes_on
         assert await stage.commit(turn(run), turn(run, after=1), turn(run, after=2)) == [True] * 3
         await lose(stage, LAST)
         assert await answered(lambda: stage.commit(turn(run, after=3, **NEXT[kind]))) == [False]
-        again = await stage.claim_one(worker="two")
+        again = await answered(lambda: stage.claim_one(worker="two"))
         assert (again.id, again.next_seq, again.is_takeover, len(again.rows)) == (run.id, 1, False, 1)
         assert await stage.commit(turn(run, after=3)) == [False]
 
@@ -109,7 +109,7 @@ async def test_a_run_whose_last_turns_were_lost_is_not_parked_behind_them(postgr
         await lose(stage, LAST)
         parked = row_write(run, next_seq=2)
         assert await answered(lambda: stage.store.write_rows([parked])) == [False]
-        assert (await stage.claim_one(worker="two")).next_seq == 1
+        assert (await answered(lambda: stage.claim_one(worker="two"))).next_seq == 1
 
 
 async def test_a_turn_of_a_claim_that_was_lost_is_refused_though_another_claim_has_its_epoch(postgres):
@@ -129,7 +129,7 @@ async def test_a_turn_of_a_claim_that_was_lost_is_refused_before_anybody_has_cla
         run = await stage.held()
         await lose(stage, "UPDATE holdfast.runs SET owner = NULL, epoch = 0, next_seq = 0, started_at = NULL")
         assert await answered(lambda: stage.commit(turn(run, b"lost"))) == [False]
-        assert await stage.store.read_journal(run.id) == []
+        assert await answered(lambda: stage.store.read_journal(run.id)) == []
 
 
 async def test_a_turn_sent_again_after_an_outage_is_accepted_also_if_it_has_cut_its_journal(postgres):
@@ -155,7 +155,7 @@ async def test_a_transactional_step_behind_lost_turns_is_rolled_back(postgres):
         lender.close()
         handed_back = row_write(run, next_seq=2)
         assert await answered(lambda: stage.store.write_rows([handed_back])) == [False]
-        assert (await stage.claim_one(worker="two")).next_seq == 1
+        assert (await answered(lambda: stage.claim_one(worker="two"))).next_seq == 1
 
 
 async def test_steps_execute_again_whose_results_were_lost(postgres):
@@ -184,7 +184,8 @@ async def test_steps_execute_again_whose_results_were_lost(postgres):
         may_go_on.set()
         assert await run.result(timeout=30) == [0, 1, 2, 3, 4]
         assert executed == [0, 1, 2, 3, 1, 2, 3, 4]
-        rows = [row.seq for row in await (await client._connection.opened()).read_journal(run.id)]
+        store = await client._connection.opened()
+        rows = [row.seq for row in await answered(lambda: store.read_journal(run.id))]
         assert rows == [*range(len(rows))]
 
 
