@@ -27,9 +27,9 @@ class Watched:
         self.is_away = False
         self.asked = asyncio.Event()
 
-    def subscribe(self, changed):
+    def subscribe(self, changed, to):
         self.subscribers += 1
-        leave = self.store.subscribe(changed)
+        leave = self.store.subscribe(changed, to)
 
         def unsubscribe() -> None:
             self.subscribers -= 1
@@ -144,7 +144,7 @@ async def test_an_end_that_nobody_told_of_is_found_by_looking_now_and_then(clien
     monkeypatch.setattr(watch, "POLL", 0.01)
     run = await client.start(total, 1)
     store, _ = await watched(client)
-    store.subscribe = lambda changed: lambda: None
+    store.subscribe = lambda changed, to: lambda: None
     watcher = Watcher(store)
     waiting = asyncio.create_task(watcher.wait(run.id))
     await asyncio.wait_for(store.asked.wait(), 60)

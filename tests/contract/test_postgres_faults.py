@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast.errors import StoreAway, StoreError
 from holdfast.model import RowChange, RunStatus
-from holdfast.store import open_store
+from holdfast.store import News, open_store
 from holdfast.store.postgres import links
 from holdfast.store.postgres.statements import blocks_for
 from holdfast.testing.contract.stage import LANE, LEASE, Stage, new_run, turn, until
@@ -202,7 +202,7 @@ async def test_a_store_that_is_closed_while_it_connects_leaves_nothing_behind(ur
         wire.cut_all()
         # It has something to tell others, which takes a new connection once it is known that the old one was cut.
         while not wire.unanswered:
-            store._thread.post(store._watcher.news)
+            store._thread.post(partial(store._watcher.news, News.WORK))
             await asyncio.sleep(0.01)
         # Closing waits for that, but not for long.
         await store.close()

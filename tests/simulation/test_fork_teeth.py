@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from holdfast.client import forking
-from holdfast.model import Blocked, Entry, Relived, Reseeded, StepAsked, StepCompleted, decode_entries, encode_entries
+from holdfast.model import Blocked, Entry, Reseeded, StepAsked, StepCompleted, decode_entries, encode_entries
 from holdfast.store.sqlite import starts
 from tests.simulation.noticing import assert_noticed
 
@@ -58,14 +58,6 @@ def test_a_fork_that_is_cut_too_early_is_noticed(monkeypatch):
 
     begin_with(monkeypatch, without_last)
     assert_noticed("forks")
-
-
-def test_a_fork_that_forgets_the_attempts_that_it_shares_is_noticed(monkeypatch):
-    def without_attempts(entries, source):
-        return [entry for entry in entries if not isinstance(entry, Relived)]
-
-    begin_with(monkeypatch, without_attempts)
-    assert_noticed("forks", first=31_253)
 
 
 def test_a_fork_that_forgets_its_edited_result_is_noticed(monkeypatch):

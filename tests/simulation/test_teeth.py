@@ -330,7 +330,7 @@ def test_a_child_that_goes_on_after_its_parent_s_end_is_noticed(monkeypatch):
     monkeypatch.setattr(
         Transaction, "run", lambda self, name, *args: name == "cancel_children" or run(self, name, *args)
     )
-    assert_noticed("children", within=400, first=554)
+    assert_noticed("children", within=400, first=352)
 
 
 def test_the_command_ends_with_1_when_a_promise_is_broken(monkeypatch, capsys):

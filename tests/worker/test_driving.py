@@ -15,6 +15,7 @@ import pytest
 import holdfast
 from holdfast import AsyncClient, DefinitionError, LeaseLost, RunNotFound, Worker, step, workflow
 from holdfast.model import ClaimedRun, Message
+from holdfast.store import News
 from holdfast.store.sqlite import SqliteStore
 from tests.worker.samples import add
 from tests.worker.stage import LATER, SkippingClock, SkippingStore, Stalling, until
@@ -222,7 +223,7 @@ class Overtaken(SqliteStore):
             await self.send_signal(run_id, "go", b'"in time"')
         return found
 
-    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, callback: Callable[[], None], to: News = News.ANY) -> Callable[[], None]:
         return lambda: None
 
 
@@ -252,7 +253,7 @@ class Overdue(SkippingStore):
                 await asyncio.sleep(0)
         return []
 
-    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, callback: Callable[[], None], to: News = News.ANY) -> Callable[[], None]:
         return lambda: None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast import Worker, wait_for_event, wait_for_signal, workflow
 from holdfast.model import Message
+from holdfast.store import News
 from tests.worker.samples import nothing
 from tests.worker.stage import PATIENCE, SkippingStore, stage, until
 
@@ -18,7 +19,7 @@ from tests.worker.stage import PATIENCE, SkippingStore, stage, until
 class Deaf(SkippingStore):
     """A store that never says that something has come, as if all of it came from elsewhere and no word got through."""
 
-    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, callback: Callable[[], None], to: News = News.ANY) -> Callable[[], None]:
         return lambda: None
 
 

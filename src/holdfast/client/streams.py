@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from holdfast.errors import DefinitionError, StoreAway
 from holdfast.model import RunRecord, RunStatus, StreamName, StreamRecord, ValueName, is_text, moment_of
-from holdfast.store import Store, next_of
+from holdfast.store import News, Store, next_of
 
 from .connections import Connection
 from .watch import LONGEST_PAUSE, POLL
@@ -102,7 +102,7 @@ async def follow(
 ) -> AsyncIterator[StreamItem[Any]]:
     """Items behind `after`, and those that come, until the run, or the last that goes on after it, has ended."""
     shape = connection.codec.value(type)
-    news = _News(await connection.opened(), connection.until_news)
+    news = _News(await connection.opened(), News.VALUES | News.ENDS, connection.until_news)
     try:
         while True:
             news.clear()
@@ -127,7 +127,7 @@ async def follow(
 
 async def changes(connection: Connection, run_id: str) -> AsyncIterator[RunRecord]:
     """The run's record each time its status is another one, until it, or the last that goes on after it, has ended."""
-    news = _News(await connection.opened(), connection.until_news)
+    news = _News(await connection.opened(), News.ANY, connection.until_news)
     status: RunStatus | None = None
     try:
         while True:
@@ -178,10 +178,10 @@ async def _insisting(look: Callable[[], Awaitable[T]]) -> T:
 class _News:
     """Wakes when the store says that something happened, and now and then in case it did not."""
 
-    def __init__(self, store: Store, until_news: Callable[[asyncio.Event], Awaitable[None]] | None) -> None:
+    def __init__(self, store: Store, to: News, until_news: Callable[[asyncio.Event], Awaitable[None]] | None) -> None:
         self._event = asyncio.Event()
         self._until_news = until_news
-        self._unsubscribe = store.subscribe(self._event.set)
+        self._unsubscribe = store.subscribe(self._event.set, to)
 
     def clear(self) -> None:
         self._event.clear()

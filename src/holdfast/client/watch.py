@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from holdfast.errors import StoreAway
 from holdfast.model import RunRecord
-from holdfast.store import Store
+from holdfast.store import News, Store
 
 from .ids import not_found
 
@@ -89,7 +89,7 @@ class Watcher:
 
     async def _watch(self) -> None:
         # Subscribed before the first look: an end between the two is told, not lost.
-        unsubscribe = self._store.subscribe(self._changed)
+        unsubscribe = self._store.subscribe(self._changed, News.ENDS)
         self._census_at = self.loop.time() + CENSUS
         try:
             pause = POLL

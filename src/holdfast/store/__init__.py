@@ -7,6 +7,7 @@ from .chains import last_of, next_of
 from .contract import Answer, Store
 from .loans import IDLE, LOST, Lender, Loan, Undone
 from .sqlite import SqliteStore
+from .subscribers import News
 from .urls import check_address, migration_sql, open_store, parse_url, redact_url, store_for
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Guest",
     "Lender",
     "Loan",
+    "News",
     "SqliteStore",
     "Store",
     "Undone",

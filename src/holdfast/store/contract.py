@@ -53,6 +53,7 @@ from holdfast.model import (
 
 from .callers import Guest
 from .loans import Lender
+from .subscribers import News
 
 Answer: TypeAlias = bool | StoreError
 """What became of one item of a batch. True: accepted, or accepted earlier with the answer lost. False: refused, nothing
@@ -73,9 +74,8 @@ class Store(Protocol):
     async def close(self) -> None:
         """Finish what is under way, then disconnect. Repeating it changes nothing."""
 
-    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call `changed` on this loop whenever something that others wait for may have happened: a start, a message,
-        an end.
+    def subscribe(self, changed: Callable[[], None], to: News = News.ANY) -> Callable[[], None]:
+        """Call `changed` on this loop whenever something of this kind may have happened.
 
         Calls are coalesced and may come for nothing. Returns the way to unsubscribe.
         """

@@ -1,18 +1,37 @@
-"""Subscribers: whoever wants to hear that something may have happened, each on its own event loop."""
+"""Subscribers: whoever wants to hear that something may have happened, each on its own event loop.
+
+Each is told of what it asked for and of nothing else: an end makes no worker look for work, and an item of a stream
+nobody who waits for an end. Else every busy worker would wake every other one with each of its commits.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import threading
 from collections.abc import Callable
 
 
-class _Subscriber:
-    __slots__ = ("changed", "is_told", "loop")
+class News(enum.Flag):
+    """What may have happened."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, changed: Callable[[], None]) -> None:
+    NONE = 0
+    WORK = enum.auto()
+    """A run may be due sooner, or a message, an event or a wait may have come: what workers look for."""
+    ENDS = enum.auto()
+    """A run has ended, or goes on in another one."""
+    VALUES = enum.auto()
+    """A value was set, or an item sent to a stream."""
+    ANY = WORK | ENDS | VALUES
+
+
+class _Subscriber:
+    __slots__ = ("changed", "is_told", "loop", "to")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, changed: Callable[[], None], to: News) -> None:
         self.loop = loop
         self.changed = changed
+        self.to = to
         self.is_told = False
 
     def fire(self) -> None:
@@ -30,9 +49,9 @@ class Subscribers:
         self._subscribers: list[_Subscriber] = []
         self._lock = threading.Lock()
 
-    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, changed: Callable[[], None], to: News = News.ANY) -> Callable[[], None]:
         """Call `changed` on the running loop from now on. Returns the way to unsubscribe."""
-        subscriber = _Subscriber(asyncio.get_running_loop(), changed)
+        subscriber = _Subscriber(asyncio.get_running_loop(), changed, to)
         with self._lock:
             self._subscribers.append(subscriber)
             if len(self._subscribers) == 1:
@@ -44,10 +63,10 @@ class Subscribers:
 
         return unsubscribe
 
-    def signal(self) -> None:
-        """Tell every subscriber, once until it has heard. From any thread."""
+    def signal(self, news: News = News.ANY) -> None:
+        """Tell every subscriber whom it concerns, once until it has heard. From any thread."""
         with self._lock:
-            subscribers = [one for one in self._subscribers if not one.is_told]
+            subscribers = [one for one in self._subscribers if not one.is_told and one.to & news]
             for one in subscribers:
                 one.is_told = True
         for one in subscribers:

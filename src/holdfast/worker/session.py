@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.errors import LeaseLost, StoreAway, StoreError
 from holdfast.model import ClaimedRun, Instant, Registration, RowWrite, Swept, Turn, new_id
-from holdfast.store import Answer
+from holdfast.store import Answer, News
 
 from .admission import Admission
 from .attempts import Attempts
@@ -131,7 +131,7 @@ class Session:
                 advancing=lambda: self.runs.advancing, lost=self.lost, renewed=self.renewed,
             )  # fmt: skip  # one line a group reads better here
             self._pulse.start()
-        self._unsubscribe = self.store.subscribe(self._changed)
+        self._unsubscribe = self.store.subscribe(self._changed, News.WORK)
         self._listening = Listening(self.store, self.worker_id, self.match, self.runs.deliver, self._clock.now)
         self.runs.listen = self._listening.add
         if not is_serving:

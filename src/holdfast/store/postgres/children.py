@@ -11,6 +11,7 @@ import msgspec
 from holdfast.errors import StoreError
 from holdfast.model import Instant, NewRun, OutSignal
 from holdfast.store.starts import is_takeover, parts_of
+from holdfast.store.subscribers import News
 
 from .links import Pool
 from .starts import Creation, create_runs, start_keyed
@@ -142,4 +143,4 @@ async def tell_followers(tx: Transaction, runs: Sequence[int], chains: Sequence[
 
 async def _tell_missed(tx: Transaction, followers: Sequence[int]) -> None:
     if await tx.all("tell_missed", {"followers": list(followers)}):
-        tx.has_news = True
+        tx.news |= News.WORK

@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 from holdfast.errors import StoreAway
 from holdfast.model import Instant, RowWrite, Turn
 from holdfast.store.contract import Answer
+from holdfast.store.subscribers import News
 
 from . import children, turns
 from .batches import Item, Write, write_batch
 from .connections import Target, is_again
 from .eager import Straight, begin
-from .links import HomeLinks, Link, News, Pool
+from .links import HomeLinks, Link, Pool, Tell
 from .loops import LoopThread
 from .outs import split_turns
 from .statements import PostgresBlocks
@@ -40,18 +41,22 @@ class Commits:
         known: Known,
         thread: LoopThread,
         pool: Pool,
-        news: News,
+        tell: Tell,
     ) -> None:
         self._blocks = blocks
         self._known = known
         self._thread = thread
         self._pool = pool
         self._is_pooled = target.is_pooled
-        self._apart = Link(target, blocks, known, news)
+        self._apart = Link(target, blocks, known, tell)
         self._opening: set[asyncio.Task[None]] = set()
         self._held_up: set[str] = set()
         """Runs whose turns that give something out had to wait for a lock, and were told to come again."""
-        self.home = HomeLinks(partial(Link, target, blocks, known, lambda since: thread.post(partial(news, since))))
+
+        def tell_there(news: News, since: Instant | None) -> None:
+            thread.post(partial(tell, news, since))
+
+        self.home = HomeLinks(partial(Link, target, blocks, known, tell_there))
 
     def turns(self, items: Sequence[Turn], now: Instant | None) -> Awaitable[list[Answer]]:
         """Turns, each of which is answered for itself. They are on their way when this returns."""

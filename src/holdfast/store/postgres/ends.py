@@ -13,6 +13,7 @@ from holdfast.model import (
     skipped,
 )
 from holdfast.store.lives import Live, cancelled
+from holdfast.store.subscribers import News
 
 from .runs import get_run
 from .transactions import Transaction
@@ -60,7 +61,7 @@ async def send_cancel(tx: Transaction, run: Live, reason: str | None, at: Instan
     """Ask a begun run to end."""
     payload = (reason or "").encode()
     await tx.all("cancel_run", {"run": run.number, "lane_id": run.lane_id, "payload": payload, "now": at})
-    tx.has_news = True
+    tx.news |= News.WORK
 
 
 async def end_unbegun(tx: Transaction, run: Live, reason: str | None, at: Instant) -> None:
@@ -88,5 +89,5 @@ async def _end(tx: Transaction, run: Live, seq: int, epoch: int, entries: list[E
     await tx.all("free_inboxes", {"runs": [run.number]})
     await tx.all("tell_ends", {"runs": [run.number]})
     await tx.all("wake_heirs", {"namespace_id": tx.namespace_id, "ids": [run.id], "now": at})
-    tx.has_news = True
+    tx.news |= News.WORK | News.ENDS
     return True

@@ -15,6 +15,7 @@ from holdfast.model import (
     Trigger,
     Unmatched,
 )
+from holdfast.store.subscribers import News
 from holdfast.store.versions import triggers_of
 
 from .rows import workflow_version
@@ -38,7 +39,7 @@ async def publish_event(
     }
     if not await tx.all("publish_event", params):
         return Sent.DUPLICATE
-    tx.has_news = True
+    tx.news |= News.WORK
     return Sent.SENT
 
 
@@ -122,7 +123,8 @@ async def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait
     }
     delivered = len(await tx.all("deliver_event", params))
     if delivered:
-        tx.has_news, tx.since = True, event.published_at
+        tx.news |= News.WORK
+        tx.since = event.published_at
     return delivered
 
 

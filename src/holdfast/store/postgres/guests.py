@@ -28,6 +28,7 @@ from . import runs, starts, workflows
 from .drivers import Driver, driver_of
 from .messaging import Deed, Messaging
 from .migrations import applied
+from .notifications import notification
 from .statements import PostgresBlocks
 from .texts import refuse_unstorable
 from .transactions import Known, Transaction
@@ -103,9 +104,9 @@ class PostgresGuest(Messaging):
                 await self._check(tx)
                 self._is_checked = True
             answer = await deed(tx)
-            if tx.has_news:
+            if tx.news:
                 # At least as old as the caller's transaction is, by the time that it is committed.
-                await tx.one("notify", {"channel": home.channel, "sender": _SENDER, "since": tx.since})
+                await tx.one("notify", notification(home.channel, _SENDER, tx.news, tx.since))
         return answer
 
     async def _check(self, tx: Transaction) -> None:

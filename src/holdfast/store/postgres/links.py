@@ -19,6 +19,7 @@ import asyncpg
 
 from holdfast.errors import StoreAway, StoreError
 from holdfast.model import Instant
+from holdfast.store.subscribers import News
 
 from .connections import BEGIN, BEGIN_POOLED, HASTE, Target, connect, explained, is_again, is_away
 from .lanes import learn_again
@@ -31,18 +32,18 @@ PLANS_KEPT = 10.0
 LARGEST = 1_000_000_000
 """Bytes. The server hangs up on whoever sends a gigabyte at once, each time: that is no outage to be waited out."""
 T = TypeVar("T")
-News: TypeAlias = Callable[[Instant | None], None]
-"""Who is told that something was committed that others may wait for, and how old it is if it is not of just now."""
+Tell: TypeAlias = Callable[[News, Instant | None], None]
+"""Who is told what was committed that others may wait for, and how old it is if it is not of just now."""
 
 
 class Link:
     """One connection, used by one deed at a time."""
 
-    def __init__(self, target: Target, blocks: PostgresBlocks, known: Known, news: News) -> None:
+    def __init__(self, target: Target, blocks: PostgresBlocks, known: Known, tell: Tell) -> None:
         self._target = target
         self._blocks = blocks
         self._known = known
-        self._news = news
+        self._tell = tell
         self._lock = asyncio.Lock()
         self._connection: asyncpg.Connection[Any] | None = None
         self._planned_at = 0.0
@@ -139,8 +140,8 @@ class Link:
             raise
         self._known.stats.commits += 1
         tx.committed()
-        if tx.has_news:
-            self._news(tx.since)
+        if tx.news:
+            self._tell(tx.news, tx.since)
         return answer
 
     async def _connected(self) -> asyncpg.Connection[Any]:

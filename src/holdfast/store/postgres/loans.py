@@ -17,6 +17,7 @@ import asyncpg
 from holdfast.errors import StoreAway
 from holdfast.model import Instant, Turn, new_id
 from holdfast.store.loans import IDLE, LOST, Undone
+from holdfast.store.subscribers import News
 
 from .connections import COMMAND_TIMEOUT, CONNECT_TIMEOUT, Target, explained, is_away, keep_alive
 from .lanes import learn_again
@@ -54,7 +55,7 @@ class PostgresLender:
         lease: int,
         *,
         look: Callable[[Turn], Awaitable[int | None]],
-        news: Callable[[], None],
+        news: Callable[[News], None],
     ) -> None:
         self.target = target
         self.blocks = blocks
@@ -192,8 +193,8 @@ class PostgresLoan:
         # crash here: both have happened, and whoever takes the run over finds the result.
         self._is_committed = True
         self._lender.known.stats.commits += 1
-        if tx.has_news:
-            self._lender.news()
+        if tx.news:
+            self._lender.news(tx.news)
         return True
 
     async def _write(self, tx: Transaction, turn: Turn, now: Instant | None) -> bool | Undone:

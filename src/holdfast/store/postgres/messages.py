@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.model import Instant, OutSignal, RunStatus, Sent
+from holdfast.store.subscribers import News
 
 from .floors import BOTTOM
 from .transactions import Transaction
@@ -44,7 +45,7 @@ async def send_signal(
             return Sent.MISSING
         final, is_sent, is_known, number = row
         if is_sent:
-            tx.has_news = True
+            tx.news |= News.WORK
             return Sent.SENT
         if final is None or is_known:
             return Sent.DUPLICATE
@@ -96,4 +97,4 @@ async def send_cancels(tx: Transaction, cancels: Sequence[tuple[int, str, Instan
 async def move_strays(tx: Transaction, floor: Instant = BOTTOM) -> None:
     """Messages that came for a run just after its end: to its successor, or away."""
     if await tx.all("move_strays", {"namespace_id": tx.namespace_id, "floor": floor}):
-        tx.has_news = True
+        tx.news |= News.WORK

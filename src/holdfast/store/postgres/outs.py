@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.model import Instant, Out, RowChange, RunStatus, Turn
+from holdfast.store.subscribers import News
 
 from . import chains, children, events, messages, values, waits
 from .transactions import Transaction
@@ -65,7 +66,8 @@ async def give_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, in
         if turn.out is not None
     ]
     joined: list[int] = []
-    tx.has_news = tx.has_news or bool(given)
+    if any(_is_work(one.out) for one in given):
+        tx.news |= News.WORK
     if cut := [one for one in given if one.out.truncate]:
         params = {
             "runs": [one.run for one in cut],
@@ -96,6 +98,11 @@ async def give_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, in
     if items := [(one.run, stream, item, one.at) for one in given for stream, item in one.out.items]:
         await values.append_given(tx, items)
     return joined
+
+
+def _is_work(out: Out) -> bool:
+    """Whether it gives out more than values, which concern no worker."""
+    return bool(out.waits or out.successor is not None or out.children or out.signals or out.cancels or out.events)
 
 
 def _ends(turn: Turn) -> bool:

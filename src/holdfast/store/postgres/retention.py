@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.model import Instant, Swept
+from holdfast.store.subscribers import News
 
 from .children import tell_followers
 from .messages import move_strays
@@ -20,7 +21,7 @@ async def pause_runs(tx: Transaction, run_ids: Sequence[str], paused: bool, now:
         payload = b"paused" if paused else b"resumed"
         given = {"runs": list(changed.values()), "payload": payload, "now": await tx.now(now)}
         await tx.all("send_pauses", given)
-        tx.has_news = True
+        tx.news |= News.WORK
     return [run_id for run_id in dict.fromkeys(run_ids) if run_id in changed]
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast.model import Instant, Lane, NewRun, RunStatus, StartedRun
 from holdfast.store.lives import Live
 from holdfast.store.starts import is_takeover, parts_of
+from holdfast.store.subscribers import News
 
 from .ends import end_unbegun, live_run, newest_of, send_cancel
 from .lanes import add_lanes, find_lanes
@@ -152,7 +153,8 @@ async def create_runs(tx: Transaction, creations: Sequence[Creation], now: Insta
     if not creations:
         return set()
     started = await tx.all("start_runs", {**await columns_of(tx, creations), "now": now})
-    tx.has_news = tx.has_news or bool(started)
+    if started:
+        tx.news |= News.WORK
     created: dict[str, int] = {row[0]: row[1] for row in started}
     retries = [run for run, _ in creations if run.is_retry and run.id in created]
     if retries:

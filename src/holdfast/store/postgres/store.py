@@ -43,6 +43,7 @@ from holdfast.store.contract import Answer
 from holdfast.store.loans import Lender
 from holdfast.store.locks import ProcessLocks
 from holdfast.store.stats import Stats
+from holdfast.store.subscribers import News
 
 from . import claims, ends, runs, workers, workflows
 from .commits import Commits
@@ -169,8 +170,8 @@ class PostgresStore(LifeStore):
         for one in (self._renewals, self._pool):
             await one.close()
 
-    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
-        return self._watcher.subscribe(changed)
+    def subscribe(self, changed: Callable[[], None], to: News = News.ANY) -> Callable[[], None]:
+        return self._watcher.subscribe(changed, to)
 
     def guest(self, connection: Any) -> Guest:
         home = Home(
@@ -190,8 +191,14 @@ class PostgresStore(LifeStore):
         await self._pool.run(partial(find_lanes, lanes=lanes), is_one=True)
 
     def lender(self, lease: int) -> Lender:
-        news = partial(self._thread.post, self._watcher.news)
-        return PostgresLender(self._target, self._blocks, self._known, lease, look=self._find_epoch, news=news)
+        return PostgresLender(
+            self._target,
+            self._blocks,
+            self._known,
+            lease,
+            look=self._find_epoch,
+            news=lambda news: self._thread.post(partial(self._watcher.news, news)),
+        )
 
     async def _find_epoch(self, turn: Turn) -> int | None:
         return await self._read(partial(find_epoch, turn=turn))

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.model import Instant, Lane
 from holdfast.store.stats import Stats
+from holdfast.store.subscribers import News
 
 from .floors import Floor
 from .statements import PostgresBlocks
@@ -77,13 +78,13 @@ class Known:
 
 @dataclass(slots=True)
 class Transaction:
-    """One connection in the hands of one deed. `has_news` says that someone may wait for this, and `since` how old it
-    is, if it is not of just now."""
+    """One connection in the hands of one deed. `news` says who may wait for this, and `since` how old it is, if it is
+    not of just now."""
 
     execute: Execute
     blocks: PostgresBlocks
     known: Known
-    has_news: bool = False
+    news: News = News.NONE
     since: Instant | None = None
     made_lanes: dict[Lane, int] | None = None
     """Lanes that it may have made: until it is committed, nobody else's runs may be on them."""

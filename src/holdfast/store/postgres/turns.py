@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from holdfast.errors import StoreAway
 from holdfast.model import Instant, RowWrite, Turn, is_text
 from holdfast.store.contract import Answer
+from holdfast.store.subscribers import News
 
 from .outs import ending, give_out, lock_continued
 from .statements import PostgresBlocks
@@ -89,6 +90,10 @@ async def _commit(
     if any(turn.change is not None or turn.taken for turn in free):
         params |= await _changes(tx, free, numbers, now)
         rows = await tx.all("change_runs", params)
+        # An end concerns a worker only if it has left something to do: somebody is told of it, or may begin.
+        is_work = any(row[1] for row in rows[:1]) or any(turn.change and turn.change.release for turn in free)
+        is_end = any(turn.change and turn.change.status.is_final for turn in free)
+        tx.news |= (News.WORK if is_work else News.NONE) | (News.ENDS if is_end else News.NONE)
     else:
         rows = await tx.all("commit_turns", params)
     accepted: dict[int, Answer] = {row[0]: True for row in rows}
@@ -100,7 +105,6 @@ async def _commit(
     for turn, answer in zip(turns, answers, strict=True):
         if answer is True and turn.change is not None and (turn.change.release or turn.change.status.is_final):
             tx.known.numbers.pop(turn.run_id, None)
-            tx.has_news = True
     return answers
 
 
@@ -145,7 +149,7 @@ async def lost_by_server(
     for run_id in lost:
         _log.warning("the database has lost the last turns of run %s: it goes on from what is there", run_id)
         tx.known.numbers.pop(run_id, None)
-        tx.has_news = True
+        tx.news |= News.WORK
     return {run_id: False if is_settled else busy(run_id) for run_id, is_settled in lost.items()}
 
 
@@ -218,7 +222,8 @@ async def write_rows(tx: Transaction, items: Sequence[RowWrite]) -> list[Answer]
             answers[places[position - 1]] = True
             if write.change.release:
                 tx.known.numbers.pop(write.run_id, None)
-                tx.has_news = True
+        if any(write.change.release for write in part):
+            tx.news |= News.WORK
         if len(rows) < len(part):
             for (position,) in await tx.all("find_held", params):
                 if answers[places[position - 1]] is not True:

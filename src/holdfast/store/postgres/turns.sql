@@ -76,7 +76,8 @@ FROM holdfast.runs
 WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]);
 
 -- name: change_runs
--- Journal rows, and all that the accepted ones change beside: their runs, messages taken, what an end leaves behind.
+-- Journal rows, and all that the accepted ones change beside: their runs, messages taken, what an end leaves behind; and
+-- whether that is something for a worker.
 -- A run whose row somebody else has locked is left out, turn and all: it is sent again, and nobody here waits for it. A
 -- run that waits for the end of one of these, and is locked, is left to wake_missed.
 -- Sets are tested by `IN (...) IS TRUE` and `= ANY (ARRAY(...))`: as joins, without knowing how many there are, the planner
@@ -198,6 +199,7 @@ told AS (
     JOIN holdfast.runs AS parents ON parents.number = hearers.number
     WHERE parents.ended_at IS NULL AND parents.number NOT IN (SELECT ended.number FROM ended)
     ORDER BY hearers.run
+    RETURNING inbox.run
 ),
 born AS MATERIALIZED (
     SELECT starts.number, starts.parent_id FROM holdfast.starts
@@ -213,6 +215,7 @@ orphaned AS (
     WHERE children.namespace_id = ended.namespace_id AND children.ended_at IS NULL
         AND children.number NOT IN (SELECT gone.number FROM ended AS gone)
     ON CONFLICT DO NOTHING
+    RETURNING inbox.run
 ),
 heirs AS MATERIALIZED (
     SELECT runs.number, greatest(finished.ended_at, least(starts.due_at, runs.deadline_at)) AS due_at
@@ -227,7 +230,9 @@ woken AS (
     FROM heirs
     WHERE runs.number = heirs.number
 )
-SELECT inserted.run FROM inserted;
+SELECT inserted.run,
+    EXISTS (SELECT 1 FROM told) OR EXISTS (SELECT 1 FROM orphaned) OR EXISTS (SELECT 1 FROM heirs)
+FROM inserted;
 
 -- name: write_rows
 -- Row-only writes whose runs still have the owner and epoch that they were made with; the answer is their positions.

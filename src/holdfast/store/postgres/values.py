@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.model import Instant, StepItems, StreamName, StreamRecord, ValueName
+from holdfast.store.subscribers import News
 
 from .transactions import Transaction
 
@@ -13,7 +14,7 @@ async def set_value(tx: Transaction, run_id: str, name: str, value: bytes, epoch
     """The last one counts."""
     params = {"namespace_id": tx.namespace_id, "id": run_id, "name": name, "value": value, "epoch": epoch, "now": now}
     await tx.all("set_value", params)
-    tx.has_news = True
+    tx.news |= News.VALUES
 
 
 async def set_values(tx: Transaction, values: Sequence[tuple[int, str, bytes, Instant]]) -> None:
@@ -27,6 +28,7 @@ async def set_values(tx: Transaction, values: Sequence[tuple[int, str, bytes, In
         "ats": [at for _, at in last.values()],
     }
     await tx.all("set_values", params)
+    tx.news |= News.VALUES
 
 
 async def read_value(tx: Transaction, run_id: str, name: str) -> bytes | None:
@@ -65,7 +67,7 @@ async def append_items(tx: Transaction, sent: StepItems, now: Instant | None) ->
         "now": now,
     }
     await tx.all("append_items", params)
-    tx.has_news = True
+    tx.news |= News.VALUES
 
 
 async def append_given(tx: Transaction, items: Sequence[tuple[int, str, bytes, Instant]]) -> None:
@@ -78,6 +80,7 @@ async def append_given(tx: Transaction, items: Sequence[tuple[int, str, bytes, I
         "ats": [at for _, _, _, at in items],
     }
     await tx.all("append_given", params)
+    tx.news |= News.VALUES
 
 
 async def read_items(tx: Transaction, run_id: str, stream: str, after: int, limit: int) -> list[StreamRecord]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.model import Instant, NewWait, Sent, WaitRecord
+from holdfast.store.subscribers import News
 
 from .messages import hold_chain
 from .rows import wait_record
@@ -82,7 +83,7 @@ async def resume_hook(
         # A hook that an earlier run of the chain has opened has no number that this one knows.
         sent = {"run": run, "wait": number if number >= 0 else None, "name": name, "payload": payload, "trace": trace}
         await tx.all("send_hook", {**given, **sent, "is_taken": not is_guest})
-        tx.has_news = True
+        tx.news |= News.WORK
         return Sent.SENT
     if mark is not None:
         await tx.all("unmark_hook", {**given, "mark": mark[0]})

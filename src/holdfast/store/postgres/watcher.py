@@ -19,11 +19,12 @@ import asyncpg
 
 from holdfast.errors import StoreError
 from holdfast.model import Instant, new_id
-from holdfast.store.subscribers import Subscribers
+from holdfast.store.subscribers import News, Subscribers
 
 from .connections import Target, connect
 from .links import Pool
 from .loops import LoopThread
+from .notifications import notification, understood
 from .transactions import Transaction
 
 _NOTIFY_PAUSE = 0.01
@@ -55,18 +56,18 @@ class Watcher:
         self.signal = self._subscribers.signal
         self._watching: asyncio.Task[None] | None = None
         self._notifying: asyncio.Task[None] | None = None
-        self._has_news = False
+        self._news = News.NONE
         self._since: Instant | None = None
         self._pause = _SOONEST
 
-    def news(self, since: Instant | None = None) -> None:
+    def news(self, news: News, since: Instant | None = None) -> None:
         """This store has committed something that others may wait for, as old as that if not of just now."""
         self._pause = _SOONEST
         if since is not None:
             self._lower(since)
             self._since = since if self._since is None else min(self._since, since)
-        self.signal()
-        self._has_news = True
+        self.signal(news)
+        self._news |= news
         if self._notifying is None:
             self._notifying = self._thread.spawn(self._notify())
 
@@ -79,17 +80,17 @@ class Watcher:
         self._stop()
 
     async def _notify(self) -> None:
-        while self._has_news:
-            self._has_news = False
+        while self._news:
+            news, self._news = self._news, News.NONE
             since, self._since = self._since, None
             # The store may be away: those who wait for news look for themselves now and then.
             with contextlib.suppress(StoreError):
-                await self._pool().run(partial(self._told, since=since), is_one=True)
+                await self._pool().run(partial(self._told, news=news, since=since), is_one=True)
             await asyncio.sleep(_NOTIFY_PAUSE)
         self._notifying = None
 
-    async def _told(self, tx: Transaction, since: Instant | None) -> None:
-        await tx.one("notify", {"channel": self.channel, "sender": self._sender, "since": since})
+    async def _told(self, tx: Transaction, news: News, since: Instant | None) -> None:
+        await tx.one("notify", notification(self.channel, self._sender, news, since))
 
     def _first(self) -> None:
         self._thread.post(self._start)
@@ -132,11 +133,11 @@ class Watcher:
         gone = asyncio.Event()
 
         def heard(_connection: object, _pid: int, _channel: str, said: object) -> None:
-            sender, _, since = str(said).partition(" ")
+            sender, news, since = understood(str(said))
             if sender != self._sender:
-                if since.isdecimal():
-                    self._lower(int(since))
-                self.signal()
+                if since is not None:
+                    self._lower(since)
+                self.signal(news)
 
         connection.add_termination_listener(lambda _: gone.set())
         await connection.add_listener(self.channel, heard)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from holdfast.model import Instant, Lane, Registration, WorkerRecord
 from holdfast.store.locks import ProcessLocks, host_name
+from holdfast.store.subscribers import News
 
 from .children import tell_missed
 from .lanes import add_lanes, find_lanes
@@ -60,7 +61,7 @@ async def register_worker(
     numbers = await find_lanes(tx, lanes)
     tx.known.holds(worker_id, numbers)
     await tx.all("wake_blocked", {"lanes": numbers, "now": at})
-    tx.has_news = True
+    tx.news |= News.WORK
     return int(at)
 
 
@@ -131,8 +132,8 @@ async def wake_missed(tx: Transaction, now: Instant | None) -> bool:
     await tell_missed(tx)
     await move_strays(tx)
     if await tx.all("wake_missed", {"namespace_id": tx.namespace_id, "now": now}):
-        tx.has_news = True
-    return tx.has_news
+        tx.news |= News.WORK
+    return bool(tx.news)
 
 
 async def release_strays(
@@ -152,7 +153,8 @@ async def release_strays(
     strays = [run_id for (run_id,) in await tx.all("release_strays", params)]
     for run_id in strays:
         tx.known.numbers.pop(run_id, None)
-        tx.has_news = True
+    if strays:
+        tx.news |= News.WORK
     return strays
 
 
@@ -174,4 +176,4 @@ async def _release(tx: Transaction, worker_ids: Sequence[str], at: Instant) -> N
     params = {"namespace_id": tx.namespace_id, "workers": list(worker_ids), "now": at}
     await tx.all("reap_workers", params)
     await tx.all("remove_worker", params)
-    tx.has_news = True
+    tx.news |= News.WORK

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.model import Instant, NewRun
+from holdfast.store.subscribers import News
 
 from .chains import find_chains
 from .ends import told
@@ -43,7 +44,7 @@ def cancel_all(tx: Transaction, cancels: Sequence[tuple[int, str]], at: Instant)
     asked = [(chains[run_id].run, run) for run, run_id in cancels if run_id in chains and chains[run_id].is_live]
     if asked:
         tx.run("cancel_runs", {"asked": as_json(asked), "payload": b"", "now": at})
-        tx.has_news = True
+        tx.news |= News.WORK
 
 
 def continue_run(tx: Transaction, run: int, run_id: str, successor: NewRun, at: Instant) -> None:
@@ -74,4 +75,4 @@ def continue_run(tx: Transaction, run: int, run_id: str, successor: NewRun, at: 
         tx.run("inherit_pause", {"run": number})
     for name in ("name_successor", "move_messages", "move_hooks", "move_followers", "move_waiting"):
         tx.run(name, moved)
-    tx.has_news = True
+    tx.news |= News.WORK

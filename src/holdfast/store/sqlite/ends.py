@@ -20,6 +20,7 @@ from holdfast.model import (
     skipped,
 )
 from holdfast.store.lives import Live, cancelled
+from holdfast.store.subscribers import News
 
 from .chains import find_chain
 from .messages import insert_messages
@@ -51,7 +52,7 @@ def cancel_run(tx: Transaction, run_id: str, reason: str | None, force: bool, no
         else:
             payload = (reason or "").encode()
             tx.run("cancel_run", {"run": run.number, "lane_id": run.lane_id, "payload": payload, "now": at})
-            tx.has_news = True
+            tx.news |= News.WORK
     return before
 
 
@@ -99,7 +100,9 @@ def after_ends(tx: Transaction, ended: Sequence[tuple[int, str]], at: Instant) -
         tx.run("see_messages", {"runs": runs})
     if is_awaited:
         tx.run("wake_heirs", ids)
-    tx.has_news = True
+    tx.news |= News.ENDS
+    if has_children or is_awaited:
+        tx.news |= News.WORK
 
 
 def told(run: int, key: str, end: Sequence[Any], at: Instant) -> Row:

@@ -15,6 +15,7 @@ from holdfast.model import (
     Trigger,
     Unmatched,
 )
+from holdfast.store.subscribers import News
 from holdfast.store.versions import triggers_of
 
 from .chains import chains_of
@@ -39,7 +40,7 @@ def publish_event(
 def insert_events(tx: Transaction, events: Sequence[OutEvent], at: Instant) -> None:
     """What turns publish."""
     tx.rows("publish_event", [(tx.namespace_id, event.name, event.payload, at, event.trace) for event in events])
-    tx.has_news = True
+    tx.news |= News.WORK
 
 
 def read_unmatched(
@@ -119,7 +120,7 @@ def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait]) -> 
         params["waits"] = as_json([wait_id for wait_id, _, _ in found])
         tx.run("deliver_event", params)
         tx.run("end_waits", params)
-        tx.has_news = True
+        tx.news |= News.WORK
     return len(found)
 
 

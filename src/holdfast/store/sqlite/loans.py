@@ -23,6 +23,7 @@ from holdfast.errors import StoreError
 from holdfast.model import SECOND, Instant, Turn
 from holdfast.store.loans import Undone
 from holdfast.store.stats import Stats
+from holdfast.store.subscribers import News
 
 from .connections import connect, explained, patiently, refuse_vanished, require_folder
 from .lent import LentConnection
@@ -53,7 +54,7 @@ class SqliteLender:
         *,
         writer: Writer | None,
         lent: Callable[[sqlite3.Connection | None], None],
-        news: Callable[[], None],
+        news: Callable[[News], None],
     ) -> None:
         self.path = path
         self.namespace = namespace
@@ -167,7 +168,7 @@ class SqliteLoan:
         tx = self._tx
         assert tx is not None
         with self._lock, _taken(tx.connection):
-            tx.has_news = False
+            tx.news = News.NONE
             numbers = tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": as_json([turn.run_id])})
             found = tx.one("find_turn", {"run": numbers[0][1], "seq": turn.seq}) if numbers else None
             if found is None or found[0] is not None:
@@ -181,8 +182,8 @@ class SqliteLoan:
             patiently(lambda: tx.connection.execute("COMMIT"), self._lender.path)
         # crash here: both have happened, and whoever takes the run over finds the result.
         self._lender.stats.commits += 1
-        if tx.has_news:
-            self._lender.news()
+        if tx.news:
+            self._lender.news(tx.news)
         return True
 
     def _rollback(self, connection: sqlite3.Connection, *, is_last: bool = True) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.model import Instant, OutSignal, Sent
+from holdfast.store.subscribers import News
 
 from .chains import find_chain, find_chains
 from .transactions import Row, Transaction, as_json
@@ -13,7 +14,7 @@ from .transactions import Row, Transaction, as_json
 def insert_messages(tx: Transaction, rows: Sequence[Row]) -> None:
     """Rows of (run, kind, name, payload, sent_at, wait, trace); those for runs that have ended are dropped."""
     tx.rows("send_signal", rows)
-    tx.has_news = True
+    tx.news |= News.WORK
 
 
 def is_known(tx: Transaction, scope: str, message_id: str | None) -> bool:

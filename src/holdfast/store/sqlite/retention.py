@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.model import Instant, Swept
+from holdfast.store.subscribers import News
 
 from .messages import insert_messages
 from .transactions import Row, Transaction, as_json
@@ -21,7 +22,7 @@ def pause_runs(tx: Transaction, run_ids: Sequence[str], paused: bool, now: Insta
         told = [(number, "pause", None, payload, at, None, None) for number, _, owner in changed if owner is not None]
         if told:
             insert_messages(tx, told)
-        tx.has_news = True
+        tx.news |= News.WORK
     ids = {run_id for _, run_id, _ in changed}
     return [run_id for run_id in dict.fromkeys(run_ids) if run_id in ids]
 

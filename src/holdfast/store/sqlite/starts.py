@@ -8,6 +8,7 @@ from typing import NamedTuple
 from holdfast.model import Instant, Lane, NewRun, RunStatus, StartedRun
 from holdfast.store.lives import Live
 from holdfast.store.starts import parts_of
+from holdfast.store.subscribers import News
 
 from .chains import chain_start, find_chain
 from .ends import end_unbegun, live_run
@@ -39,7 +40,7 @@ def _start_part(tx: Transaction, runs: Sequence[NewRun], at: Instant) -> list[St
         answers.append(found)
     if free:
         _create(tx, [Creation(run) for run in free], at)
-        tx.has_news = True
+        tx.news |= News.WORK
     return [_start_keyed(tx, run, at) if answer is None else answer for run, answer in zip(runs, answers, strict=True)]
 
 
@@ -75,7 +76,7 @@ def _start_keyed(tx: Transaction, run: NewRun, at: Instant) -> StartedRun:
             after = last.id if run.on_conflict == "restart" else _replace(tx, last, run.id, at)
     number = _create(tx, [Creation(run, after)], at)
     tx.run("hold_key", {"namespace_id": tx.namespace_id, "workflow": run.workflow, "key": run.key, "run": number})
-    tx.has_news = True
+    tx.news |= News.WORK
     return StartedRun(run.id, RunStatus.PENDING, created=True)
 
 

@@ -39,6 +39,7 @@ from holdfast.store.callers import Guest
 from holdfast.store.loans import Lender
 from holdfast.store.locks import ProcessLocks
 from holdfast.store.stats import Stats
+from holdfast.store.subscribers import News
 
 from . import claims, ends, runs, starts, turns, workers, workflows
 from .connections import MEMORY, beside, explained
@@ -141,8 +142,8 @@ class SqliteStore(LifeStore):
             finally:
                 self._locks.release_all()
 
-    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
-        return self._watcher.subscribe(changed)
+    def subscribe(self, changed: Callable[[], None], to: News = News.ANY) -> Callable[[], None]:
+        return self._watcher.subscribe(changed, to)
 
     def guest(self, connection: Any) -> Guest:
         home = Home(self._path, self.namespace, self.stats, self._clock, self.max_retention, lambda: self._lent)

@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.model import Instant
 from holdfast.store.stats import Stats
+from holdfast.store.subscribers import News
 
 from .connections import CHECKPOINT, NO_CHECKPOINT
 from .statements import SQL
@@ -37,7 +38,7 @@ def as_json(value: object) -> str:
 
 @dataclass(slots=True)
 class Transaction:
-    """One connection in the hands of one thread. `has_news` tells the writer that someone may wait for this."""
+    """One connection in the hands of one thread. `news` tells the writer who may wait for this."""
 
     connection: sqlite3.Connection
     stats: Stats
@@ -49,7 +50,7 @@ class Transaction:
     """Ids of the runs that this process claimed, with their numbers: turns need no lookup."""
     workers: set[str] = field(default_factory=set)
     """Those that have claimed here while they were registered."""
-    has_news: bool = False
+    news: News = News.NONE
     version: int = 0
     """SQLite's own count of what other connections have committed, as it was last seen."""
     may_checkpoint: bool = True

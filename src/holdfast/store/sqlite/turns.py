@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from holdfast.model import Instant, RowChange, RowWrite, Turn
+from holdfast.store.subscribers import News
 
 from .ends import after_ends
 from .outs import give_out
@@ -138,7 +139,7 @@ def write_rows(tx: Transaction, writes: Sequence[RowWrite], _: Instant | None) -
     return answers
 
 
-_RELEASED = 4
+_ENDED_AT, _RELEASED = 3, 4
 
 
 def _change(tx: Transaction, number: int, change: RowChange, next_seq: int | None, ended_at: Instant | None) -> Row:
@@ -161,7 +162,10 @@ def _change(tx: Transaction, number: int, change: RowChange, next_seq: int | Non
 
 def _change_runs(tx: Transaction, changes: dict[str, Row]) -> None:
     tx.rows("change_runs", list(changes.values()))
+    is_work = False
     for run_id, row in changes.items():
         if row[_RELEASED]:
             tx.numbers.pop(run_id, None)
-            tx.has_news = True
+            is_work = is_work or row[_ENDED_AT] is None
+    if is_work:
+        tx.news |= News.WORK

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.model import Instant, StepItems, StepValue, StreamName, StreamRecord, ValueName
+from holdfast.store.subscribers import News
 
 from .chains import chains_of, find_chain
 from .transactions import Row, Transaction
@@ -25,7 +26,7 @@ def set_value(tx: Transaction, run_id: str, name: str, value: bytes, epoch: int,
     sender = _find_sender(tx, run_id, epoch)
     if sender is not None:
         tx.rows("set_value", [(tx.namespace_id, sender.chain_id, name, value, tx.now(now))])
-        tx.has_news = True
+        tx.news |= News.VALUES
 
 
 def set_values(tx: Transaction, values: Sequence[tuple[int, str, bytes]], at: Instant) -> None:
@@ -33,7 +34,7 @@ def set_values(tx: Transaction, values: Sequence[tuple[int, str, bytes]], at: In
     chains = chains_of(tx, list({run for run, _, _ in values}))
     last = {(chains[run], name): value for run, name, value in values}
     tx.rows("set_value", [(tx.namespace_id, chain_id, name, value, at) for (chain_id, name), value in last.items()])
-    tx.has_news = True
+    tx.news |= News.VALUES
 
 
 def read_value(tx: Transaction, run_id: str, name: str) -> bytes | None:
@@ -93,7 +94,7 @@ def append_items(tx: Transaction, sent: StepItems, now: Instant | None) -> None:
         for place, payload in enumerate(payloads)
     ]
     tx.rows("append_items", rows)
-    tx.has_news = True
+    tx.news |= News.VALUES
 
 
 def append_outs(tx: Transaction, items: Sequence[tuple[int, str, bytes]], at: Instant) -> None:
@@ -110,7 +111,7 @@ def append_outs(tx: Transaction, items: Sequence[tuple[int, str, bytes]], at: In
             for place, (run, payload) in enumerate(sent, first)
         ]
     tx.rows("append_items", rows)
-    tx.has_news = True
+    tx.news |= News.VALUES
 
 
 class _Sender(NamedTuple):

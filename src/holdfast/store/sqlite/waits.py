@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from holdfast.model import Instant, NewWait, Sent, WaitRecord
+from holdfast.store.subscribers import News
 
 from .chains import find_chain
 from .messages import insert_messages, is_known, remember
@@ -18,7 +19,7 @@ def register_waits(tx: Transaction, waits: Sequence[tuple[int, NewWait]], at: In
     """Waits that turns register. Whoever matches events looks at them from now on."""
     tx.rows("register_waits", [_row(run, wait, at) for run, wait in waits])
     if any(wait.kind == "event" for _, wait in waits):
-        tx.has_news = True
+        tx.news |= News.WORK
 
 
 def _row(run: int, wait: NewWait, at: Instant) -> Row:

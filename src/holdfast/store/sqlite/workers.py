@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from holdfast.model import Instant, Lane, Registration, WorkerRecord
 from holdfast.store.locks import ProcessLocks, host_name
+from holdfast.store.subscribers import News
 
 from .claims import lanes_json
 from .rows import worker_record
@@ -54,7 +55,7 @@ def register_worker(
             },
         )
     tx.run("wake_blocked", {"namespace_id": tx.namespace_id, "lanes": asked, "now": at})
-    tx.has_news = True
+    tx.news |= News.WORK
     return at
 
 
@@ -96,7 +97,8 @@ def release_strays(tx: Transaction, worker_id: str, held: Sequence[str], now: In
     strays = [run_id for (run_id,) in tx.all("release_strays", params)]
     for run_id in strays:
         tx.numbers.pop(run_id, None)
-        tx.has_news = True
+    if strays:
+        tx.news |= News.WORK
     return strays
 
 
@@ -142,4 +144,4 @@ def _release(tx: Transaction, worker_ids: Sequence[str], at: Instant) -> None:
     params = {"namespace_id": tx.namespace_id, "workers": as_json(list(worker_ids)), "now": at}
     tx.run("reap_workers", params)
     tx.run("remove_worker", params)
-    tx.has_news = True
+    tx.news |= News.WORK

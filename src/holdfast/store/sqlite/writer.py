@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from holdfast.errors import StoreError
 from holdfast.store.stats import Stats
+from holdfast.store.subscribers import News
 
 from .ahead import Ahead
 from .connections import explained, is_away, patiently
@@ -29,12 +30,12 @@ Lent: TypeAlias = Callable[[Transaction], None]
 
 
 class Writer:
-    """One connection that writes. `news` is called after a commit that others may wait for."""
+    """One connection that writes. `tell` is called after a commit that others may wait for."""
 
-    def __init__(self, link: Link, stats: Stats, news: Callable[[], None], *, inline: bool) -> None:
+    def __init__(self, link: Link, stats: Stats, tell: Callable[[News], None], *, inline: bool) -> None:
         self._link = link
         self._stats = stats
-        self._news = news
+        self._tell = tell
         self._is_inline = inline
         self._queue: queue.SimpleQueue[AnyJob | concurrent.futures.Future[None] | Lent] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -177,32 +178,32 @@ class Writer:
     def execute(self, jobs: Sequence[AnyJob]) -> None:
         """All of them in one transaction, and then their answers: whoever gets one may use the connection at once."""
         with self._using:
-            has_news, answers = self._committed(jobs)
-        if has_news:
-            self._news()
+            news, answers = self._committed(jobs)
+        if news:
+            self._tell(news)
         answers.send(here=self._is_inline)
 
-    def _committed(self, jobs: Sequence[AnyJob]) -> tuple[bool, Answers]:
+    def _committed(self, jobs: Sequence[AnyJob]) -> tuple[News, Answers]:
         answers = Answers()
         units = merged(jobs)
         reads = sum(unit.is_read for unit in units)
         self._stats.reads += reads
         self._stats.writes += len(jobs) - reads
-        has_news = False
+        news = News.NONE
         try:
             tx = self._link.use()
             tx.checkpoint(True)
-            tx.has_news = False
+            tx.news = News.NONE
             self._group(tx, units, answers)
             self._link.refuse_if_vanished()
-            has_news = tx.has_news
+            news = tx.news
         except BaseException as error:
             # Nothing of the group was committed, or nobody can tell: every job hears of it and may be sent again.
             self._link.drop()
             answers = Answers()
             for job in jobs:
                 answers.add(job, None, self._told(error))
-        return has_news, answers
+        return news, answers
 
     def _told(self, error: BaseException) -> BaseException:
         told = explained(error, self._link.path)

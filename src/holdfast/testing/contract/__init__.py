@@ -22,6 +22,7 @@ from .hooks import TestHooks
 from .life import TestLife, TestSubscribe
 from .managing import TestDeleteRuns, TestPauseRuns, TestSweep
 from .messages import TestSendSignal, TestTurnsGiveOut
+from .news import TestNews
 from .processes import TestProcesses
 from .races import TestMessagesInTwoStores, TestNamespacesOfMessages
 from .retries import TestRetriedRuns
@@ -60,6 +61,7 @@ __all__ = [
     "TestMessagesInTwoStores",
     "TestNamespaces",
     "TestNamespacesOfMessages",
+    "TestNews",
     "TestNextDue",
     "TestPauseRuns",
     "TestProcesses",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from holdfast.model import RowChange, RunFilter, RunStatus
-from holdfast.store import Store
+from holdfast.store import News, Store
 
 from .stage import LANE, LEASE, PATIENCE, T0, Stage, after, ids_of, new_run, on_stage, turn, until
 
@@ -92,6 +93,23 @@ class TestWakeUps:
             await stage.start_one()
             assert await until(lambda: bool(told))
         unsubscribe()
+
+    async def test_news_of_another_store_reach_those_whom_they_concern(self, stage: Stage) -> None:
+        other = await stage.open()
+        run = await stage.held()
+        happenings: dict[News, Callable[[], Awaitable[object]]] = {
+            News.VALUES: lambda: stage.store.set_value(run.id, "at", b"1", epoch=run.epoch, now=T0),
+            News.ENDS: lambda: stage.end(run),
+            News.WORK: lambda: stage.start_one(),
+        }
+        for news, happen in happenings.items():
+            told: list[int] = []
+            unsubscribe = other.subscribe(partial(told.append, 1), news)
+            await asyncio.sleep(0.1)
+            told.clear()
+            await happen()
+            assert await until(partial(bool, told))
+            unsubscribe()
 
     async def test_the_last_of_many_quick_writes_is_told(self, stage: Stage) -> None:
         other = await stage.open()

@@ -134,7 +134,13 @@ class Clients:
         )
         salt = dice.randrange(1000)
         self._answered[f"id-{number}"] = float("inf")
-        await self._until_answered(lambda: self._client.start(options, salt))
+
+        async def start() -> None:
+            # Its answer was lost, and it was swept since: whoever asked again would begin another one of its name.
+            if f"id-{number}" not in world.oracle.gone:
+                await self._client.start(options, salt)
+
+        await self._until_answered(start)
         self._answered[f"id-{number}"] = self._world.loop.time()
 
     async def _manage(self) -> None:

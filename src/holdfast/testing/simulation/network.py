@@ -32,7 +32,7 @@ from holdfast.model import (
     WorkflowCount,
     WorkflowVersion,
 )
-from holdfast.store import Answer, Guest, Lender, SqliteStore
+from holdfast.store import Answer, Guest, Lender, News, SqliteStore
 
 from .faults import Fate, Faults
 from .life import FaultyLife
@@ -147,9 +147,10 @@ class FaultyStore(FaultyLife):
             again = Fate("overdue", 0.0, 0.0)
             loop.call_later(fate.back, self._arrive, again, method, call, asked, nobody, context=loop.neutral.copy())
             return
-        if fate.what == "overdue" and self._watch.is_outlived(method, asked):
+        if self._watch.is_outlived(method, asked):
             # Here runs are kept for seconds; where they are kept for days, no question is on its way for so long.
             self._watch.note(f"{self._sender.name} {method}: never arrives")
+            loop.call_later(fate.back, _fail, answer, method, context=loop.neutral.copy())
             return
         self._watch.arrives(method, asked)
         try:
@@ -188,14 +189,14 @@ class FaultyStore(FaultyLife):
     def lender(self, lease: int) -> Lender:
         return FaultyLender(self._inner, self._send, is_exclusive=self._is_exclusive)
 
-    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, changed: Callable[[], None], to: News = News.ANY) -> Callable[[], None]:
         # The store calls from within somebody else's commit; the wake-up belongs to the one who is woken.
         context = contextvars.copy_context()
 
         def wake() -> None:
             self._loop.call_later(self._faults.wake_up(), changed, context=context)
 
-        return self._inner.subscribe(wake)
+        return self._inner.subscribe(wake, to)
 
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
         seeded = [self._watch.seeded(run) for run in runs]

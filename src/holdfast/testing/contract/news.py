@@ -1,0 +1,136 @@
+"""Who is told of what. A store may tell somebody for nothing; whom it concerns it must tell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from holdfast.model import (
+    ClaimedRun,
+    NewRun,
+    NewWait,
+    Out,
+    OutEvent,
+    OutSignal,
+    RowChange,
+    RunStatus,
+    StepItems,
+)
+from holdfast.store import News
+
+from .stage import T0, Stage, new_run, on_stage, turn, until
+
+Happening = Callable[[], Awaitable[object]]
+
+
+@on_stage
+class TestNews:
+    async def test_an_end_is_told_to_those_who_wait_for_ends(self, stage: Stage) -> None:
+        for happen in (
+            lambda run: stage.end(run),
+            lambda run: stage.end(run, RunStatus.FAILED),
+            lambda run: stage.store.cancel_run(run.id, force=True, now=T0),
+            lambda run: stage.commit(_continued(run)),
+        ):
+            run = await stage.held()
+            assert await _is_told(stage, News.ENDS, lambda happen=happen, run=run: happen(run))  # type: ignore[misc]
+
+    async def test_a_run_cancelled_before_it_began_is_told_as_an_end(self, stage: Stage) -> None:
+        run_id = await stage.start_one()
+        assert await _is_told(stage, News.ENDS, lambda: stage.store.cancel_run(run_id, now=T0))
+
+    async def test_an_end_is_told_to_workers_if_a_parent_waits_for_it(self, stage: Stage) -> None:
+        parent = await stage.held()
+        child = await _begun(stage, parent)
+        assert await _is_told(stage, News.WORK, lambda: stage.end(child))
+
+    async def test_an_end_is_told_to_workers_if_it_calls_off_a_child(self, stage: Stage) -> None:
+        parent = await stage.held()
+        await _begun(stage, parent)
+        assert await _is_told(stage, News.WORK, lambda: stage.commit(_ended(parent, after=1)))
+
+    async def test_an_end_is_told_to_workers_if_another_run_waits_for_its_key(self, stage: Stage) -> None:
+        run = await stage.held(key="k")
+        await stage.start_one(key="k", on_conflict="replace")
+        assert await _is_told(stage, News.WORK, lambda: stage.commit(_ended(run)))
+
+    async def test_an_end_is_told_to_workers_if_a_run_has_joined_it(self, stage: Stage) -> None:
+        joined = await stage.held(key="k")
+        parent = await stage.held()
+        again = new_run(key="k", parent_id=parent.id, parent_key="pay")
+        assert await stage.commit(turn(parent, out=Out(children=(again,)))) == [True]
+        assert await _is_told(stage, News.WORK, lambda: stage.commit(_ended(joined)))
+
+    async def test_whatever_a_turn_gives_out_for_others_is_told_to_workers(self, stage: Stage) -> None:
+        other = await stage.held()
+        outs = (
+            lambda run: Out(children=(new_run(parent_id=run.id, parent_key="pay"),)),
+            lambda _: Out(signals=(OutSignal(other.id, "go", b"1"),)),
+            lambda _: Out(events=(OutEvent("paid", b"1"),)),
+            lambda _: Out(waits=(NewWait(number=0, kind="event", name="paid"),)),
+        )
+        for out in outs:
+            run = await stage.held()
+            await _settled()
+            assert await _is_told(stage, News.WORK, lambda run=run, out=out: stage.commit(turn(run, out=out(run))))  # type: ignore[misc]
+
+    async def test_a_start_a_message_and_a_hand_back_are_told_to_workers(self, stage: Stage) -> None:
+        run, other = await stage.held(), await stage.held()
+        happenings: list[Happening] = [
+            lambda: stage.start_one(),
+            lambda: stage.store.send_signal(run.id, "go", b"1", now=T0),
+            lambda: stage.store.publish_event("paid", b"1", now=T0),
+            lambda: stage.store.cancel_run(run.id, now=T0),
+            lambda: stage.store.pause_runs([run.id], paused=True, now=T0),
+            lambda: stage.hand_back(run, due_at=T0),
+            lambda: stage.commit(turn(other, change=RowChange(status=RunStatus.WAITING, due_at=T0, release=True))),
+        ]
+        for happen in happenings:
+            assert await _is_told(stage, News.WORK, happen)
+
+    async def test_values_and_items_are_told_to_those_who_follow_them(self, stage: Stage) -> None:
+        run, other = await stage.held(), await stage.held()
+        sent = StepItems(run.id, "log", (b"1",), "pay", 1, run.epoch)
+        happenings: list[Happening] = [
+            lambda: stage.store.set_value(run.id, "at", b"1", epoch=run.epoch, now=T0),
+            lambda: stage.store.append_items(sent, now=T0),
+            lambda: stage.commit(turn(run, out=Out(values=(("at", b"2"),)))),
+            lambda: stage.commit(turn(other, out=Out(items=(("log", b"2"),)))),
+        ]
+        for happen in happenings:
+            assert await _is_told(stage, News.VALUES, happen)
+
+
+def _ended(run: ClaimedRun, **fields: Any) -> Any:
+    return turn(run, change=RowChange(status=RunStatus.COMPLETED), **fields)
+
+
+def _continued(run: ClaimedRun) -> Any:
+    successor: NewRun = new_run(chain_id=run.id)
+    return turn(run, change=RowChange(status=RunStatus.CONTINUED), out=Out(successor=successor))
+
+
+async def _begun(stage: Stage, parent: ClaimedRun) -> ClaimedRun:
+    """A child that a turn of its parent has begun, claimed."""
+    child = new_run(parent_id=parent.id, parent_key="pay")
+    assert await stage.commit(turn(parent, out=Out(children=(child,)))) == [True]
+    return await stage.claim_one(run_id=child.id)
+
+
+async def _is_told(stage: Stage, news: News, happen: Happening) -> bool:
+    """Whether a subscriber to that hears of it; it has heard everything else before."""
+    told: list[int] = []
+    unsubscribe = stage.store.subscribe(lambda: told.append(1), news)
+    await _settled()
+    told.clear()
+    answer = await happen()
+    assert answer != [False]
+    is_told = await until(lambda: bool(told))
+    unsubscribe()
+    return is_told
+
+
+async def _settled() -> None:
+    """Long enough for everything that is on its way."""
+    await asyncio.sleep(0.08)

@@ -1,0 +1,113 @@
+"""Nobody is woken by what is none of theirs: every busy worker would wake all others with each of its commits.
+
+What must be told, and to whom, is the contract's; that no more is told is our own stores' affair.
+"""
+
+import asyncio
+
+import pytest
+
+from holdfast.model import Out, RunStatus, StepItems
+from holdfast.store import News, open_store
+from holdfast.store.postgres.notifications import notification, understood
+from holdfast.testing.contract.stage import T0, Stage, new_run, turn
+
+QUIET = 0.1
+"""Seconds. Long enough for everything that is on its way."""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/holdfast.db"
+    return request.getfixturevalue("postgres").create_database()
+
+
+async def heard(listener, news, happen):
+    """How often a subscriber to that is told while it happens."""
+    told = []
+    unsubscribe = listener.subscribe(lambda: told.append(1), news)
+    await asyncio.sleep(QUIET)
+    told.clear()
+    await happen()
+    await asyncio.sleep(QUIET)
+    unsubscribe()
+    return len(told)
+
+
+async def on(url, act):
+    stage = Stage(lambda **options: open_store(url, **options))
+    await stage.store.open()
+    try:
+        await act(stage)
+    finally:
+        await stage.close()
+
+
+async def test_an_end_that_concerns_no_other_run_wakes_no_worker(url):
+    async def act(stage):
+        for status in (RunStatus.COMPLETED, RunStatus.FAILED):
+            run = await stage.held()
+            assert await heard(stage.store, News.WORK, lambda run=run, status=status: stage.end(run, status)) == 0
+
+    await on(url, act)
+
+
+async def test_values_and_items_wake_neither_workers_nor_those_who_wait_for_an_end(url):
+    async def act(stage):
+        run = await stage.held()
+
+        async def send():
+            await stage.store.set_value(run.id, "at", b"1", epoch=run.epoch, now=T0)
+            await stage.store.append_items(StepItems(run.id, "log", (b"1",), "pay", 1, run.epoch), now=T0)
+            out = Out(values=(("at", b"2"),), items=(("log", b"2"),))
+            assert await stage.commit(turn(run, out=out)) == [True]
+
+        assert await heard(stage.store, News.WORK | News.ENDS, send) == 0
+
+    await on(url, act)
+
+
+async def test_a_start_wakes_nobody_who_waits_for_an_end(url):
+    async def act(stage):
+        assert await heard(stage.store, News.ENDS | News.VALUES, lambda: stage.start(3)) == 0
+
+    await on(url, act)
+
+
+async def test_an_end_wakes_no_worker_of_another_process(postgres):
+    """Over LISTEN; on SQLite all that another process can see is that the file has changed."""
+
+    async def act(stage):
+        other = await stage.open()
+        runs = [await stage.held() for _ in range(5)]
+
+        async def end():
+            for run in runs:
+                await stage.end(run)
+
+        assert await heard(other, News.WORK, end) == 0
+
+    await on(postgres.create_database(), act)
+
+
+@pytest.mark.parametrize("news", [News.WORK, News.ENDS, News.VALUES, News.WORK | News.VALUES, News.ANY])
+def test_a_notification_is_understood(news):
+    said = notification("channel", "me", news, None)
+    assert understood(f"{said['sender']} 17") == ("me", news, 17)
+
+
+def test_one_of_an_earlier_version_may_be_about_anything():
+    assert understood("me 17") == ("me", News.ANY, 17)
+
+
+async def test_two_stores_of_one_process_hear_of_each_other_s_ends(url):
+    """What a store's own watcher is told at once, another's is told by the database."""
+
+    async def act(stage):
+        other = await stage.open()
+        [run_id] = [run.id for run in await other.start_runs([new_run()], now=T0)]
+        run = await stage.claim_one(run_id=run_id)
+        assert await heard(other, News.ENDS, lambda: stage.end(run)) >= 1
+
+    await on(url, act)
