@@ -88,7 +88,11 @@ def from_npm(package: str, program: str, *others: str) -> Callable[[Path], Envir
 
 
 CONTESTANTS = (
-    Contestant("Holdfast", ours, "one process, a worker in it; starts in one call, every result waited for"),
+    Contestant(
+        "Holdfast",
+        ours,
+        "one process, a worker in it; starts in one call, every result waited for; the collector as in docs/deploy.md",
+    ),
     Contestant(
         "DBOS Transact",
         from_pip("dbos", "dbos_program.py"),

@@ -2,9 +2,11 @@
 """Holdfast.
 
 One process, its worker's concurrency being the runs at once. Starts are one call; each run's result is waited for.
+Python's collector is set as docs/deploy.md says for a worker in a process of one's own.
 """
 
 import asyncio
+import gc
 
 from work import AT_ONCE, URL, four_steps, timed
 
@@ -24,4 +26,6 @@ async def main():
         await timed(execute_all)
 
 
+gc.set_threshold(10_000, 10, 10)
+gc.freeze()
 asyncio.run(main())
