@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from holdfast.model import Out, RunStatus, StepItems
+from holdfast.model import Out, RowChange, RunStatus, StepItems
 from holdfast.store import News, open_store
 from holdfast.store.postgres.notifications import notification, understood
 from holdfast.testing.contract.stage import T0, Stage, new_run, turn
@@ -87,6 +87,23 @@ async def test_an_end_wakes_no_worker_of_another_process(postgres):
                 await stage.end(run)
 
         assert await heard(other, News.WORK, end) == 0
+
+    await on(postgres.create_database(), act)
+
+
+async def test_a_turn_that_is_sent_again_since_its_answer_was_lost_is_told_to_workers(postgres):
+    """Whoever was to be told the first time was not: that comes with the answer."""
+
+    async def act(stage):
+        other = await stage.open()
+        parent = await stage.held()
+        child = new_run(parent_id=parent.id, parent_key="pay")
+        begin = turn(parent, out=Out(children=(child,)))
+        assert await other.commit_turns([begin], now=T0) == [True]
+        assert await heard(stage.store, News.WORK, lambda: stage.commit(begin)) >= 1
+        end = turn(await stage.claim_one(run_id=child.id), change=RowChange(status=RunStatus.COMPLETED))
+        assert await other.commit_turns([end], now=T0) == [True]
+        assert await heard(stage.store, News.WORK, lambda: stage.commit(end)) >= 1
 
     await on(postgres.create_database(), act)
 

@@ -90,22 +90,36 @@ async def _commit(
     if any(turn.change is not None or turn.taken for turn in free):
         params |= await _changes(tx, free, numbers, now)
         rows = await tx.all("change_runs", params)
-        # An end concerns a worker only if it has left something to do: somebody is told of it, or may begin.
-        is_work = any(row[1] for row in rows[:1]) or any(turn.change and turn.change.release for turn in free)
-        is_end = any(turn.change and turn.change.status.is_final for turn in free)
-        tx.news |= (News.WORK if is_work else News.NONE) | (News.ENDS if is_end else News.NONE)
+        tx.news |= _news(free, rows)
     else:
         rows = await tx.all("commit_turns", params)
     accepted: dict[int, Answer] = {row[0]: True for row in rows}
     if joined is not None:
         joined += await give_out(tx, [turn for turn in known if numbers[turn.run_id] in accepted], numbers, now)
     if len(accepted) < len(known):
-        accepted |= await _left_out(tx, [turn for turn in known if numbers[turn.run_id] not in accepted], numbers)
+        left = [turn for turn in known if numbers[turn.run_id] not in accepted]
+        accepted |= await _left_out(tx, left, numbers)
+        if any(turn.out is not None for turn in left):
+            # If they were sent again because an answer was lost, nobody was told the first time.
+            tx.news |= News.ANY
     answers = [accepted.get(numbers.get(turn.run_id, 0), False) for turn in turns]
     for turn, answer in zip(turns, answers, strict=True):
         if answer is True and turn.change is not None and (turn.change.release or turn.change.status.is_final):
             tx.known.numbers.pop(turn.run_id, None)
     return answers
+
+
+def _news(turns: Sequence[Turn], rows: Sequence[Row]) -> News:
+    """Who may wait for what these have changed.
+
+    An end concerns a worker only if it has left something to do: somebody is told of it, or may begin. What it left the
+    first time, if it was sent again because its answer was lost, is not known: nobody was told then.
+    """
+    is_end = any(turn.change is not None and turn.change.status.is_final for turn in turns)
+    has_left = any(row[1] for row in rows[:1]) or len(rows) < len(turns)
+    is_released = any(turn.change is not None and turn.change.release for turn in turns)
+    is_work = is_released or (is_end and has_left)
+    return (News.WORK if is_work else News.NONE) | (News.ENDS if is_end else News.NONE)
 
 
 async def _left_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, int]) -> dict[int, Answer]:
