@@ -10,7 +10,8 @@ import pytest
 from holdfast.model import Out, RowChange, RunStatus, StepItems
 from holdfast.store import News, open_store
 from holdfast.store.postgres.notifications import notification, understood
-from holdfast.testing.contract.stage import T0, Stage, new_run, turn
+from holdfast.testing.contract.stage import T0, Stage, new_run, turn, until
+from tests.servers.wire import Wire
 
 QUIET = 0.1
 """Seconds. Long enough for everything that is on its way."""
@@ -106,6 +107,27 @@ async def test_a_turn_that_is_sent_again_since_its_answer_was_lost_is_told_to_wo
         assert await heard(stage.store, News.WORK, lambda: stage.commit(end)) >= 1
 
     await on(postgres.create_database(), act)
+
+
+async def test_a_notification_that_did_not_get_through_is_sent_again(postgres):
+    url = postgres.create_database()
+
+    async def act(stage):
+        async with Wire(url) as wire:
+            store = open_store(wire.url)
+            await store.open()
+            told = []
+            unsubscribe = stage.store.subscribe(lambda: told.append(1), News.WORK)
+            await asyncio.sleep(QUIET)
+            told.clear()
+            wire.cut_before(lambda data: store._watcher.channel.encode() in data)
+            await store.start_runs([new_run()])
+            # The next look of whoever was not told would come in seconds; nothing else happens here.
+            assert await until(lambda: bool(told) and wire.cuts == 1)
+            unsubscribe()
+            await store.close()
+
+    await on(url, act)
 
 
 @pytest.mark.parametrize("news", [News.WORK, News.ENDS, News.VALUES, News.WORK | News.VALUES, News.ANY])

@@ -21,7 +21,7 @@ class News(enum.Flag):
     ENDS = enum.auto()
     """A run has ended, or goes on in another one."""
     VALUES = enum.auto()
-    """A value was set, or an item sent to a stream."""
+    """A value was set, an item sent to a stream, or a wait is over: what those see who follow a run."""
     ANY = WORK | ENDS | VALUES
 
 

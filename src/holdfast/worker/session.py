@@ -313,7 +313,7 @@ class Session:
         finally:
             self.runs.reserved = 0
             if self.runs.line:
-                self._loop.call_soon(self.runs.next_in_line, context=self._context)
+                self._loop.call_soon(self._next_in_line, context=self._context)
         self._has_strays = False
         if claimed:
             self._clock.observe(claimed[0].claimed_at, asked_at)
@@ -381,8 +381,14 @@ class Session:
 
     def _freed(self) -> None:
         if self.runs.line:
-            self._loop.call_soon(self.runs.next_in_line, context=self._context)
-        if self.runs.busy == self._plan.concurrency - 1 or self.runs.busy == 0:
+            self._loop.call_soon(self._next_in_line, context=self._context)
+        if self.is_crowded or self.runs.busy == 0:
+            self._wake.set()
+
+    def _next_in_line(self) -> None:
+        self.runs.next_in_line()
+        if self.is_crowded:
+            # The last look gave up because of them, and they may leave the room at once, some without taking any.
             self._wake.set()
 
     def _commit(self, turns: Sequence[Turn]) -> Awaitable[Sequence[Answer]]:

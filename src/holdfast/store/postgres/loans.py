@@ -189,7 +189,11 @@ class PostgresLoan:
                 # The server has said no.
                 return Undone(f"{type(error).__name__}: {error}")
             self._drop(keep_room=True)
-            return await self._settled(turn, error)
+            settled = await self._settled(turn, error)
+            if settled is True:
+                # What it has told, with all that came with it, is not known any more.
+                self._lender.news(News.ANY)
+            return settled
         # crash here: both have happened, and whoever takes the run over finds the result.
         self._is_committed = True
         self._lender.known.stats.commits += 1

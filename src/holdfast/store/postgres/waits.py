@@ -44,6 +44,7 @@ async def close_waits(tx: Transaction, closed: Sequence[tuple[int, int]]) -> Non
         "numbers": [number for _, number in asked],
     }
     await tx.all("close_waits", params)
+    tx.news |= News.VALUES
 
 
 async def read_waits(tx: Transaction, run_id: str) -> list[WaitRecord]:

@@ -65,9 +65,8 @@ class Watcher:
         self._pause = _SOONEST
         if since is not None:
             self._lower(since)
-            self._since = since if self._since is None else min(self._since, since)
         self.signal(news)
-        self._news |= news
+        self._remember(news, since)
         if self._notifying is None:
             self._notifying = self._thread.spawn(self._notify())
 
@@ -76,18 +75,30 @@ class Watcher:
         self._subscribers.clear()
         if self._notifying is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._notifying), 1)
+                # Cancelled if it takes longer: the store may be away.
+                await asyncio.wait_for(self._notifying, 1)
         self._stop()
 
     async def _notify(self) -> None:
+        pause = _NOTIFY_PAUSE
         while self._news:
             news, self._news = self._news, News.NONE
             since, self._since = self._since, None
-            # The store may be away: those who wait for news look for themselves now and then.
-            with contextlib.suppress(StoreError):
+            try:
                 await self._pool().run(partial(self._told, news=news, since=since), is_one=True)
-            await asyncio.sleep(_NOTIFY_PAUSE)
+            except StoreError:
+                # The store may be away. Those who wait look for themselves now and then, and are told when it is back.
+                self._remember(news, since)
+                pause = min(2 * pause, _LATEST)
+            else:
+                pause = _NOTIFY_PAUSE
+            await asyncio.sleep(pause)
         self._notifying = None
+
+    def _remember(self, news: News, since: Instant | None) -> None:
+        self._news |= news
+        if since is not None:
+            self._since = since if self._since is None else min(self._since, since)
 
     async def _told(self, tx: Transaction, news: News, since: Instant | None) -> None:
         await tx.one("notify", notification(self.channel, self._sender, news, since))

@@ -182,8 +182,8 @@ class SqliteLoan:
             patiently(lambda: tx.connection.execute("COMMIT"), self._lender.path)
         # crash here: both have happened, and whoever takes the run over finds the result.
         self._lender.stats.commits += 1
-        if tx.news:
-            self._lender.news(tx.news)
+        # What the step itself has started or sent over its connection is committed, too: nobody else tells of it.
+        self._lender.news(tx.news | News.WORK)
         return True
 
     def _rollback(self, connection: sqlite3.Connection, *, is_last: bool = True) -> None:

@@ -32,6 +32,7 @@ def _row(run: int, wait: NewWait, at: Instant) -> Row:
 def close_waits(tx: Transaction, waits: Sequence[tuple[int, int]]) -> None:
     """Waits that are over for their runs: (run, number)."""
     _bury(tx, tx.all("close_waits", {"waits": as_json(list(waits))}), "closed")
+    tx.news |= News.VALUES
 
 
 def drop_waits(tx: Transaction, runs: Sequence[int]) -> None:

@@ -1,0 +1,103 @@
+"""A worker that had no room when it looked last looks again when it has some, though nobody tells it of work."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import holdfast
+from holdfast import AsyncClient, Client, Worker, step, workflow
+from holdfast.model import ClaimedRun
+from holdfast.store import News, open_store
+from holdfast.worker.upkeep import Upkeep
+from tests.worker.stage import PATIENCE, SkippingClock, SkippingStore, stage, until
+
+
+class Ringing(SkippingStore):
+    """A store that tells nobody of anything, in which the timers of those who rest ring while the second claim is under
+    way."""
+
+    def __init__(self, url: str, clock: SkippingClock) -> None:
+        super().__init__(url, clock)
+        self.claims = 0
+        self._skip = clock.skip
+
+    async def claim_runs(self, *args: Any, **given: Any) -> list[ClaimedRun]:
+        self.claims += 1
+        if self.claims == 2:
+            self._skip("2s")
+            await asyncio.sleep(0.05)
+        return await super().claim_runs(*args, **given)
+
+    def subscribe(self, callback: Callable[[], None], to: News = News.ANY) -> Callable[[], None]:
+        return lambda: None
+
+
+async def test_it_looks_again_when_those_who_stood_in_line_have_left_at_once(database_url, monkeypatch):
+    monkeypatch.setattr(Upkeep, "run", lambda self: asyncio.sleep(3600))
+    released = asyncio.Event()
+
+    @step
+    async def hold() -> None:
+        await released.wait()
+
+    @workflow
+    async def long() -> None:
+        await hold()
+
+    @workflow
+    async def nap() -> None:
+        await holdfast.sleep("1s")
+
+    async with stage(database_url) as on:
+        store = Ringing(database_url, on.clock)
+        await store.open()
+        holding = await on.client.start(long, priority=9)
+        naps = await on.client.start_many(nap, [()] * 6)
+        async with Worker(store, workflows=[long, nap], clock=on.clock, lease="1000d", concurrency=3):
+            # Two of them rest, and ring while two more are claimed: they stand in line when the worker looks whether
+            # it has room, and leave it at once. It is busy with the long run all the time.
+            await until(lambda: store.claims >= 3)
+            for run in naps:
+                on.skip("2s")
+                await run.result(PATIENCE)
+            released.set()
+            await holding.result(PATIENCE)
+        await store.close()
+
+
+async def test_it_hears_of_what_a_transactional_step_has_started_in_memory(monkeypatch):
+    """There is no file to watch there, and the end of the step's own run concerns no worker."""
+    monkeypatch.setattr(Upkeep, "run", lambda self: asyncio.sleep(3600))
+    store = open_store("sqlite:///:memory:")
+    released = asyncio.Event()
+
+    @workflow
+    async def ship(order: int) -> int:
+        return order
+
+    @step(transaction=True)
+    def begin(connection: Any, order: int) -> str:
+        return inside.start(ship, order, connection=connection).id
+
+    @workflow
+    async def ordering(order: int) -> str:
+        return begin(order)
+
+    @step
+    async def hold() -> None:
+        await released.wait()
+
+    @workflow
+    async def long() -> None:
+        await hold()
+
+    async with AsyncClient(store) as client:
+        inside = Client(store)
+        async with Worker(client, workflows=[ordering, ship, long]):
+            # Busy all the time: a worker that has nothing to do looks for itself.
+            holding = await client.start(long)
+            await until(lambda: client.explain(holding.id))
+            begun = await (await client.start(ordering, 7)).result(PATIENCE)
+            assert await (await client.get_run(begun)).result(PATIENCE) == 7
+            released.set()
+            await holding.result(PATIENCE)
