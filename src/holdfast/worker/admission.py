@@ -35,6 +35,21 @@ class Admission(Turns):
     is_lenient = False
     """In a test environment: crashes are the test's own doing, and held against nobody."""
 
+    async def take_on(self, claimed: Sequence[ClaimedRun]) -> None:
+        """Admit what a claim has given, of suspects at most one."""
+        suspects = [run for run in claimed if self.is_suspect(run)]
+        others = [run for run in claimed if run not in suspects] if suspects else claimed
+        # One that a worker has just died with may be guilty, too: a suspect beside it would be blamed for it.
+        is_clear = suspects and not self.has_suspect and not any(run.crashes for run in others)
+        chosen = suspects.pop(0) if is_clear else None
+        for run in suspects:
+            self.postpone(run)
+        if suspects:
+            # Whatever takes the worker down next, these must not be found with it.
+            await self._rows.idle()
+        for run in (*others, chosen) if chosen is not None else others:
+            self.admit(run)
+
     def admit(self, claimed: ClaimedRun) -> None:
         """Rebuild the body if it is not in memory, and let the run go on."""
         held = self._hold(claimed)

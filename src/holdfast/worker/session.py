@@ -207,9 +207,8 @@ class Session:
         if self.tasks:
             # A claim under way comes to its end: what it took must be handed back, not be left to look like a crash.
             await asyncio.wait(self.tasks[:1], timeout=5)
-        for held in list(runs.held.values()):
-            if not held.is_busy and not held.is_committing:
-                runs.hand_back(held)
+        for held in [one for one in runs.held.values() if not one.is_busy and not one.is_committing]:
+            runs.hand_back(held)
         with suppress(TimeoutError):
             async with asyncio.timeout(grace / 1_000_000):
                 while any(held.attempts for held in runs.held.values()):
@@ -288,18 +287,7 @@ class Session:
 
     async def _admit(self, claimed: Sequence[ClaimedRun]) -> None:
         self.taken += len(claimed)
-        suspects = [run for run in claimed if self.runs.is_suspect(run)]
-        others = [run for run in claimed if run not in suspects] if suspects else claimed
-        # One that a worker has just died with may be guilty, too: a suspect beside it would be blamed for it.
-        is_clear = suspects and not self.runs.has_suspect and not any(run.crashes for run in others)
-        chosen = suspects.pop(0) if is_clear else None
-        for run in suspects:
-            self.runs.postpone(run)
-        if suspects:
-            # Whatever takes the worker down next, these must not be found with it.
-            await self._rows.idle()
-        for run in (*others, chosen) if chosen is not None else others:
-            self.runs.admit(run)
+        await self.runs.take_on(claimed)
 
     async def _claim(self, limit: int, run_id: str | None = None) -> list[ClaimedRun]:
         self._has_strays = True
@@ -387,8 +375,8 @@ class Session:
 
     def _next_in_line(self) -> None:
         self.runs.next_in_line()
+        # They may leave the room at once, some without having taken any, and the last look gave up because of them.
         if self.is_crowded:
-            # The last look gave up because of them, and they may leave the room at once, some without taking any.
             self._wake.set()
 
     def _commit(self, turns: Sequence[Turn]) -> Awaitable[Sequence[Answer]]:
