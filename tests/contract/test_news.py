@@ -3,18 +3,14 @@
 What must be told, and to whom, is the contract's; that no more is told is our own stores' affair.
 """
 
-import asyncio
-
 import pytest
 
 from holdfast.model import Out, RowChange, RunStatus, StepItems
 from holdfast.store import News, open_store
 from holdfast.store.postgres.notifications import notification, understood
-from holdfast.testing.contract.stage import T0, Stage, new_run, turn, until
+from holdfast.testing.contract.stage import T0, new_run, quiet, turn, until
+from tests.contract.staging import staged
 from tests.servers.wire import Wire
-
-QUIET = 0.1
-"""Seconds. Long enough for everything that is on its way."""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -28,34 +24,23 @@ async def heard(listener, news, happen):
     """How often a subscriber to that is told while it happens."""
     told = []
     unsubscribe = listener.subscribe(lambda: told.append(1), news)
-    await asyncio.sleep(QUIET)
+    await quiet()
     told.clear()
     await happen()
-    await asyncio.sleep(QUIET)
+    await quiet()
     unsubscribe()
     return len(told)
 
 
-async def on(url, act):
-    stage = Stage(lambda **options: open_store(url, **options))
-    await stage.store.open()
-    try:
-        await act(stage)
-    finally:
-        await stage.close()
-
-
 async def test_an_end_that_concerns_no_other_run_wakes_no_worker(url):
-    async def act(stage):
+    async with staged(url) as stage:
         for status in (RunStatus.COMPLETED, RunStatus.FAILED):
             run = await stage.held()
             assert await heard(stage.store, News.WORK, lambda run=run, status=status: stage.end(run, status)) == 0
 
-    await on(url, act)
-
 
 async def test_values_and_items_wake_neither_workers_nor_those_who_wait_for_an_end(url):
-    async def act(stage):
+    async with staged(url) as stage:
         run = await stage.held()
 
         async def send():
@@ -66,20 +51,16 @@ async def test_values_and_items_wake_neither_workers_nor_those_who_wait_for_an_e
 
         assert await heard(stage.store, News.WORK | News.ENDS, send) == 0
 
-    await on(url, act)
-
 
 async def test_a_start_wakes_nobody_who_waits_for_an_end(url):
-    async def act(stage):
+    async with staged(url) as stage:
         assert await heard(stage.store, News.ENDS | News.VALUES, lambda: stage.start(3)) == 0
-
-    await on(url, act)
 
 
 async def test_an_end_wakes_no_worker_of_another_process(postgres):
     """Over LISTEN; on SQLite all that another process can see is that the file has changed."""
 
-    async def act(stage):
+    async with staged(postgres.create_database()) as stage:
         other = await stage.open()
         runs = [await stage.held() for _ in range(5)]
 
@@ -89,13 +70,11 @@ async def test_an_end_wakes_no_worker_of_another_process(postgres):
 
         assert await heard(other, News.WORK, end) == 0
 
-    await on(postgres.create_database(), act)
-
 
 async def test_a_turn_that_is_sent_again_since_its_answer_was_lost_is_told_to_workers(postgres):
     """Whoever was to be told the first time was not: that comes with the answer."""
 
-    async def act(stage):
+    async with staged(postgres.create_database()) as stage:
         other = await stage.open()
         parent = await stage.held()
         child = new_run(parent_id=parent.id, parent_key="pay")
@@ -106,28 +85,40 @@ async def test_a_turn_that_is_sent_again_since_its_answer_was_lost_is_told_to_wo
         assert await other.commit_turns([end], now=T0) == [True]
         assert await heard(stage.store, News.WORK, lambda: stage.commit(end)) >= 1
 
-    await on(postgres.create_database(), act)
-
 
 async def test_a_notification_that_did_not_get_through_is_sent_again(postgres):
     url = postgres.create_database()
 
-    async def act(stage):
-        async with Wire(url) as wire:
-            store = open_store(wire.url)
-            await store.open()
-            told = []
-            unsubscribe = stage.store.subscribe(lambda: told.append(1), News.WORK)
-            await asyncio.sleep(QUIET)
-            told.clear()
-            wire.cut_before(lambda data: store._watcher.channel.encode() in data)
-            await store.start_runs([new_run()])
-            # The next look of whoever was not told would come in seconds; nothing else happens here.
-            assert await until(lambda: bool(told) and wire.cuts == 1)
-            unsubscribe()
-            await store.close()
+    async with staged(url) as stage, Wire(url) as wire:
+        store = open_store(wire.url)
+        await store.open()
+        told = []
+        unsubscribe = stage.store.subscribe(lambda: told.append(1), News.WORK)
+        await quiet()
+        told.clear()
+        wire.cut_before(lambda data: store._watcher.channel.encode() in data)
+        await store.start_runs([new_run()])
+        # The next look of whoever was not told would come in seconds; nothing else happens here.
+        assert await until(lambda: bool(told) and wire.cuts == 1)
+        unsubscribe()
+        await store.close()
 
-    await on(url, act)
+
+async def test_a_store_that_was_closed_while_nothing_got_through_notifies_when_it_is_open_again(postgres):
+    url = postgres.create_database()
+    async with staged(url) as stage, Wire(url) as wire:
+        store = open_store(wire.url)
+        await store.open()
+        wire.cut_before(lambda data: store._watcher.channel.encode() in data)
+        # Whoever connects anew for it is not answered: the close waits for that in vain.
+        wire.is_slow = True
+        await store.start_runs([new_run()])
+        assert await until(lambda: wire.cuts == 1)
+        await store.close()
+        wire.is_slow = False
+        await store.open()
+        assert await heard(stage.store, News.WORK, lambda: store.start_runs([new_run()])) >= 1
+        await store.close()
 
 
 @pytest.mark.parametrize("news", [News.WORK, News.ENDS, News.VALUES, News.WORK | News.VALUES, News.ANY])
@@ -138,15 +129,3 @@ def test_a_notification_is_understood(news):
 
 def test_one_of_an_earlier_version_may_be_about_anything():
     assert understood("me 17") == ("me", News.ANY, 17)
-
-
-async def test_two_stores_of_one_process_hear_of_each_other_s_ends(url):
-    """What a store's own watcher is told at once, another's is told by the database."""
-
-    async def act(stage):
-        other = await stage.open()
-        [run_id] = [run.id for run in await other.start_runs([new_run()], now=T0)]
-        run = await stage.claim_one(run_id=run_id)
-        assert await heard(other, News.ENDS, lambda: stage.end(run)) >= 1
-
-    await on(url, act)

@@ -1,7 +1,6 @@
 """What the Postgres store does when its server, its connections or its disk fail: nothing is lost, nothing is twice."""
 
 import asyncio
-import contextlib
 import gc
 import logging
 from functools import partial
@@ -15,7 +14,8 @@ from holdfast.model import RowChange, RunStatus
 from holdfast.store import News, open_store
 from holdfast.store.postgres import links
 from holdfast.store.postgres.statements import blocks_for
-from holdfast.testing.contract.stage import LANE, LEASE, Stage, new_run, turn, until
+from holdfast.testing.contract.stage import LANE, LEASE, new_run, turn, until
+from tests.contract.staging import staged
 from tests.servers import Postgres, execute, fetch
 from tests.servers.wire import Wire
 
@@ -26,16 +26,6 @@ ENDED = RowChange(status=RunStatus.COMPLETED)
 def url(server):
     server.start()
     return server.create_database()
-
-
-@contextlib.asynccontextmanager
-async def staged(url, **options):
-    stage = Stage(lambda **more: open_store(url, **options, **more))
-    await stage.store.open()
-    try:
-        yield stage
-    finally:
-        await stage.close()
 
 
 async def insisting(send):

@@ -7,7 +7,8 @@ from holdfast.errors import StoreAway
 from holdfast.model import Out
 from holdfast.store.postgres import commits
 from holdfast.testing.contract.stage import LANE, LEASE, T0, after, new_run, turn
-from tests.contract.test_postgres_locks import locked, staged, url
+from tests.contract.staging import staged
+from tests.contract.test_postgres_locks import locked, url
 
 __all__ = ["url"]
 

@@ -5,7 +5,8 @@ import pytest
 from holdfast.errors import StoreAway
 from holdfast.model import Out, RunStatus
 from holdfast.testing.contract.stage import new_run, turn
-from tests.contract.test_postgres_locks import locked, staged, url
+from tests.contract.staging import staged
+from tests.contract.test_postgres_locks import locked, url
 
 __all__ = ["url"]
 

@@ -10,7 +10,8 @@ import holdfast
 from holdfast.errors import StoreAway, StoreError
 from holdfast.model import Lane, Out, RowChange, RunStatus
 from holdfast.store import open_store
-from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, after, new_run, row_write, turn, until
+from holdfast.testing.contract.stage import LANE, LEASE, T0, after, new_run, row_write, turn, until
+from tests.contract.staging import staged
 from tests.servers import execute
 
 ENDED = RowChange(status=RunStatus.COMPLETED)
@@ -19,16 +20,6 @@ ENDED = RowChange(status=RunStatus.COMPLETED)
 @pytest.fixture
 def url(postgres):
     return postgres.create_database()
-
-
-@contextlib.asynccontextmanager
-async def staged(url):
-    stage = Stage(lambda **options: open_store(url, **options))
-    await stage.store.open()
-    try:
-        yield stage
-    finally:
-        await stage.close()
 
 
 @contextlib.asynccontextmanager

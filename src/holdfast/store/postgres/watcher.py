@@ -81,19 +81,23 @@ class Watcher:
 
     async def _notify(self) -> None:
         pause = _NOTIFY_PAUSE
-        while self._news:
-            news, self._news = self._news, News.NONE
-            since, self._since = self._since, None
-            try:
-                await self._pool().run(partial(self._told, news=news, since=since), is_one=True)
-            except StoreError:
-                # The store may be away. Those who wait look for themselves now and then, and are told when it is back.
-                self._remember(news, since)
-                pause = min(2 * pause, _LATEST)
-            else:
-                pause = _NOTIFY_PAUSE
-            await asyncio.sleep(pause)
-        self._notifying = None
+        try:
+            while self._news:
+                news, self._news = self._news, News.NONE
+                since, self._since = self._since, None
+                try:
+                    await self._pool().run(partial(self._told, news=news, since=since), is_one=True)
+                except StoreError:
+                    # The store may be away. Those who wait look for themselves now and then, and are told when it is
+                    # back.
+                    self._remember(news, since)
+                    pause = min(2 * pause, _LATEST)
+                else:
+                    pause = _NOTIFY_PAUSE
+                await asyncio.sleep(pause)
+        finally:
+            # Also if a close has waited for it in vain: the store may be opened again.
+            self._notifying = None
 
     def _remember(self, news: News, since: Instant | None) -> None:
         self._news |= news

@@ -12,7 +12,7 @@ import pytest
 from holdfast.errors import StoreError
 from holdfast.model import RowChange, RunStatus
 
-from .stage import LANE, PATIENCE, T0, Stage, new_run, on_stage, turn, until
+from .stage import LANE, PATIENCE, T0, Stage, new_run, on_stage, quiet, turn, until
 
 
 @on_stage
@@ -87,7 +87,7 @@ class TestSubscribe:
             lambda: stage.end(other),
         ]
         for happen in happenings:
-            await _quiet()
+            await quiet()
             told.clear()
             await happen()
             assert await until(lambda: bool(told))
@@ -99,20 +99,20 @@ class TestSubscribe:
         unsubscribe()
         unsubscribe()
         await stage.start(3)
-        await _quiet()
+        await quiet()
         assert told == []
 
     async def test_plain_turns_tell_nobody(self, stage: Stage) -> None:
         run = await stage.held()
-        await _quiet()
+        await quiet()
         told: list[int] = []
         unsubscribe = stage.store.subscribe(lambda: told.append(1))
-        await _quiet()
+        await quiet()
         told.clear()
         for number in range(20):
             assert await stage.commit(turn(run, after=number)) == [True]
             await asyncio.sleep(0.005)
-        await _quiet()
+        await quiet()
         # A store may tell once that it has begun to listen, however long that took.
         assert len(told) <= 1
         unsubscribe()
@@ -140,8 +140,3 @@ class TestSubscribe:
         assert await until(lambda: {"a", "b"} <= set(told))
         for unsubscribe in unsubscribes:
             unsubscribe()
-
-
-async def _quiet() -> None:
-    """Long enough for everything that is on its way."""
-    await asyncio.sleep(0.08)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,7 +18,7 @@ from holdfast.model import (
 )
 from holdfast.store import News
 
-from .stage import T0, Stage, new_run, on_stage, turn, until
+from .stage import T0, Stage, new_run, on_stage, quiet, turn, until
 
 Happening = Callable[[], Awaitable[object]]
 
@@ -72,7 +71,7 @@ class TestNews:
         )
         for out in outs:
             run = await stage.held()
-            await _settled()
+            await quiet()
             assert await _is_told(stage, News.WORK, lambda run=run, out=out: stage.commit(turn(run, out=out(run))))  # type: ignore[misc]
 
     async def test_a_start_a_message_and_a_hand_back_are_told_to_workers(self, stage: Stage) -> None:
@@ -101,6 +100,13 @@ class TestNews:
         for happen in happenings:
             assert await _is_told(stage, News.VALUES, happen)
 
+    async def test_a_wait_that_is_over_is_told_to_those_who_follow_its_run(self, stage: Stage) -> None:
+        run = await stage.held()
+        wait = NewWait(number=0, kind="event", name="paid")
+        assert await stage.commit(turn(run, out=Out(waits=(wait,)))) == [True]
+        over = turn(run, after=1, change=RowChange(status=RunStatus.RUNNING), out=Out(closed=(0,)))
+        assert await _is_told(stage, News.VALUES, lambda: stage.commit(over))
+
 
 def _ended(run: ClaimedRun, **fields: Any) -> Any:
     return turn(run, change=RowChange(status=RunStatus.COMPLETED), **fields)
@@ -122,15 +128,10 @@ async def _is_told(stage: Stage, news: News, happen: Happening) -> bool:
     """Whether a subscriber to that hears of it; it has heard everything else before."""
     told: list[int] = []
     unsubscribe = stage.store.subscribe(lambda: told.append(1), news)
-    await _settled()
+    await quiet()
     told.clear()
     answer = await happen()
     assert answer != [False]
     is_told = await until(lambda: bool(told))
     unsubscribe()
     return is_told
-
-
-async def _settled() -> None:
-    """Long enough for everything that is on its way."""
-    await asyncio.sleep(0.08)

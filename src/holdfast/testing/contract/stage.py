@@ -163,6 +163,11 @@ async def until(is_so: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     return is_so()
 
 
+async def quiet() -> None:
+    """Long enough for every wake-up that is on its way."""
+    await asyncio.sleep(0.1)
+
+
 def on_stage(tests: T) -> T:
     """Make pytest tests of a class's `async def test_...(self, stage)` methods."""
     for name, method in list(vars(tests).items()):
