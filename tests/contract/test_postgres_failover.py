@@ -4,7 +4,6 @@ has learned may be anybody's there, and what comes behind lost turns is not writ
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
@@ -12,9 +11,9 @@ import pytest
 import holdfast
 from holdfast.errors import StoreAway
 from holdfast.model import NewWait, Out, RowChange, RunStatus
-from holdfast.store import open_store
 from holdfast.store.loans import Undone
-from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, new_run, row_write, turn, until
+from holdfast.testing.contract.stage import LANE, LEASE, T0, new_run, row_write, turn, until
+from tests.contract.staging import staged
 from tests.servers import Postgres, execute
 
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
@@ -23,17 +22,6 @@ RUNS = """
 DELETE FROM holdfast.journal; DELETE FROM holdfast.starts; DELETE FROM holdfast.runs;
 ALTER SEQUENCE holdfast.runs_number_seq RESTART
 """
-
-
-@asynccontextmanager
-async def staged(postgres):
-    url = postgres.create_database()
-    stage = Stage(lambda **options: open_store(url, **options))
-    await stage.store.open()
-    try:
-        yield stage
-    finally:
-        await stage.close()
 
 
 async def lose(stage, what):
@@ -56,7 +44,7 @@ async def answered(deed):
 
 
 async def test_a_turn_of_a_run_that_was_lost_is_not_written_to_the_run_that_has_its_number(postgres):
-    async with staged(postgres) as stage:
+    async with staged(postgres.create_database()) as stage:
         lost = await stage.held()
         await lose(stage, RUNS)
         other = await stage.open()
@@ -66,7 +54,7 @@ async def test_a_turn_of_a_run_that_was_lost_is_not_written_to_the_run_that_has_
 
 
 async def test_turns_of_runs_that_are_still_there_need_no_look_up_after_an_outage(postgres):
-    async with staged(postgres) as stage:
+    async with staged(postgres.create_database()) as stage:
         run = await stage.held()
         await lose(stage, "SELECT 1")
         assert await answered(lambda: stage.commit(turn(run))) == [True]
@@ -76,7 +64,7 @@ async def test_turns_of_runs_that_are_still_there_need_no_look_up_after_an_outag
 
 
 async def test_a_run_is_not_started_on_the_lane_that_has_the_number_of_one_that_was_lost(postgres):
-    async with staged(postgres) as stage:
+    async with staged(postgres.create_database()) as stage:
         await stage.start_one()
         await lose(stage, "UPDATE holdfast.lanes SET workflow = 'other'")
         started = await answered(stage.start_one)
@@ -92,7 +80,7 @@ NEXT = {
 
 @pytest.mark.parametrize("kind", NEXT)
 async def test_a_turn_that_comes_behind_lost_ones_is_refused_and_its_run_goes_on_from_what_is_there(postgres, kind):
-    async with staged(postgres) as stage:
+    async with staged(postgres.create_database()) as stage:
         run = await stage.held()
         assert await stage.commit(turn(run), turn(run, after=1), turn(run, after=2)) == [True] * 3
         await lose(stage, LAST)
@@ -103,7 +91,7 @@ async def test_a_turn_that_comes_behind_lost_ones_is_refused_and_its_run_goes_on
 
 
 async def test_a_run_whose_last_turns_were_lost_is_not_parked_behind_them(postgres):
-    async with staged(postgres) as stage:
+    async with staged(postgres.create_database()) as stage:
         run = await stage.held()
         assert await stage.commit(turn(run), turn(run, after=1)) == [True, True]
         await lose(stage, LAST)
@@ -113,7 +101,7 @@ async def test_a_run_whose_last_turns_were_lost_is_not_parked_behind_them(postgr
 
 
 async def test_a_turn_of_a_claim_that_was_lost_is_refused_though_another_claim_has_its_epoch(postgres):
-    async with staged(postgres) as stage:
+    async with staged(postgres.create_database()) as stage:
         run = await stage.held()
         await lose(stage, "UPDATE holdfast.runs SET owner = NULL, epoch = 0, next_seq = 0, started_at = NULL")
         other = await stage.open()
@@ -125,7 +113,7 @@ async def test_a_turn_of_a_claim_that_was_lost_is_refused_though_another_claim_h
 
 
 async def test_a_turn_of_a_claim_that_was_lost_is_refused_before_anybody_has_claimed_the_run_again(postgres):
-    async with staged(postgres) as stage:
+    async with staged(postgres.create_database()) as stage:
         run = await stage.held()
         await lose(stage, "UPDATE holdfast.runs SET owner = NULL, epoch = 0, next_seq = 0, started_at = NULL")
         assert await answered(lambda: stage.commit(turn(run, b"lost"))) == [False]
@@ -133,7 +121,7 @@ async def test_a_turn_of_a_claim_that_was_lost_is_refused_before_anybody_has_cla
 
 
 async def test_a_turn_sent_again_after_an_outage_is_accepted_also_if_it_has_cut_its_journal(postgres):
-    async with staged(postgres) as stage:
+    async with staged(postgres.create_database()) as stage:
         run = await stage.held()
         cut = turn(run, after=1, out=Out(truncate=True))
         assert await stage.commit(turn(run), cut) == [True, True]
@@ -143,7 +131,7 @@ async def test_a_turn_sent_again_after_an_outage_is_accepted_also_if_it_has_cut_
 
 
 async def test_a_transactional_step_behind_lost_turns_is_rolled_back(postgres):
-    async with staged(postgres) as stage:
+    async with staged(postgres.create_database()) as stage:
         run = await stage.held()
         assert await stage.commit(turn(run), turn(run, after=1)) == [True, True]
         await lose(stage, LAST)

@@ -74,6 +74,7 @@ async def commit_turns(
 async def _commit(
     tx: Transaction, turns: Sequence[Turn], now: Instant | None, joined: list[int] | None
 ) -> list[Answer]:
+    is_work = False
     numbers = await _numbers(tx, turns)
     held_up = set() if joined is None else await lock_continued(tx, turns, numbers)
     known = [turn for turn in turns if turn.run_id in numbers]
@@ -90,36 +91,30 @@ async def _commit(
     if any(turn.change is not None or turn.taken for turn in free):
         params |= await _changes(tx, free, numbers, now)
         rows = await tx.all("change_runs", params)
-        tx.news |= _news(free, rows)
+        # An end concerns a worker only if it has left something to do: somebody is told of it, or may begin.
+        is_work = bool(rows) and rows[0][1]
     else:
         rows = await tx.all("commit_turns", params)
     accepted: dict[int, Answer] = {row[0]: True for row in rows}
     if joined is not None:
         joined += await give_out(tx, [turn for turn in known if numbers[turn.run_id] in accepted], numbers, now)
     if len(accepted) < len(known):
-        left = [turn for turn in known if numbers[turn.run_id] not in accepted]
-        accepted |= await _left_out(tx, left, numbers)
-        if any(turn.out is not None for turn in left):
-            # If they were sent again because an answer was lost, nobody was told the first time.
+        left = await _left_out(tx, [turn for turn in known if numbers[turn.run_id] not in accepted], numbers)
+        accepted |= left
+        if True in left.values():
+            # Sent again because an answer was lost: what they gave out and left the first time was told to nobody.
             tx.news |= News.ANY
     answers = [accepted.get(numbers.get(turn.run_id, 0), False) for turn in turns]
+    has_ended = False
     for turn, answer in zip(turns, answers, strict=True):
         if answer is True and turn.change is not None and (turn.change.release or turn.change.status.is_final):
             tx.known.numbers.pop(turn.run_id, None)
+            is_work, has_ended = is_work or turn.change.release, has_ended or turn.change.status.is_final
+    if is_work:
+        tx.news |= News.WORK
+    if has_ended:
+        tx.news |= News.ENDS
     return answers
-
-
-def _news(turns: Sequence[Turn], rows: Sequence[Row]) -> News:
-    """Who may wait for what these have changed.
-
-    An end concerns a worker only if it has left something to do: somebody is told of it, or may begin. What it left the
-    first time, if it was sent again because its answer was lost, is not known: nobody was told then.
-    """
-    is_end = any(turn.change is not None and turn.change.status.is_final for turn in turns)
-    has_left = any(row[1] for row in rows[:1]) or len(rows) < len(turns)
-    is_released = any(turn.change is not None and turn.change.release for turn in turns)
-    is_work = is_released or (is_end and has_left)
-    return (News.WORK if is_work else News.NONE) | (News.ENDS if is_end else News.NONE)
 
 
 async def _left_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, int]) -> dict[int, Answer]:
@@ -215,6 +210,7 @@ async def write_rows(tx: Transaction, items: Sequence[RowWrite]) -> list[Answer]
     """Row-only writes: park, hand back, block. An end is none of them, it needs a turn."""
     lost = await lost_by_server(tx, {write.run_id: (write.next_seq, write.epoch) for write in items}, None)
     answers = [lost.get(write.run_id, False) for write in items]
+    is_released = False
     for round in _rounds(items, lambda write: write.run_id):
         places = [place for place in round if items[place].run_id not in lost]
         part = [items[place] for place in places]
@@ -236,12 +232,13 @@ async def write_rows(tx: Transaction, items: Sequence[RowWrite]) -> list[Answer]
             answers[places[position - 1]] = True
             if write.change.release:
                 tx.known.numbers.pop(write.run_id, None)
-        if any(write.change.release for write in part):
-            tx.news |= News.WORK
+                is_released = True
         if len(rows) < len(part):
             for (position,) in await tx.all("find_held", params):
                 if answers[places[position - 1]] is not True:
                     answers[places[position - 1]] = busy(part[position - 1].run_id)
+    if is_released:
+        tx.news |= News.WORK
     return answers
 
 
