@@ -192,7 +192,7 @@ async def test_a_store_that_is_closed_while_it_connects_leaves_nothing_behind(ur
         wire.cut_all()
         # It has something to tell others, which takes a new connection once it is known that the old one was cut.
         while not wire.unanswered:
-            store._thread.post(partial(store._watcher.news, News.WORK))
+            store._thread.post(partial(store._watcher.tell, News.WORK))
             await asyncio.sleep(0.01)
         # Closing waits for that, but not for long.
         await store.close()

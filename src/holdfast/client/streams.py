@@ -102,10 +102,10 @@ async def follow(
 ) -> AsyncIterator[StreamItem[Any]]:
     """Items behind `after`, and those that come, until the run, or the last that goes on after it, has ended."""
     shape = connection.codec.value(type)
-    news = _News(await connection.opened(), News.VALUES | News.ENDS, connection.until_news)
+    bell = _Bell(await connection.opened(), News.VALUES | News.ENDS, connection.until_news)
     try:
         while True:
-            news.clear()
+            bell.clear()
             record, items = await _insisting(partial(_look, connection, run_id, name, after))
             for item in items:
                 after = item.offset
@@ -120,18 +120,18 @@ async def follow(
                     continue
                 if record is None or record.status.is_final:
                     return
-                await news.wait()
+                await bell.wait()
     finally:
-        news.close()
+        bell.close()
 
 
 async def changes(connection: Connection, run_id: str) -> AsyncIterator[RunRecord]:
     """The run's record each time its status is another one, until it, or the last that goes on after it, has ended."""
-    news = _News(await connection.opened(), News.ANY, connection.until_news)
+    bell = _Bell(await connection.opened(), News.ANY, connection.until_news)
     status: RunStatus | None = None
     try:
         while True:
-            news.clear()
+            bell.clear()
             record = await _insisting(partial(_look_at_run, connection, run_id))
             if record is None:
                 return
@@ -146,9 +146,9 @@ async def changes(connection: Connection, run_id: str) -> AsyncIterator[RunRecor
                 continue
             if record.status.is_final:
                 return
-            await news.wait()
+            await bell.wait()
     finally:
-        news.close()
+        bell.close()
 
 
 async def _look(
@@ -175,8 +175,8 @@ async def _insisting(look: Callable[[], Awaitable[T]]) -> T:
             pause = min(2 * pause, LONGEST_PAUSE)
 
 
-class _News:
-    """Wakes when the store says that something happened, and now and then in case it did not."""
+class _Bell:
+    """Rings when the store says that something of this kind happened, and now and then in case it did not."""
 
     def __init__(self, store: Store, to: News, until_news: Callable[[asyncio.Event], Awaitable[None]] | None) -> None:
         self._event = asyncio.Event()

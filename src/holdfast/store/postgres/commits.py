@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from holdfast.errors import StoreAway
 from holdfast.model import Instant, RowWrite, Turn
 from holdfast.store.contract import Answer
-from holdfast.store.subscribers import News
 
 from . import children, turns
 from .batches import Item, Write, write_batch
@@ -42,6 +41,7 @@ class Commits:
         thread: LoopThread,
         pool: Pool,
         tell: Tell,
+        tell_from_elsewhere: Tell,
     ) -> None:
         self._blocks = blocks
         self._known = known
@@ -52,11 +52,7 @@ class Commits:
         self._opening: set[asyncio.Task[None]] = set()
         self._held_up: set[str] = set()
         """Runs whose turns that give something out had to wait for a lock, and were told to come again."""
-
-        def tell_there(news: News, since: Instant | None) -> None:
-            thread.post(partial(tell, news, since))
-
-        self.home = HomeLinks(partial(Link, target, blocks, known, tell_there))
+        self.home = HomeLinks(partial(Link, target, blocks, known, tell_from_elsewhere))
 
     def turns(self, items: Sequence[Turn], now: Instant | None) -> Awaitable[list[Answer]]:
         """Turns, each of which is answered for itself. They are on their way when this returns."""

@@ -21,6 +21,7 @@ from holdfast.store.subscribers import News
 
 from .connections import COMMAND_TIMEOUT, CONNECT_TIMEOUT, Target, explained, is_away, keep_alive
 from .lanes import learn_again
+from .links import Tell
 from .outs import ending
 from .statements import PostgresBlocks
 from .transactions import Known, Row, Transaction
@@ -55,14 +56,14 @@ class PostgresLender:
         lease: int,
         *,
         look: Callable[[Turn], Awaitable[int | None]],
-        news: Callable[[News], None],
+        tell: Tell,
     ) -> None:
         self.target = target
         self.blocks = blocks
         self.known = known
         self.look = look
         """Whose epoch is at a turn's place, by a connection of the store's own."""
-        self.news = news
+        self.tell = tell
         self.room = asyncio.Semaphore(_MOST)
         milliseconds = max(lease // 1_000, 1)
         self.lock_timeout = str(max(milliseconds // 3, 1))
@@ -192,13 +193,13 @@ class PostgresLoan:
             settled = await self._settled(turn, error)
             if settled is True:
                 # What it has told, with all that came with it, is not known any more.
-                self._lender.news(News.ANY)
+                self._lender.tell(News.ANY, None)
             return settled
         # crash here: both have happened, and whoever takes the run over finds the result.
         self._is_committed = True
         self._lender.known.stats.commits += 1
         if tx.news:
-            self._lender.news(tx.news)
+            self._lender.tell(tx.news, tx.since)
         return True
 
     async def _write(self, tx: Transaction, turn: Turn, now: Instant | None) -> bool | Undone:

@@ -103,7 +103,7 @@ class PostgresStore(LifeStore):
     async def open(self) -> None:
         if self._is_open:
             return
-        link = partial(Link, self._target, self._blocks, self._known, self._watcher.news)
+        link = partial(Link, self._target, self._blocks, self._known, self._watcher.tell)
         pool = Pool(link, _POOL)
         # A client and a worker may come at once, on loops of their own: each tries, and the first to succeed opens it.
         with self._opening:
@@ -134,7 +134,8 @@ class PostgresStore(LifeStore):
     def _use(self, link: Callable[[], Link], pool: Pool) -> None:
         self._renewals = link()
         self._pool = pool
-        self._commits = Commits(self._target, self._blocks, self._known, self._thread, pool, self._watcher.news)
+        tell, tell_from_elsewhere = self._watcher.tell, self._watcher.tell_from_elsewhere
+        self._commits = Commits(self._target, self._blocks, self._known, self._thread, pool, tell, tell_from_elsewhere)
         self._starter = Starter(pool)
         self._is_open = True
 
@@ -191,14 +192,8 @@ class PostgresStore(LifeStore):
         await self._pool.run(partial(find_lanes, lanes=lanes), is_one=True)
 
     def lender(self, lease: int) -> Lender:
-        return PostgresLender(
-            self._target,
-            self._blocks,
-            self._known,
-            lease,
-            look=self._find_epoch,
-            news=lambda news: self._thread.post(partial(self._watcher.news, news)),
-        )
+        tell = self._watcher.tell_from_elsewhere
+        return PostgresLender(self._target, self._blocks, self._known, lease, look=self._find_epoch, tell=tell)
 
     async def _find_epoch(self, turn: Turn) -> int | None:
         return await self._read(partial(find_epoch, turn=turn))

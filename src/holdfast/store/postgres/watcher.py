@@ -34,7 +34,8 @@ _GROWTH = 1.5
 
 
 class Watcher:
-    """The subscribers of one store. Everything but `subscribe` and `signal` happens on the store's own loop."""
+    """The subscribers of one store. But for `subscribe`, `signal` and `tell_from_elsewhere` everything happens on the
+    store's own loop."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class Watcher:
         self._since: Instant | None = None
         self._pause = _SOONEST
 
-    def news(self, news: News, since: Instant | None = None) -> None:
+    def tell(self, news: News, since: Instant | None = None) -> None:
         """This store has committed something that others may wait for, as old as that if not of just now."""
         self._pause = _SOONEST
         if since is not None:
@@ -69,6 +70,10 @@ class Watcher:
         self._remember(news, since)
         if self._notifying is None:
             self._notifying = self._thread.spawn(self._notify())
+
+    def tell_from_elsewhere(self, news: News, since: Instant | None = None) -> None:
+        """The same, from any thread."""
+        self._thread.post(partial(self.tell, news, since))
 
     async def close(self) -> None:
         """No more wake-ups. What was committed last is still told."""

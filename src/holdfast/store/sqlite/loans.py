@@ -54,7 +54,7 @@ class SqliteLender:
         *,
         writer: Writer | None,
         lent: Callable[[sqlite3.Connection | None], None],
-        news: Callable[[News], None],
+        tell: Callable[[News], None],
     ) -> None:
         self.path = path
         self.namespace = namespace
@@ -64,7 +64,7 @@ class SqliteLender:
         self.writer = writer
         """Of a database in memory."""
         self.lent = lent
-        self.news = news
+        self.tell = tell
         # Threads of our own, which go when nobody has a loan of ours any more. Whoever waits for the lock is in line,
         # in one of them: if those who wait had all the threads, the one who has it could not commit and give it back.
         self.line = ThreadPoolExecutor(1, "holdfast-sqlite-line")
@@ -183,7 +183,7 @@ class SqliteLoan:
         # crash here: both have happened, and whoever takes the run over finds the result.
         self._lender.stats.commits += 1
         # What the step itself has started or sent over its connection is committed, too: nobody else tells of it.
-        self._lender.news(tx.news | News.WORK)
+        self._lender.tell(tx.news | News.WORK)
         return True
 
     def _rollback(self, connection: sqlite3.Connection, *, is_last: bool = True) -> None:

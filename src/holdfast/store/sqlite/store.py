@@ -158,7 +158,7 @@ class SqliteStore(LifeStore):
             self.max_retention,
             writer=self._writer if self._is_shared else None,
             lent=self._lend,
-            news=self._watcher.signal,
+            tell=self._watcher.signal,
         )
 
     def _lend(self, connection: sqlite3.Connection | None) -> None:
