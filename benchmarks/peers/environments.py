@@ -35,7 +35,7 @@ class Environment:
 class Contestant:
     """An engine to measure, and how it is set up: as its own documentation says is fastest.
 
-    Of the sizes of its pool of connections the fastest counts; its own default comes first. Ours is not tuned.
+    Of the sizes of its pool of connections the fastest counts; its own default comes first. Ours has none to choose.
     """
 
     name: str

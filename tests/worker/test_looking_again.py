@@ -1,12 +1,15 @@
-"""A worker that had no room when it looked last looks again when it has some, though nobody tells it of work."""
+"""A worker that is busy finds what there is to do, also without the look that comes now and then."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 import holdfast
 from holdfast import AsyncClient, Client, Worker, step, workflow
-from holdfast.model import ClaimedRun
+from holdfast.define import Workflow
+from holdfast.model import ClaimedRun, RunStatus
 from holdfast.store import News, open_store
 from holdfast.worker.upkeep import Upkeep
 from tests.worker.stage import PATIENCE, SkippingClock, SkippingStore, stage, until
@@ -32,8 +35,13 @@ class Ringing(SkippingStore):
         return lambda: None
 
 
-async def test_it_looks_again_when_those_who_stood_in_line_have_left_at_once(database_url, monkeypatch):
+@pytest.fixture(autouse=True)
+def _nobody_looks_now_and_then(monkeypatch):
     monkeypatch.setattr(Upkeep, "run", lambda self: asyncio.sleep(3600))
+
+
+def lasting() -> tuple[Workflow[[], None], asyncio.Event]:
+    """A workflow that keeps its worker busy until the event is set: one that has nothing to do looks for itself."""
     released = asyncio.Event()
 
     @step
@@ -43,6 +51,12 @@ async def test_it_looks_again_when_those_who_stood_in_line_have_left_at_once(dat
     @workflow
     async def long() -> None:
         await hold()
+
+    return long, released
+
+
+async def test_it_looks_again_when_those_who_stood_in_line_have_left_at_once(database_url):
+    long, released = lasting()
 
     @workflow
     async def nap() -> None:
@@ -59,17 +73,16 @@ async def test_it_looks_again_when_those_who_stood_in_line_have_left_at_once(dat
             await until(lambda: store.claims >= 3)
             for run in naps:
                 on.skip("2s")
-                await run.result(PATIENCE)
+                assert await run.wait(PATIENCE) is RunStatus.COMPLETED
             released.set()
-            await holding.result(PATIENCE)
+            assert await holding.wait(PATIENCE) is RunStatus.COMPLETED
         await store.close()
 
 
-async def test_it_hears_of_what_a_transactional_step_has_started_in_memory(monkeypatch):
+async def test_it_hears_of_what_a_transactional_step_has_started_in_memory():
     """There is no file to watch there, and the end of the step's own run concerns no worker."""
-    monkeypatch.setattr(Upkeep, "run", lambda self: asyncio.sleep(3600))
     store = open_store("sqlite:///:memory:")
-    released = asyncio.Event()
+    long, released = lasting()
 
     @workflow
     async def ship(order: int) -> int:
@@ -83,18 +96,9 @@ async def test_it_hears_of_what_a_transactional_step_has_started_in_memory(monke
     async def ordering(order: int) -> str:
         return begin(order)
 
-    @step
-    async def hold() -> None:
-        await released.wait()
-
-    @workflow
-    async def long() -> None:
-        await hold()
-
     async with AsyncClient(store) as client:
         inside = Client(store)
         async with Worker(client, workflows=[ordering, ship, long]):
-            # Busy all the time: a worker that has nothing to do looks for itself.
             holding = await client.start(long)
             await until(lambda: client.explain(holding.id))
             begun = await (await client.start(ordering, 7)).result(PATIENCE)
