@@ -67,6 +67,8 @@ class Store(Protocol):
     url: str
     """Without a password."""
     namespace: str
+    is_remote: bool
+    """Whether another process does its work, so that whoever asks for something early can compute meanwhile."""
 
     async def open(self) -> None:
         """Connect and migrate. Repeating it changes nothing."""

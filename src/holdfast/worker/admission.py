@@ -12,6 +12,7 @@ from holdfast.model import (
     ClaimedRun,
     Ended,
     Entry,
+    Instant,
     JournalRow,
     RunStatus,
     Stopped,
@@ -70,13 +71,16 @@ class Admission(Turns):
 
     def postpone(self, claimed: ClaimedRun) -> None:
         """Hand a suspect back, unexecuted and uncounted: not for long, unless the one at work takes long."""
-        held = self._hold(claimed)
         now = self._clock.now()
         pause = now - self._suspected_at if self.has_suspect else 0
         # Counted from the store's own time: by a clock that is behind it would be due again at once.
-        due_at = max(now, held.last_at) + min(max(pause, _SUSPECT_PAUSE), _LONGEST_SUSPECT_PAUSE)
-        change = self.waiting(due_at, crashes=held.crashes, release=True)
-        self.write_row(held, change)
+        due_at = max(now, claimed.claimed_at) + min(max(pause, _SUSPECT_PAUSE), _LONGEST_SUSPECT_PAUSE)
+        self.give_back(claimed, due_at)
+
+    def give_back(self, claimed: ClaimedRun, due_at: Instant) -> None:
+        """Hand a run back of which nothing has begun."""
+        held = self._hold(claimed)
+        self.write_row(held, self.waiting(due_at, crashes=held.crashes, release=True))
 
     def _hold(self, claimed: ClaimedRun) -> Held:
         before = self.held.get(claimed.id)

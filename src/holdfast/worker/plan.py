@@ -33,6 +33,8 @@ class Plan:
     blocked_after: int
     keep_parked: int
     middleware: tuple[Callable[[StepInfo], Any], ...]
+    ahead: int = 0
+    """Within how many microseconds places are to become free for runs that are claimed before they are; 0: none is."""
     replay_each_turn: bool = False
     observers: Observers | None = None
     event_retention: int = WEEK

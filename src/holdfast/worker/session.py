@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import os
 import socket
@@ -12,14 +11,14 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.errors import LeaseLost, StoreAway, StoreError
-from holdfast.model import ClaimedRun, Instant, Registration, RowWrite, Swept, Turn, new_id
+from holdfast.model import Registration, RowWrite, Swept, Turn, new_id
 from holdfast.store import Answer, News
 
 from .admission import Admission
+from .ahead import Ahead
 from .attempts import Attempts
-from .clock import Alarm
+from .claiming import Claiming
 from .commits import GroupWriter, weigh_turn
-from .events import Matchmaker
 from .given import check_transactions
 from .held import Held
 from .inside import Inside
@@ -31,14 +30,12 @@ from .plan import Plan
 from .upkeep import Upkeep
 
 _log = logging.getLogger("holdfast.worker")
-_CLAIM = 200
 _STEPS = 1_000
 _QUIET = 0.02
 _BREATH = 0.001
-_LOST_RACE = 50_000
 
 
-class Session:
+class Session(Claiming):
     """Between registering and leaving. `look` finds work; everything else follows from it."""
 
     _runs_of: type[Admission] = Admission
@@ -46,31 +43,15 @@ class Session:
     swept: Callable[[Swept], None] | None = None
 
     def __init__(self, plan: Plan, resources: Mapping[object, Any], interrupted: Callable[[], None]) -> None:
-        self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{new_id()[-12:]}"
-        self.lease = Lease(plan.clock, plan.lease)
+        worker_id = f"{socket.gethostname()}-{os.getpid()}-{new_id()[-12:]}"
+        super().__init__(worker_id, plan, Lease(plan.clock, plan.lease))
         self.ended = asyncio.Event()
         """Set when the lease is lost or the session has stopped."""
-        self.runs: Admission
-        self.taken = 0
-        """How many runs it has taken on."""
-        self.is_crowded = False
-        """There was no room for another one when it looked last."""
-        self._plan = plan
-        self.store = plan.store
-        self._clock = plan.clock
         self._resources = resources
         self._interrupted = interrupted
-        self._wake = asyncio.Event()
-        self._alarm: Alarm | None = None
         self._pulse: Pulse | None = None
         self.tasks: list[asyncio.Task[None]] = []
-        self._unsubscribe: Callable[[], None] | None = None
-        self._is_away = self._is_held_up = self._has_strays = self._has_backlog = False
-        self._is_changed = self._may_match = True
-        self._matchmaker = Matchmaker(plan.store, plan.codec, plan.clock)
-        self._matching = asyncio.Lock()
-        self._loop = asyncio.get_running_loop()
-        self._context = contextvars.copy_context()
+        self._is_away = False
 
     async def register(self) -> None:
         """Announce this worker and make it ready to take turns; nothing is claimed yet."""
@@ -136,6 +117,7 @@ class Session:
         self.runs.listen = self._listening.add
         if not is_serving:
             return
+        self.ahead = Ahead(plan.ahead, plan.concurrency)
         kept = self._plan.event_retention
         upkeep = Upkeep(self.store, self._clock, self.worker_id, self._wake.set, self._changed, self.swept, kept)
         self.tasks = [loop.create_task(self._serve()), loop.create_task(upkeep.run())]
@@ -167,8 +149,7 @@ class Session:
             self._unsubscribe()
             self._unsubscribe = None
             self._listening.close()
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._forget()
         if self._pulse is not None:
             self._pulse.stop()
         self.runs.drop_all()
@@ -207,6 +188,7 @@ class Session:
         if self.tasks:
             # A claim under way comes to its end: what it took must be handed back, not be left to look like a crash.
             await asyncio.wait(self.tasks[:1], timeout=5)
+        self._give_back_ahead()
         for held in [one for one in runs.held.values() if not one.is_busy and not one.is_committing]:
             runs.hand_back(held)
         with suppress(TimeoutError):
@@ -228,90 +210,6 @@ class Session:
                     # What a claim took whose answer was lost has not begun: no crash.
                     await self.store.release_strays(self.worker_id, [], now=self._clock.store_time())
                 await self.store.remove_worker(self.worker_id)
-
-    async def look(self) -> int:
-        """Deliver fresh messages, claim what is due, and match events. Returns how many runs were claimed."""
-        claimed = await self._take()
-        if self._may_match or self._unsubscribe is None:
-            self._may_match = False
-            # A page at a time: a flood of events keeps nothing else waiting.
-            while await self._match_page() and not self.runs.is_stopping:
-                claimed += await self._take()
-        # Nothing is claimed while the lease has lapsed, and nobody but the next renewal will say so.
-        self._is_held_up = not self.lease.holds()
-        return claimed
-
-    async def _take(self) -> int:
-        if self.runs.held and (self._is_changed or self._unsubscribe is None):
-            self._is_changed = False
-            self.runs.deliver(await self.store.read_inbox(self.worker_id))
-        if self._has_strays:
-            # The answer to a claim was lost, or the store has lost a hand-back: that run would wait for us for ever.
-            await self.store.release_strays(self.worker_id, list(self.runs.held), now=self._clock.store_time())
-            self._has_strays = False
-        claimed_now = 0
-        while not self.runs.is_stopping and self.lease.holds():
-            limit = min(self._plan.concurrency - self.runs.busy - len(self.runs.line), _CLAIM)
-            self.is_crowded = limit <= 0
-            if self.is_crowded:
-                break
-            # While the last claim got all it asked for there is likely more: no need to ask first.
-            if not self._has_backlog:
-                due_at = await self.store.next_due(self._plan.lanes, now=self._clock.store_time())
-                if due_at is None or due_at > self._clock.now():
-                    self._wake_at(due_at)
-                    break
-            try:
-                claimed = await self._claim(limit)
-            except LeaseLost:
-                # By our own clock it holds: the machine slept, or somebody set the store's clock.
-                self.lost()
-                break
-            if not claimed and not self._has_backlog:
-                # Somebody else was faster, or our clock is ahead of the store's.
-                self._wake_at(self._clock.now() + _LOST_RACE)
-                break
-            self._has_backlog = len(claimed) == limit
-            claimed_now += len(claimed)
-            await self._admit(claimed)
-        return claimed_now
-
-    async def match(self) -> None:
-        """Bring events and waits together, all that nobody has looked at."""
-        while await self._match_page():
-            pass
-
-    async def _match_page(self) -> bool:
-        async with self._matching:
-            return await self._matchmaker.look()
-
-    async def _admit(self, claimed: Sequence[ClaimedRun]) -> None:
-        self.taken += len(claimed)
-        await self.runs.take_on(claimed)
-
-    async def _claim(self, limit: int, run_id: str | None = None) -> list[ClaimedRun]:
-        self._has_strays = True
-        self.runs.reserved = limit
-        asked_at = self._clock.monotonic()
-        try:
-            cached, now = self.runs.cached(), self._clock.store_time()
-            claimed = await self.store.claim_runs(
-                self.worker_id, self._plan.lanes, limit, run_id=run_id, cached=cached, now=now
-            )
-        finally:
-            self.runs.reserved = 0
-            if self.runs.line:
-                self._loop.call_soon(self._next_in_line, context=self._context)
-        self._has_strays = False
-        if claimed:
-            self._clock.observe(claimed[0].claimed_at, asked_at)
-        return claimed
-
-    async def claim_only(self, run_id: str) -> int:
-        """Claim one run, if it is due, and take it on."""
-        claimed = await self._claim(1, run_id)
-        await self._admit(claimed)
-        return len(claimed)
 
     async def quiet(self) -> None:
         """Wait until none of the runs here has anything under way, passing on what comes for them meanwhile."""
@@ -354,30 +252,6 @@ class Session:
 
     def _may_begin(self) -> bool:
         return not self.runs.is_stopping and self.lease.holds()
-
-    def _changed(self) -> None:
-        """Somebody else may have written something for us."""
-        self._is_changed = self._may_match = True
-        self._wake.set()
-
-    def _wake_at(self, when: Instant | None) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        if when is not None:
-            self._alarm = self._clock.call_at(when, self._wake.set)
-
-    def _freed(self) -> None:
-        if self.runs.line:
-            self._loop.call_soon(self._next_in_line, context=self._context)
-        if self.is_crowded or self.runs.busy == 0:
-            self._wake.set()
-
-    def _next_in_line(self) -> None:
-        self.runs.next_in_line()
-        # They may leave the room at once, some without having taken any, and the last look gave up because of them.
-        if self.is_crowded:
-            self._wake.set()
 
     def _commit(self, turns: Sequence[Turn]) -> Awaitable[Sequence[Answer]]:
         return self.store.commit_turns(turns, now=self._clock.store_time())

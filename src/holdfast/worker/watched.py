@@ -224,7 +224,6 @@ class WatchedSession(Session):
     _runs_of = WatchedRuns
     _attempts_of = WatchedAttempts
     _attempts: WatchedAttempts
-    _took = 0
 
     def __init__(self, plan: Plan, resources: Any, interrupted: Callable[[], None]) -> None:
         super().__init__(plan, resources, interrupted)
@@ -258,16 +257,12 @@ class WatchedSession(Session):
         held = Counter(held.info.workflow for held in list(runs.held.values()))
         return Load(held, runs.busy, len(runs.attempts.tasks), len(runs.parked))
 
-    async def _claim(self, limit: int, run_id: str | None = None) -> list[ClaimedRun]:
+    async def _claim(self, limit: int, run_id: str | None = None, *, is_ahead: bool = False) -> list[ClaimedRun]:
         asked_at = self._clock.monotonic()
-        claimed = await super()._claim(limit, run_id)
-        self._took = self._clock.monotonic() - asked_at
-        return claimed
-
-    async def _admit(self, claimed: Sequence[ClaimedRun]) -> None:
+        claimed = await super()._claim(limit, run_id, is_ahead=is_ahead)
         if claimed:
-            self._attempts.tell(RunsClaimed(claimed, self._took))
-        await super()._admit(claimed)
+            self._attempts.tell(RunsClaimed(claimed, self._clock.monotonic() - asked_at))
+        return claimed
 
     def _commit(self, turns: Sequence[Turn]) -> Awaitable[Sequence[Answer]]:
         return self._timed(super()._commit(turns), TurnsCommitted, len(turns))

@@ -39,6 +39,10 @@ from .watched import new_session
 
 _log = logging.getLogger("holdfast.worker")
 _DRIVE_GRACE = 3 * SECOND
+_AHEAD = 50_000
+_WORTH_IT = range(10, 201)
+"""Runs at once with which it claims ahead. Whoever asks for few may want them in order; of many some always have
+something to compute while a claim is under way."""
 _FIRST_PAUSE = 0.05
 
 
@@ -129,13 +133,14 @@ class Worker:
             )
         known = known_workflows(workflows, giver="Worker")
         self._resources = checked_resources(listed(resources, what="Worker(resources=)"), giver="Worker")
+        concurrency = settings.concurrency or 100
         self._plan = Plan(
             store=store,
             codec=codec,
             clock=clock or SystemClock(),
             workflows=known,
             lanes=lanes_of(known.values(), settings.queues),
-            concurrency=settings.concurrency or 100,
+            concurrency=concurrency,
             threads=settings.threads or 32,
             lease=30 * SECOND if settings.lease is None else settings.lease,
             grace=20 * SECOND if settings.grace is None else settings.grace,
@@ -143,6 +148,7 @@ class Worker:
             blocked_after=microseconds(blocked_after, what="Worker(blocked_after=)"),
             keep_parked=checked_count(keep_parked, what="Worker(keep_parked=)"),
             middleware=checked_middleware(middleware, giver="Worker"),
+            ahead=_AHEAD if store.is_remote and concurrency in _WORTH_IT else 0,
             observers=_observers_of(url, settings, observers),
             event_retention=WEEK if settings.event_retention is None else settings.event_retention,
         )

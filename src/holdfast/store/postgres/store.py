@@ -70,6 +70,8 @@ T = TypeVar("T")
 class PostgresStore(LifeStore):
     """Runs in one schema of a Postgres database."""
 
+    is_remote = True
+
     def __init__(
         self,
         url: str,

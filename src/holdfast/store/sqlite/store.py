@@ -63,6 +63,8 @@ class SqliteStore(LifeStore):
     `clock` stands in for the host's clock wherever `now` is not given.
     """
 
+    is_remote = False
+
     def __init__(
         self,
         path: str,

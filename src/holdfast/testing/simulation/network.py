@@ -95,6 +95,7 @@ class FaultyStore(FaultyLife):
     ) -> None:
         self.url = inner.url
         self.namespace = inner.namespace
+        self.is_remote = True
         self.clock = clock
         """The store's time, as a client finds it."""
         self._inner = inner

@@ -191,7 +191,8 @@ class Process:
         self._main, self._pulse = Domain(name), Domain(f"{name} pulse")
         self._main.died = lambda: self.die("at an await")
         self._contexts = {domain: _context(loop, domain) for domain in (self._main, self._pulse)}
-        self.clock = SimClock(loop, dice.randrange(10**9), self._contexts[self._main])
+        offset = dice.randrange(10**9)
+        self.clock = SimClock(loop, offset, self._contexts[self._main])
         self._stopping = asyncio.Event()
         self._plan = Plan(
             store=self.store,
@@ -207,6 +208,8 @@ class Process:
             blocked_after=1_000_000,
             keep_parked=dice.choice((0, 1, 1000)),
             middleware=(),
+            # By dice of its own: worlds that are known are to stay what they are.
+            ahead=Random(f"{offset} ahead").choice((0, 200_000, 2_000_000)),
             replay_each_turn=dice.random() < 0.25,
         )
 

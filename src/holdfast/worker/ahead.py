@@ -1,0 +1,70 @@
+"""Runs that were claimed before there was room for them.
+
+Where another process does the work of a claim, a worker whose places are all taken waits for it with nothing to
+compute, again and again, if its runs are short. So it claims further ones, as many as it has lately freed places for
+within a moment, and lets them in as places are freed: concurrency counts what is let in. Nothing of a run has begun
+while it stands here. A process that dies then leaves it to a takeover, as it does the runs of any claim that were yet
+to begin.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from holdfast.model import ClaimedRun, Instant
+
+
+class Ahead:
+    """Claimed runs that wait for room, first come first, for hardly longer than a moment of so many microseconds."""
+
+    def __init__(self, moment: int, concurrency: int) -> None:
+        self.moment = moment
+        """How soon there is to be room for all of them, by what was freed lately. 0: none is claimed ahead."""
+        self._most = concurrency
+        self._runs: deque[ClaimedRun] = deque()
+        self._count = 0
+        self._counted_from = 0
+        self._expected = 0
+        """Places that are likely to be free within a moment."""
+        self.has_missed = False
+        """The inbox was read while runs stood here: what had come for them was nobody's."""
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @property
+    def ids(self) -> list[str]:
+        return [run.id for run in self._runs]
+
+    @property
+    def first_at(self) -> Instant | None:
+        """When the one that stands here longest was claimed."""
+        return self._runs[0].claimed_at if self._runs else None
+
+    def freed(self) -> None:
+        """A run has left its place to another."""
+        self._count += 1
+
+    def wanted(self, now: int) -> int:
+        """How many more to claim, by the monotonic clock's `now`; none if it would be a few only."""
+        if not self.moment:
+            return 0
+        elapsed = now - self._counted_from
+        if elapsed >= self.moment:
+            self._expected = min(self._count * self.moment // elapsed, self._most)
+            self._count, self._counted_from = 0, now
+        more = self._expected - len(self._runs)
+        return more if more > len(self._runs) else 0
+
+    def add(self, runs: Sequence[ClaimedRun]) -> None:
+        self._runs.extend(runs)
+
+    def take(self, most: int) -> list[ClaimedRun]:
+        """Those that there is room for."""
+        return [self._runs.popleft() for _ in range(min(most, len(self._runs)))]
+
+    def clear(self) -> list[ClaimedRun]:
+        """All of them: they are to go back. Places are freed more slowly than it seemed, or no more."""
+        self._expected = self._count = 0
+        return self.take(len(self._runs))

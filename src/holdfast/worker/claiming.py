@@ -1,0 +1,222 @@
+"""What a session claims, and when: messages and events are looked for, runs claimed as far as there is room for them.
+
+A worker that is idle asks when the next run is due and sleeps until then; one that is not claims without asking for as
+long as it gets all that it asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from holdfast.errors import LeaseLost
+from holdfast.model import ClaimedRun, Instant
+
+from .admission import Admission
+from .ahead import Ahead
+from .clock import Alarm
+from .events import Matchmaker
+from .lease import Lease
+from .plan import Plan
+
+_CLAIM = 200
+_LOST_RACE = 50_000
+_MOMENTS = 4
+"""How long a run stands ahead at most: then the guess that there would be room for it was wrong."""
+
+
+class Claiming(ABC):
+    """A session's looks for work."""
+
+    runs: Admission
+
+    def __init__(self, worker_id: str, plan: Plan, lease: Lease) -> None:
+        self.worker_id = worker_id
+        self.lease = lease
+        self.store = plan.store
+        self.taken = 0
+        """How many runs it has taken on."""
+        self.is_crowded = False
+        """There was no room for another one when it looked last."""
+        self.ahead = Ahead(0, 0)
+        self._plan = plan
+        self._clock = plan.clock
+        self._wake = asyncio.Event()
+        self._alarm: Alarm | None = None
+        self._ahead_alarm: Alarm | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+        self._is_held_up = self._has_strays = self._has_backlog = False
+        self._is_changed = self._may_match = True
+        self._matchmaker = Matchmaker(plan.store, plan.codec, plan.clock)
+        self._matching = asyncio.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+
+    @abstractmethod
+    def lost(self) -> None:
+        """The lease is lost: drop everything."""
+
+    async def look(self) -> int:
+        """Deliver fresh messages, claim what is due, and match events. Returns how many runs were claimed."""
+        claimed = await self._take()
+        if self._may_match or self._unsubscribe is None:
+            self._may_match = False
+            # A page at a time: a flood of events keeps nothing else waiting.
+            while await self._match_page() and not self.runs.is_stopping:
+                claimed += await self._take()
+        # Nothing is claimed while the lease has lapsed, and nobody but the next renewal will say so.
+        self._is_held_up = not self.lease.holds()
+        return claimed
+
+    async def _take(self) -> int:
+        if self.runs.held and (self._is_changed or self._unsubscribe is None):
+            self._is_changed = False
+            self.ahead.has_missed = bool(self.ahead)
+            self.runs.deliver(await self.store.read_inbox(self.worker_id))
+        if self._has_strays:
+            # The answer to a claim was lost, or the store has lost a hand-back: that run would wait for us for ever.
+            ours = [*self.runs.held, *self.ahead.ids]
+            await self.store.release_strays(self.worker_id, ours, now=self._clock.store_time())
+            self._has_strays = False
+        claimed_now = 0
+        while not self.runs.is_stopping and self.lease.holds():
+            room = self._plan.concurrency - self.runs.busy - len(self.runs.line)
+            self.is_crowded = room <= 0
+            if self.ahead and not self.is_crowded:
+                claimed_now += await self._admit_ahead(room)
+                continue
+            try:
+                claimed = await (self._claim_ahead() if self.is_crowded else self._claim_due(min(room, _CLAIM)))
+            except LeaseLost:
+                # By our own clock it holds: the machine slept, or somebody set the store's clock.
+                self.lost()
+                break
+            if claimed is None:
+                break
+            claimed_now += len(claimed)
+            await self._admit(claimed)
+        return claimed_now
+
+    async def _claim_due(self, limit: int) -> list[ClaimedRun] | None:
+        """As many as there is room for; None if there are none."""
+        # While the last claim got all it asked for there is likely more: no need to ask first.
+        if not self._has_backlog:
+            due_at = await self.store.next_due(self._plan.lanes, now=self._clock.store_time())
+            if due_at is None or due_at > self._clock.now():
+                self._wake_at(due_at)
+                return None
+        claimed = await self._claim(limit)
+        if not claimed and not self._has_backlog:
+            # Somebody else was faster, or our clock is ahead of the store's.
+            self._wake_at(self._clock.now() + _LOST_RACE)
+            return None
+        self._has_backlog = len(claimed) == limit
+        return claimed
+
+    async def _claim_ahead(self) -> list[ClaimedRun] | None:
+        """Some for which there is no room yet, if that is worth it; they stand apart, so none is to be let in."""
+        limit = min(self.ahead.wanted(self._clock.monotonic()), _CLAIM) if self._has_backlog else 0
+        if not limit:
+            return None
+        claimed = await self._claim(limit, is_ahead=True)
+        self._has_backlog = len(claimed) == limit
+        self.ahead.add(claimed)
+        self._watch_ahead()
+        # There may be room by now.
+        return []
+
+    async def _admit_ahead(self, room: int) -> int:
+        chosen = self.ahead.take(room)
+        if self.ahead.has_missed:
+            self._is_changed = True
+            self._wake.set()
+        await self._admit(chosen)
+        return len(chosen)
+
+    def _watch_ahead(self) -> None:
+        """See to it that none stands there for long: others may have room for it."""
+        first_at = self.ahead.first_at
+        if self._ahead_alarm is None and first_at is not None:
+            self._ahead_alarm = self._clock.call_at(first_at + _MOMENTS * self.ahead.moment, self._waited)
+
+    def _waited(self) -> None:
+        self._ahead_alarm = None
+        first_at = self.ahead.first_at
+        if first_at is not None and first_at + _MOMENTS * self.ahead.moment <= self._clock.now():
+            self._give_back_ahead()
+        self._watch_ahead()
+
+    def _give_back_ahead(self) -> None:
+        for run in self.ahead.clear():
+            self.runs.give_back(run, run.due_at)
+
+    async def match(self) -> None:
+        """Bring events and waits together, all that nobody has looked at."""
+        while await self._match_page():
+            pass
+
+    async def _match_page(self) -> bool:
+        async with self._matching:
+            return await self._matchmaker.look()
+
+    async def _admit(self, claimed: Sequence[ClaimedRun]) -> None:
+        self.taken += len(claimed)
+        await self.runs.take_on(claimed)
+
+    async def _claim(self, limit: int, run_id: str | None = None, *, is_ahead: bool = False) -> list[ClaimedRun]:
+        self._has_strays = True
+        self.runs.reserved = 0 if is_ahead else limit
+        asked_at = self._clock.monotonic()
+        try:
+            cached, now = self.runs.cached(), self._clock.store_time()
+            claimed = await self.store.claim_runs(
+                self.worker_id, self._plan.lanes, limit, run_id=run_id, cached=cached, now=now
+            )
+        finally:
+            self.runs.reserved = 0
+            if self.runs.line:
+                self._loop.call_soon(self._next_in_line, context=self._context)
+        self._has_strays = False
+        if claimed:
+            self._clock.observe(claimed[0].claimed_at, asked_at)
+        return claimed
+
+    async def claim_only(self, run_id: str) -> int:
+        """Claim one run, if it is due, and take it on."""
+        claimed = await self._claim(1, run_id)
+        await self._admit(claimed)
+        return len(claimed)
+
+    def _changed(self) -> None:
+        """Somebody else may have written something for us."""
+        self._is_changed = self._may_match = True
+        self._wake.set()
+
+    def _wake_at(self, when: Instant | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if when is not None:
+            self._alarm = self._clock.call_at(when, self._wake.set)
+
+    def _freed(self) -> None:
+        self.ahead.freed()
+        if self.runs.line:
+            self._loop.call_soon(self._next_in_line, context=self._context)
+        if self.is_crowded or self.runs.busy == 0:
+            self._wake.set()
+
+    def _next_in_line(self) -> None:
+        self.runs.next_in_line()
+        # They may leave the room at once, some without having taken any, and the last look gave up because of them.
+        if self.is_crowded:
+            self._wake.set()
+
+    def _forget(self) -> None:
+        """Nothing is looked for any more. What stands ahead is left to whoever takes it over."""
+        for alarm in (self._alarm, self._ahead_alarm):
+            if alarm is not None:
+                alarm.cancel()
+        self.ahead.clear()

@@ -1,0 +1,239 @@
+"""Runs that a worker claims before it has room for them: they begin when it has, or go back untouched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from holdfast import Worker, step, wait_for_signal, workflow
+from holdfast.client import AsyncRun
+from holdfast.errors import StoreAway
+from holdfast.worker import upkeep
+from holdfast.worker.ahead import Ahead
+from tests.worker.stage import PATIENCE, SkippingClock, SkippingStore, Stage, until
+
+CROWD = 10
+MOMENT = 50_000
+RUNS = 4 * CROWD
+
+
+class Standing(SkippingClock):
+    """Its monotonic time stands still unless a test moves it: places are freed as fast as the test says."""
+
+    passed = 0
+
+    def monotonic(self) -> int:
+        return self.passed
+
+
+class Remote(SkippingStore):
+    """A file that says it is a server."""
+
+    is_remote = True
+    loses_answers = 0
+
+    async def claim_runs(self, *args, **options):
+        claimed = await super().claim_runs(*args, **options)
+        if self.loses_answers and claimed:
+            self.loses_answers -= 1
+            raise StoreAway("the answer was lost")
+        return claimed
+
+
+class Crowd(Stage):
+    """Forty runs of a step that waits for its own gate, and a worker with room for ten."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.clock = Standing()
+        self.store = Remote(url, self.clock)
+        self.client = type(self.client)(self.store)
+        self.gates: dict[int, asyncio.Event] = {number: asyncio.Event() for number in range(RUNS)}
+        self.begun: list[int] = []
+        self.flying: set[int] = set()
+        self.most = 0
+
+        @step
+        async def work(number: int) -> int:
+            self.begun.append(number)
+            self.flying.add(number)
+            self.most = max(self.most, len(self.flying))
+            await self.gates[number].wait()
+            self.flying.discard(number)
+            return number
+
+        @workflow
+        async def body(number: int) -> int:
+            return await work(number)
+
+        @workflow
+        async def told(number: int) -> int:
+            return await work(await wait_for_signal("go", type=int))
+
+        self.body, self.told = body, told
+
+    async def end(self, *numbers: int) -> None:
+        """Let these steps end; others take their places."""
+        before = len(self.begun)
+        for number in numbers:
+            self.gates[number].set()
+        await until(lambda: len(self.begun) == before + len(numbers))
+
+    async def claim_ahead(self, worker: Worker) -> None:
+        """Free places so fast that the worker claims ten runs more."""
+        await until(lambda: len(self.begun) == CROWD)
+        await self.end(*range(CROWD))
+        assert len(worker._session.ahead) == 0
+        self.clock.passed += MOMENT
+        await self.end(CROWD)
+        await until(lambda: len(worker._session.ahead) == CROWD)
+
+
+@asynccontextmanager
+async def crowd(url: str) -> AsyncIterator[Crowd]:
+    made = Crowd(url)
+    await made.store.open()
+    async with made.client:
+        yield made
+    await made.store.close()
+
+
+async def owned(on: Crowd, runs: list[AsyncRun[int]]) -> int:
+    """How many of the runs are somebody's."""
+    return sum([(await on.record(run)).owner is not None for run in runs])
+
+
+async def is_owned(on: Crowd, runs: list[AsyncRun[int]], count: int) -> bool:
+    return await owned(on, runs) == count
+
+
+async def test_runs_claimed_ahead_begin_as_places_are_freed_and_never_more_than_those(database_url):
+    async with crowd(database_url) as on:
+        runs = await on.client.start_many(on.body, [(number,) for number in range(RUNS)])
+        async with on.worker(on.body, concurrency=CROWD) as worker:
+            await on.claim_ahead(worker)
+            assert on.begun == list(range(2 * CROWD + 1))
+            assert await owned(on, runs) == 2 * CROWD
+            await on.end(CROWD + 1)
+            assert len(on.flying) == CROWD
+            for number in range(RUNS):
+                on.gates[number].set()
+            assert [await run.result(PATIENCE) for run in runs] == list(range(RUNS))
+    assert on.begun == list(range(RUNS))
+    assert on.most == CROWD
+
+
+async def test_what_has_stood_ahead_for_long_goes_back_untouched_and_another_worker_takes_it(database_url):
+    async with crowd(database_url) as on:
+        runs = await on.client.start_many(on.body, [(number,) for number in range(RUNS)])
+        async with on.worker(on.body, concurrency=CROWD) as worker:
+            await on.claim_ahead(worker)
+            ahead = list(worker._session.ahead.ids)
+            on.skip("0.2s")
+            await until(lambda: len(worker._session.ahead) == 0)
+            await until(lambda: is_owned(on, runs, CROWD))
+            for number in range(2 * CROWD + 1, RUNS):
+                on.gates[number].set()
+            async with on.worker(on.body, concurrency=CROWD):
+                for run in runs[2 * CROWD + 1 :]:
+                    await run.result(PATIENCE)
+            assert set(ahead) <= {run.id for run in runs[2 * CROWD + 1 :]}
+            for number in range(RUNS):
+                on.gates[number].set()
+            for run in runs:
+                await run.result(PATIENCE)
+                assert "claimed" not in await on.kinds(run)
+    assert sorted(on.begun) == list(range(RUNS))
+
+
+async def test_a_worker_that_stops_hands_back_what_it_has_claimed_ahead(database_url):
+    async with crowd(database_url) as on:
+        runs = await on.client.start_many(on.body, [(number,) for number in range(RUNS)])
+        async with on.worker(on.body, concurrency=CROWD, grace=0) as worker:
+            await on.claim_ahead(worker)
+        assert await owned(on, runs) == 0
+        begun = len(on.begun)
+        for number in range(RUNS):
+            on.gates[number].set()
+        async with on.worker(on.body, concurrency=CROWD):
+            for run in runs:
+                await run.result(PATIENCE)
+                assert "claimed" not in await on.kinds(run), "nobody died"
+    assert sorted(on.begun[begun:]) == list(range(CROWD + 1, RUNS))
+
+
+async def test_a_message_for_a_run_that_stands_ahead_is_there_when_it_begins(database_url, monkeypatch):
+    # No look that comes by itself: only what the worker knows it has missed.
+    monkeypatch.setattr(upkeep, "_REAP_EVERY", 3600.0)
+    async with crowd(database_url) as on:
+        first = 2 * CROWD + 1
+        await on.client.start_many(on.body, [(number,) for number in range(first)])
+        runs = await on.client.start_many(on.told, [(number,) for number in range(first, RUNS)])
+        async with on.worker(on.body, on.told, concurrency=CROWD) as worker:
+            await on.claim_ahead(worker)
+            ahead = worker._session.ahead
+            run = next(run for run in runs if run.id == ahead.ids[0])
+            on.gates[first].set()
+            await run.signal("go", first)
+            await until(lambda: ahead.has_missed)
+            on.gates[CROWD + 1].set()
+            assert await run.result(PATIENCE) == first
+            assert worker._session.runs.held
+
+
+async def test_a_lost_answer_to_a_claim_gives_nothing_back_that_stands_ahead(database_url):
+    async with crowd(database_url) as on:
+        runs = await on.client.start_many(on.body, [(number,) for number in range(RUNS)])
+        async with on.worker(on.body, concurrency=CROWD) as worker:
+            await on.claim_ahead(worker)
+            on.store.loses_answers = 1
+            # When so few are left there that it is worth it, it claims again.
+            await on.end(*range(CROWD + 1, CROWD + 7))
+            await until(lambda: on.store.loses_answers == 0)
+            assert len(worker._session.ahead) == CROWD - 6
+            for number in range(RUNS):
+                on.gates[number].set()
+            assert [await run.result(PATIENCE) for run in runs] == list(range(RUNS))
+    assert sorted(on.begun) == list(range(RUNS)), "none was given back and claimed again beside itself"
+
+
+@pytest.mark.parametrize(("concurrency", "is_remote"), [(9, True), (201, True), (CROWD, False)])
+async def test_nothing_is_claimed_ahead_where_it_is_not_worth_it(database_url, concurrency, is_remote):
+    async with crowd(database_url) as on:
+        on.store.is_remote = is_remote
+        worker = on.worker(on.body, concurrency=concurrency)
+        async with worker:
+            ahead = worker._session.ahead
+            for _ in range(1000):
+                ahead.freed()
+            assert ahead.wanted(on.clock.passed + MOMENT) == 0
+
+
+def test_as_many_are_wanted_as_were_freed_within_a_moment_and_never_a_few_only():
+    ahead = Ahead(1000, 100)
+    assert ahead.wanted(0) == 0, "nothing is known yet"
+    for _ in range(40):
+        ahead.freed()
+    assert ahead.wanted(999) == 0, "a moment is not over"
+    assert ahead.wanted(2000) == 20
+    assert ahead.wanted(2500) == 20, "it holds for the next moment"
+    assert ahead.wanted(3000) == 0, "nothing was freed in that one"
+    for _ in range(1000):
+        ahead.freed()
+    assert ahead.wanted(4000) == 100, "no more than there are places"
+
+
+def test_a_few_are_not_worth_a_claim():
+    ahead = Ahead(1000, 100)
+    for _ in range(100):
+        ahead.freed()
+    assert ahead.wanted(1000) == 100
+    ahead.add([object()] * 60)
+    assert ahead.wanted(1500) == 0
+    assert len(ahead.take(20)) == 20
+    assert ahead.wanted(1500) == 60
+    assert len(ahead.clear()) == 40
+    assert ahead.wanted(1500) == 0, "it was wrong"
