@@ -234,7 +234,7 @@ class Side:
             "items": await _each(store.read_items, [(one, name) for one in chains for name in STREAMS]),
             "names": await _each(store.list_values, [(one,) for one in chains]),
             "streams": await _each(store.list_streams, [(one,) for one in chains]),
-            "hooks": [_open(await store.find_hook(one)) for one in sorted(self.tokens)],
+            "hooks": [await store.find_hook(one) for one in sorted(self.tokens)],
         }
 
 
@@ -246,10 +246,6 @@ def _renumbered(read: Callable[[str], Awaitable[list[WaitRecord]]]) -> Callable[
         return sorted(waits, key=lambda one: (one.number, one.registered_at, one.name))
 
     return found
-
-
-def _open(hook: WaitRecord | None) -> WaitRecord | None:
-    return None if hook is None else msgspec.structs.replace(hook, number=max(hook.number, 0))
 
 
 async def _each(read: Callable[..., Any], asked: list[tuple[str, ...]]) -> dict[tuple[str, ...], Any]:

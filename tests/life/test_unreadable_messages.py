@@ -114,32 +114,6 @@ async def test_a_hooks_payload_that_the_new_code_can_t_read_is_kept_for_code_tha
             assert await run.result(timeout=60) == "Either(by='', manager='Ada')"
 
 
-async def test_what_an_earlier_run_of_the_chain_was_sent_and_does_not_fit_leaves_the_hook_open(url: str):
-    @workflow(name="one after the other")
-    async def body(is_first: bool = True) -> str:
-        hook: Any = holdfast.hook(name="go", type=Approval if is_first else Renamed)
-        if is_first:
-            holdfast.set_value("token", hook.token)
-            await holdfast.wait_for_signal("on")
-            body.continue_as_new(False)
-        holdfast.set_value("token", hook.token)
-        return repr(await hook.wait())
-
-    async with AsyncClient(url) as client, Worker(client, workflows=[body]):
-        first = await client.start(body)
-        await until_waiting(first)
-        old = await first.value("token")
-        await first.signal("on")
-
-        async def has_gone_on() -> bool:
-            return bool(await first.value("token") != old)
-
-        await until(has_gone_on)
-        await client.resume_hook(old, {"manager": "Ada"})
-        await client.resume_hook(await first.value("token"), {"by": "Bob"})
-        assert await first.result(timeout=60) == "Renamed(by='Bob')"
-
-
 def signal_of(type: Any) -> Workflow[[], str]:
     @workflow(name="signal of a type")
     async def body() -> str:

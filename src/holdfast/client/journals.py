@@ -175,10 +175,11 @@ def _note(entry: Entry) -> str | None:
             return None
 
 
-def _inherited(entry: Inherited) -> str:
+def _inherited(entry: Inherited) -> str | None:
     undo = f"to be undone: {', '.join(one.name for one in reversed(entry.undo))}" if entry.undo else ""
     mail = f"to be read: {', '.join(f'{one.kind} {one.name}' for one in entry.mail)}" if entry.mail else ""
-    return "; ".join(part for part in (undo, mail) if part)
+    hooks = f"hooks open: {', '.join(one.name for one in entry.hooks)}" if entry.hooks else ""
+    return "; ".join(part for part in (undo, mail, hooks) if part) or None
 
 
 def _plain(codec: Codec, stored: bytes | None) -> Any:

@@ -34,13 +34,12 @@ from holdfast.model import (
 from .commands import Advance
 from .divergence import ending, line_of
 from .endings import came_to_its_end, failure_of
-from .life import Child, Life
+from .life import Child
 from .loop import Handle
-from .mail import Mailbox, Wait
+from .mail import ENTRIES, Mailbox, Wait
 from .requests import Requests
 from .tasks import BodyTask
 
-_ENTRIES: dict[str, Any] = {"signal": Signal, "event": EventTaken, "hook": HookResumed}
 _child_end = msgspec.msgpack.Decoder(ChildEnd)
 
 
@@ -66,7 +65,7 @@ class Deliveries(Requests):
             if child is not None and not child.reply.done() and not child.is_former(end.run_id):
                 at = max(self.stamp, self.time)
                 self._child_ended(ChildEnded(at, child.key, end.run_id, end.status, end.output, end.error))
-        elif message.kind in _ENTRIES:
+        elif message.kind in ENTRIES:
             life.keep(message)
         else:
             # Of a kind that only the worker understands: it has done so.
@@ -146,7 +145,7 @@ class Deliveries(Requests):
             wait.is_stale = True
             self._take_in(SetAside(at, wait.number, wait.name, message.payload, str(value)))
         else:
-            entry = _ENTRIES[wait.kind](at, wait.number, wait.name, message.payload, message.sent_at)
+            entry = ENTRIES[wait.kind](at, wait.number, wait.name, message.payload, message.sent_at)
             if wait.hook:
                 entry = msgspec.structs.replace(entry, hook=wait.hook)
             if message.trace is not None:
@@ -185,6 +184,7 @@ class Deliveries(Requests):
             self._entries.append(entry)
         if isinstance(entry, Inherited):
             self.life.compensations = list(entry.undo)
+            self.life.left_hooks, self.life.hooks_before = entry.hooks, entry.hooks_made
             return
         self.renew(entry.seed)
         if entry.until is None:
@@ -195,7 +195,7 @@ class Deliveries(Requests):
     def _resolve(self, wait: Wait, value: Any, entry: Signal | EventTaken | HookResumed) -> None:
         self.life.is_over(wait)
         if isinstance(entry, HookResumed):
-            self.life.resumed.append((wait.reply, entry))
+            self.life.resumed.append((wait, entry))
         if wait.reply.timer is not None:
             wait.reply.timer.cancel()
         if not wait.reply.done():
@@ -382,16 +382,3 @@ class Deliveries(Requests):
         )
         assert self.fault is not None
         raise self.fault
-
-
-def unread(life: Life) -> tuple[Signal | EventTaken | HookResumed, ...]:
-    """Messages that are in the journal only, and that no line of the body has got."""
-    put_back = [
-        _ENTRIES[message.kind](message.sent_at, 0, message.name, message.payload, message.sent_at)
-        for message in life.mailbox or ()
-        if message.id < 0
-    ]
-    resumed = [
-        msgspec.structs.replace(entry, wait=0, hook=0) for reply, entry in life.resumed if reply.wait is not None
-    ]
-    return (*put_back, *resumed)

@@ -15,23 +15,27 @@ import msgspec
 from holdfast.define import ChildRun, Reply, Step, Workflow
 from holdfast.errors import Continued
 from holdfast.model import (
+    FIRST_HOOK,
     ChildEnded,
     Duration,
     Entry,
+    EventTaken,
     HookResumed,
     Instant,
+    MadeHook,
     Message,
     NewRun,
     Out,
     OutEvent,
     OutSignal,
+    Signal,
     Undo,
     bounded_id,
     instant_of,
     microseconds,
 )
 
-from .mail import Mailbox, Wait
+from .mail import ENTRIES, Mailbox, Wait
 
 
 class Child:
@@ -100,9 +104,9 @@ class Life:
 
     __slots__ = (
         "cancels", "children", "closed", "compensations", "continued", "events", "failed_at", "has_keys",
-        "has_undone", "hooks", "in_hand", "is_cancel_held", "is_compensating", "is_exempt", "is_reopened", "items",
-        "mailbox", "markers", "marks", "new_children", "numbers", "patches", "resumed",
-        "shields", "signals", "successor", "taken", "traces", "truncate",
+        "has_undone", "hooks", "hooks_before", "in_hand", "is_cancel_held", "is_compensating", "is_exempt",
+        "is_reopened", "items", "left_hooks", "mailbox", "markers", "marks", "new_children", "numbers", "patches",
+        "resumed", "shields", "signals", "successor", "taken", "traces", "truncate",
         "uncompensated", "undoing", "values", "waits",
     )  # fmt: skip  # a name a line would be a page
 
@@ -119,7 +123,11 @@ class Life:
         self.has_keys = False
         """A child was asked for by a key of its own, so it may have joined another run."""
         self.hooks = 0
-        self.resumed: list[tuple[Reply[Any], HookResumed]] = []
+        self.hooks_before = 0
+        """Those that earlier runs of the chain have made."""
+        self.left_hooks: Sequence[MadeHook] = ()
+        """Hooks of theirs that are open, and that this body has not come to yet."""
+        self.resumed: list[tuple[Wait, HookResumed]] = []
         """Hooks that have their payload, read or not."""
         self.new_children: list[NewRun] = []
         self.closed: list[int] = []
@@ -164,6 +172,44 @@ class Life:
     def is_cancel_due(self) -> bool:
         """A cancel was kept back, and nothing is shielded any more."""
         return self.is_cancel_held and not self.shields
+
+    def next_hook(self, name: str, seed: bytes) -> MadeHook:
+        """The hook that the body makes: the first of this name that an earlier run has left open, or a new one."""
+        self.hooks += 1
+        for found in self.left_hooks:
+            if found.name == name:
+                self.left_hooks = [one for one in self.left_hooks if one is not found]
+                return found
+        return MadeHook(name, FIRST_HOOK + self.hooks_before + self.hooks, seed, self.hooks)
+
+    def hooks_to_leave(self, now: Instant) -> tuple[MadeHook, ...]:
+        """Those that the chain's next run takes over: whoever has a token of theirs may still come, or has come."""
+        left = [one for one in self.left_hooks if one.expires_at is None or one.expires_at > now]
+        waits = (*self.waits.values(), *(wait for wait, _ in self.resumed if not wait.is_read))
+        left += [wait.made for wait in waits if wait.made is not None]
+        return tuple(sorted(left, key=lambda one: one.number))
+
+    def mail_to_leave(self) -> tuple[Signal | EventTaken | HookResumed, ...]:
+        """Messages that are in the journal only, and that no line of the body has got: the next run may.
+
+        Of waits it knows hooks alone, by their numbers. What a retry has put back is for one that was not made again.
+        """
+        left = [
+            ENTRIES[one.kind](
+                one.sent_at,
+                one.wait or 0 if one.kind == "hook" and not one.hook else 0,
+                one.name,
+                one.payload,
+                one.sent_at,
+            )
+            for one in self.mailbox or ()
+            if one.id < 0
+        ]
+        for wait, entry in self.resumed:
+            if not wait.is_read:
+                number = 0 if wait.made is None else wait.made.number
+                left.append(msgspec.structs.replace(entry, wait=number, hook=0))
+        return tuple(left)
 
     def keep(self, message: Message) -> None:
         """Keep a message until a wait takes it."""

@@ -12,7 +12,10 @@ from typing import Any
 
 from holdfast.codec import ValueCodec
 from holdfast.define import Reply
-from holdfast.model import Message, NewWait
+from holdfast.model import EventTaken, HookResumed, MadeHook, Message, NewWait, Signal
+
+ENTRIES: dict[str, Any] = {"signal": Signal, "event": EventTaken, "hook": HookResumed}
+"""What a message becomes when a wait takes it, by its kind."""
 
 
 class Wait:
@@ -24,6 +27,7 @@ class Wait:
         "is_registered",
         "is_stale",
         "kind",
+        "made",
         "match",
         "name",
         "number",
@@ -48,11 +52,18 @@ class Wait:
         self.is_stale = False
         """The store may know it otherwise than it is."""
         self.hook = 0
-        """Of a hook: which of them it is."""
+        """Of a hook: which of the run's it is."""
+        self.made: MadeHook | None = None
+        """Of a hook: what its token is drawn from, for the runs that go on from this one."""
         self.tried = 0
         """The place in the mailbox up to which it was tried with what is there."""
         self.fitting = 0
         """The place of the first message that it takes, if there is one: see `Mailbox`."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the body has got what it waited for."""
+        return self.reply.wait is None
 
 
 class Mailbox:

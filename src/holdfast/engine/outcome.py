@@ -11,7 +11,6 @@ from holdfast.errors import CodecError, Continued, DeadlineExceeded, JournalLimi
 from holdfast.model import Cancel, Ended, Inherited, Instant, NewRun, RunRetrying, RunStatus, encode_entries
 
 from .commands import Advance, Command
-from .deliveries import unread
 from .endings import failure_of
 from .inheritance import bequeathed
 from .life import Life
@@ -140,7 +139,9 @@ def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> N
     """The run that goes on. What it takes over beside this is the store's affair, for it can't be read here."""
     run, target = body.run, asked.workflow
     drawn = blake2b(run.own_id.encode(), key=seed, person=b"holdfast next", digest_size=24).digest()
-    owed, mail = bequeathed(body.life.to_undo, codec, target), unread(body.life)
+    life = body.life
+    owed, mail, hooks = bequeathed(life.to_undo, codec, target), life.mail_to_leave(), life.hooks_to_leave(body.time)
+    made = life.hooks_before + life.hooks
     id = f"{run.chain_id}+{drawn[16:].hex()}"
     return NewRun(
         id=id,
@@ -158,7 +159,7 @@ def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> N
         # A life of its own: what it charges next month is not what this one has charged.
         origin_id=id,
         parent_id=run.parent_id,
-        rows=(encode_entries([Inherited(body.time, owed, mail)]),) if owed or mail else (),
+        rows=(encode_entries([Inherited(body.time, owed, mail, hooks, made)]),) if owed or mail or made else (),
     )
 
 

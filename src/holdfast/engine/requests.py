@@ -18,9 +18,9 @@ from holdfast.codec import from_text
 from holdfast.define import ChildRun, ChunkRuns, Pending, Reply, Unseen, Workflow, asked_of
 from holdfast.errors import DefinitionError, NotDecodable, WaitTimeout
 from holdfast.model import (
-    FIRST_HOOK,
     NOT_GIVEN,
     ChildAsked,
+    MadeHook,
     Message,
     NewRun,
     NewWait,
@@ -64,15 +64,15 @@ class Requests(Compensations):
         if self.is_dead:
             self.refuse()
         self.check_limit()
-        life = self.life
-        life.hooks += 1
         # Behind the cut of a fork at once, whatever else it draws as the other run did: that one's token is out.
-        token = _token(life.hooks, self._seed if self._reseed is None else self._reseed.seed)
+        made = self.life.next_hook(name, self._seed if self._reseed is None else self._reseed.seed)
+        token = _token(made)
         reply: Pending[Any] = Pending(self, self.loop, token)
         # A hook may be made for others alone: nobody has to wait for it.
         reply._is_seen = True
         until = None if expires is None else self.time + expires
-        wait = self._wait("hook", name, None, type, reply, hook=life.hooks, token=_digest(token), expires_at=until)
+        made = msgspec.structs.replace(made, expires_at=until)
+        wait = self._wait("hook", name, None, type, reply, made=made, token=_digest(token))
         if expires is not None:
             reply.timer = self.loop.call_after(
                 expires, self._time_out, wait, NOT_GIVEN, expires, context=self.runners.context
@@ -82,11 +82,16 @@ class Requests(Compensations):
     def renew(self, seed: bytes) -> None:
         """A fork goes on from here: its open hooks get other tokens, for the old ones resume the run that it stems
         from, and its open children get other ids."""
-        for wait in () if self._life is None else self._life.waits.values():
-            if wait.kind == "hook" and wait.row is not None:
-                token = wait.reply.key = _token(wait.number, seed, person=b"holdfast renewed")
+        if self._life is None:
+            return
+        for wait in self._life.waits.values():
+            if wait.made is not None and wait.row is not None:
+                wait.made = msgspec.structs.replace(wait.made, seed=seed, place=wait.number, is_renewed=True)
+                token = wait.reply.key = _token(wait.made)
                 wait.row = msgspec.structs.replace(wait.row, token=_digest(token))
-        for child in () if self._life is None else self._life.children.values():
+        # What earlier runs of the other one's chain have left open is resumed there.
+        self._life.left_hooks = ()
+        for child in self._life.children.values():
             child.become(child.first)
 
     def _wait(
@@ -97,9 +102,8 @@ class Requests(Compensations):
         type: Any,
         reply: Reply[Any],
         *,
-        hook: int = 0,
+        made: MadeHook | None = None,
         token: str | None = None,
-        expires_at: int | None = None,
     ) -> Wait:
         life = self.life
         life.numbers += 1
@@ -109,17 +113,18 @@ class Requests(Compensations):
         row = None
         if kind != "signal" or schema is not None:
             row = NewWait(
-                number=FIRST_HOOK + hook if hook else life.numbers,
+                number=life.numbers if made is None else made.number,
                 kind=kind,
                 name=name,
                 match=None if match is None else msgspec.json.encode(wanted),
                 probe=probe_of(name, wanted) if kind == "event" else None,
                 schema=schema,
                 token=token,
-                expires_at=expires_at,
+                expires_at=None if made is None else made.expires_at,
             )
         wait = life.waits[life.numbers] = Wait(life.numbers, kind, name, wanted, shape, reply, row)
-        wait.hook = hook
+        if made is not None:
+            wait.hook, wait.made = life.hooks, made
         reply.wait = wait.number
         return wait
 
@@ -178,10 +183,10 @@ class Requests(Compensations):
             return False
         if wait.kind == "hook":
             # Waits may have other numbers since the run was tried again; a hook's token is the same, and so is what it
-            # is registered by. Rows of an earlier release have the wait's own number. One that an earlier run of the
-            # chain has made is known by its name alone.
-            known = (None, FIRST_HOOK + wait.hook, wait.number)
-            return message.hook == wait.hook if message.hook else message.wait in known
+            # is registered by. One that was put back by a retry, for a hook that was not made again, is nobody's.
+            if message.hook:
+                return message.hook == wait.hook
+            return message.wait is None or (wait.made is not None and message.wait == wait.made.number)
         if wait.match is None:
             return True
         try:
@@ -334,9 +339,10 @@ class Requests(Compensations):
         )
 
 
-def _token(number: int, seed: bytes, *, person: bytes = b"holdfast hook") -> str:
+def _token(made: MadeHook) -> str:
     """What resumes a hook: nobody guesses it who does not know the seed."""
-    drawn = blake2b(number.to_bytes(8, "big"), key=seed, person=person, digest_size=24)
+    person = b"holdfast renewed" if made.is_renewed else b"holdfast hook"
+    drawn = blake2b(made.place.to_bytes(8, "big"), key=made.seed, person=person, digest_size=24)
     return urlsafe_b64encode(drawn.digest()).decode()
 
 

@@ -263,15 +263,31 @@ class Reopened(_Entry, frozen=True, gc=False, tag="reopened"):
     done: bool = False
 
 
+class MadeHook(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A hook as a run of a chain has made it: its token is drawn from that run's seed, by its place among its hooks."""
+
+    name: str
+    number: int
+    """That by which it is registered: no other hook of the chain has it."""
+    seed: bytes
+    place: int
+    is_renewed: bool = False
+    """It was open where the run was forked from another one, and got another token then."""
+    expires_at: Instant | None = None
+
+
 class Inherited(_Entry, frozen=True, gc=False, tag="inherited"):
     """What the run before this one in its chain had registered to be undone, first registered first.
 
-    And what it had taken out of its inbox, but no line of its body has read.
+    And what it had taken out of its inbox, but no line of its body has read; its hooks that are open still, or whose
+    payload is among that, in the order in which they were made; and how many the chain has made up to here.
     """
 
     at: Instant
     undo: tuple[Undo, ...]
     mail: tuple[Signal | EventTaken | HookResumed, ...] = ()
+    hooks: tuple[MadeHook, ...] = ()
+    hooks_made: int = 0
 
 
 class Reseeded(_Entry, frozen=True, gc=False, tag="reseeded"):

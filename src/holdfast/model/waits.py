@@ -12,8 +12,9 @@ from .durations import Instant
 from .messages import Event
 
 FIRST_HOOK = 1_000_000_000
-"""Hooks are registered by numbers of their own, above those of all other waits: this, and which of the run's hooks it
-is. When a run is tried again its waits may get other numbers, and payloads for a token must find the same hook."""
+"""Hooks are registered by numbers of their own, above those of all other waits: this, and which of the chain's hooks it
+is. When a run is tried again its waits may get other numbers, and payloads for a token must find the same hook; and so
+they must in a successor."""
 
 
 class NewWait(msgspec.Struct, frozen=True, kw_only=True):

@@ -240,7 +240,7 @@ ORDER BY runs.number FOR UPDATE SKIP LOCKED;
 -- name: continue_runs
 -- Successors of runs that have just ended as continued, with all that goes over to them but the inbox: chain, key, parent,
 -- pause, open hooks, those who follow it, and whoever waits for the end; and with their first journal rows, if they have
--- any. Hooks get numbers that a body's own waits never have. Answers numbers, old and new.
+-- any. No other hook of a chain has an open one's number. Answers numbers, old and new.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
@@ -296,15 +296,8 @@ moved_keys AS (
         AND keys.run = asked.run AND keys.key = ANY (ARRAY(SELECT asked.key FROM asked))
 ),
 moved_hooks AS (
-    UPDATE holdfast.waits SET run = asked.number, number = open.number
-    FROM asked
-    JOIN (
-        SELECT hooks.run, hooks.number AS old_number,
-            -row_number() OVER (PARTITION BY hooks.run ORDER BY hooks.number DESC) AS number
-        FROM holdfast.waits AS hooks
-        WHERE hooks.run = ANY (:runs::bigint[]) AND hooks.kind = 'hook'
-    ) AS open ON open.run = asked.run
-    WHERE waits.run = open.run AND waits.number = open.old_number
+    UPDATE holdfast.waits SET run = asked.number FROM asked
+    WHERE waits.run = asked.run AND waits.run = ANY (:runs::bigint[]) AND waits.kind = 'hook'
 ),
 followed AS (
     UPDATE holdfast.followers SET run = asked.number FROM asked WHERE followers.run = asked.run

@@ -184,14 +184,15 @@ CROSS JOIN LATERAL (
 WHERE inbox.run = ended.number AND NOT inbox.taken AND inbox.kind IN ('signal', 'event', 'hook');
 
 -- name: move_inbox
--- What a continued run had not read goes to its successor, and wakes it. Numbers of waits mean nothing to it. Ends of
+-- What a continued run had not read goes to its successor, and wakes it. Of waits, it knows hooks by their numbers. Ends of
 -- children that it did not ask for are not for it; they go, and so does what was for the run's owner alone.
 WITH spent AS (
     DELETE FROM holdfast.inbox
     WHERE inbox.run = ANY (:runs::bigint[]) AND (inbox.taken OR inbox.kind NOT IN ('signal', 'event', 'hook', 'cancel'))
 )
 UPDATE holdfast.inbox
-SET run = successor.number, lane_id = successor.lane_id, fresh = true, wait = NULL
+SET run = successor.number, lane_id = successor.lane_id, fresh = true,
+    wait = CASE WHEN inbox.kind = 'hook' THEN inbox.wait END
 FROM unnest(:runs::bigint[], :successors::bigint[]) AS moved (run, successor)
 JOIN holdfast.runs AS successor ON successor.number = moved.successor
 WHERE inbox.run = moved.run AND NOT inbox.taken AND inbox.kind IN ('signal', 'event', 'hook', 'cancel');
@@ -225,12 +226,12 @@ removed AS (
     DELETE FROM holdfast.inbox USING strays
     WHERE inbox.id = strays.id AND inbox.id = ANY (ARRAY(SELECT found.id FROM strays AS found)) AND inbox.fresh
         AND strays.is_kept IS NOT TRUE
-    RETURNING inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.trace, strays.run_id
+    RETURNING inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait, inbox.trace, strays.run_id
 )
-INSERT INTO holdfast.inbox (id, run, lane_id, kind, name, payload, sent_at, trace)
+INSERT INTO holdfast.inbox (id, run, lane_id, kind, name, payload, sent_at, wait, trace)
 OVERRIDING SYSTEM VALUE
 SELECT removed.id, runs.number, runs.lane_id, removed.kind, removed.name, removed.payload, removed.sent_at,
-    removed.trace
+    CASE WHEN removed.kind = 'hook' THEN removed.wait END, removed.trace
 FROM removed
 CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, removed.run_id) AS last
 JOIN holdfast.runs ON runs.number = last.number

@@ -81,8 +81,7 @@ async def resume_hook(
     row = await tx.one("see_hook" if is_guest else "take_hook", given) if mark is not None else None
     if row is not None:
         run, number, name = row
-        # A hook that an earlier run of the chain has opened has no number that this one knows.
-        sent = {"run": run, "wait": number if number >= 0 else None, "name": name, "payload": payload, "trace": trace}
+        sent = {"run": run, "wait": number, "name": name, "payload": payload, "trace": trace}
         await tx.all("send_hook", {**given, **sent, "is_taken": not is_guest})
         tx.news |= News.WORK
         return Sent.SENT

@@ -81,6 +81,6 @@ WHERE taken = 0 AND kind IN ('signal', 'event', 'hook') AND run IN (
 );
 
 -- name: move_messages
--- What a run that goes on in another has not read is the other's; its numbers of waits mean nothing there.
-UPDATE inbox SET run = :successor, lane_id = :lane_id, fresh = 1, wait = NULL
+-- What a run that goes on in another has not read is the other's. Of waits, it knows hooks by their numbers.
+UPDATE inbox SET run = :successor, lane_id = :lane_id, fresh = 1, wait = CASE WHEN kind = 'hook' THEN wait END
 WHERE run = :run AND taken = 0 AND kind IN ('signal', 'event', 'hook', 'cancel');

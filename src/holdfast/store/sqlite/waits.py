@@ -79,7 +79,5 @@ def resume_hook(
     tx.run("resume_hook", {"id": wait_id})
     _bury(tx, [(token, run)], "used")
     remember(tx, scope, message_id, at)
-    # A number below zero was given by an earlier run of the chain: this one has no wait of that number.
-    number = hook.number if hook.number >= 0 else None
-    insert_messages(tx, [(run, "hook", hook.name, payload, at, number, trace)])
+    insert_messages(tx, [(run, "hook", hook.name, payload, at, hook.number, trace)])
     return Sent.SENT

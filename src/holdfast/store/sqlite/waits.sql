@@ -45,8 +45,8 @@ WHERE column1 <> 0
 ON CONFLICT (namespace_id, token) DO UPDATE SET run = excluded.run, became = excluded.became;
 
 -- name: move_hooks
--- Open hooks of a run that goes on in another are the other's, under numbers that its own waits never have.
-UPDATE waits SET run = :successor, number = -id WHERE run = :run AND token IS NOT NULL;
+-- Open hooks of a run that goes on in another are the other's. No other hook of the chain has their numbers.
+UPDATE waits SET run = :successor WHERE run = :run AND token IS NOT NULL;
 
 -- name: find_hook
 -- The open hook with a token.

@@ -269,25 +269,6 @@ class TestContinuedRuns:
         assert await stage.commit(goes_on, sends) == [True, True]
         assert [message.kind for message in (await stage.claim_one()).inbox] == ["signal"]
 
-    async def test_open_hooks_go_over(self, stage: Stage) -> None:
-        run = await stage.held()
-        waits = (NewWait(number=1, kind="hook", name="ok", token="t"), NewWait(number=2, kind="event", name="paid"))
-        await stage.commit(turn(run, out=Out(waits=waits)))
-        second = await continued(stage, run, after=1)
-        assert [wait.name for wait in await stage.store.read_waits(run.id)] == ["ok"]
-        mine = NewWait(number=1, kind="hook", name="mine", token="mine")
-        await stage.commit(turn(second, out=Out(waits=(mine,))))
-        third = await continued(stage, second, after=1)
-        await stage.commit(turn(third, out=Out(waits=(msgspec.structs.replace(mine, token="other", name="other"),))))
-        for token in ("t", "mine", "other"):
-            assert await stage.store.resume_hook(token, token.encode(), now=T0) is Sent.SENT
-        messages = await stage.store.read_inbox("one")
-        assert [(one.run_id, one.kind, one.name, one.wait) for one in messages] == [
-            (third.id, "hook", "ok", None),
-            (third.id, "hook", "mine", None),
-            (third.id, "hook", "other", 1),
-        ]
-
     async def test_an_event_is_taken_once_in_a_chain(self, stage: Stage) -> None:
         first = await stage.held()
         wait = NewWait(number=1, kind="event", name="paid")

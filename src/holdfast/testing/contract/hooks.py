@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+
 from holdfast.model import ClaimedRun, NewWait, Out, RowChange, RunStatus, Sent
 
+from .chains import continued
 from .stage import T0, Stage, after, new_run, on_stage, turn
 
 
@@ -153,6 +156,43 @@ class TestHooks:
         await hooked(stage)
         await stage.store.resume_hook("t", b"", now=T0)
         assert [message.run_id for message in await stage.store.read_inbox("one")] == [first.id]
+
+    async def test_open_hooks_go_over(self, stage: Stage) -> None:
+        run = await stage.held()
+        waits = (NewWait(number=1, kind="hook", name="ok", token="t"), NewWait(number=2, kind="event", name="paid"))
+        await stage.commit(turn(run, out=Out(waits=waits)))
+        second = await continued(stage, run, after=1)
+        assert [wait.name for wait in await stage.store.read_waits(run.id)] == ["ok"]
+        mine = NewWait(number=2, kind="hook", name="mine", token="mine")
+        await stage.commit(turn(second, out=Out(waits=(mine,))))
+        third = await continued(stage, second, after=1)
+        other = NewWait(number=3, kind="hook", name="other", token="other")
+        await stage.commit(turn(third, out=Out(waits=(other,))))
+        for token in ("t", "mine", "other"):
+            assert await stage.store.resume_hook(token, token.encode(), now=T0) is Sent.SENT
+        messages = await stage.store.read_inbox("one")
+        assert [(one.run_id, one.kind, one.name, one.wait) for one in messages] == [
+            (third.id, "hook", "ok", 1),
+            (third.id, "hook", "mine", 2),
+            (third.id, "hook", "other", 3),
+        ]
+
+    async def test_a_successor_may_register_a_hook_anew_that_goes_over(self, stage: Stage) -> None:
+        run = await stage.held()
+        wait = NewWait(number=1, kind="hook", name="ok", token="t", expires_at=T0 + 1)
+        await stage.commit(turn(run, out=Out(waits=(wait,))))
+        second = await continued(stage, run, after=1)
+        await stage.commit(turn(second, out=Out(waits=(msgspec.structs.replace(wait, expires_at=after(10)),))))
+        assert [one.expires_at for one in await stage.store.read_waits(run.id)] == [after(10)]
+        assert await stage.store.resume_hook("t", b"1", now=after(5)) is Sent.SENT
+        assert await stage.store.resume_hook("t", b"2", now=after(5)) is Sent.USED
+
+    async def test_a_payload_that_a_run_has_not_read_knows_its_hook_in_the_successor(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.commit(turn(run, out=Out(waits=(NewWait(number=7, kind="hook", name="ok", token="t"),))))
+        assert await stage.store.resume_hook("t", b"1", now=T0) is Sent.SENT
+        second = await continued(stage, run, after=1)
+        assert [(one.kind, one.wait) for one in second.inbox] == [("hook", 7)]
 
 
 async def hooked(stage: Stage, *, chain_id: str | None = None, **fields: Any) -> ClaimedRun:

@@ -153,7 +153,7 @@ CREATE TABLE holdfast.message_ids (
 CREATE INDEX message_ids_of_events ON holdfast.message_ids (namespace_id, sent_at) WHERE scope = 'event';
 
 -- What the outside may know about what a run waits for. since is when its chain began, an empty probe is none. Deleting a
--- row decides who was first. A number below zero is that of a hook which an earlier run of the chain has opened.
+-- row decides who was first. A hook keeps its number when its run goes on in another.
 CREATE TABLE holdfast.waits (
     run bigint NOT NULL,
     registered_at bigint NOT NULL,
