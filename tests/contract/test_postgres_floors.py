@@ -9,7 +9,7 @@ import time
 import asyncpg
 import pytest
 
-from holdfast.model import SECOND, NewWait, Out, RowChange, RunStatus
+from holdfast.model import SECOND, NewWait, Out, RowChange, RowWrite, RunStatus
 from holdfast.store import open_store
 from holdfast.store.postgres import floors
 from holdfast.testing.contract.stage import LANE, LEASE, PATIENCE, Stage, new_run, turn
@@ -113,4 +113,27 @@ async def test_a_signal_in_a_transaction_that_was_open_for_long_is_found_at_its_
         assert await looked(stage.store, True)
     finally:
         await connection.close()
+        await stage.close()
+
+
+async def test_a_run_that_is_given_back_unbegun_is_found_at_once_by_whoever_has_looked_since(on_stage):
+    _, stage = on_stage
+    heard = asyncio.Event()
+    try:
+        store, other = stage.store, await stage.open()
+        await store.open()
+        other.subscribe(heard.set)
+        for worker, at in (("one", store), ("two", other)):
+            await at.register_worker(worker, [LANE], LEASE)
+        a_minute_ago = round(time.time() * SECOND) - 60 * SECOND
+        run_id = await stage.start_one(now=a_minute_ago)
+        [run] = await store.claim_runs("one", [LANE], 1)
+        assert await other.next_due([LANE]) is None
+        heard.clear()
+        pending = RowChange(status=RunStatus.PENDING, due_at=run.due_at, release=True)
+        write = RowWrite(run_id=run_id, worker_id="one", epoch=run.epoch, next_seq=run.next_seq, change=pending)
+        assert await store.write_rows([write]) == [True]
+        await asyncio.wait_for(heard.wait(), PATIENCE)
+        assert [one.id for one in await other.claim_runs("two", [LANE], 1)] == [run_id]
+    finally:
         await stage.close()

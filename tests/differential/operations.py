@@ -191,6 +191,9 @@ class Dice(ListingDice):
         }
         if self._is(0.3):
             arguments["run_id"] = self._some_id()
+        elif self._is(0.2):
+            # Of more than its limit, in this case.
+            arguments |= {"unbegun": True, "limit": 100}
         if self.next_seqs and self._is(0.4):
             arguments["cached"] = {
                 run_id: seq + self._one(0, 0, 0, 1) for run_id, seq in self.next_seqs.items() if self._is(0.7)

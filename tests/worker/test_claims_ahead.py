@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -34,12 +34,16 @@ class Remote(SkippingStore):
 
     is_remote = True
     loses_answers = 0
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+    """What happens while a claim is under way."""
 
     async def claim_runs(self, *args, **options):
         claimed = await super().claim_runs(*args, **options)
         if self.loses_answers and claimed:
             self.loses_answers -= 1
             raise StoreAway("the answer was lost")
+        if self.meanwhile is not None:
+            await self.meanwhile()
         return claimed
 
 
@@ -71,7 +75,8 @@ class Crowd(Stage):
 
         @workflow
         async def told(number: int) -> int:
-            return await work(await wait_for_signal("go", type=int))
+            # Not for long, so that it stays with its worker.
+            return await work(await wait_for_signal("go", type=int, timeout="9s"))
 
         self.body, self.told = body, told
 
@@ -135,6 +140,10 @@ async def test_what_has_stood_ahead_for_long_goes_back_untouched_and_another_wor
             on.skip("0.2s")
             await until(lambda: len(worker._session.ahead) == 0)
             await until(lambda: is_owned(on, runs, CROWD))
+            for run in runs:
+                if run.id in ahead:
+                    record = await on.record(run)
+                    assert (record.status, record.started_at, record.due_at) == ("pending", None, record.created_at)
             for number in range(2 * CROWD + 1, RUNS):
                 on.gates[number].set()
             async with on.worker(on.body, concurrency=CROWD):
@@ -165,6 +174,27 @@ async def test_a_worker_that_stops_hands_back_what_it_has_claimed_ahead(database
     assert sorted(on.begun[begun:]) == list(range(CROWD + 1, RUNS))
 
 
+async def test_a_claim_that_is_under_way_when_the_worker_stops_leaves_its_runs_as_they_were(database_url):
+    async with crowd(database_url) as on:
+        asked, answer = asyncio.Event(), asyncio.Event()
+
+        async def wait() -> None:
+            asked.set()
+            await answer.wait()
+
+        on.store.meanwhile = wait
+        runs = await on.client.start_many(on.body, [(number,) for number in range(CROWD)])
+        worker = on.worker(on.body, concurrency=CROWD)
+        async with worker:
+            await asked.wait()
+            worker.stop()
+            answer.set()
+        for run in runs:
+            record = await on.record(run)
+            assert (record.status, record.started_at, record.owner) == ("pending", None, None)
+    assert on.begun == []
+
+
 async def test_a_message_for_a_run_that_stands_ahead_is_there_when_it_begins(database_url, monkeypatch):
     # No look that comes by itself: only what the worker knows it has missed.
     monkeypatch.setattr(upkeep, "_REAP_EVERY", 3600.0)
@@ -178,10 +208,34 @@ async def test_a_message_for_a_run_that_stands_ahead_is_there_when_it_begins(dat
             run = next(run for run in runs if run.id == ahead.ids[0])
             on.gates[first].set()
             await run.signal("go", first)
-            await until(lambda: ahead.has_missed)
+            await until(lambda: any(one.inbox for one in ahead._runs))
             on.gates[CROWD + 1].set()
             assert await run.result(PATIENCE) == first
             assert worker._session.runs.held
+
+
+async def test_a_backlog_keeps_no_message_from_a_run_that_waits(database_url):
+    async with crowd(database_url) as on:
+        waiting = await on.client.start(on.told, 0)
+        last = RUNS - 1
+        async with on.worker(on.body, on.told, concurrency=CROWD) as worker:
+            await on.until_waiting(waiting)
+            await on.client.start_many(on.body, [(number,) for number in range(last)])
+            await on.claim_ahead(worker)
+            runs = worker._session.runs
+
+            async def room_is_made() -> None:
+                """There is room whenever a claim has come to its end."""
+                for number in on.flying:
+                    on.gates[number].set()
+                await until(lambda: runs.busy < CROWD)
+
+            on.store.meanwhile = room_is_made
+            await waiting.signal("go", last)
+            on.gates[last].set()
+            on.gates[CROWD + 1].set()
+            assert await waiting.result(PATIENCE) == last
+            assert on.begun[-1] != last or len(on.begun) < RUNS, "it came after all the others"
 
 
 async def test_a_lost_answer_to_a_claim_gives_nothing_back_that_stands_ahead(database_url):

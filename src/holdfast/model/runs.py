@@ -199,6 +199,16 @@ class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Empty, whatever the journal holds, for a run whose journal the caller said it has."""
     inbox: tuple[Message, ...]
 
+    @property
+    def is_first(self) -> bool:
+        """Whether nobody had it before, but for those who gave it back unbegun."""
+        return self.started_at == self.claimed_at
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether it can be given back as if it had not been claimed: it was due by itself, and was not paused."""
+        return self.is_first and not self.is_paused and not self.has_to_wait and not self.inbox
+
 
 class RowChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a turn, or a row-only write, changes in the run's row besides the journal."""

@@ -158,6 +158,7 @@ class Store(Protocol):
         *,
         run_id: str | None = None,
         cached: Mapping[str, int] | None = None,
+        unbegun: bool = False,
         now: Instant | None = None,
     ) -> list[ClaimedRun]:
         """Take up to `limit` runs that are due or have fresh messages: larger priority first, then oldest due first.
@@ -165,8 +166,9 @@ class Store(Protocol):
         Only unowned, unended runs of these lanes (or the one run named); a paused one only for a cancel, or when its
         deadline is over, and both end the pause. Each gets this owner, the next epoch, status running and a
         `started_at` if it has none. `cached` names runs whose journal the caller holds up
-        to a next seq: their rows are left out if that is still the stored next seq. A fixed number of statements,
-        whatever the limit.
+        to a next seq: their rows are left out if that is still the stored next seq. With `unbegun`, of the `limit` that
+        come first, those are left out that were ever begun, are paused or not due by themselves; none comes in their
+        stead. A fixed number of statements, whatever the limit.
         """
 
     def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[Sequence[Answer]]:
@@ -178,7 +180,10 @@ class Store(Protocol):
         """
 
     def write_rows(self, writes: Sequence[RowWrite]) -> Awaitable[Sequence[Answer]]:
-        """Park, hand back or block, each guarded by owner and epoch, and each answered for itself."""
+        """Park, hand back or block, each guarded by owner and epoch, and each answered for itself.
+
+        One that is handed back as pending is as if it had not been claimed: nothing of it has begun.
+        """
 
     async def read_inbox(self, worker_id: str) -> list[Message]:
         """Fresh messages for runs that this worker holds, oldest first."""

@@ -95,10 +95,13 @@ class CrashingStore(MemoryStore):
         *,
         run_id: str | None = None,
         cached: Mapping[str, int] | None = None,
+        unbegun: bool = False,
         now: Instant | None = None,
     ) -> list[ClaimedRun]:
         point = await self._reach("claim")
-        claimed = await super().claim_runs(worker_id, lanes, limit, run_id=run_id, cached=cached, now=now)
+        claimed = await super().claim_runs(
+            worker_id, lanes, limit, run_id=run_id, cached=cached, unbegun=unbegun, now=now
+        )
         return await self._pass(point, claimed)
 
     async def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> list[bool]:

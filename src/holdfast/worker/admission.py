@@ -12,8 +12,8 @@ from holdfast.model import (
     ClaimedRun,
     Ended,
     Entry,
-    Instant,
     JournalRow,
+    RowChange,
     RunStatus,
     Stopped,
     Undoing,
@@ -75,12 +75,13 @@ class Admission(Turns):
         pause = now - self._suspected_at if self.has_suspect else 0
         # Counted from the store's own time: by a clock that is behind it would be due again at once.
         due_at = max(now, claimed.claimed_at) + min(max(pause, _SUSPECT_PAUSE), _LONGEST_SUSPECT_PAUSE)
-        self.give_back(claimed, due_at)
-
-    def give_back(self, claimed: ClaimedRun, due_at: Instant) -> None:
-        """Hand a run back of which nothing has begun."""
         held = self._hold(claimed)
-        self.write_row(held, self.waiting(due_at, crashes=held.crashes, release=True))
+        self.write_row(held, self.waiting(due_at, crashes=held.crashes, blocked=held.blocked, release=True))
+
+    def give_back(self, claimed: ClaimedRun) -> None:
+        """Hand a run back that this claim is the first of: it is as it was before, and due when it was."""
+        change = RowChange(status=RunStatus.PENDING, due_at=claimed.due_at, release=True)
+        self.write_row(self._hold(claimed), change)
 
     def _hold(self, claimed: ClaimedRun) -> Held:
         before = self.held.get(claimed.id)
@@ -215,6 +216,6 @@ def _never_began(held: Held) -> bool:
 
 def _is_unbegun(held: Held, claimed: ClaimedRun) -> bool:
     """Whether nobody can have begun anything of it: it has to wait, or has no journal and was never claimed before."""
-    if not claimed.has_to_wait and (claimed.next_seq or claimed.epoch > 1):
+    if not claimed.has_to_wait and (claimed.next_seq or not claimed.is_first):
         return False
     return held.execution is not None and held.execution.main is None and not held.execution.has_to_undo

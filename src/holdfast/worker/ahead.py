@@ -2,9 +2,11 @@
 
 Where another process does the work of a claim, a worker whose places are all taken waits for it with nothing to
 compute, again and again, if its runs are short. So it claims further ones, as many as it has lately freed places for
-within a moment, and lets them in as places are freed: concurrency counts what is let in. Nothing of a run has begun
-while it stands here. A process that dies then leaves it to a takeover, as it does the runs of any claim that were yet
-to begin.
+within a moment, and lets them in as places are freed: concurrency counts what is let in.
+
+Only runs that nobody has ever begun stand here: whatever becomes of them here, they can be given back as if they had
+not been claimed. A process that dies leaves them to a takeover, as it does the runs of any claim that were yet to
+begin.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from holdfast.model import ClaimedRun, Instant
+import msgspec
+
+from holdfast.model import ClaimedRun, Instant, Message
 
 
 class Ahead:
@@ -27,8 +31,6 @@ class Ahead:
         self._counted_from = 0
         self._expected = 0
         """Places that are likely to be free within a moment."""
-        self.has_missed = False
-        """The inbox was read while runs stood here: what had come for them was nobody's."""
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -60,6 +62,15 @@ class Ahead:
     def add(self, runs: Sequence[ClaimedRun]) -> None:
         self._runs.extend(runs)
 
+    def receive(self, messages: Sequence[Message]) -> None:
+        """The inbox was read: what has come for these is there when they are let in."""
+        mine: dict[str, list[Message]] = {}
+        for message in messages:
+            mine.setdefault(message.run_id, []).append(message)
+        for place, run in enumerate(self._runs):
+            if run.id in mine:
+                self._runs[place] = _told(run, mine[run.id])
+
     def take(self, most: int) -> list[ClaimedRun]:
         """Those that there is room for."""
         return [self._runs.popleft() for _ in range(min(most, len(self._runs)))]
@@ -68,3 +79,14 @@ class Ahead:
         """All of them: they are to go back. Places are freed more slowly than it seemed, or no more."""
         self._expected = self._count = 0
         return self.take(len(self._runs))
+
+
+def _told(run: ClaimedRun, messages: Sequence[Message]) -> ClaimedRun:
+    known = {message.id for message in run.inbox}
+    fresh = [message for message in messages if message.id not in known]
+    pauses = [message for message in fresh if message.kind == "pause"]
+    return msgspec.structs.replace(
+        run,
+        inbox=(*run.inbox, *(message for message in fresh if message.kind != "pause")),
+        is_paused=pauses[-1].payload == b"paused" if pauses else run.is_paused,
+    )

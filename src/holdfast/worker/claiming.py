@@ -71,10 +71,11 @@ class Claiming(ABC):
         return claimed
 
     async def _take(self) -> int:
-        if self.runs.held and (self._is_changed or self._unsubscribe is None):
+        if (self.runs.held or self.ahead) and (self._is_changed or self._unsubscribe is None):
             self._is_changed = False
-            self.ahead.has_missed = bool(self.ahead)
-            self.runs.deliver(await self.store.read_inbox(self.worker_id))
+            messages = await self.store.read_inbox(self.worker_id)
+            self.ahead.receive(messages)
+            self.runs.deliver(messages)
         if self._has_strays:
             # The answer to a claim was lost, or the store has lost a hand-back: that run would wait for us for ever.
             ours = [*self.runs.held, *self.ahead.ids]
@@ -85,10 +86,16 @@ class Claiming(ABC):
             room = self._plan.concurrency - self.runs.busy - len(self.runs.line)
             self.is_crowded = room <= 0
             if self.ahead and not self.is_crowded:
-                claimed_now += await self._admit_ahead(room)
+                chosen = self.ahead.take(room)
+                claimed_now += len(chosen)
+                await self._admit(chosen)
                 continue
             try:
-                claimed = await (self._claim_ahead() if self.is_crowded else self._claim_due(min(room, _CLAIM)))
+                if self.is_crowded:
+                    # Once in a look: there may be room again whenever that is done, for as long as there is a backlog.
+                    await self._claim_ahead()
+                    break
+                claimed = await self._claim_due(min(room, _CLAIM))
             except LeaseLost:
                 # By our own clock it holds: the machine slept, or somebody set the store's clock.
                 self.lost()
@@ -97,6 +104,10 @@ class Claiming(ABC):
                 break
             claimed_now += len(claimed)
             await self._admit(claimed)
+            if claimed and (self._is_changed or self._may_match):
+                # Something has come meanwhile: it is not kept waiting by a backlog.
+                self._wake.set()
+                break
         return claimed_now
 
     async def _claim_due(self, limit: int) -> list[ClaimedRun] | None:
@@ -115,25 +126,18 @@ class Claiming(ABC):
         self._has_backlog = len(claimed) == limit
         return claimed
 
-    async def _claim_ahead(self) -> list[ClaimedRun] | None:
-        """Some for which there is no room yet, if that is worth it; they stand apart, so none is to be let in."""
-        limit = min(self.ahead.wanted(self._clock.monotonic()), _CLAIM) if self._has_backlog else 0
-        if not limit:
-            return None
-        claimed = await self._claim(limit, is_ahead=True)
-        self._has_backlog = len(claimed) == limit
-        self.ahead.add(claimed)
-        self._watch_ahead()
-        # There may be room by now.
-        return []
+    async def _claim_ahead(self) -> None:
+        """Some for which there is no room yet, if that is worth it, of those that nobody has ever begun.
 
-    async def _admit_ahead(self, room: int) -> int:
-        chosen = self.ahead.take(room)
-        if self.ahead.has_missed:
-            self._is_changed = True
-            self._wake.set()
-        await self._admit(chosen)
-        return len(chosen)
+        Whoever makes room has the next look made. If any of the oldest was begun before, there is no full measure of
+        them: so the next claim is an ordinary one, and takes it.
+        """
+        limit = min(self.ahead.wanted(self._clock.monotonic()), _CLAIM) if self._has_backlog else 0
+        if limit:
+            claimed = await self._claim(limit, is_ahead=True)
+            self._has_backlog = len(claimed) == limit
+            self.ahead.add(claimed)
+            self._watch_ahead()
 
     def _watch_ahead(self) -> None:
         """See to it that none stands there for long: others may have room for it."""
@@ -150,7 +154,7 @@ class Claiming(ABC):
 
     def _give_back_ahead(self) -> None:
         for run in self.ahead.clear():
-            self.runs.give_back(run, run.due_at)
+            self.runs.give_back(run)
 
     async def match(self) -> None:
         """Bring events and waits together, all that nobody has looked at."""
@@ -163,6 +167,12 @@ class Claiming(ABC):
 
     async def _admit(self, claimed: Sequence[ClaimedRun]) -> None:
         self.taken += len(claimed)
+        if self.runs.is_stopping:
+            # Nothing of them would begin here any more.
+            for run in claimed:
+                if run.is_untouched:
+                    self.runs.give_back(run)
+            claimed = [run for run in claimed if not run.is_untouched]
         await self.runs.take_on(claimed)
 
     async def _claim(self, limit: int, run_id: str | None = None, *, is_ahead: bool = False) -> list[ClaimedRun]:
@@ -172,7 +182,7 @@ class Claiming(ABC):
         try:
             cached, now = self.runs.cached(), self._clock.store_time()
             claimed = await self.store.claim_runs(
-                self.worker_id, self._plan.lanes, limit, run_id=run_id, cached=cached, now=now
+                self.worker_id, self._plan.lanes, limit, run_id=run_id, cached=cached, unbegun=is_ahead, now=now
             )
         finally:
             self.runs.reserved = 0

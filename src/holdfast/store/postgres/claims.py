@@ -36,6 +36,7 @@ async def claim_runs(
     limit: int,
     run_id: str | None,
     cached: Mapping[str, int],
+    unbegun: bool,
     now: Instant | None,
 ) -> list[ClaimedRun]:
     """Take, fence, read."""
@@ -50,7 +51,8 @@ async def claim_runs(
         "generation": tx.known.generations.get(worker_id),
         "lanes": numbers,
         "limit": limit,
-        "reach": limit * _REACH,
+        "reach": limit if unbegun else limit * _REACH,
+        "unbegun": unbegun,
         "run_id": run_id,
         "of_any_lane": not lanes,
         "now": now,

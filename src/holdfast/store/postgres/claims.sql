@@ -66,6 +66,7 @@ locked AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT runs.number, runs.next_seq, runs.started_at, runs.paused
         FROM holdfast.runs WHERE runs.number = chosen.number AND runs.owner IS NULL AND runs.ended_at IS NULL
+            AND (NOT :unbegun::boolean OR runs.started_at IS NULL AND runs.due_at <= clock.now AND NOT runs.paused)
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS free
     WHERE :generation::integer IS NULL OR EXISTS (SELECT 1 FROM me)

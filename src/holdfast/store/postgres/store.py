@@ -253,13 +253,15 @@ class PostgresStore(LifeStore):
         *,
         run_id: str | None = None,
         cached: Mapping[str, int] | None = None,
+        unbegun: bool = False,
         now: Instant | None = None,
     ) -> list[ClaimedRun]:
         if not (run_id is None or is_text(run_id)):
             return []
         deed = partial(
             claims.claim_runs,
-            worker_id=worker_id, lanes=lanes, limit=limit, run_id=run_id, cached=cached or {}, now=now,
+            worker_id=worker_id, lanes=lanes, limit=limit, run_id=run_id, cached=cached or {}, unbegun=unbegun,
+            now=now,
         )  # fmt: skip
         return await self._write(deed)
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from holdfast.errors import StoreAway
-from holdfast.model import Instant, RowWrite, Turn, is_text
+from holdfast.model import Instant, RowWrite, RunStatus, Turn, is_text
 from holdfast.store.contract import Answer
 from holdfast.store.subscribers import News
 
@@ -233,6 +233,9 @@ async def write_rows(tx: Transaction, items: Sequence[RowWrite]) -> list[Answer]
             if write.change.release:
                 tx.known.numbers.pop(write.run_id, None)
                 is_released = True
+                if write.change.status is RunStatus.PENDING and write.change.due_at is not None:
+                    # It was due before it was claimed: whoever looks from there on must find it.
+                    tx.since = write.change.due_at if tx.since is None else min(tx.since, write.change.due_at)
         if len(rows) < len(part):
             for (position,) in await tx.all("find_held", params):
                 if answers[places[position - 1]] is not True:

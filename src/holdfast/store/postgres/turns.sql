@@ -83,6 +83,7 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]);
 -- Sets are tested by `IN (...) IS TRUE` and `= ANY (ARRAY(...))`: as joins, without knowing how many there are, the planner
 -- would compare each with each.
 -- A run whose worker was reaped stays due: its turn was accepted since nobody has taken it over yet, and somebody must.
+-- One that becomes pending again was not begun.
 -- A continued run keeps its inbox and its open hooks for continue_runs to move; to parents and followers it goes on.
 -- What a failed or cancelled run has not read is kept for a retry; move_strays sees to it that it wakes nobody.
 -- Parents, followers and children are seen as they were when this statement began. A parent that ends or continues as new
@@ -108,6 +109,7 @@ inserted AS (
 changed AS (
     UPDATE holdfast.runs
     SET status = change.status, ended_at = change.ended_at,
+        started_at = CASE WHEN change.status <> 'pending' THEN runs.started_at END,
         due_at = CASE WHEN change.released OR runs.owner IS NOT NULL THEN change.due_at ELSE runs.due_at END,
         owner = CASE WHEN change.released THEN NULL ELSE runs.owner END,
         next_seq = CASE WHEN change.released THEN change.next_seq ELSE runs.next_seq END,
@@ -250,6 +252,7 @@ WITH held AS MATERIALIZED (
 )
 UPDATE holdfast.runs
 SET status = held.status, due_at = held.due_at,
+    started_at = CASE WHEN held.status <> 'pending' THEN runs.started_at END,
     owner = CASE WHEN held.released THEN NULL ELSE runs.owner END,
     next_seq = CASE WHEN held.released THEN held.next_seq ELSE runs.next_seq END,
     crashes = held.crashes, blocked = held.blocked

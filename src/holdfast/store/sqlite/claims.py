@@ -31,13 +31,17 @@ def claim_runs(
     limit: int,
     run_id: str | None,
     cached: Mapping[str, int],
+    unbegun: bool,
     now: Instant | None,
 ) -> list[ClaimedRun]:
     """Choose, take, fence, read."""
     at = tx.now(now)
     _refuse_the_reaped(tx, worker_id)
-    params = {"namespace_id": tx.namespace_id, "lanes": lanes_json(lanes), "limit": limit, "run_id": run_id, "now": at}
-    found = tx.packed(["claim_runs" if run_id is None else "claim_run"], {**params, "packed": PACKED})
+    params = {
+        "namespace_id": tx.namespace_id, "lanes": lanes_json(lanes), "limit": limit, "run_id": run_id,
+        "unbegun": unbegun, "packed": PACKED, "now": at,
+    }  # fmt: skip  # one line a group reads better here
+    found = tx.packed(["claim_runs" if run_id is None else "claim_run"], params)
     if not found:
         return []
     chosen = sorted(found, key=lambda row: (-row[_PRIORITY], row[_DUE_AT], row[0]))

@@ -65,6 +65,7 @@ SELECT '[' || group_concat(json_array(
 )) || ']'
 FROM chosen
 CROSS JOIN runs ON runs.number = chosen.number
+    AND (NOT :unbegun OR runs.started_at IS NULL AND runs.due_at <= :now AND runs.paused = 0)
 CROSS JOIN lanes ON lanes.id = runs.lane_id
 CROSS JOIN starts ON starts.number = runs.number;
 

@@ -25,13 +25,15 @@ FROM json_each(:ids) AS asked
 CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = asked.value;
 
 -- name: change_runs
--- What accepted turns and guarded row-only writes change in their runs; a row of zeros is padding.
+-- What accepted turns and guarded row-only writes change in their runs; a row of zeros is padding. One that becomes
+-- pending again was not begun.
 -- A run whose worker was reaped stays due: its turn was accepted since nobody has taken it over yet, and somebody must.
 WITH change (run, status, due_at, ended_at, released, next_seq, crashes, blocked, output, error, longest) AS (
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 )
 UPDATE runs
 SET status = change.status, ended_at = change.ended_at,
+    started_at = CASE WHEN change.status <> 'pending' THEN runs.started_at END,
     expires_at = CASE WHEN change.ended_at IS NOT NULL THEN
         change.ended_at + (
             SELECT min(coalesce(starts.retention, change.longest), coalesce(change.longest, starts.retention))

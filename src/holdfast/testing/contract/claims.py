@@ -41,6 +41,29 @@ class TestClaimRuns:
         assert (again.started_at, again.claimed_at) == (after(1), after(2))
         assert (await stage.run(run.id)).started_at == moment_of(after(1))
 
+    async def test_a_run_that_is_handed_back_as_pending_is_as_if_it_had_not_been_claimed(self, stage: Stage) -> None:
+        run_id = await stage.start_one()
+        before = await stage.run(run_id)
+        run = await stage.claim_one(now=after(1))
+        assert run.is_first
+        assert await stage.hand_back(run, status=RunStatus.PENDING, due_at=run.due_at) is True
+        found = await stage.run(run_id)
+        assert (found.status, found.started_at, found.due_at, found.owner) == (before.status, None, before.due_at, None)
+        again = await stage.claim_one(now=after(5))
+        assert (again.started_at, again.is_first, again.is_takeover) == (after(5), True, False)
+        assert await stage.hand_back(again, status=RunStatus.PENDING, due_at=run.due_at) is True
+        await stage.store.cancel_run(run_id, now=after(6))
+        assert (await stage.run(run_id)).status is RunStatus.CANCELLED
+
+    async def test_of_those_that_come_first_a_claim_of_unbegun_ones_leaves_out_the_others(self, stage: Stage) -> None:
+        begun = await stage.held()
+        await stage.hand_back(begun, due_at=T0)
+        fresh = await stage.start(3, now=after(1))
+        assert ids_of(await stage.claim(3, unbegun=True, now=after(2))) == fresh[:2], (
+            "none in the stead of the begun one"
+        )
+        assert ids_of(await stage.claim(3, now=after(2))) == [begun.id, fresh[2]]
+
     async def test_a_claim_says_since_when_the_run_could_have_been_claimed(self, stage: Stage) -> None:
         run_id = await stage.start_one(delay=2 * SECOND)
         run = await stage.claim_one(now=after(5))

@@ -253,13 +253,16 @@ class FaultyStore(FaultyLife):
         *,
         run_id: str | None = None,
         cached: Mapping[str, int] | None = None,
+        unbegun: bool = False,
         now: Instant | None = None,
     ) -> list[ClaimedRun]:
         # Copied: what is in memory may change while the question is on its way.
         held = dict(cached or {})
         return await self._ask(
             "claim_runs",
-            lambda: self._inner.claim_runs(worker_id, lanes, limit, run_id=run_id, cached=held, now=now),
+            lambda: self._inner.claim_runs(
+                worker_id, lanes, limit, run_id=run_id, cached=held, unbegun=unbegun, now=now
+            ),
             worker_id,
         )
 
