@@ -137,7 +137,7 @@ async def test_what_has_stood_ahead_for_long_goes_back_untouched_and_another_wor
         async with on.worker(on.body, concurrency=CROWD) as worker:
             await on.claim_ahead(worker)
             ahead = list(worker._session.ahead.ids)
-            on.skip("0.2s")
+            on.skip("0.1s")
             await until(lambda: len(worker._session.ahead) == 0)
             await until(lambda: is_owned(on, runs, CROWD))
             for run in runs:

@@ -76,7 +76,7 @@ class Admission(Turns):
         # Counted from the store's own time: by a clock that is behind it would be due again at once.
         due_at = max(now, claimed.claimed_at) + min(max(pause, _SUSPECT_PAUSE), _LONGEST_SUSPECT_PAUSE)
         held = self._hold(claimed)
-        self.write_row(held, self.waiting(due_at, crashes=held.crashes, blocked=held.blocked, release=True))
+        self.write_row(held, self.waiting(due_at, crashes=held.crashes, release=True))
 
     def give_back(self, claimed: ClaimedRun) -> None:
         """Hand a run back that this claim is the first of: it is as it was before, and due when it was."""

@@ -23,7 +23,7 @@ from .plan import Plan
 
 _CLAIM = 200
 _LOST_RACE = 50_000
-_MOMENTS = 4
+_MOMENTS = 2
 """How long a run stands ahead at most: then the guess that there would be room for it was wrong."""
 
 
