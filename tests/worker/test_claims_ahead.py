@@ -238,6 +238,27 @@ async def test_a_backlog_keeps_no_message_from_a_run_that_waits(database_url):
             assert on.begun[-1] != last or len(on.begun) < RUNS, "it came after all the others"
 
 
+async def test_a_run_that_is_paused_while_it_stands_ahead_begins_when_it_is_resumed(database_url):
+    async with crowd(database_url) as on:
+        runs = await on.client.start_many(on.body, [(number,) for number in range(RUNS)])
+        async with on.worker(on.body, concurrency=CROWD) as worker:
+            await on.claim_ahead(worker)
+            ahead = worker._session.ahead
+            [run] = [run for run in runs if run.id == ahead.ids[0]]
+            await on.client.pause(run.id)
+            await until(lambda: any(one.is_paused for one in ahead._runs))
+            for number in range(RUNS):
+                on.gates[number].set()
+            for other in runs:
+                if other is not run:
+                    await other.result(PATIENCE)
+            record = await on.record(run)
+            assert (record.status, record.started_at, record.paused) == ("pending", None, True)
+            await on.client.resume(run.id)
+            assert await run.result(PATIENCE) == 2 * CROWD + 1
+    assert sorted(on.begun) == list(range(RUNS))
+
+
 async def test_a_lost_answer_to_a_claim_gives_nothing_back_that_stands_ahead(database_url):
     async with crowd(database_url) as on:
         runs = await on.client.start_many(on.body, [(number,) for number in range(RUNS)])

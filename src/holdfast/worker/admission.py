@@ -80,8 +80,12 @@ class Admission(Turns):
 
     def give_back(self, claimed: ClaimedRun) -> None:
         """Hand a run back that this claim is the first of: it is as it was before, and due when it was."""
-        change = RowChange(status=RunStatus.PENDING, due_at=claimed.due_at, release=True)
-        self.write_row(self._hold(claimed), change)
+        self._put_back(self._hold(claimed), claimed)
+
+    def _put_back(self, held: Held, claimed: ClaimedRun) -> None:
+        held.arrivals = ()
+        self.discard(held)
+        self.write_row(held, RowChange(status=RunStatus.PENDING, due_at=claimed.due_at, release=True))
 
     def _hold(self, claimed: ClaimedRun) -> Held:
         before = self.held.get(claimed.id)
@@ -126,8 +130,11 @@ class Admission(Turns):
             self.arrive(held, message)
         is_late = held.is_late(max(self._clock.now(), claimed.claimed_at))
         if claimed.is_paused and not is_late and not any(message.kind == "cancel" for message in claimed.inbox):
-            # Paused while it was being claimed, by somebody who could not know whom to tell.
-            self.pause(held)
+            # Paused while it was being claimed, by somebody who could not know whom to tell, or while it stood ahead.
+            if claimed.is_first:
+                self._put_back(held, claimed)
+            else:
+                self.pause(held)
             return
         # A claim brings the whole inbox, but no event that was published while nobody was there to match it.
         is_heard = held.execution is None or not held.execution.awaits_event
