@@ -312,3 +312,17 @@ def test_a_few_are_not_worth_a_claim():
     assert ahead.wanted(1500) == 60
     assert len(ahead.clear()) == 40
     assert ahead.wanted(1500) == 0, "it was wrong"
+
+
+def test_after_a_claim_that_others_were_faster_with_none_is_wanted_for_a_second():
+    ahead = Ahead(1000, 100)
+    for _ in range(100):
+        ahead.freed()
+    assert ahead.wanted(1000) == 100
+    ahead.rest(1000)
+    for now in (1001, 500_000, 1_000_999):
+        ahead.freed()
+        assert ahead.wanted(now) == 0
+    for _ in range(50):
+        ahead.freed()
+    assert ahead.wanted(1_002_000) > 0

@@ -18,6 +18,8 @@ import msgspec
 
 from holdfast.model import ClaimedRun, Instant, Message
 
+_REST = 1_000_000
+
 
 class Ahead:
     """Claimed runs that wait for room, first come first, for hardly longer than a moment of so many microseconds."""
@@ -31,6 +33,7 @@ class Ahead:
         self._counted_from = 0
         self._expected = 0
         """Places that are likely to be free within a moment."""
+        self._rests_until = 0
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -50,7 +53,7 @@ class Ahead:
 
     def wanted(self, now: int) -> int:
         """How many more to claim, by the monotonic clock's `now`; none if it would be a few only."""
-        if not self.moment:
+        if not self.moment or now < self._rests_until:
             return 0
         elapsed = now - self._counted_from
         if elapsed >= self.moment:
@@ -61,6 +64,12 @@ class Ahead:
 
     def add(self, runs: Sequence[ClaimedRun]) -> None:
         self._runs.extend(runs)
+
+    def rest(self, now: int) -> None:
+        """Claim none for a while: others want the same, or what is oldest was begun before, or there are no more."""
+        self._rests_until = now + _REST
+        self._count, self._counted_from = 0, self._rests_until
+        self._expected = 0
 
     def receive(self, messages: Sequence[Message]) -> None:
         """The inbox was read: what has come for these is there when they are let in."""

@@ -137,6 +137,8 @@ class Claiming(ABC):
             claimed = await self._claim(limit, is_ahead=True)
             self._has_backlog = len(claimed) == limit
             self.ahead.add(claimed)
+            if not self._has_backlog:
+                self.ahead.rest(self._clock.monotonic())
             self._watch_ahead()
 
     def _watch_ahead(self) -> None:
