@@ -192,17 +192,14 @@ class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     has_to_wait: bool
     """It was to begin after another run's end, and is claimed for a cancel's or its deadline's sake: whoever had it
     before has begun nothing of it."""
+    is_first: bool = False
+    """Nobody had it before, but for those who gave it back unbegun."""
     blocked: str | None
     trace: str | None
     """The trace that it belongs to, as it was started with."""
     rows: tuple[JournalRow, ...]
     """Empty, whatever the journal holds, for a run whose journal the caller said it has."""
     inbox: tuple[Message, ...]
-
-    @property
-    def is_first(self) -> bool:
-        """Whether nobody had it before, but for those who gave it back unbegun."""
-        return self.started_at == self.claimed_at
 
     @property
     def is_untouched(self) -> bool:

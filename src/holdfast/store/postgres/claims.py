@@ -25,7 +25,7 @@ MOST_NUMBERS = 200_000
 _REACH = 4
 """How many times its limit a claim looks at: what others have locked is left to them."""
 _NUMBER, _ID, _EPOCH, _STORED_SEQ, _PRIORITY, _CHAIN_ID = 0, 1, 4, 5, 10, 14
-_HAS_MESSAGES, _DUE_AT, _NOW, _EARLIEST = 20, 21, 22, 26
+_HAS_MESSAGES, _DUE_AT, _NOW, _EARLIEST = 20, 21, 22, 27
 _IS_STRAY = 8
 
 

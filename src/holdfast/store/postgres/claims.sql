@@ -86,6 +86,7 @@ RETURNING runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, locke
     locked.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number), locked.due_at, locked.now,
     starts.trace, coalesce(starts.origin_id, starts.chain_id, runs.id), runs.after_run_id IS NOT NULL,
+    locked.started_at IS NULL,
     (SELECT min(candidates.due_at) FROM candidates);
 
 -- name: claim_run
@@ -130,7 +131,7 @@ RETURNING runs.number, runs.id, lanes.workflow, lanes.version, runs.epoch, locke
     locked.paused, runs.crashes, runs.blocked,
     EXISTS (SELECT 1 FROM holdfast.inbox WHERE inbox.run = runs.number), coalesce(locked.due_at, locked.now),
     locked.now, starts.trace, coalesce(starts.origin_id, starts.chain_id, runs.id),
-    runs.after_run_id IS NOT NULL, locked.due_at;
+    runs.after_run_id IS NOT NULL, locked.started_at IS NULL, locked.due_at;
 
 -- name: read_journals
 -- The journals of the runs just taken, read after they were.

@@ -74,7 +74,7 @@ def claimed_run(row: Row, next_seq: int, rows: tuple[JournalRow, ...], inbox: tu
     """A row of claim_runs, which is as it is after the claim."""
     (_number, id, workflow, version, epoch, stored_seq, input, seed, key, tags, priority, created_at, started_at,
      deadline_at, chain_id, parent_id, queue, paused, crashes, blocked, _has_messages, due_at, now, trace,
-     origin_id, has_to_wait) = row  # fmt: skip
+     origin_id, has_to_wait, is_first) = row  # fmt: skip
     return ClaimedRun(
         id=id,
         workflow=workflow,
@@ -99,6 +99,7 @@ def claimed_run(row: Row, next_seq: int, rows: tuple[JournalRow, ...], inbox: tu
         crashes=crashes,
         is_takeover=stored_seq is None,
         has_to_wait=has_to_wait,
+        is_first=is_first,
         blocked=blocked,
         trace=trace,
         rows=rows,

@@ -107,6 +107,7 @@ def claimed_run(
         crashes=crashes + (stored_seq is None),
         is_takeover=stored_seq is None,
         has_to_wait=bool(has_to_wait),
+        is_first=started_at is None,
         blocked=blocked,
         trace=trace,
         rows=rows,

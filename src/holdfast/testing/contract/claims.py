@@ -41,6 +41,14 @@ class TestClaimRuns:
         assert (again.started_at, again.claimed_at) == (after(1), after(2))
         assert (await stage.run(run.id)).started_at == moment_of(after(1))
 
+    async def test_a_claim_says_whether_it_is_the_first_also_where_time_stands_still(self, stage: Stage) -> None:
+        run = await stage.held()
+        await stage.hand_back(run, due_at=T0)
+        again = await stage.claim_one()
+        await stage.hand_back(again, due_at=T0)
+        by_name = await stage.claim_one(run_id=run.id)
+        assert [one.is_first for one in (run, again, by_name)] == [True, False, False]
+
     async def test_a_run_that_is_handed_back_as_pending_is_as_if_it_had_not_been_claimed(self, stage: Stage) -> None:
         run_id = await stage.start_one()
         before = await stage.run(run_id)
