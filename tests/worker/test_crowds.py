@@ -44,7 +44,7 @@ async def test_a_run_that_wakes_while_a_claim_is_under_way_does_not_take_the_pla
     class Slow(SkippingStore):
         async def claim_runs(self, *args, **options):
             claimed = await super().claim_runs(*args, **options)
-            if sleeper.status == "waiting":
+            if claimed and sleeper.status == "waiting":
                 claiming.set()
                 await answer.wait()
             return claimed
