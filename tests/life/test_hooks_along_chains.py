@@ -282,3 +282,5 @@ async def test_a_payload_that_fitted_and_that_the_next_run_can_t_read_blocks_it(
             return "is blocked" in str(await client.explain(last.id))
 
         await until(is_blocked)
+        with pytest.raises(HookUsed):
+            await client.resume_hook(token, {"by": "Bob"})
