@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import holdfast
 from holdfast import AsyncClient, AsyncRun, Retry, RunStatus, Worker, step, workflow
 from holdfast.errors import BadPayload, HookExpired, HookUsed
 from holdfast.testing import Environment, assert_durable
+from tests.life.approvals import Approval, Renamed
 from tests.life.waiting import until, until_waiting
 
 
@@ -233,16 +233,6 @@ async def test_a_fork_of_a_chain_s_last_run_has_a_token_of_its_own(url: str):
         await client.resume_hook(token, "run")
         await client.resume_hook(other, "fork")
         assert (await run.result(timeout=60), await fork.result(timeout=60)) == ("run", "fork")
-
-
-@dataclass
-class Approval:
-    manager: str
-
-
-@dataclass
-class Renamed:
-    by: str
 
 
 @workflow

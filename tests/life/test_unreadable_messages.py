@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from holdfast import AesGcm, AsyncClient, AsyncRun, Codec, Worker, workflow
 from holdfast.define import Workflow
+from tests.life.approvals import Approval, Renamed
 from tests.life.waiting import until, until_waiting
 
 OLD, NEW = b"o" * 16, b"n" * 16
@@ -74,16 +75,6 @@ async def test_a_pickle_that_a_worker_may_not_open_is_kept_for_one_that_may(url:
             assert "pickle" in await until_blocked(client, run)
         async with Worker(sender, workflows=[signalled]):
             assert await (await sender.get_run(run.id)).result(timeout=60) == {"by": range(3)}
-
-
-@dataclass
-class Approval:
-    manager: str
-
-
-@dataclass
-class Renamed:
-    by: str
 
 
 @dataclass
