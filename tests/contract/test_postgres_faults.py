@@ -249,7 +249,15 @@ async def test_a_claim_that_comes_late_claims_nothing_once_its_strays_were_relea
         await stage.store.register_worker("one", [LANE], LEASE)
         await stage.store.start_runs([new_run(), new_run()])
         [lane] = await fetch(url, "SELECT id FROM holdfast.lanes")
-        late = {"owner": "one", "lanes": [lane[0]], "limit": 10, "reach": 40, "unbegun": False, "floor": 0}
+        late = {
+            "owner": "one",
+            "lanes": [lane[0]],
+            "limit": 10,
+            "reach": 40,
+            "unbegun": False,
+            "suspects": 1,
+            "floor": 0,
+        }
         assert await stage.store.release_strays("one", []) == []
         assert await statement(url, "claim_runs", **late, generation=0) == []
         assert len(await statement(url, "claim_runs", **late, generation=1)) == 2

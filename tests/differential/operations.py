@@ -194,6 +194,9 @@ class Dice(ListingDice):
         elif self._is(0.2):
             # Of more than its limit, in this case.
             arguments |= {"unbegun": True, "limit": 100}
+        elif arguments["limit"] == 100:
+            # By a smaller one, it is a store's own affair how far it looks for what a suspect may not come with.
+            arguments["suspects"] = len(self.records) % 2
         if self.next_seqs and self._is(0.4):
             arguments["cached"] = {
                 run_id: seq + self._one(0, 0, 0, 1) for run_id, seq in self.next_seqs.items() if self._is(0.7)

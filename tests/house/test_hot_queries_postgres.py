@@ -179,10 +179,12 @@ def with_runs(postgres, kept):
     ("name", "index", "condition"),
     [
         ("claim_runs", "runs_claimable", "(lane_id = lane_id) AND (priority = priority)"),
+        ("claim_runs", "runs_suspect", "lane_id = lane_id"),
         ("claim_runs", "inbox_fresh", "lane_id = lane_id"),
         ("claim_runs", "runs_paused", "lane_id = lane_id"),
         ("claim_run", "runs_by_id", "id ="),
         ("next_due", "runs_claimable", "(lane_id = lane_id) AND (priority = priority)"),
+        ("next_due", "runs_suspect", "lane_id = lane_id"),
         ("next_due", "inbox_fresh", "lane_id = lane_id"),
         ("next_due", "runs_paused", "lane_id = lane_id"),
         ("read_inbox", "inbox_fresh", "lane_id = id"),

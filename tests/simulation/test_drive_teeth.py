@@ -41,9 +41,9 @@ def test_a_drive_that_says_of_what_waits_that_it_has_ended_is_noticed(monkeypatc
 def test_a_drive_that_miscounts_what_it_has_taken_on_is_noticed(monkeypatch):
     admit = Session._admit
 
-    async def twice(self, claimed):
+    def twice(self, claimed):
         self.taken += len(claimed)
-        await admit(self, claimed)
+        admit(self, claimed)
 
     monkeypatch.setattr(Session, "_admit", twice)
     assert_noticed("drives")

@@ -302,51 +302,6 @@ async def test_runs_with_one_crash_go_on_side_by_side(database_url):
             assert [await run.result(PATIENCE) for run in runs] == names
 
 
-async def test_a_suspect_that_waits_its_turn_is_not_counted_again(database_url):
-    go_on = asyncio.Event()
-    flying: list[str] = []
-
-    @step
-    async def nothing() -> None: ...
-
-    @step
-    async def act(name: str) -> None:
-        flying.append(name)
-        await go_on.wait()
-
-    @workflow
-    async def body(name: str) -> None:
-        await nothing()
-        await act(name)
-
-    async with stage(database_url) as on:
-        suspects = [await on.client.start(body, f"suspect {n}") for n in range(2)]
-        async with on.worker(body, grace=0):
-            await until(lambda: len(flying) == 2)
-        flying.clear()
-        for run in suspects:
-            await crash(on, run, 2)
-        async with on.worker(body):
-            await until(lambda: flying)
-            waiting = suspects[0] if flying == ["suspect 1"] else suspects[1]
-            epoch = (await on.record(waiting)).epoch
-            for n in range(1, 4):
-                on.skip("2s")
-                await until(lambda least=epoch + n: _has_epoch(on, waiting, least))
-            assert len(flying) == 1
-            # Handed back each time, with the two crashes that it had.
-            assert (await on.kinds(waiting)).count("claimed") == 2
-            go_on.set()
-            on.skip("2s")
-            for run in suspects:
-                await run.result(PATIENCE)
-
-
-async def _has_epoch(on: Stage, run: AsyncRun[object], least: int) -> bool:
-    record = await on.record(run)
-    return record.epoch >= least and record.owner is None and record.crashes == 2
-
-
 async def test_a_stopped_run_can_be_retried_once_its_code_is_mended(database_url, body, executed):
     async with stage(database_url) as on:
         run = await on.client.start(body)

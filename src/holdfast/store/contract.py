@@ -159,6 +159,7 @@ class Store(Protocol):
         run_id: str | None = None,
         cached: Mapping[str, int] | None = None,
         unbegun: bool = False,
+        suspects: int | None = None,
         now: Instant | None = None,
     ) -> list[ClaimedRun]:
         """Take up to `limit` runs that are due or have fresh messages: larger priority first, then oldest due first.
@@ -169,6 +170,10 @@ class Store(Protocol):
         to a next seq: their rows are left out if that is still the stored next seq. With `unbegun`, of the `limit` that
         come first, those are left out that were ever begun, are paused or not due by themselves; none comes in their
         stead. A fixed number of statements, whatever the limit.
+
+        With `suspects`, at most so many come of the runs with whom two workers or more have died, and none together
+        with a run with whom one has. The others stay as they are: who dies with this claim in hand has not died with
+        them.
         """
 
     def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[Sequence[Answer]]:
@@ -188,9 +193,11 @@ class Store(Protocol):
     async def read_inbox(self, worker_id: str) -> list[Message]:
         """Fresh messages for runs that this worker holds, oldest first."""
 
-    async def next_due(self, lanes: Sequence[Lane], *, now: Instant | None = None) -> Instant | None:
+    async def next_due(
+        self, lanes: Sequence[Lane], *, suspects: bool = True, now: Instant | None = None
+    ) -> Instant | None:
         """When the earliest unowned run of these lanes is due: a time that is not after now if one is due already, or
-        has a fresh message; None if none ever will be by itself."""
+        has a fresh message; None if none ever will be by itself. Without `suspects` those are left out."""
 
     async def release_strays(self, worker_id: str, held: Sequence[str], *, now: Instant | None = None) -> list[str]:
         """Hand back what this worker owns and does not hold: a claim's answer was lost on its way. Returns their ids.

@@ -96,11 +96,12 @@ class CrashingStore(MemoryStore):
         run_id: str | None = None,
         cached: Mapping[str, int] | None = None,
         unbegun: bool = False,
+        suspects: int | None = None,
         now: Instant | None = None,
     ) -> list[ClaimedRun]:
         point = await self._reach("claim")
         claimed = await super().claim_runs(
-            worker_id, lanes, limit, run_id=run_id, cached=cached, unbegun=unbegun, now=now
+            worker_id, lanes, limit, run_id=run_id, cached=cached, unbegun=unbegun, suspects=suspects, now=now
         )
         return await self._pass(point, claimed)
 

@@ -24,8 +24,8 @@ from holdfast.model import (
 from .held import RESULT, Held
 from .turns import Turns
 
-_SUSPECT_PAUSE = 50_000
-_LONGEST_SUSPECT_PAUSE = 1_000_000
+_TRIAL = 1_000_000
+"""How long a run that a worker has just died with has to itself, before a suspect is claimed to go beside it."""
 _SUSPECT_FROM = 2
 """One crash says nothing about a run: it hits whatever its worker had in flight. The second makes it a suspect."""
 
@@ -36,21 +36,6 @@ class Admission(Turns):
     is_lenient = False
     """In a test environment: crashes are the test's own doing, and held against nobody."""
 
-    async def take_on(self, claimed: Sequence[ClaimedRun]) -> None:
-        """Admit what a claim has given, of suspects at most one."""
-        suspects = [run for run in claimed if self.is_suspect(run)]
-        others = [run for run in claimed if run not in suspects] if suspects else claimed
-        # One that a worker has just died with may be guilty, too: a suspect beside it would be blamed for it.
-        is_clear = suspects and not self.has_suspect and not any(run.crashes for run in others)
-        chosen = suspects.pop(0) if is_clear else None
-        for run in suspects:
-            self.postpone(run)
-        if suspects:
-            # Whatever takes the worker down next, these must not be found with it.
-            await self._rows.idle()
-        for run in (*others, chosen) if chosen is not None else others:
-            self.admit(run)
-
     def admit(self, claimed: ClaimedRun) -> None:
         """Rebuild the body if it is not in memory, and let the run go on."""
         held = self._hold(claimed)
@@ -60,23 +45,14 @@ class Admission(Turns):
             # Not its fault, but it must not be held by nobody.
             self.block(held, error)
 
-    def is_suspect(self, claimed: ClaimedRun) -> bool:
-        """Whether it may be what takes workers down: such runs are executed one at a time, to find the guilty one."""
-        most = self._workflows[claimed.workflow, claimed.version].max_crashes
-        return _SUSPECT_FROM <= claimed.crashes <= most
-
     @property
-    def has_suspect(self) -> bool:
-        return self._suspect is not None
+    def may_suspect(self) -> bool:
+        """Whether a suspect may be claimed, which may be what takes workers down.
 
-    def postpone(self, claimed: ClaimedRun) -> None:
-        """Hand a suspect back, unexecuted and uncounted: not for long, unless the one at work takes long."""
-        now = self._clock.now()
-        pause = now - self._suspected_at if self.has_suspect else 0
-        # Counted from the store's own time: by a clock that is behind it would be due again at once.
-        due_at = max(now, claimed.claimed_at) + min(max(pause, _SUSPECT_PAUSE), _LONGEST_SUSPECT_PAUSE)
-        held = self._hold(claimed)
-        self.write_row(held, self.waiting(due_at, crashes=held.crashes, release=True))
+        They are executed one at a time, to find the guilty one. A run that a worker has just died with may be guilty,
+        too: a suspect beside it would be blamed for it.
+        """
+        return self._suspect is None and self._clock.now() >= self._trial_ends_at
 
     def give_back(self, claimed: ClaimedRun) -> None:
         """Hand a run back that this claim is the first of: it is as it was before, and due when it was."""
@@ -114,8 +90,10 @@ class Admission(Turns):
             due_at = max(self._clock.now(), held.last_at)
             self.write_row(held, self.waiting(due_at, crashes=held.crashes, release=True))
             return
-        if self.is_suspect(claimed):
-            self._suspect, self._suspected_at = held, self._clock.now()
+        if claimed.crashes >= _SUSPECT_FROM:
+            self._suspect = held
+        elif claimed.crashes:
+            self._try_out()
         self.set_busy(held, True)
         if held.execution is None and not self._rebuild(held, claimed):
             return
@@ -139,6 +117,11 @@ class Admission(Turns):
         # A claim brings the whole inbox, but no event that was published while nobody was there to match it.
         is_heard = held.execution is None or not held.execution.awaits_event
         self.resume(held, heard_at=claimed.claimed_at if is_heard else 0)
+
+    def _try_out(self) -> None:
+        """It is alone among the suspected for a while; a look follows, which may find suspects."""
+        self._trial_ends_at = self._clock.now() + _TRIAL
+        self._clock.call_at(self._trial_ends_at, self.cleared)
 
     def _rebuild(self, held: Held, claimed: ClaimedRun) -> bool:
         entries: list[Entry] = []

@@ -125,8 +125,7 @@ class Arrivals(Waits):
         """A heartbeat is progress: the run is no longer suspected."""
         if held.crashes and not held.is_lost and not held.is_committing:
             held.crashes = 0
-            if self._suspect is held:
-                self._suspect = None
+            self.acquit(held)
             change = RowChange(status=RunStatus.RUNNING)
             self.write_row(held, change)
 

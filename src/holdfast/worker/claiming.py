@@ -88,7 +88,7 @@ class Claiming(ABC):
             if self.ahead and not self.is_crowded:
                 chosen = self.ahead.take(room)
                 claimed_now += len(chosen)
-                await self._admit(chosen)
+                self._admit(chosen)
                 continue
             try:
                 if self.is_crowded:
@@ -103,7 +103,7 @@ class Claiming(ABC):
             if claimed is None:
                 break
             claimed_now += len(claimed)
-            await self._admit(claimed)
+            self._admit(claimed)
             if claimed and (self._is_changed or self._may_match):
                 # Something has come meanwhile: it is not kept waiting by a backlog.
                 self._wake.set()
@@ -114,7 +114,9 @@ class Claiming(ABC):
         """As many as there is room for; None if there are none."""
         # While the last claim got all it asked for there is likely more: no need to ask first.
         if not self._has_backlog:
-            due_at = await self.store.next_due(self._plan.lanes, now=self._clock.store_time())
+            due_at = await self.store.next_due(
+                self._plan.lanes, suspects=self.runs.may_suspect, now=self._clock.store_time()
+            )
             if due_at is None or due_at > self._clock.now():
                 self._wake_at(due_at)
                 return None
@@ -167,7 +169,7 @@ class Claiming(ABC):
         async with self._matching:
             return await self._matchmaker.look()
 
-    async def _admit(self, claimed: Sequence[ClaimedRun]) -> None:
+    def _admit(self, claimed: Sequence[ClaimedRun]) -> None:
         self.taken += len(claimed)
         if self.runs.is_stopping:
             # Nothing of them would begin here any more.
@@ -175,7 +177,8 @@ class Claiming(ABC):
                 if run.is_untouched:
                     self.runs.give_back(run)
             claimed = [run for run in claimed if not run.is_untouched]
-        await self.runs.take_on(claimed)
+        for run in claimed:
+            self.runs.admit(run)
 
     async def _claim(self, limit: int, run_id: str | None = None, *, is_ahead: bool = False) -> list[ClaimedRun]:
         self._has_strays = True
@@ -184,8 +187,9 @@ class Claiming(ABC):
         try:
             cached, now = self.runs.cached(), self._clock.store_time()
             claimed = await self.store.claim_runs(
-                self.worker_id, self._plan.lanes, limit, run_id=run_id, cached=cached, unbegun=is_ahead, now=now
-            )
+                self.worker_id, self._plan.lanes, limit, run_id=run_id, cached=cached, unbegun=is_ahead,
+                suspects=int(self.runs.may_suspect), now=now,
+            )  # fmt: skip  # one line a group reads better here
         finally:
             self.runs.reserved = 0
             if self.runs.line:
@@ -198,7 +202,7 @@ class Claiming(ABC):
     async def claim_only(self, run_id: str) -> int:
         """Claim one run, if it is due, and take it on."""
         claimed = await self._claim(1, run_id)
-        await self._admit(claimed)
+        self._admit(claimed)
         return len(claimed)
 
     def _changed(self) -> None:

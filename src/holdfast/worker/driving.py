@@ -64,13 +64,17 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
                 await _hold(session)
                 held_until = session.lease.until
                 await session.match()
+                may_suspect = session.runs.may_suspect
                 found = await _claim(session, run_id)
                 await session.quiet()
                 # A timer may have rung during the last look: then the run does not wait, but is about to go on.
                 is_over = not found and not await _heard(session, plan)
                 # While the lease had lapsed nothing was looked for, also if it has been renewed by now.
                 has_looked = not session.is_crowded and session.lease.has_held(held_until)
-                if is_over and has_looked and not session.is_busy:
+                if is_over and run_id is None and not may_suspect and await _is_any_due(session, plan):
+                    # A suspect, which may not be claimed yet.
+                    await asyncio.sleep(_PAUSE)
+                elif is_over and has_looked and not session.is_busy:
                     last = None if run_id is None else await last_of(session.store, run_id)
                     if last is None or last.id == run_id:
                         break
@@ -125,6 +129,11 @@ async def _claim(session: Session, run_id: str | None) -> int:
         raise
     finally:
         claim.cancel()
+
+
+async def _is_any_due(session: Session, plan: Plan) -> bool:
+    due_at = await session.store.next_due(plan.lanes, now=plan.clock.store_time())
+    return due_at is not None and due_at <= plan.clock.now()
 
 
 async def _heard(session: Session, plan: Plan) -> bool:

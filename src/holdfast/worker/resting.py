@@ -27,6 +27,8 @@ class Resting(ABC):
     """The runs that one worker holds, and those whose bodies it only remembers."""
 
     attempts: Attempts
+    cleared: Callable[[], None]
+    """What is called when a suspect may be claimed again."""
 
     def __init__(
         self,
@@ -49,8 +51,8 @@ class Resting(ABC):
         self._keep_parked = keep_parked
         self._freed = freed
         self._suspect: Held | None = None
-        self._suspected_at: Instant = 0
-        """When it was taken on."""
+        """A run that workers have died with, and that has not shown yet that it can get on."""
+        self._trial_ends_at: Instant = 0
 
     def waiting(
         self, due_at: Instant | None, *, crashes: int = 0, blocked: str | None = None, release: bool | None = None
@@ -138,10 +140,15 @@ class Resting(ABC):
         if held.alarm is not None:
             held.alarm.cancel()
             held.alarm = held.alarm_at = None
-        if self._suspect is held:
-            self._suspect = None
+        self.acquit(held)
         self.set_busy(held, False)
         self.cancel_attempts(held)
+
+    def acquit(self, held: Held) -> None:
+        """It got on, only waits or is gone: the next suspect may come."""
+        if self._suspect is held:
+            self._suspect = None
+            self.cleared()
 
     def cancel_attempts(self, held: Held) -> None:
         for attempt in held.attempts.values():

@@ -80,6 +80,7 @@ class Session(Claiming):
             may_begin=self.lease.holds,
             freed=self._freed,
         )
+        self.runs.cleared = self._wake.set
         self.runs.attempts = self._attempts_of(
             plan.codec,
             self._clock,

@@ -318,7 +318,7 @@ class Turns(Arrivals):
         held.unwritten = ()
         held.crashes = 0
         if self._suspect is held:
-            self._suspect = None
+            self.acquit(held)
         if change is not None or turn.taken:
             self._progress(held, turn, done)
         if done.withdrawn:

@@ -162,8 +162,7 @@ class Waits(Resting):
             # Found only waiting after a takeover: the crash was not its doing.
             held.is_takeover = False
             held.crashes -= 1
-        if self._suspect is held:
-            self._suspect = None
+        self.acquit(held)
         self.set_busy(held, False)
         wake_at = self.wake_at(held)
         change = self.waiting(wake_at, crashes=held.crashes)

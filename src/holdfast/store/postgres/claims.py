@@ -37,6 +37,7 @@ async def claim_runs(
     run_id: str | None,
     cached: Mapping[str, int],
     unbegun: bool,
+    suspects: int | None,
     now: Instant | None,
 ) -> list[ClaimedRun]:
     """Take, fence, read."""
@@ -53,6 +54,7 @@ async def claim_runs(
         "limit": limit,
         "reach": limit if unbegun else limit * _REACH,
         "unbegun": unbegun,
+        "suspects": suspects,
         "run_id": run_id,
         "of_any_lane": not lanes,
         "now": now,
@@ -90,20 +92,21 @@ async def claim_runs(
     ]
 
 
-async def next_due(tx: Transaction, lanes: Sequence[Lane], now: Instant | None) -> Instant | None:
+async def next_due(tx: Transaction, lanes: Sequence[Lane], suspects: bool, now: Instant | None) -> Instant | None:
     """When to claim next. It also learns from where on to look."""
     numbers = await find_lanes(tx, lanes)
     floor = tx.known.floor(numbers)
     first = floor.begin() if now is None else BOTTOM
     begun = time.monotonic_ns()
-    row = await tx.one("next_due", {"lanes": numbers, "now": now, "floor": first})
+    row = await tx.one("next_due", {"lanes": numbers, "suspects": int(suspects), "now": now, "floor": first})
     assert row is not None
-    due_at: Instant | None = row[0]
+    due_at: Instant | None
+    due_at, in_sight, at = row
     if now is not None:
         return due_at
-    floor.seen(first, due_at, row[1], time.monotonic_ns() - begun)
+    floor.seen(first, in_sight, at, time.monotonic_ns() - begun)
     # Due by the database's clock is due, however far behind the asker's may be.
-    return 0 if due_at is not None and due_at <= row[1] else due_at
+    return 0 if due_at is not None and due_at <= at else due_at
 
 
 async def read_inbox(tx: Transaction, worker_id: str) -> list[Message]:

@@ -6,7 +6,9 @@
 -- Due runs and runs with fresh messages become ours. Lanes times levels are index probes of bounded length: no backlog is
 -- ever sorted. What others have locked is left to them, so more than the limit is looked at, one by one in the order
 -- chosen. One that was not handed back counts as a crash, and a cancel or a deadline ends a pause. Its journal is read by
--- a later statement: this one's snapshot may be older than the lock.
+-- a later statement: this one's snapshot may be older than the lock. Suspects, with whom two workers or more have died,
+-- have an index of their own, and no floor: no more of them come than may, and if it matters none beside one with whom a
+-- worker has just died.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
@@ -16,19 +18,20 @@ me AS MATERIALIZED (
     FOR SHARE
 ),
 candidates AS (
-    SELECT due.number, due.due_at, level.priority
+    SELECT due.number, due.due_at, level.priority, due.crashes
     FROM clock
     CROSS JOIN unnest(:lanes::integer[]) AS wanted (lane_id)
     CROSS JOIN generate_series(9, 0, -1) AS level (priority)
     CROSS JOIN LATERAL (
-        SELECT runs.number, runs.due_at FROM holdfast.runs
+        SELECT runs.number, runs.due_at, runs.crashes + (runs.next_seq IS NULL)::integer AS crashes FROM holdfast.runs
         WHERE runs.lane_id = wanted.lane_id AND runs.priority = level.priority
             AND runs.due_at >= :floor::bigint AND runs.due_at <= clock.now
             AND runs.owner IS NULL AND runs.due_at IS NOT NULL AND NOT runs.paused
+            AND runs.crashes + (runs.next_seq IS NULL)::integer < 2
         ORDER BY runs.due_at LIMIT :reach::integer
     ) AS due
     UNION ALL
-    SELECT receiver.number, sent.sent_at, receiver.priority
+    SELECT receiver.number, sent.sent_at, receiver.priority, receiver.crashes
     FROM unnest(:lanes::integer[]) AS wanted (lane_id)
     CROSS JOIN LATERAL (
         SELECT inbox.run, inbox.kind, inbox.sent_at FROM holdfast.inbox
@@ -36,27 +39,57 @@ candidates AS (
         OFFSET 0
     ) AS sent
     CROSS JOIN LATERAL (
-        SELECT runs.number, runs.priority, runs.paused, runs.started_at FROM holdfast.runs
+        SELECT runs.number, runs.priority, runs.paused, runs.started_at,
+            runs.crashes + (runs.next_seq IS NULL)::integer AS crashes
+        FROM holdfast.runs
         WHERE runs.number = sent.run AND runs.owner IS NULL AND runs.ended_at IS NULL
         OFFSET 0
     ) AS receiver
     WHERE sent.kind <> 'pause' AND (NOT receiver.paused AND receiver.started_at IS NOT NULL OR sent.kind = 'cancel')
     UNION ALL
-    SELECT late.number, late.deadline_at, late.priority
+    SELECT late.number, late.deadline_at, late.priority, late.crashes
     FROM clock
     CROSS JOIN unnest(:lanes::integer[]) AS wanted (lane_id)
     CROSS JOIN LATERAL (
-        SELECT runs.number, runs.deadline_at, runs.priority FROM holdfast.runs
+        SELECT runs.number, runs.deadline_at, runs.priority, runs.crashes + (runs.next_seq IS NULL)::integer AS crashes
+        FROM holdfast.runs
         WHERE runs.lane_id = wanted.lane_id AND runs.deadline_at <= clock.now
             AND runs.owner IS NULL AND runs.ended_at IS NULL AND runs.deadline_at IS NOT NULL AND runs.paused
         ORDER BY runs.deadline_at LIMIT :reach::integer
     ) AS late
 ),
+suspects AS (
+    SELECT due.number, due.due_at, due.priority, due.crashes
+    FROM clock
+    CROSS JOIN unnest(:lanes::integer[]) AS wanted (lane_id)
+    CROSS JOIN LATERAL (
+        SELECT runs.number, runs.due_at, runs.priority, runs.crashes + (runs.next_seq IS NULL)::integer AS crashes
+        FROM holdfast.runs
+        WHERE runs.lane_id = wanted.lane_id AND runs.due_at <= clock.now
+            AND runs.owner IS NULL AND runs.due_at IS NOT NULL AND NOT runs.paused
+            AND runs.crashes + (runs.next_seq IS NULL)::integer >= 2
+        ORDER BY runs.priority DESC, runs.due_at LIMIT coalesce(:suspects::integer, :reach::integer)
+    ) AS due
+),
+ordered AS (
+    SELECT number, priority, crashes, min(due_at) AS due_at
+    FROM (
+        SELECT number, due_at, priority, crashes FROM candidates
+        UNION ALL
+        SELECT number, due_at, priority, crashes FROM suspects
+    ) AS found
+    GROUP BY number, priority, crashes
+),
+ranked AS (
+    SELECT number, priority, crashes, due_at,
+        row_number() OVER (PARTITION BY crashes >= 2 ORDER BY priority DESC, due_at, number) AS place
+    FROM ordered
+),
 chosen AS MATERIALIZED (
-    SELECT candidates.number, candidates.priority, min(candidates.due_at) AS due_at
-    FROM candidates
-    GROUP BY candidates.number, candidates.priority
-    ORDER BY candidates.priority DESC, min(candidates.due_at), candidates.number
+    SELECT number, priority, crashes, due_at
+    FROM ranked
+    WHERE crashes < 2 OR place <= coalesce(:suspects::integer, :reach::integer)
+    ORDER BY priority DESC, due_at, number
     LIMIT :reach::integer
 ),
 locked AS MATERIALIZED (
@@ -69,7 +102,10 @@ locked AS MATERIALIZED (
             AND (NOT :unbegun::boolean OR runs.started_at IS NULL AND runs.due_at <= clock.now AND NOT runs.paused)
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS free
-    WHERE :generation::integer IS NULL OR EXISTS (SELECT 1 FROM me)
+    WHERE (:generation::integer IS NULL OR EXISTS (SELECT 1 FROM me)) AND (
+        chosen.crashes < 2 OR :suspects::integer IS NULL
+        OR NOT EXISTS (SELECT 1 FROM chosen AS other WHERE other.crashes = 1)
+    )
     LIMIT :limit::integer
 )
 UPDATE holdfast.runs
@@ -182,7 +218,8 @@ LEFT JOIN (
 ORDER BY found.id;
 
 -- name: next_due
--- The earliest due time of unowned runs in these lanes, and of fresh messages for them; and the time.
+-- The earliest due time of unowned runs in these lanes, of suspects only if they are asked for, and of fresh messages; the
+-- earliest entry that a floor has to leave in sight, which a message to any suspect is; and the time.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
@@ -191,20 +228,30 @@ found AS (
         SELECT runs.due_at FROM holdfast.runs
         WHERE runs.lane_id = wanted.lane_id AND runs.priority = level.priority AND runs.due_at >= :floor::bigint
             AND runs.owner IS NULL AND runs.due_at IS NOT NULL AND NOT runs.paused
+            AND runs.crashes + (runs.next_seq IS NULL)::integer < 2
         ORDER BY runs.due_at LIMIT 1
-    ) AS due_at
+    ) AS due_at, true AS may_come
     FROM unnest(:lanes::integer[]) AS wanted (lane_id)
     CROSS JOIN generate_series(9, 0, -1) AS level (priority)
+    UNION ALL
+    SELECT (
+        SELECT min(runs.due_at) FROM holdfast.runs
+        WHERE runs.lane_id = wanted.lane_id AND runs.owner IS NULL AND runs.due_at IS NOT NULL AND NOT runs.paused
+            AND runs.crashes + (runs.next_seq IS NULL)::integer >= 2
+    ), true
+    FROM unnest(:lanes::integer[]) AS wanted (lane_id)
+    WHERE :suspects::integer > 0
     UNION ALL
     SELECT (
         SELECT runs.deadline_at FROM holdfast.runs
         WHERE runs.lane_id = wanted.lane_id
             AND runs.owner IS NULL AND runs.ended_at IS NULL AND runs.deadline_at IS NOT NULL AND runs.paused
+            AND (:suspects::integer > 0 OR runs.crashes + (runs.next_seq IS NULL)::integer < 2)
         ORDER BY runs.deadline_at LIMIT 1
-    )
+    ), true
     FROM unnest(:lanes::integer[]) AS wanted (lane_id)
     UNION ALL
-    SELECT least(sent.sent_at, clock.now)
+    SELECT least(sent.sent_at, clock.now), :suspects::integer > 0 OR receiver.crashes < 2
     FROM clock
     CROSS JOIN unnest(:lanes::integer[]) AS wanted (lane_id)
     CROSS JOIN LATERAL (
@@ -213,10 +260,14 @@ found AS (
         OFFSET 0
     ) AS sent
     CROSS JOIN LATERAL (
-        SELECT runs.number, runs.priority, runs.paused, runs.started_at FROM holdfast.runs
+        SELECT runs.paused, runs.started_at, runs.crashes + (runs.next_seq IS NULL)::integer AS crashes FROM holdfast.runs
         WHERE runs.number = sent.run AND runs.owner IS NULL AND runs.ended_at IS NULL
         OFFSET 0
     ) AS receiver
     WHERE sent.kind <> 'pause' AND (NOT receiver.paused AND receiver.started_at IS NOT NULL OR sent.kind = 'cancel')
 )
-SELECT (SELECT min(found.due_at) FROM found), clock.now FROM clock;
+SELECT earliest.due_at, earliest.in_sight, clock.now
+FROM clock
+CROSS JOIN (
+    SELECT min(found.due_at) FILTER (WHERE found.may_come) AS due_at, min(found.due_at) AS in_sight FROM found
+) AS earliest;

@@ -254,6 +254,7 @@ class PostgresStore(LifeStore):
         run_id: str | None = None,
         cached: Mapping[str, int] | None = None,
         unbegun: bool = False,
+        suspects: int | None = None,
         now: Instant | None = None,
     ) -> list[ClaimedRun]:
         if not (run_id is None or is_text(run_id)):
@@ -261,7 +262,7 @@ class PostgresStore(LifeStore):
         deed = partial(
             claims.claim_runs,
             worker_id=worker_id, lanes=lanes, limit=limit, run_id=run_id, cached=cached or {}, unbegun=unbegun,
-            now=now,
+            suspects=suspects, now=now,
         )  # fmt: skip
         return await self._write(deed)
 
@@ -279,8 +280,10 @@ class PostgresStore(LifeStore):
     async def read_inbox(self, worker_id: str) -> list[Message]:
         return await self._read(partial(claims.read_inbox, worker_id=worker_id))
 
-    async def next_due(self, lanes: Sequence[Lane], *, now: Instant | None = None) -> Instant | None:
-        return await self._read(partial(claims.next_due, lanes=lanes, now=now))
+    async def next_due(
+        self, lanes: Sequence[Lane], *, suspects: bool = True, now: Instant | None = None
+    ) -> Instant | None:
+        return await self._read(partial(claims.next_due, lanes=lanes, suspects=suspects, now=now))
 
     async def release_strays(self, worker_id: str, held: Sequence[str], *, now: Instant | None = None) -> list[str]:
         # Counted here and not by the deed: one whose answer is lost must not be mistaken for the next.

@@ -32,6 +32,7 @@ def claim_runs(
     run_id: str | None,
     cached: Mapping[str, int],
     unbegun: bool,
+    suspects: int | None,
     now: Instant | None,
 ) -> list[ClaimedRun]:
     """Choose, take, fence, read."""
@@ -39,7 +40,7 @@ def claim_runs(
     _refuse_the_reaped(tx, worker_id)
     params = {
         "namespace_id": tx.namespace_id, "lanes": lanes_json(lanes), "limit": limit, "run_id": run_id,
-        "unbegun": unbegun, "packed": PACKED, "now": at,
+        "unbegun": unbegun, "suspects": suspects, "packed": PACKED, "now": at,
     }  # fmt: skip  # one line a group reads better here
     found = tx.packed(["claim_runs" if run_id is None else "claim_run"], params)
     if not found:
@@ -65,10 +66,11 @@ def claim_runs(
     ]
 
 
-def next_due(tx: Transaction, lanes: Sequence[Lane], now: Instant | None) -> Instant | None:
+def next_due(tx: Transaction, lanes: Sequence[Lane], suspects: bool, now: Instant | None) -> Instant | None:
     """When to claim next."""
     at = tx.now(now)
-    row = tx.one("next_due", {"namespace_id": tx.namespace_id, "lanes": lanes_json(lanes), "now": at})
+    params = {"namespace_id": tx.namespace_id, "lanes": lanes_json(lanes), "suspects": suspects, "now": at}
+    row = tx.one("next_due", params)
     due_at: Instant | None = None if row is None else row[0]
     if now is None and due_at is not None and due_at <= at:
         # Due by the store's clock is due, however far behind the asker's may be.

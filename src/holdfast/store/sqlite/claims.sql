@@ -7,7 +7,8 @@
 -- name: claim_runs
 -- Due runs and runs with fresh messages. Lanes times levels are index probes of bounded length: no backlog is ever sorted.
 -- One that has not begun is due when it is to begin, after a delay or another run's end: a message does not begin it, but
--- a cancel ends it. A paused one comes when its deadline is over.
+-- a cancel ends it. A paused one comes when its deadline is over. Suspects, with whom two workers or more have died, have an
+-- index of their own: no more of them come than may, and if it matters none beside one with whom a worker has just died.
 WITH wanted (lane_id) AS MATERIALIZED (
     SELECT lanes.id
     FROM json_each(:lanes) AS asked
@@ -25,8 +26,18 @@ candidates (number, due_at) AS (
     WHERE runs.number IN (
         SELECT due.number FROM runs AS due
         WHERE due.lane_id = wanted.lane_id AND due.priority = levels.priority AND due.due_at <= :now
-            AND due.owner IS NULL AND due.due_at IS NOT NULL AND due.paused = 0
+            AND due.owner IS NULL AND due.due_at IS NOT NULL AND due.paused = 0 AND due.crashes + (due.next_seq IS NULL) < 2
         ORDER BY due.due_at LIMIT :limit
+    )
+    UNION ALL
+    SELECT runs.number, runs.due_at
+    FROM wanted
+    CROSS JOIN runs
+    WHERE runs.number IN (
+        SELECT suspect.number FROM runs AS suspect
+        WHERE suspect.lane_id = wanted.lane_id AND suspect.due_at <= :now AND suspect.owner IS NULL AND suspect.due_at IS NOT NULL
+            AND suspect.paused = 0 AND suspect.crashes + (suspect.next_seq IS NULL) >= 2
+        ORDER BY suspect.priority DESC, suspect.due_at LIMIT coalesce(:suspects, :limit)
     )
     UNION ALL
     SELECT runs.number, inbox.sent_at
@@ -46,12 +57,22 @@ candidates (number, due_at) AS (
         ORDER BY late.deadline_at LIMIT :limit
     )
 ),
-chosen (number, due_at) AS MATERIALIZED (
-    SELECT candidates.number, min(candidates.due_at)
+ordered (number, due_at, priority, crashes) AS (
+    SELECT candidates.number, min(candidates.due_at), runs.priority, runs.crashes + (runs.next_seq IS NULL)
     FROM candidates
     CROSS JOIN runs ON runs.number = candidates.number
     GROUP BY candidates.number
-    ORDER BY runs.priority DESC, min(candidates.due_at), candidates.number
+),
+ranked (number, due_at, priority, crashes, place) AS (
+    SELECT number, due_at, priority, crashes,
+        row_number() OVER (PARTITION BY crashes >= 2 ORDER BY priority DESC, due_at, number)
+    FROM ordered
+),
+chosen (number, due_at, crashes) AS MATERIALIZED (
+    SELECT number, due_at, crashes
+    FROM ranked
+    WHERE crashes < 2 OR place <= coalesce(:suspects, :limit)
+    ORDER BY priority DESC, due_at, number
     LIMIT :limit
 )
 SELECT '[' || group_concat(json_array(
@@ -66,6 +87,7 @@ SELECT '[' || group_concat(json_array(
 FROM chosen
 CROSS JOIN runs ON runs.number = chosen.number
     AND (NOT :unbegun OR runs.started_at IS NULL AND runs.due_at <= :now AND runs.paused = 0)
+    AND (chosen.crashes < 2 OR :suspects IS NULL OR NOT EXISTS (SELECT 1 FROM chosen AS other WHERE other.crashes = 1))
 CROSS JOIN lanes ON lanes.id = runs.lane_id
 CROSS JOIN starts ON starts.number = runs.number;
 
@@ -147,7 +169,7 @@ WHERE inbox.fresh = 1 AND runs.namespace_id = :namespace_id AND runs.owner = :ow
 ORDER BY inbox.id;
 
 -- name: next_due
--- The earliest due time of unowned runs in these lanes, and of fresh messages for them.
+-- The earliest due time of unowned runs in these lanes, of suspects only if they are asked for, and of fresh messages.
 WITH wanted (lane_id) AS MATERIALIZED (
     SELECT lanes.id
     FROM json_each(:lanes) AS asked
@@ -162,16 +184,25 @@ FROM (
     SELECT (
         SELECT due.due_at FROM runs AS due
         WHERE due.lane_id = wanted.lane_id AND due.priority = levels.priority
-            AND due.owner IS NULL AND due.due_at IS NOT NULL AND due.paused = 0
+            AND due.owner IS NULL AND due.due_at IS NOT NULL AND due.paused = 0 AND due.crashes + (due.next_seq IS NULL) < 2
         ORDER BY due.due_at LIMIT 1
     ) AS due_at
     FROM wanted
     CROSS JOIN levels
     UNION ALL
     SELECT (
+        SELECT min(suspect.due_at) FROM runs AS suspect INDEXED BY runs_suspect
+        WHERE suspect.lane_id = wanted.lane_id AND suspect.owner IS NULL AND suspect.due_at IS NOT NULL AND suspect.paused = 0
+            AND suspect.crashes + (suspect.next_seq IS NULL) >= 2
+    )
+    FROM wanted
+    WHERE :suspects
+    UNION ALL
+    SELECT (
         SELECT late.deadline_at FROM runs AS late
         WHERE late.lane_id = wanted.lane_id
             AND late.owner IS NULL AND late.ended_at IS NULL AND late.deadline_at IS NOT NULL AND late.paused = 1
+            AND (:suspects OR late.crashes + (late.next_seq IS NULL) < 2)
         ORDER BY late.deadline_at LIMIT 1
     )
     FROM wanted
@@ -182,4 +213,5 @@ FROM (
     CROSS JOIN runs ON runs.number = inbox.run
     WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND inbox.kind <> 'pause'
         AND (runs.paused = 0 AND runs.started_at IS NOT NULL OR inbox.kind = 'cancel')
+        AND (:suspects OR runs.crashes + (runs.next_seq IS NULL) < 2)
 );

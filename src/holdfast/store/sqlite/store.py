@@ -218,12 +218,13 @@ class SqliteStore(LifeStore):
         run_id: str | None = None,
         cached: Mapping[str, int] | None = None,
         unbegun: bool = False,
+        suspects: int | None = None,
         now: Instant | None = None,
     ) -> list[ClaimedRun]:
         deed = partial(
             claims.claim_runs,
             worker_id=worker_id, lanes=lanes, limit=limit, run_id=run_id, cached=cached or {}, unbegun=unbegun,
-            now=now,
+            suspects=suspects, now=now,
         )  # fmt: skip
         return await self._write(deed)
 
@@ -239,8 +240,10 @@ class SqliteStore(LifeStore):
     async def read_inbox(self, worker_id: str) -> list[Message]:
         return await self._read(partial(claims.read_inbox, worker_id=worker_id))
 
-    async def next_due(self, lanes: Sequence[Lane], *, now: Instant | None = None) -> Instant | None:
-        return await self._read(partial(claims.next_due, lanes=lanes, now=now))
+    async def next_due(
+        self, lanes: Sequence[Lane], *, suspects: bool = True, now: Instant | None = None
+    ) -> Instant | None:
+        return await self._read(partial(claims.next_due, lanes=lanes, suspects=suspects, now=now))
 
     async def release_strays(self, worker_id: str, held: Sequence[str], *, now: Instant | None = None) -> list[str]:
         return await self._write(partial(workers.release_strays, worker_id=worker_id, held=held, now=now))

@@ -29,6 +29,7 @@ from .retries import TestRetriedRuns
 from .runs import TestCancelRun, TestListRuns, TestReading
 from .shared import TestNamespaces, TestTwoStores, TestWakeUps
 from .starts import TestKeys, TestStartRuns
+from .suspects import TestSuspects
 from .traces import TestTracesOfMessages
 from .turns import TestCommitTurns, TestWriteRows
 from .values import TestStreams, TestValues
@@ -77,6 +78,7 @@ __all__ = [
     "TestStartRuns",
     "TestStreams",
     "TestSubscribe",
+    "TestSuspects",
     "TestSweep",
     "TestTracesOfMessages",
     "TestTriggers",

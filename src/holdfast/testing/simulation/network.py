@@ -254,6 +254,7 @@ class FaultyStore(FaultyLife):
         run_id: str | None = None,
         cached: Mapping[str, int] | None = None,
         unbegun: bool = False,
+        suspects: int | None = None,
         now: Instant | None = None,
     ) -> list[ClaimedRun]:
         # Copied: what is in memory may change while the question is on its way.
@@ -261,7 +262,7 @@ class FaultyStore(FaultyLife):
         return await self._ask(
             "claim_runs",
             lambda: self._inner.claim_runs(
-                worker_id, lanes, limit, run_id=run_id, cached=held, unbegun=unbegun, now=now
+                worker_id, lanes, limit, run_id=run_id, cached=held, unbegun=unbegun, suspects=suspects, now=now
             ),
             worker_id,
         )
@@ -275,8 +276,10 @@ class FaultyStore(FaultyLife):
     async def read_inbox(self, worker_id: str) -> list[Message]:
         return await self._ask("read_inbox", lambda: self._inner.read_inbox(worker_id))
 
-    async def next_due(self, lanes: Sequence[Lane], *, now: Instant | None = None) -> Instant | None:
-        return await self._ask("next_due", lambda: self._inner.next_due(lanes, now=now))
+    async def next_due(
+        self, lanes: Sequence[Lane], *, suspects: bool = True, now: Instant | None = None
+    ) -> Instant | None:
+        return await self._ask("next_due", lambda: self._inner.next_due(lanes, suspects=suspects, now=now))
 
     async def register_worker(
         self,

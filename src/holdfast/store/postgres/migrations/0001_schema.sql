@@ -51,7 +51,10 @@ CREATE TABLE holdfast.runs (
 -- The id first: while nothing is known of the table, a tenant looks as good a start as a run.
 CREATE UNIQUE INDEX runs_by_id ON holdfast.runs (id, namespace_id);
 CREATE INDEX runs_claimable ON holdfast.runs (lane_id, priority, due_at)
-    WHERE owner IS NULL AND due_at IS NOT NULL AND NOT paused;
+    WHERE owner IS NULL AND due_at IS NOT NULL AND NOT paused AND crashes + (next_seq IS NULL)::integer < 2;
+-- Two workers or more have died with it, the last one perhaps uncounted yet.
+CREATE INDEX runs_suspect ON holdfast.runs (lane_id, priority DESC, due_at)
+    WHERE owner IS NULL AND due_at IS NOT NULL AND NOT paused AND crashes + (next_seq IS NULL)::integer >= 2;
 -- A paused run is due when its deadline is over.
 CREATE INDEX runs_paused ON holdfast.runs (lane_id, deadline_at)
     WHERE owner IS NULL AND ended_at IS NULL AND deadline_at IS NOT NULL AND paused;

@@ -48,7 +48,10 @@ CREATE TABLE runs (
 
 CREATE UNIQUE INDEX runs_by_id ON runs (namespace_id, id);
 CREATE INDEX runs_claimable ON runs (lane_id, priority, due_at)
-    WHERE owner IS NULL AND due_at IS NOT NULL AND paused = 0;
+    WHERE owner IS NULL AND due_at IS NOT NULL AND paused = 0 AND crashes + (next_seq IS NULL) < 2;
+-- Two workers or more have died with it, the last one perhaps uncounted yet.
+CREATE INDEX runs_suspect ON runs (lane_id, priority DESC, due_at)
+    WHERE owner IS NULL AND due_at IS NOT NULL AND paused = 0 AND crashes + (next_seq IS NULL) >= 2;
 -- A paused run is due when its deadline is over.
 CREATE INDEX runs_paused ON runs (lane_id, deadline_at)
     WHERE owner IS NULL AND ended_at IS NULL AND deadline_at IS NOT NULL AND paused = 1;
