@@ -333,3 +333,16 @@ async def test_explain_names_what_a_run_waits_for(url):
         run = await client.start(buying)
         await until_waiting(run)
         assert "waits for the event 'paid' that holds {\"order\":7}" in str(await client.explain(run.id))
+
+
+@workflow
+async def begins_and_publishes() -> Any:
+    child = in_time.start()
+    holdfast.publish("paid", "at once")
+    return await child
+
+
+async def test_an_event_published_in_the_turn_that_begins_a_child_is_not_missed_by_it(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[begins_and_publishes, in_time]):
+        run = await client.start(begins_and_publishes)
+        assert await run.result(timeout=20) == "at once"

@@ -81,8 +81,8 @@ async def _join(tx: Transaction, joining: Sequence[tuple[int, NewRun, Instant]])
 
 
 async def to_followed(
-    tx: Transaction, strays: Sequence[tuple[int, OutSignal]], signals: Sequence[tuple[OutSignal, Instant]]
-) -> list[tuple[OutSignal, Instant]]:
+    tx: Transaction, strays: Sequence[tuple[int, OutSignal]], signals: Sequence[OutSignal]
+) -> list[OutSignal]:
     """The signals, those to children that were never begun to the runs that were joined instead."""
     params = {
         "namespace_id": tx.namespace_id,
@@ -91,9 +91,7 @@ async def to_followed(
         "ids": [signal.run_id for _, signal in strays],
     }
     joined: dict[str, str] = {row[0]: row[1] for row in await tx.all("find_followed", params)}
-    return [
-        (msgspec.structs.replace(signal, run_id=joined.get(signal.run_id, signal.run_id)), at) for signal, at in signals
-    ]
+    return [msgspec.structs.replace(signal, run_id=joined.get(signal.run_id, signal.run_id)) for signal in signals]
 
 
 async def cancel_orphans(tx: Transaction, child_ids: Sequence[str]) -> None:

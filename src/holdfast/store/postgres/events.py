@@ -43,14 +43,14 @@ async def publish_event(
     return Sent.SENT
 
 
-async def publish_events(tx: Transaction, events: Sequence[tuple[OutEvent, Instant]]) -> None:
+async def publish_events(tx: Transaction, events: Sequence[OutEvent], now: Instant | None) -> None:
     """Those of turns."""
     params = {
         "namespace_id": tx.namespace_id,
-        "names": [event.name for event, _ in events],
-        "payloads": [event.payload for event, _ in events],
-        "ats": [at for _, at in events],
-        "traces": [event.trace for event, _ in events],
+        "names": [event.name for event in events],
+        "payloads": [event.payload for event in events],
+        "traces": [event.trace for event in events],
+        "now": now,
     }
     await tx.all("publish_events", params)
 

@@ -20,11 +20,12 @@ WHERE :message_id::text IS NULL OR EXISTS (SELECT 1 FROM remembered)
 RETURNING events.id;
 
 -- name: publish_events
--- Events that turns give out, in order.
+-- Events that turns give out, in order. They are as old as this statement, not as the turn: a run that was created while
+-- that was on its way, by it perhaps, does not miss them.
 INSERT INTO holdfast.events (namespace_id, name, payload, published_at, trace)
-SELECT :namespace_id, asked.name, asked.payload, asked.at, asked.trace
-FROM unnest(:names::text[], :payloads::bytea[], :ats::bigint[], :traces::text[]) WITH ORDINALITY
-    AS asked (name, payload, at, trace, place)
+SELECT :namespace_id, asked.name, asked.payload,
+    coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), asked.trace
+FROM unnest(:names::text[], :payloads::bytea[], :traces::text[]) WITH ORDINALITY AS asked (name, payload, trace, place)
 ORDER BY asked.place;
 
 -- name: read_unmatched_events

@@ -67,7 +67,7 @@ async def hold_chain(tx: Transaction, run_id: str) -> None:
             await tx.all(name, params)
 
 
-async def send_signals(tx: Transaction, signals: Sequence[tuple[OutSignal, Instant]]) -> None:
+async def send_signals(tx: Transaction, signals: Sequence[OutSignal], now: Instant | None) -> None:
     """Those of turns. What the ended and the missing are sent goes nowhere."""
     left = list(range(len(signals)))
     seen: dict[int, int] = {}
@@ -75,11 +75,11 @@ async def send_signals(tx: Transaction, signals: Sequence[tuple[OutSignal, Insta
         params = {
             "namespace_id": tx.namespace_id,
             "places": left,
-            "ids": [signals[place][0].run_id for place in left],
-            "names": [signals[place][0].name for place in left],
-            "payloads": [signals[place][0].payload for place in left],
-            "ats": [signals[place][1] for place in left],
-            "traces": [signals[place][0].trace for place in left],
+            "ids": [signals[place].run_id for place in left],
+            "names": [signals[place].name for place in left],
+            "payloads": [signals[place].payload for place in left],
+            "traces": [signals[place].trace for place in left],
+            "now": now,
         }
         met: dict[int, int] = {row[0]: row[1] for row in await tx.all("send_signals", params)}
         # One that is met again has no successor, or none any more.
@@ -87,10 +87,10 @@ async def send_signals(tx: Transaction, signals: Sequence[tuple[OutSignal, Insta
         seen |= met
 
 
-async def send_cancels(tx: Transaction, cancels: Sequence[tuple[int, str, Instant]]) -> None:
+async def send_cancels(tx: Transaction, cancels: Sequence[tuple[int, str]], now: Instant | None) -> None:
     """Those of turns, each from a run to its child."""
-    parents, ids, ats = zip(*cancels, strict=True)
-    params = {"namespace_id": tx.namespace_id, "parents": list(parents), "ids": list(ids), "ats": list(ats)}
+    parents, ids = zip(*cancels, strict=True)
+    params = {"namespace_id": tx.namespace_id, "parents": list(parents), "ids": list(ids), "now": now}
     await tx.all("send_cancels", params)
 
 

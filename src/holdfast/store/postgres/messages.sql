@@ -86,11 +86,15 @@ FROM target;
 
 -- name: send_signals
 -- Signals that turns give out, in order, to the newest runs of chains. Answers the places of those whose run was
--- continued, and the run: if that was while this statement waited for it, they are sent again.
-WITH asked AS MATERIALIZED (
-    SELECT given.place, given.id, given.name, given.payload, given.at, given.trace
-    FROM unnest(:places::integer[], :ids::text[], :names::text[], :payloads::bytea[], :ats::bigint[], :traces::text[])
-        AS given (place, id, name, payload, at, trace)
+-- continued, and the run: if that was while this statement waited for it, they are sent again. They are as old as this
+-- statement, not as the turn, which may have been long on its way.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
+),
+asked AS MATERIALIZED (
+    SELECT given.place, given.id, given.name, given.payload, given.trace
+    FROM unnest(:places::integer[], :ids::text[], :names::text[], :payloads::bytea[], :traces::text[])
+        AS given (place, id, name, payload, trace)
 ),
 targets AS MATERIALIZED (
     SELECT runs.number, runs.lane_id, runs.ended_at, runs.status
@@ -102,16 +106,17 @@ targets AS MATERIALIZED (
     FOR KEY SHARE OF runs
 ),
 met AS MATERIALIZED (
-    SELECT asked.place, asked.name, asked.payload, asked.at, asked.trace, targets.number, targets.lane_id,
-        targets.ended_at, targets.status
+    SELECT asked.place, asked.name, asked.payload, asked.trace, targets.number, targets.lane_id, targets.ended_at,
+        targets.status
     FROM asked
     CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, asked.id) AS last
     JOIN targets ON targets.number = last.number
 ),
 sent AS (
     INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, trace)
-    SELECT met.number, met.lane_id, 'signal', met.name, met.payload, met.at, met.trace
-    FROM met
+    SELECT met.number, met.lane_id, 'signal', met.name, met.payload, clock.now, met.trace
+    FROM clock
+    CROSS JOIN met
     WHERE met.ended_at IS NULL
     ORDER BY met.place
 )
@@ -120,8 +125,9 @@ SELECT met.place, met.number FROM met WHERE met.status = 'continued' ORDER BY me
 -- name: send_cancels
 -- Cancels that turns give out, for live children, once in a run's life. Whoever has only joined a run has no say in that.
 INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
-SELECT runs.number, runs.lane_id, 'cancel', ''::bytea, asked.at
-FROM unnest(:parents::bigint[], :ids::text[], :ats::bigint[]) AS asked (parent, id, at)
+SELECT runs.number, runs.lane_id, 'cancel', ''::bytea,
+    coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+FROM unnest(:parents::bigint[], :ids::text[]) AS asked (parent, id)
 CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, asked.id) AS last
 JOIN holdfast.runs ON runs.number = last.number
 JOIN holdfast.starts ON starts.number = runs.number

@@ -85,14 +85,14 @@ async def give_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, in
         joined = await children.begin_children(tx, born, now)
     if orphans := [child.id for one in given if _ends(one.turn) for child in one.out.children]:
         await children.cancel_orphans(tx, orphans)
-    if sent := [(signal, one.at) for one in given for signal in one.out.signals]:
+    if sent := [signal for one in given for signal in one.out.signals]:
         if strays := [(one.run, signal) for one in given for signal in one.out.signals if signal.child]:
             sent = await children.to_followed(tx, strays, sent)
-        await messages.send_signals(tx, sent)
-    if cancelled := [(one.run, run_id, one.at) for one in given for run_id in one.out.cancels]:
-        await messages.send_cancels(tx, cancelled)
-    if published := [(event, one.at) for one in given for event in one.out.events]:
-        await events.publish_events(tx, published)
+        await messages.send_signals(tx, sent, now)
+    if cancelled := [(one.run, run_id) for one in given for run_id in one.out.cancels]:
+        await messages.send_cancels(tx, cancelled, now)
+    if published := [event for one in given for event in one.out.events]:
+        await events.publish_events(tx, published, now)
     if state := [(one.run, name, value, one.at) for one in given for name, value in one.out.values]:
         await values.set_values(tx, state)
     if items := [(one.run, stream, item, one.at) for one in given for stream, item in one.out.items]:

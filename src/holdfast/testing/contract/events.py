@@ -16,15 +16,17 @@ from holdfast.model import (
     NewWait,
     Out,
     OutEvent,
+    OutSignal,
     Registration,
     RowChange,
     RunStatus,
     Sent,
     Trigger,
     Unmatched,
+    instant_of,
 )
 
-from .stage import LEASE, T0, Stage, after, new_run, on_stage, turn
+from .stage import LANE, LEASE, T0, Stage, after, new_run, on_stage, turn
 
 
 @on_stage
@@ -43,6 +45,17 @@ class TestEvents:
             ("a", b"1", after(2)),
             ("b", b"2", after(2)),
         ]
+
+    async def test_what_a_turn_sends_is_as_old_as_its_commit_however_old_the_turn_is(self, stage: Stage) -> None:
+        run = await stage.held()
+        [later] = await stage.store.start_runs([new_run()])
+        out = Out(events=(OutEvent("a", b"1"),), signals=(OutSignal(run_id=later.id, name="s", payload=b"2"),))
+        assert await stage.store.commit_turns([turn(run, at=SECOND, out=out)]) == [True]
+        created = (await stage.run(later.id)).created_at
+        [event] = (await stage.store.read_unmatched(10)).events
+        [claimed] = await stage.store.claim_runs("two", [LANE], 1, run_id=later.id)
+        assert event.published_at >= instant_of(created, what="created_at"), "a run that was there would miss it"
+        assert [message.sent_at >= event.published_at - SECOND for message in claimed.inbox] == [True]
 
     async def test_the_same_message_id_is_published_once(self, stage: Stage) -> None:
         answers = [await stage.store.publish_event("paid", b"", message_id="m", now=T0) for _ in range(2)]
