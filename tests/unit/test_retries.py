@@ -68,6 +68,10 @@ def test_an_endless_policy_still_works_at_its_ten_thousandth_attempt(kind):
     assert Retry(attempts=None, kind=kind, factor=10, initial="60s").delay(ERROR, 10_000, 0, MIDDLE) == 60 * SECOND
 
 
+def test_a_factor_that_leads_beyond_all_numbers_leads_to_the_longest_pause():
+    assert Retry(attempts=None, factor=100_000.0, jitter=0).delay(ERROR, 10_000, 0, MIDDLE) == 60 * SECOND
+
+
 def test_within_counts_the_delay_that_is_to_come():
     retry = Retry(attempts=None, initial="10s", kind="fixed", within="30s", jitter=0)
     assert retry.delay(ERROR, 1, 20 * SECOND, MIDDLE) == 10 * SECOND

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from holdfast import sleep, step, workflow
+from holdfast.worker import memory, resting
 from tests.worker.samples import nothing
 from tests.worker.stage import PATIENCE, Stage, stage, until
 
@@ -199,3 +200,22 @@ async def test_a_long_wait_leaves_its_worker_and_a_short_one_stays(database_url)
             return (await on.record(long)).owner is None
 
         await until(is_parked)
+
+
+async def test_memory_is_looked_at_also_while_no_more_bodies_are_kept_than_before(database_url, monkeypatch):
+    looks: list[int] = []
+    monkeypatch.setattr(resting, "_LOOK_EVERY", 4)
+    monkeypatch.setattr(resting, "is_tight", lambda: bool(looks.append(1)))
+    body = Lives().workflow()
+    async with stage(database_url, body, keep_parked=2) as on:
+        for run in [await on.client.start(body, str(n)) for n in range(8)]:
+            await parked(on, run)
+    assert len(looks) == 2
+
+
+def test_a_container_s_own_limit_counts_where_it_is_less_than_the_machine_has(tmp_path):
+    limit, none = tmp_path / "memory.max", tmp_path / "missing"
+    limit.write_text("4096\n")
+    assert memory.granted((none, limit)) == 4096
+    limit.write_text("max\n")
+    assert memory.granted((limit, none)) > 4096

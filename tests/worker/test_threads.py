@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.worker import LoopThreads
 from holdfast.worker.threads import Threads
-from tests.worker.stage import until
+from tests.worker.stage import PATIENCE, until
 
 made: list[weakref.ref[Exception]] = []
 
@@ -115,3 +115,20 @@ def test_a_loop_that_ends_waits_for_none_of_its_threads():
     assert not ended.is_set()
     go_on.set()
     ended.wait()
+
+
+async def test_a_thread_that_can_t_be_had_costs_the_call_and_nothing_else(monkeypatch):
+    threads = Threads(most=1)
+    called: list[str] = []
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await threads.call(called.append, ("refused",), {})
+    # There is room for one, and that one does not begin with what its caller was told has failed.
+    await asyncio.wait_for(threads.call(called.append, ("accepted",), {}), PATIENCE)
+    assert called == ["accepted"]
+    threads.close()

@@ -91,8 +91,11 @@ class Retry:
         elif self.kind == "linear":
             pause = self._initial * attempt
         else:
-            # The exponent is bounded, so that the ten-thousandth try of an endless policy doesn't overflow.
-            pause = self._initial * self.factor ** min(attempt - 1, 64)
+            try:
+                # The exponent is bounded: the ten-thousandth power of a whole number takes long to work out.
+                pause = self._initial * self.factor ** min(attempt - 1, 64)
+            except OverflowError:
+                pause = self._max
         pause = min(pause, self._max)
         return round(pause * (1 + self.jitter * (2 * dice - 1)))
 

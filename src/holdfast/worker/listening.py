@@ -63,6 +63,13 @@ class Listening:
             self._task = None
 
     async def _listen(self) -> None:
+        try:
+            await self._listen_to_all()
+        finally:
+            if self._task is asyncio.current_task():
+                self._task = None
+
+    async def _listen_to_all(self) -> None:
         while self._waiting:
             waiting, self._waiting = self._waiting, {}
             found: Sequence[Message] = ()
@@ -79,4 +86,3 @@ class Listening:
             except Exception:
                 _log.exception("the inbox could not be read before timers fire")
             self._deliver(found, waiting, heard_at)
-        self._task = None

@@ -49,6 +49,7 @@ class Resting(ABC):
         self._clock = clock
         self._rows = rows
         self._keep_parked = keep_parked
+        self._parkings = 0
         self._freed = freed
         self._suspect: Held | None = None
         """A run that workers have died with, and that has not shown yet that it can get on."""
@@ -119,7 +120,8 @@ class Resting(ABC):
         """Forget the oldest bodies when there are too many, or memory is tight: they are rebuilt when they wake."""
         count = len(self.parked)
         surplus = count - self._keep_parked
-        if count % _LOOK_EVERY == 0 and is_tight():
+        self._parkings += 1
+        if self._parkings % _LOOK_EVERY == 0 and is_tight():
             surplus = max(surplus, count // 4)
         for _ in range(surplus):
             self.discard(self.parked.pop(next(iter(self.parked))))

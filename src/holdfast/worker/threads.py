@@ -47,12 +47,13 @@ class Threads:
     def submit(self, call: Callable[[], None]) -> None:
         """Have it called by the next one that is free."""
         with self._lock:
+            is_short = self._taken >= self._count and (self._most is None or self._count < self._most)
+            if is_short:
+                # First: if there can be no more of them the caller is told, and nothing was called.
+                threading.Thread(target=self._work, name=f"holdfast-step-{self._count + 1}", daemon=True).start()
+                self._count += 1
             self._taken += 1
-            is_short = self._taken > self._count and (self._most is None or self._count < self._most)
-            self._count += is_short
         self._calls.put(call)
-        if is_short:
-            threading.Thread(target=self._work, name=f"holdfast-step-{self._count}", daemon=True).start()
 
     def close(self) -> None:
         """Let idle threads end; busy ones end after what they do."""

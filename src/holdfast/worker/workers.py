@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol, Self, cast
-from weakref import WeakKeyDictionary
 
 from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
@@ -22,6 +21,7 @@ from holdfast.store import Store, store_for
 
 from .clock import Clock, SystemClock
 from .driving import Driven, drive
+from .gate import Gate
 from .given import (
     checked_count,
     checked_middleware,
@@ -157,8 +157,8 @@ class Worker:
         self._task: asyncio.Task[None] | None = None
         self._is_at_work = False
         self._ready = asyncio.Event()
-        self._opening: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-        """By loop: one that was waited for belongs to the loop of that, and drives may each have another."""
+        self._gate = Gate()
+        """Of the store: drives may each have a loop of their own, and none opens it while another closes it."""
         self._users = 0
         self._is_started = False
 
@@ -299,8 +299,7 @@ class Worker:
         """The store, open as long as anybody here needs it: one drive that ends must not close it under another."""
         store = self._plan.store
         observers = self._plan.observers
-        opening = self._opening.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-        async with opening:
+        async with self._gate:
             if observers is not None and not self._users:
                 # First: a port that can't be had is known before anything else is opened.
                 observers.open()
@@ -314,7 +313,7 @@ class Worker:
         try:
             yield
         finally:
-            async with opening:
+            async with self._gate:
                 self._users -= 1
                 if observers is not None and not self._users:
                     observers.close()
