@@ -14,7 +14,7 @@ MANY = 20_000
 NOW = 1_800_000_000 * SECOND
 VALUES = {
     "namespace_id": 1, "now": NOW, "owner": "owner-7", "generation": 0, "lanes": [1, 2], "limit": 100, "reach": 400,
-    "unbegun": False, "suspects": 1,
+    "unbegun": False, "suspects": 1, "known": [],
     "floor": 0, "run_id": "parked-77", "of_any_lane": False, "runs": [7, 8, 9], "ids": ["parked-77", "ended-8"],
     "id": "parked-77", "workflow": "ship", "key": "key-9", "run": 7, "lane_id": 1, "payload": b"", "next_seq": 3,
     "epoch": 2, "seqs": [5, 5, 5], "epochs": [1, 1, 1], "ats": [NOW] * 3, "datas": [b"x"] * 3,

@@ -16,7 +16,7 @@ PARAMS = {
     "run": 1, "owner": "w", "workers": '["w"]', "workflow": "ship", "version": "1", "queue": "default", "key": "k",
     "writes": '[["r", "w", 1]]', "seq": 0, "epoch": 1, "next_seq": 1, "lane_id": 1, "payload": b"", "lease_until": 1,
     "host": "h", "pid": 1, "has_lock": 1, "number": 1, "name": "n", "packed": 10, "unbegun": False,
-    "suspects": 1,
+    "suspects": 1, "known": "[]",
     "held": '["r"]', "declared": None, "on_event": None, "waits": "[[1, 1]]", "event": 1, "chains": '["r"]',
     "chain_id": "r", "token": "t", "scope": "event", "probes": '["", "00"]', "published_at": 1, "after_run": 0,
     "after_number": 0, "after_at": 0, "after_id": 0,

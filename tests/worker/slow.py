@@ -47,8 +47,8 @@ class Slow(SqliteStore):
         await self.rows.wait()
         return await super().write_rows(writes)
 
-    async def read_inbox(self, worker_id):
-        messages = await super().read_inbox(worker_id)
+    async def read_inbox(self, worker_id, *, known=()):
+        messages = await super().read_inbox(worker_id, known=known)
         self.delivered += len(messages)
         self.looks += 1
         return messages

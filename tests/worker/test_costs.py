@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
-from holdfast import AsyncClient, step, wait_for_signal, workflow
-from holdfast.model import Lane, microseconds
+from holdfast import AsyncClient, Worker, step, wait_for_signal, workflow
+from holdfast.model import Lane, Message, microseconds
 from holdfast.store import SqliteStore
-from tests.worker.samples import add, chain
-from tests.worker.stage import PATIENCE, stage, until
+from tests.worker.samples import add, chain, ready
+from tests.worker.stage import PATIENCE, SkippingStore, stage, until
 
 
 @workflow
@@ -112,3 +113,38 @@ async def test_the_statements_of_a_claim_do_not_grow_with_its_size(database_url)
             assert len(await on.store.claim_runs("hands", lanes, 200)) == size
             costs.append(on.store.stats.statements - before)
     assert costs[0] == costs[1]
+
+
+async def test_messages_that_nobody_takes_are_read_once(database_url):
+    read: list[int] = []
+    go_on = asyncio.Event()
+
+    class Counting(SkippingStore):
+        async def read_inbox(self, worker_id: str, *, known: Sequence[int] = ()) -> list[Message]:
+            found = await super().read_inbox(worker_id, known=known)
+            read.extend(message.id for message in found)
+            return found
+
+    @step
+    async def act() -> None:
+        await go_on.wait()
+
+    @workflow
+    async def body() -> list[object]:
+        await act()
+        return [await wait_for_signal("go") for _ in range(20)]
+
+    async with stage(database_url) as on:
+        store = Counting(database_url, on.clock)
+        await store.open()
+        run = await on.client.start(body)
+        async with Worker(store, workflows=[body, ready], clock=on.clock, lease="1000d"):
+            for number in range(20):
+                await run.signal("go", number)
+                # Each other run is a look at least, and one at its end.
+                await (await on.client.start(ready)).result(PATIENCE)
+            await until(lambda: len(read) >= 20)
+            go_on.set()
+            assert await run.result(PATIENCE) == list(range(20))
+        await store.close()
+    assert len(read) == len(set(read)) == 20

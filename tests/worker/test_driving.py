@@ -6,7 +6,7 @@ import asyncio
 import os
 import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -244,9 +244,9 @@ class Overdue(SkippingStore):
                 await asyncio.sleep(0)
         return found
 
-    async def read_inbox(self, worker_id: str) -> list[Message]:
+    async def read_inbox(self, worker_id: str, *, known: Sequence[int] = ()) -> list[Message]:
         if self.looks < 0:
-            return await super().read_inbox(worker_id)
+            return await super().read_inbox(worker_id, known=known)
         self.looks += 1
         if self.looks == 1:
             for _ in range(20):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -34,8 +34,8 @@ class Slow(SkippingStore):
         await self.may_answer.wait()
         return answers
 
-    async def read_inbox(self, worker_id: str) -> list[Message]:
-        found = await super().read_inbox(worker_id)
+    async def read_inbox(self, worker_id: str, *, known: Sequence[int] = ()) -> list[Message]:
+        found = await super().read_inbox(worker_id, known=known)
         self.delivered += len(found)
         task = asyncio.current_task()
         if task is not None and task.get_coro().__name__ == "_listen":

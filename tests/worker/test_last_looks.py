@@ -6,7 +6,8 @@ The first also if nobody has told the run's worker of it yet, the second whateve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from holdfast import Worker, wait_for_event, wait_for_signal, workflow
@@ -107,8 +108,8 @@ class Stale(SkippingStore):
 
     late: tuple[Message, ...] = ()
 
-    async def read_inbox(self, worker_id: str) -> list[Message]:
-        found = await super().read_inbox(worker_id)
+    async def read_inbox(self, worker_id: str, *, known: Sequence[int] = ()) -> list[Message]:
+        found = await super().read_inbox(worker_id, known=known)
         late, self.late = self.late, self.late or tuple(found)
         return [*late, *found]
 
@@ -148,8 +149,8 @@ class Slow(Deaf):
 
     meanwhile: Callable[[], Awaitable[None]] | None = None
 
-    async def read_inbox(self, worker_id: str) -> list[Message]:
-        found = await super().read_inbox(worker_id)
+    async def read_inbox(self, worker_id: str, *, known: Sequence[int] = ()) -> list[Message]:
+        found = await super().read_inbox(worker_id, known=known)
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             await meanwhile()
@@ -166,7 +167,7 @@ async def test_a_look_is_no_excuse_for_a_timer_that_was_due_after_it(database_ur
         async with Worker(deaf, workflows=[hearing_both], clock=on.clock, lease="1000d") as worker:
             await on.until_waiting(run)
             assert worker._session is not None
-            worker._session._listening._store = slow
+            worker._session._listening._read = partial(slow.read_inbox, worker._session.worker_id)
 
             async def meanwhile() -> None:
                 await run.signal("second", "in time")

@@ -26,8 +26,8 @@ class Watched(SqliteStore):
         self.answers = asyncio.Event()
         self.answers.set()
 
-    async def read_inbox(self, worker_id):
-        messages = await super().read_inbox(worker_id)
+    async def read_inbox(self, worker_id, *, known=()):
+        messages = await super().read_inbox(worker_id, known=known)
         self.delivered += len(messages)
         return messages
 

@@ -83,10 +83,6 @@ class Deliveries(Requests):
         self.loop.fire(timer.number)
         return True
 
-    def has_mail(self, message_id: int) -> bool:
-        """Whether the message is here already, waiting to be taken."""
-        return self._life is not None and self._life.mailbox is not None and message_id in self._life.mailbox
-
     @property
     def is_listening(self) -> bool:
         """Whether a message could still change what it does: it waits for one, or has children."""

@@ -113,9 +113,6 @@ class Mailbox:
         wait.tried = self._last
         return False
 
-    def __contains__(self, message_id: int) -> bool:
-        return message_id in self._ids
-
     def __iter__(self) -> Iterator[Message]:
         return iter(self._messages.values())
 

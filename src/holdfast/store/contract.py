@@ -190,8 +190,8 @@ class Store(Protocol):
         One that is handed back as pending is as if it had not been claimed: nothing of it has begun.
         """
 
-    async def read_inbox(self, worker_id: str) -> list[Message]:
-        """Fresh messages for runs that this worker holds, oldest first."""
+    async def read_inbox(self, worker_id: str, *, known: Sequence[int] = ()) -> list[Message]:
+        """Fresh messages for runs that this worker holds, oldest first, but for those that it knows already."""
 
     async def next_due(
         self, lanes: Sequence[Lane], *, suspects: bool = True, now: Instant | None = None

@@ -31,7 +31,7 @@ class Arrivals(Waits):
 
         The runs in `heard` waited for this look, whether anything has come for them or not; it was made at `heard_at`.
         """
-        known: dict[str, set[int | None]] = {}
+        known: dict[str, set[int]] = {}
         woken = [held for held in (self._receive(message, known) for message in messages) if held is not None]
         for held in dict.fromkeys((*heard.values(), *woken)):
             is_free = not held.is_committing and not held.is_pausing and not held.is_parked
@@ -39,20 +39,29 @@ class Arrivals(Waits):
                 self.wake(held, heard_at=heard_at if held.id in heard else 0)
         return bool(woken)
 
-    def _receive(self, message: Message, known: dict[str, set[int | None]]) -> Held | None:
+    def unread(self) -> list[int]:
+        """Messages that are here and in the inbox still: there may be many, and they need not be read again."""
+        found: list[int] = []
+        for run_id in [*self._mailed]:
+            held = self.held.get(run_id)
+            ids = set() if held is None else held.unread()
+            found += ids
+            if not ids:
+                self._mailed.remove(run_id)
+        return found
+
+    def _receive(self, message: Message, known: dict[str, set[int]]) -> Held | None:
         """A fresh inbox row for a run that this worker holds; the run, if it is to be woken.
 
-        `known` has the messages of each run that are here already: there may be many, and they all come again.
+        `known` has the messages of each run that are here already, and came again while they were on their way.
         """
         held = self.held.get(message.run_id)
         if held is None or message.id in self._taken:
             # Of the latter: read before the turn that took it was committed, and only heard of now.
             return None
         if held.id not in known:
-            known[held.id] = {*held.taking, *(arrival.message_id for arrival in held.arrivals)}
+            known[held.id] = held.unread()
         if message.id in known[held.id]:
-            return None
-        if held.execution is not None and held.execution.has_mail(message.id):
             return None
         if message.kind == "pause":
             self._pause_or_not(held, message.payload == b"paused")
@@ -83,6 +92,7 @@ class Arrivals(Waits):
                 self.wake(held)
 
     def arrive(self, held: Held, message: Message) -> None:
+        self._mailed.add(held.id)
         entry: Input | Message = message
         if message.kind == "cancel":
             entry = Cancel(message.sent_at, message.payload.decode() or None)

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from holdfast.errors import LeaseLost
-from holdfast.model import ClaimedRun, Instant
+from holdfast.model import ClaimedRun, Instant, Message
 
 from .admission import Admission
 from .ahead import Ahead
@@ -73,7 +73,7 @@ class Claiming(ABC):
     async def _take(self) -> int:
         if (self.runs.held or self.ahead) and (self._is_changed or self._unsubscribe is None):
             self._is_changed = False
-            messages = await self.store.read_inbox(self.worker_id)
+            messages = await self.read_inbox()
             self.ahead.receive(messages)
             self.runs.deliver(messages)
         if self._has_strays:
@@ -109,6 +109,10 @@ class Claiming(ABC):
                 self._wake.set()
                 break
         return claimed_now
+
+    async def read_inbox(self) -> list[Message]:
+        """What has come for runs that are held here, and is not here yet."""
+        return await self.store.read_inbox(self.worker_id, known=self.runs.unread())
 
     async def _claim_due(self, limit: int) -> list[ClaimedRun] | None:
         """As many as there is room for; None if there are none."""

@@ -68,7 +68,7 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
                 found = await _claim(session, run_id)
                 await session.quiet()
                 # A timer may have rung during the last look: then the run does not wait, but is about to go on.
-                is_over = not found and not await _heard(session, plan)
+                is_over = not found and not await _heard(session)
                 # While the lease had lapsed nothing was looked for, also if it has been renewed by now.
                 has_looked = not session.is_crowded and session.lease.has_held(held_until)
                 if is_over and run_id is None and not may_suspect and await _is_any_due(session, plan):
@@ -136,8 +136,8 @@ async def _is_any_due(session: Session, plan: Plan) -> bool:
     return due_at is not None and due_at <= plan.clock.now()
 
 
-async def _heard(session: Session, plan: Plan) -> bool:
+async def _heard(session: Session) -> bool:
     """The last look before a run is said to wait: whether something new has come for one that is held here."""
     if not session.runs.held:
         return False
-    return session.runs.deliver(await plan.store.read_inbox(session.worker_id))
+    return session.runs.deliver(await session.read_inbox())

@@ -137,6 +137,13 @@ class Held:
         else:
             self.arrivals = [arrival]
 
+    def unread(self) -> set[int]:
+        """Messages that are here, and in the inbox still: on their way to the body, or waiting for it to ask."""
+        found = {*self.taking, *(one.message_id for one in self.arrivals if one.message_id is not None)}
+        if self.execution is not None:
+            found.update(message.id for message in self.execution.mail())
+        return found
+
     def portion(self, arrivals: list[Arrival]) -> list[Arrival]:
         """As many of them as one row can hold; the others wait for the next turn, which is all the same to the body."""
         size = 0

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from holdfast.errors import StoreAway
 from holdfast.model import Instant, Message
-from holdfast.store import Store
 
 from .held import Held
 
@@ -28,14 +27,12 @@ class Listening:
 
     def __init__(
         self,
-        store: Store,
-        worker_id: str,
+        read: Callable[[], Awaitable[Sequence[Message]]],
         match: Callable[[], Awaitable[None]],
         deliver: Callable[[Sequence[Message], Mapping[str, Held], Instant], object],
         now: Callable[[], Instant],
     ) -> None:
-        self._store = store
-        self._worker_id = worker_id
+        self._read = read
         self._match = match
         self._deliver = deliver
         self._now = now
@@ -77,7 +74,7 @@ class Listening:
             try:
                 if any(held.execution is not None and held.execution.awaits_event for held in waiting.values()):
                     await self._match()
-                found = await self._store.read_inbox(self._worker_id)
+                found = await self._read()
             except StoreAway:
                 # Nothing could be committed either.
                 self._waiting = {**waiting, **self._waiting}

@@ -114,7 +114,7 @@ class Session(Claiming):
             )  # fmt: skip  # one line a group reads better here
             self._pulse.start()
         self._unsubscribe = self.store.subscribe(self._changed, News.WORK)
-        self._listening = Listening(self.store, self.worker_id, self.match, self.runs.deliver, self._clock.now)
+        self._listening = Listening(self.read_inbox, self.match, self.runs.deliver, self._clock.now)
         self.runs.listen = self._listening.add
         if not is_serving:
             return
@@ -218,7 +218,7 @@ class Session(Claiming):
             self._wake.clear()
             if self._is_changed:
                 self._is_changed = False
-                self.runs.deliver(await self.store.read_inbox(self.worker_id))
+                self.runs.deliver(await self.read_inbox())
                 continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(_QUIET):

@@ -63,6 +63,8 @@ class Waits(Resting):
         """When the inbox was read for those in line, if it was."""
         self._taken: OrderedDict[int, None] = OrderedDict()
         """Messages that turns have taken lately, oldest first."""
+        self._mailed: set[str] = set()
+        """Runs that may have messages here which are in the inbox still."""
         self._held_up: dict[str, Held] = {}
         self._block_counts: dict[str, int] = {}
         """How often in a row runs were blocked here, lately."""

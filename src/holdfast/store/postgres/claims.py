@@ -109,14 +109,16 @@ async def next_due(tx: Transaction, lanes: Sequence[Lane], suspects: bool, now: 
     return 0 if due_at is not None and due_at <= at else due_at
 
 
-async def read_inbox(tx: Transaction, worker_id: str) -> list[Message]:
+async def read_inbox(tx: Transaction, worker_id: str, known: Sequence[int]) -> list[Message]:
     """Fresh messages for runs held. They stay fresh until a turn takes them: reading again finds them again."""
     lanes = tx.known.worker_lanes.get(worker_id)
     floor = tx.known.inbox_floors.setdefault(worker_id, Floor())
     first = BOTTOM if tx.known.is_clock_given else floor.begin()
     begun = time.monotonic_ns()
     asked = None if lanes is None else sorted(lanes)
-    params = {"namespace_id": tx.namespace_id, "owner": worker_id, "lanes": asked, "floor": first}
+    params = {
+        "namespace_id": tx.namespace_id, "owner": worker_id, "lanes": asked, "floor": first, "known": list(known)
+    }  # fmt: skip  # one line a group reads better here
     rows = await tx.all("read_inbox", params)
     if any(row[_IS_STRAY] for row in rows):
         # Whoever goes on from there gets them before what was sent later.

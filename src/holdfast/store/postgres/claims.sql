@@ -214,6 +214,7 @@ LEFT JOIN (
     ) AS receiver
     WHERE lanes.namespace_id = :namespace_id AND (:lanes::integer[] IS NULL OR lanes.id = ANY (:lanes::integer[]))
         AND (receiver.owner = :owner OR receiver.ended_at IS NOT NULL AND sent.kind <> 'child')
+        AND NOT EXISTS (SELECT 1 FROM unnest(:known::bigint[]) AS known (id) WHERE known.id = sent.id)
 ) AS found ON true
 ORDER BY found.id;
 

@@ -277,8 +277,8 @@ class PostgresStore(LifeStore):
         self._refuse_closed()
         return self._commits.rows(writes)
 
-    async def read_inbox(self, worker_id: str) -> list[Message]:
-        return await self._read(partial(claims.read_inbox, worker_id=worker_id))
+    async def read_inbox(self, worker_id: str, *, known: Sequence[int] = ()) -> list[Message]:
+        return await self._read(partial(claims.read_inbox, worker_id=worker_id, known=known))
 
     async def next_due(
         self, lanes: Sequence[Lane], *, suspects: bool = True, now: Instant | None = None

@@ -78,9 +78,10 @@ def next_due(tx: Transaction, lanes: Sequence[Lane], suspects: bool, now: Instan
     return due_at
 
 
-def read_inbox(tx: Transaction, worker_id: str) -> list[Message]:
+def read_inbox(tx: Transaction, worker_id: str, known: Sequence[int]) -> list[Message]:
     """Fresh messages for runs held. They stay fresh until a turn takes them: reading again finds them again."""
-    return [Message(*row) for row in tx.all("read_inbox", {"namespace_id": tx.namespace_id, "owner": worker_id})]
+    params = {"namespace_id": tx.namespace_id, "owner": worker_id, "known": as_json(known)}
+    return [Message(*row) for row in tx.all("read_inbox", params)]
 
 
 def lanes_json(lanes: Sequence[Lane]) -> str:

@@ -166,6 +166,7 @@ SELECT inbox.id, runs.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, 
 FROM inbox INDEXED BY inbox_fresh
 CROSS JOIN runs ON runs.number = inbox.run
 WHERE inbox.fresh = 1 AND runs.namespace_id = :namespace_id AND runs.owner = :owner
+    AND inbox.id NOT IN (SELECT value FROM json_each(:known))
 ORDER BY inbox.id;
 
 -- name: next_due

@@ -237,8 +237,8 @@ class SqliteStore(LifeStore):
                 raise ValueError(f"run {write.run_id}: a row-only write can't end a run; commit a turn")
         return self._write_batch(_turns.write_rows, writes, None)
 
-    async def read_inbox(self, worker_id: str) -> list[Message]:
-        return await self._read(partial(claims.read_inbox, worker_id=worker_id))
+    async def read_inbox(self, worker_id: str, *, known: Sequence[int] = ()) -> list[Message]:
+        return await self._read(partial(claims.read_inbox, worker_id=worker_id, known=known))
 
     async def next_due(
         self, lanes: Sequence[Lane], *, suspects: bool = True, now: Instant | None = None

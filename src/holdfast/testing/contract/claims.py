@@ -296,6 +296,14 @@ class TestClaimRuns:
 
 @on_stage
 class TestReadInbox:
+    async def test_what_the_worker_knows_already_does_not_come_again(self, stage: Stage) -> None:
+        run = await stage.held()
+        for name in ("a", "b", "c"):
+            await stage.store.send_signal(run.id, name, b"1", now=T0)
+        a, b, c = await stage.store.read_inbox("one")
+        assert await stage.store.read_inbox("one", known=[a.id, c.id]) == [b]
+        assert await stage.store.read_inbox("one", known=[a.id, b.id, c.id, c.id + 9]) == []
+
     async def test_messages_of_held_runs_come_oldest_first(self, stage: Stage) -> None:
         await stage.start(3)
         runs = await stage.claim()

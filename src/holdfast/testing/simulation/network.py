@@ -273,8 +273,8 @@ class FaultyStore(FaultyLife):
     def write_rows(self, writes: Sequence[RowWrite]) -> Awaitable[Sequence[Answer]]:
         return self._send("write_rows", lambda: self._inner.write_rows(writes), writes)
 
-    async def read_inbox(self, worker_id: str) -> list[Message]:
-        return await self._ask("read_inbox", lambda: self._inner.read_inbox(worker_id))
+    async def read_inbox(self, worker_id: str, *, known: Sequence[int] = ()) -> list[Message]:
+        return await self._ask("read_inbox", lambda: self._inner.read_inbox(worker_id, known=known))
 
     async def next_due(
         self, lanes: Sequence[Lane], *, suspects: bool = True, now: Instant | None = None
