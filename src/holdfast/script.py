@@ -65,7 +65,9 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
     KeyboardInterrupt, also if the run has ended by then; a second one exits. Inside a running event loop it raises
     MisplacedCall: use a client there.
     """
-    refuse_in_body("holdfast.run()", "call the other workflow's steps, or start it from a step with a client")
+    refuse_in_body(
+        "holdfast.run()", "call the other workflow, or begin it by its .start(...): it is a child of this run"
+    )
     if not isinstance(workflow, Workflow):
         raise DefinitionError(f"holdfast.run({workflow!r}): {wrong_workflow(workflow)}")
     with contextlib.suppress(RuntimeError):

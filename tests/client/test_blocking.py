@@ -16,9 +16,10 @@ import pytest
 
 from holdfast.client import AsyncClient, AsyncRun, AsyncRuns, Client, Run, Runs
 from holdfast.client.portal import Portal
-from holdfast.define import current_scope
+from holdfast.define import current_scope, workflow
 from holdfast.errors import BadArguments, ClientClosed, IOInBody, MisplacedCall, RunFailed
 from holdfast.model import RunFilter, RunStatus
+from holdfast.testing import Environment
 from tests.client.hands import Hands, total
 
 ROOT = Path(__file__).parents[2]
@@ -182,6 +183,26 @@ def test_it_is_refused_in_a_body(blocking):
     finally:
         current_scope.reset(token)
     assert list(blocking.runs()) == []
+
+
+def test_one_that_was_never_used_says_in_a_body_what_to_do_there_before_anything_is_opened():
+    @workflow
+    def body(what: str) -> None:
+        client = Client("sqlite:///:memory:")
+        try:
+            if what == "signal":
+                client.signal("somebody", "go")
+            elif what == "start":
+                client.start(total, 1)
+            else:
+                client.__enter__()
+        except IOInBody as error:
+            raise ValueError(str(error)) from None
+
+    with Environment(body) as env:
+        for what, instead in (("signal", "use holdfast.signal"), ("start", "a child of this run"), ("enter", "a step")):
+            with pytest.raises(RunFailed, match=instead):
+                env.client.start(body, what).result()
 
 
 def test_a_closed_client_says_so_and_closing_again_changes_nothing(database_url):

@@ -142,7 +142,7 @@ async def test_a_codec_that_is_given_is_used(database_url):
 async def test_a_client_call_in_a_body_is_refused_with_the_durable_way(client):
     token = current_scope.set(object())
     try:
-        with pytest.raises(IOInBody, match="start it in a step"):
+        with pytest.raises(IOInBody, match="it is a child of this run"):
             await client.start(total, 1)
         with pytest.raises(IOInBody):
             client.runs()

@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, RunEnded, RunFilter, RunNotFound, RunStatus, Worker, step, workflow
+from holdfast import (
+    AsyncClient,
+    DeadlineExceeded,
+    RunCancelled,
+    RunEnded,
+    RunFailed,
+    RunFilter,
+    RunNotFound,
+    RunStatus,
+    Worker,
+    step,
+    workflow,
+)
 from holdfast.testing import Environment
 from tests.life.waiting import until, until_waiting, waiting_for_its_deadline
 
@@ -117,6 +129,41 @@ async def test_a_cancel_reaches_a_paused_run():
         await env.client.pause(run.id)
         await run.cancel()
         assert await run.wait() is RunStatus.CANCELLED
+
+
+@workflow
+async def dozing() -> str:
+    await holdfast.sleep("1h")
+    return "slept"
+
+
+@workflow
+async def impatient() -> str:
+    return str(await holdfast.wait_for_signal("go", timeout="1h", default="nothing"))
+
+
+@pytest.mark.parametrize("body", [dozing, impatient])
+async def test_a_cancel_acts_before_timers_that_came_due_in_the_pause(body):
+    async with Environment(body) as env:
+        run = await env.client.start(body)
+        await env.until_waiting(run)
+        await env.client.pause(run.id)
+        await env.skip("2h")
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result()
+
+
+@pytest.mark.parametrize("body", [dozing, impatient])
+async def test_so_does_a_deadline(body):
+    async with Environment(body) as env:
+        run = await env.client.start(body, deadline="90m")
+        await env.until_waiting(run)
+        await env.client.pause(run.id)
+        await env.skip("2h")
+        with pytest.raises(RunFailed) as failed:
+            await run.result()
+        assert isinstance(failed.value.__cause__, DeadlineExceeded)
 
 
 async def test_pausing_twice_counts_once():

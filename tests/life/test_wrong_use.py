@@ -28,6 +28,20 @@ async def double(x: int) -> int:
     return 2 * x
 
 
+@workflow
+async def mapping(items: Any) -> list[int]:
+    return await holdfast.map(double, items)
+
+
+async def test_what_can_t_be_mapped_over_is_named():
+    async with Environment([mapping, double]) as env:
+        run = await env.client.start(mapping, 5)
+        with pytest.raises(RunFailed) as failed:
+            await run.result()
+        assert isinstance(failed.value.__cause__, DefinitionError)
+        assert "map(double, 5): expected items to map over" in str(failed.value)
+
+
 @step(retry=Retry(attempts=3))
 async def leave() -> None:
     raise SystemExit(3)

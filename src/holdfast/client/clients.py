@@ -41,6 +41,10 @@ from .starts import Call, calls_of, check_options, merged, name_of, refuse_other
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_INSTEAD = (
+    "call the workflow, or begin it by its .start(...), and it is a child of this run; one that is not to be a child, "
+    "start in a step, with a key or an id so that it is started once"
+)
 
 
 class AsyncClient(Messaging, Managing):
@@ -237,7 +241,7 @@ class AsyncClient(Messaging, Managing):
         Every argument is checked before anything is written; the error says which item it was. The options hold for
         all; an id or a key would name one run, so neither is taken.
         """
-        refuse_in_body("client.start_many()", "do it in a step")
+        refuse_in_body("client.start_many()", _INSTEAD)
         direct = StartOptions(
             delay=delay, deadline=deadline, priority=priority, tags=tags, queue=queue, retention=retention
         )
@@ -263,7 +267,7 @@ class AsyncClient(Messaging, Managing):
         registered, live or not, instead of the newest. Raises UnknownWorkflow if no worker has ever registered the
         workflow, or that version of it, and BadArguments.
         """
-        refuse_in_body("client.start_call()", "start it in a step, with a key or an id so that it is started once")
+        refuse_in_body("client.start_call()", _INSTEAD)
         if isinstance(workflow, Workflow):
             raise DefinitionError(f"start_call takes the name of a workflow: {workflow.name!r}")
         call = (tuple(args), dict(kwargs or {}))
@@ -346,7 +350,7 @@ class AsyncClient(Messaging, Managing):
         is_served: bool = False,
         connection: Any = None,
     ) -> AsyncRun[Any]:
-        refuse_in_body("client.start()", "start it in a step, with a key or an id so that it is started once")
+        refuse_in_body("client.start()", _INSTEAD)
         name_of(workflow)
         check_options(workflow, direct, connection)
         options = merged(workflow, direct)

@@ -7,12 +7,14 @@ of the program. A process made by `fork` has no such thread: there the portal st
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
+from holdfast.define import current_scope, is_body, refuse_in_body
 from holdfast.errors import ClientClosed, MisplacedCall
 
 T = TypeVar("T")
@@ -43,6 +45,8 @@ class Portal:
         closed, before or meanwhile.
         """
         try:
+            if is_body(current_scope.get()):
+                _refused(work)
             future = self._submit(work)
         except BaseException:
             work.close()
@@ -103,6 +107,13 @@ def inline(work: Coroutine[Any, Any, T]) -> T:
         return done.value  # type: ignore[no-any-return]  # it is what the coroutine returned
     work.close()
     raise AssertionError("a coroutine that was not to give way did")
+
+
+def _refused(work: Coroutine[Any, Any, T]) -> None:
+    """Have the call say by itself what to do in a body, before a loop is made for it: that would be a socket."""
+    with contextlib.suppress(StopIteration):
+        work.send(None)
+    refuse_in_body("a blocking client", "do it in a step")
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

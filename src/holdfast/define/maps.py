@@ -126,6 +126,11 @@ def mapped(
     for what, number in (("concurrency", concurrency), ("chunk", chunk)):
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
             raise DefinitionError(f"map({what}={number!r}): expected a whole number from 1")
+    if not isinstance(items, Iterable):
+        raise DefinitionError(
+            f"map({target.name}, {items!r}): expected items to map over, such as a list, not {type(items).__name__}; "
+            "for a single one, call it"
+        )
     given = list(items)
     return partial(_map, body, target, given, concurrency, on_error == "collect", chunk)
 

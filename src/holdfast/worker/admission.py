@@ -9,6 +9,7 @@ import msgspec
 from holdfast.engine import Advance
 from holdfast.errors import DeadlineExceeded, NotDecodable, RunCrashed
 from holdfast.model import (
+    Cancel,
     ClaimedRun,
     Ended,
     Entry,
@@ -114,9 +115,27 @@ class Admission(Turns):
             else:
                 self.pause(held)
             return
+        if claimed.is_paused:
+            self._end_pause(held)
         # A claim brings the whole inbox, but no event that was published while nobody was there to match it.
         is_heard = held.execution is None or not held.execution.awaits_event
-        self.resume(held, heard_at=claimed.claimed_at if is_heard else 0)
+        self.resume(held, heard_at=claimed.claimed_at if is_heard else 0, was_paused=claimed.is_paused)
+
+    def _end_pause(self, held: Held) -> None:
+        """Let what ends a pause, a cancel or the deadline, come before all that has waited, but for results of steps.
+
+        Those were recorded: what they did may have to be undone. A cancel that was sent at 0 has no timer before it.
+        """
+        now = self._clock.now()
+        if held.is_late(now):
+            self._meet_deadline(held, now, held.info.deadline_instant or 0)
+        behind = 1 + max((one.when for one in held.arrivals if one.rank == RESULT), default=0)
+        held.arrivals = [
+            msgspec.structs.replace(one, when=behind, entry=msgspec.structs.replace(one.entry, at=0))
+            if isinstance(one.entry, Cancel)
+            else one
+            for one in held.arrivals
+        ]
 
     def _try_out(self) -> None:
         """It is alone among the suspected for a while; a look follows, which may find suspects."""

@@ -90,11 +90,10 @@ class Turns(Arrivals):
         self._firsts: deque[tuple[Instant, Held]] = deque()
         """First turns that are not written yet, oldest first."""
 
-    def resume(self, held: Held, *, heard_at: Instant = 0) -> None:
+    def resume(self, held: Held, *, heard_at: Instant = 0, was_paused: bool = False) -> None:
         """Let a run go on: its first turn, what has arrived, timers that are due, open steps; else it waits."""
-        now = self._clock.now()
+        now, started_at = self._clock.now(), held.started_at
         is_late = held.is_late(now)
-        started_at = held.started_at
         if held.history is not None and held.history.retrying is not None:
             retry_at = held.history.retrying.retry_at
             is_cancelled = any(isinstance(one.entry, Cancel) for one in held.arrivals)
@@ -114,7 +113,8 @@ class Turns(Arrivals):
             if is_late and held.started_at >= (held.info.deadline_instant or 0):
                 # Nothing of it has begun, nor will: see admission.
                 self._meet_deadline(held, now, when=_FIRST)
-        timers = execution.due_timers(now)
+        # Of what ends a pause, timers that came due in it are behind: they have waited.
+        timers = [] if was_paused or held.is_pausing else execution.due_timers(now)
         if timers and self.listen is not None and execution.is_listening:
             # What was due after the last look needs another one: a message may have come before it.
             timers = [timer for timer in timers if timer[0] <= heard_at]
