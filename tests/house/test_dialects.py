@@ -34,7 +34,7 @@ ONLY_SQLITE = {
                 "delete_messages",
             ),
             *("delete_keys", "delete_runs", "delete_signal_ids", "delete_starts", "delete_taken", "delete_values"),
-            *("drop_pauses", "find_empty_chains", "forget_events", "sweep"),
+            *("drop_pauses", "find_empty_chains", "forget_events"),
         ],
         "Postgres removes runs, chains and events with all they own in a statement each: remove_runs and its like",
     ),
@@ -50,12 +50,12 @@ ONLY_SQLITE = {
         "Postgres continues runs, and joins them, in continue_runs and join_runs",
     ),
     **dict.fromkeys(
-        ["cancel_runs", "chains_of", "find_chain_start", "find_chains", "find_message_id", "insert_message_id"],
+        ["chains_of", "find_chain_start", "find_chains", "find_message_id", "insert_message_id"],
         "Postgres finds the chain, the message id and the inbox of a message in the statement that sends it",
     ),
     **dict.fromkeys(
-        ["end_waits", "find_open", "mark_matched", "match_waits", "read_unmatched", "take_event", "unmatched_waits"],
-        "Postgres delivers an event, and marks what was looked at, by statements over arrays",
+        ["end_waits", "find_open", "take_event"],
+        "Postgres delivers an event to many waits by one statement",
     ),
     **dict.fromkeys(["find_used_hook", "resume_hook"], "Postgres takes a hook and tells what became of it: take_hook"),
     **dict.fromkeys(
@@ -90,7 +90,7 @@ ONLY_POSTGRES = {
     "find_newest": "a chain's last run, which SQLite finds by find_chains",
     "hurry": "a transaction on the connection of all turns waits for no lock for long",
     **dict.fromkeys(
-        ["find_expired", "lock_removals", "remove_chains", "remove_event_ids", "remove_events", "remove_runs"],
+        ["lock_removals", "remove_chains", "remove_event_ids", "remove_events", "remove_runs"],
         "see delete_runs",
     ),
     **dict.fromkeys(["cancel_orphans", "continue_runs", "join_runs", "lock_continued", "tell_ends"], "see move_hooks"),
@@ -102,12 +102,9 @@ ONLY_POSTGRES = {
         ["begin_look", "end_look", "hold_chain", "hold_chains", "refuse_removed", "undo_look"],
         "a run may go on while a caller's open transaction sends to it; SQLite has one writer",
     ),
+    "publish_events": "many of a batch at once",
     **dict.fromkeys(
-        ["mark_events", "mark_waits", "publish_events", "read_unmatched_events", "read_unmatched_waits"],
-        "see match_waits",
-    ),
-    **dict.fromkeys(
-        ["move_inbox", "send_cancels", "send_hook", "send_pauses", "send_signals", "settle_hook", "take_hook"],
+        ["move_inbox", "send_hook", "send_pauses", "send_signals", "settle_hook", "take_hook"],
         "see find_message_id and resume_hook",
     ),
     **dict.fromkeys(

@@ -43,7 +43,7 @@ def cancel_all(tx: Transaction, cancels: Sequence[tuple[int, str]], at: Instant)
     chains = find_chains(tx, [run_id for _, run_id in cancels])
     asked = [(chains[run_id].run, run) for run, run_id in cancels if run_id in chains and chains[run_id].is_live]
     if asked:
-        tx.run("cancel_runs", {"asked": as_json(asked), "payload": b"", "now": at})
+        tx.run("send_cancels", {"asked": as_json(asked), "payload": b"", "now": at})
         tx.news |= News.WORK
 
 

@@ -7,14 +7,14 @@ SELECT column1, column2, column3, column4, column5
 FROM (VALUES (?, ?, ?, ?, ?))
 WHERE column1 <> 0;
 
--- name: read_unmatched
+-- name: read_unmatched_events
 -- Events that nobody has looked at.
 SELECT id, name, payload, published_at, trace
 FROM events
 WHERE namespace_id = :namespace_id AND unmatched = 1 AND (published_at, id) > (:after_at, :after_id)
 ORDER BY published_at, id LIMIT :limit;
 
--- name: unmatched_waits
+-- name: read_unmatched_waits
 -- Waits that nobody has looked at.
 SELECT run, number, name, match, since, registered_at
 FROM waits
@@ -123,11 +123,11 @@ CROSS JOIN runs ON runs.number = open.run;
 -- Waits that have got what they waited for.
 DELETE FROM waits WHERE id IN (SELECT value FROM json_each(:waits));
 
--- name: mark_matched
+-- name: mark_events
 -- Events that were looked at.
 UPDATE events SET unmatched = 0, matched_at = :now WHERE id IN (SELECT value FROM json_each(:ids)) AND unmatched = 1;
 
--- name: match_waits
+-- name: mark_waits
 -- Waits that were looked at.
 UPDATE waits SET unmatched = 0
 WHERE id IN (

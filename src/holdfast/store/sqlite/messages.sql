@@ -44,7 +44,7 @@ FROM (VALUES (?, ?, ?, ?, ?, ?, ?))
 CROSS JOIN runs ON runs.number = column1
 WHERE runs.ended_at IS NULL;
 
--- name: cancel_runs
+-- name: send_cancels
 -- Ask live children to end, each once in its life. Whoever has only joined a run has no say in that.
 INSERT OR IGNORE INTO inbox (run, lane_id, kind, payload, sent_at)
 SELECT runs.number, runs.lane_id, 'cancel', :payload, :now
