@@ -33,8 +33,8 @@ class Attempt(StepInfo):
     """One try of one step of one run. It is what the step itself sees of it, and what this worker knows beside that."""
 
     __slots__ = (
-        "_attempts", "alarm", "command", "details", "epoch", "first_at", "has_sent", "held", "is_holding", "is_settled",
-        "is_timed_out", "kept", "loan", "streams", "task", "timeout", "turn",
+        "_attempts", "alarm", "command", "details", "epoch", "first_at", "has_sent", "held", "is_holding", "is_left",
+        "is_settled", "is_timed_out", "kept", "loan", "streams", "task", "timeout", "turn",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, attempts: Executing, held: Held, command: Command) -> None:
@@ -52,6 +52,8 @@ class Attempt(StepInfo):
         self.alarm: Alarm | None = None
         self.is_settled = False
         self.is_timed_out = False
+        self.is_left = False
+        """It went on although nobody waited for it any more, and what it does goes nowhere."""
         self.has_sent = False
         self.streams = _NO_ITEMS
         """How many items it has sent to each."""

@@ -105,7 +105,7 @@ class Attempts:
     def send(self, attempt: Attempt, name: str, value: Any, *, is_value: bool) -> None:
         """On the step's own thread, as above. One whose run was lost, or that was abandoned, sends nothing."""
         data = self._codec.message(value)
-        if not attempt.held.is_lost and not (attempt.is_timed_out and attempt.is_settled):
+        if not attempt.held.is_lost and not attempt.is_left and not (attempt.is_timed_out and attempt.is_settled):
             attempt.has_sent = True
             kept = attempt.kept
             (self.outbox.add if kept is None else kept.append)(Item(attempt, name, data, is_value))
@@ -168,18 +168,26 @@ class Attempts:
             attempt.held.attempts.pop(attempt.key, None)
 
     def withdraw(self, attempt: Attempt) -> None:
-        """Nobody wants its result any more: an async step is cancelled, one in a thread is told."""
+        """Nobody wants its result any more: an async step is cancelled, one in a thread is told.
+
+        It may go on all the same, but after a while neither in a place nor with a connection that others need.
+        """
         if attempt.is_settled:
             return
         self._settle(attempt)
         attempt.cancelled = True
-        if attempt.command.step.is_async and attempt.task is not None:
+        if attempt.task is None:
+            return
+        if attempt.command.step.is_async:
             self._cancel(attempt)
-            if attempt.loan is not None:
-                # It may go on all the same, but not with what others need.
-                attempt.alarm = self._clock.call_at(self._clock.now() + _LINGER, attempt.loan.abort)
         elif attempt.loan is not None:
             attempt.loan.abort()
+        if attempt.alarm is not None:
+            if attempt.timeout is not None and attempt.timeout <= _LINGER:
+                # Its time is over before that.
+                return
+            attempt.alarm.cancel()
+        attempt.alarm = self._clock.call_at(self._clock.now() + _LINGER, partial(self._outstay, attempt))
 
     def _cancel(self, attempt: Attempt) -> None:
         assert attempt.task is not None
@@ -344,7 +352,7 @@ class Attempts:
 
     def _time_out(self, attempt: Attempt) -> None:
         if attempt.is_settled:
-            self._leave_behind(attempt)
+            self._outstay(attempt)
             return
         attempt.is_timed_out = attempt.cancelled = True
         if attempt.command.step.is_async:
@@ -357,16 +365,20 @@ class Attempts:
     def _abandon(self, attempt: Attempt) -> None:
         if attempt.is_settled:
             return
-        self._leave_behind(attempt)
-        if attempt.loan is not None:
-            # The next attempt may need what this one has locked.
-            attempt.loan.abort()
+        self._leave_behind(attempt, "its timeout")
         self._fail(attempt, timed_out(attempt))
 
-    def _leave_behind(self, attempt: Attempt) -> None:
-        _log.warning(
-            "%r went on after its timeout and was abandoned; whatever it returns will not be recorded", attempt
-        )
+    def _outstay(self, attempt: Attempt) -> None:
+        """It was called off, and had time to notice."""
+        if attempt.task is not None:
+            self._leave_behind(attempt, "it was called off")
+
+    def _leave_behind(self, attempt: Attempt, what: str) -> None:
+        attempt.is_left = True
+        _log.warning("%r went on after %s and was abandoned; whatever it returns will not be recorded", attempt, what)
+        if attempt.loan is not None:
+            # Others, such as the next attempt, may need what this one has locked.
+            attempt.loan.abort()
         if not attempt.command.step.is_async:
             # Its thread is lost to it; others get one of their own.
             self._landed(attempt)
