@@ -287,7 +287,8 @@ class RunCrashed(HoldfastError):
 class StepFailed(HoldfastError):
     """A step failed with an exception whose own class can't be rebuilt here.
 
-    `type` is the name of that class, `traceback` its text. It is raised in the body in place of it, on replay, too.
+    `type` is the name of that class, `traceback` its text, which is also a note: whoever prints it sees what it was and
+    where. It is raised in the body in place of it, on replay, too.
     """
 
     def __init__(self, message: str, type: str = "", traceback: str = "") -> None:

@@ -221,25 +221,6 @@ async def test_what_is_no_ordinary_exception_is_step_failed_and_not_tried_again(
     assert attempts == [1]
 
 
-async def test_such_a_step_failed_says_where_it_was_raised_and_has_its_cause(database_url):
-    @step
-    async def odd() -> None:
-        raise Odd("no more")
-
-    @workflow
-    async def body() -> list[str]:
-        try:
-            await odd()
-        except StepFailed as failed:
-            return [failed.traceback, type(failed.__cause__).__name__]
-        return []
-
-    async with stage(database_url, body) as on:
-        told, cause = await (await on.client.start(body)).result(PATIENCE)
-    assert 'raise Odd("no more")' in told
-    assert cause == "StepFailed"
-
-
 async def test_an_error_is_noted_with_its_step_its_attempt_and_its_run(database_url):
     @step(retry=Retry(attempts=2, initial=0))
     async def charge() -> None:

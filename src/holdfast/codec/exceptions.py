@@ -93,12 +93,16 @@ def load_exception(plain: Any, home: str | None) -> BaseException:
 def tell_exception(plain: Any) -> StepFailed:
     """What was recorded about an exception, for whoever lacks its class. Raises NotDecodable."""
     try:
-        failed = StepFailed(
-            plain["message"], type=f"{plain['module']}.{plain['name']}", traceback=plain.get("traceback", "")
-        )
-        _put_notes(failed, [str(note) for note in plain.get("notes", ())])
+        return _as_step_failed(plain)
     except (KeyError, TypeError, AttributeError) as problem:
         raise NotDecodable(f"the stored exception can't be read: {type_name(type(problem))}: {problem}") from problem
+
+
+def _as_step_failed(plain: dict[str, Any]) -> StepFailed:
+    """In the original's own words. What that was, and where, is in the last note, as far as it is known."""
+    name, traceback = f"{plain['module']}.{plain['name']}", plain.get("traceback", "")
+    failed = StepFailed(plain["message"], type=name, traceback=traceback)
+    _put_notes(failed, [*(str(note) for note in plain.get("notes", ())), traceback or f"it was raised as {name}"])
     return failed
 
 
@@ -257,8 +261,7 @@ def _load(plain: dict[str, Any], home: str | None) -> BaseException:
             )
         error = _rebuild(cls, plain, links, home)
     else:
-        error = StepFailed(plain["message"], type=f"{plain['module']}.{plain['name']}", traceback=plain["traceback"])
-        _put_notes(error, plain["notes"])
+        error = _as_step_failed(plain)
     for name in ("__cause__", "__context__"):
         if name in links:
             object.__setattr__(error, name, links[name])

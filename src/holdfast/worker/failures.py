@@ -27,9 +27,14 @@ def unreadable(attempt: Attempt, cause: Exception) -> NotEncodable:
 
 
 def as_step_failed(error: BaseException) -> StepFailed:
+    """In its place, and not on top of it: in its words, with its notes, where it was raised, and what led to it."""
     name = f"{type(error).__module__}.{type(error).__qualname__}"
-    failed = StepFailed(f"{name}: {message_of(error)}", type=name, traceback=traceback_text(error))
-    failed.__cause__ = error
+    failed = StepFailed(message_of(error), type=name, traceback=traceback_text(error))
+    for note in getattr(error, "__notes__", ()):
+        failed.add_note(str(note))
+    failed.add_note(failed.traceback or f"it was raised as {name}")
+    failed.__cause__, failed.__context__ = error.__cause__, error.__context__
+    failed.__suppress_context__ = error.__suppress_context__
     return failed
 
 

@@ -20,7 +20,7 @@ def test_a_local_class_comes_back_as_step_failed():
     assert str(back) == "gone"
     assert back.type == f"{__name__}.test_a_local_class_comes_back_as_step_failed.<locals>.Local"
     assert back.traceback.endswith("Local: gone")
-    assert back.__notes__ == ["attempt 1"]
+    assert back.__notes__ == ["attempt 1", back.traceback]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()], ids=repr)

@@ -348,7 +348,7 @@ def test_one_that_is_handed_on_keeps_its_notes_and_gets_more():
 def test_what_is_told_of_an_exception_has_its_notes():
     told = codec.tell_exception(codec.encode_exception(PaymentFailed("visa", code=51), notes=["step charge"]))
     assert told.type == "tests.unit.codec.samples.PaymentFailed"
-    assert told.__notes__ == ["step charge"]
+    assert told.__notes__ == ["step charge", "it was raised as tests.unit.codec.samples.PaymentFailed"]
 
 
 def test_an_attribute_whose_class_is_gone_is_told_when_the_exception_is_read(monkeypatch):

@@ -39,7 +39,7 @@ def test_one_that_can_t_be_looked_at_says_what_it_was():
     back = round_trip(Nasty("x"), notes=["step charge"])
     assert type(back) is errors.StepFailed
     assert back.type == f"{__name__}.Nasty"
-    assert back.__notes__ == ["step charge", "reading it raised RuntimeError"]
+    assert back.__notes__ == ["step charge", "reading it raised RuntimeError", f"it was raised as {__name__}.Nasty"]
 
 
 def nested(depth):
@@ -89,7 +89,7 @@ def test_a_large_exception_fits_a_small_limit():
     assert len(stored) <= 2000
     back = small.decode_exception(stored)
     assert type(back) is errors.StepFailed
-    assert back.__notes__ == ["the exception was too large to be kept whole", "step charge"]
+    assert back.__notes__ == ["the exception was too large to be kept whole", "step charge", back.traceback]
 
 
 LARGE = ValueError("x" * 10_000)
