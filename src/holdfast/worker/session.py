@@ -168,6 +168,7 @@ class Session(Claiming):
     async def stop(self, grace: int | None = None) -> None:
         """Stop claiming, let steps end within the grace period, hand the rest back at once, and leave.
 
+        Until then messages for the runs that are here are passed on to them.
         Whoever waits for it and is cancelled waits no longer for steps, only until all is handed back.
         """
         if self.ended.is_set():
@@ -195,8 +196,7 @@ class Session(Claiming):
         with suppress(TimeoutError):
             async with asyncio.timeout(grace / 1_000_000):
                 while any(held.attempts for held in runs.held.values()):
-                    if runs.attempts.tasks:
-                        await asyncio.wait(runs.attempts.tasks, return_when=asyncio.FIRST_COMPLETED)
+                    await self._hear_meanwhile()
                     await asyncio.sleep(0)
         with suppress(TimeoutError, StoreError):
             # The store may be away: then the lease ends by itself, and nothing is lost.
@@ -211,6 +211,23 @@ class Session(Claiming):
                     # What a claim took whose answer was lost has not begun: no crash.
                     await self.store.release_strays(self.worker_id, [], now=self._clock.store_time())
                 await self.store.remove_worker(self.worker_id)
+
+    async def _hear_meanwhile(self) -> None:
+        """Wait until a step has ended, or pass on what has come: a cancel is not kept waiting for the grace period."""
+        self._wake.clear()
+        if self._is_changed:
+            self._is_changed = False
+            try:
+                self.runs.deliver(await self.store.read_inbox(self.worker_id))
+            except StoreError:
+                self._is_changed = True
+                await asyncio.sleep(_QUIET)
+        elif self.runs.attempts.tasks:
+            news = asyncio.ensure_future(self._wake.wait())
+            try:
+                await asyncio.wait([news, *self.runs.attempts.tasks], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                news.cancel()
 
     async def quiet(self) -> None:
         """Wait until none of the runs here has anything under way, passing on what comes for them meanwhile."""
