@@ -253,9 +253,9 @@ def test_a_thread_that_is_to_wake_a_body_is_told_why_it_can_t(begin):
         await asyncio.gather(asyncio.Future(), double(1))
 
     drive = begin(body)
-    with pytest.raises(NotInBody, match="have a step do what a thread is to do"):
+    with pytest.raises(NotInBody, match="move this into a step"):
         loops[0].call_soon_threadsafe(print)
-    with pytest.raises(IOInBody, match="have a step do what a thread is to do"):
+    with pytest.raises(IOInBody, match="move this into a step"):
         drive.complete("double")
 
 

@@ -329,8 +329,15 @@ class Calls:
 
     def stop_with(self, error: Exception) -> NoReturn:
         """Stop the execution from inside its body: the error is the worker's to see, never the body's."""
-        self.fail_with(error)
+        self._stop(error)
         raise Suspended
+
+    def _stop(self, error: Exception) -> None:
+        """Also from another thread than the body's, while that waits: then nobody but the worker could notice."""
+        self.fail_with(error)
+        # In this order: whoever advances it looks for a fault when the hub is gone.
+        if self.hub is None and self.runners.stopped is not None:
+            self.runners.stopped(self)
 
     def fail_with(self, error: Exception) -> None:
         if self.fault is None:
@@ -352,11 +359,11 @@ class Calls:
     def refuse_outsider(self) -> NoReturn:
         """Somebody else resolves what the body waits for: neither it nor a replay can go on from there."""
         what = (
-            f"an asyncio object of the body of {self.run!r} was used from outside, as by a thread that it began or a "
-            "step that sets an Event of it; have a step do what a thread is to do, let a step return what its body is "
-            "to know, and let others send a signal"
+            f"an asyncio object of the body of {self.run!r} was used from outside, as by a thread that it or a library "
+            "began, or a step that sets an Event of it; move this into a step: have that do what a thread is to do, "
+            "let it return what its body is to know, and let others send a signal"
         )
-        self.fail_with(IOInBody(what))
+        self._stop(IOInBody(what))
         raise NotInBody(what)
 
     def divergence(self, what: str, held: Entry | None, *, at: int | None = None) -> JournalDiverged:

@@ -89,6 +89,12 @@ class Deliveries(Requests):
         return self._life is not None and bool(self._life.waits or self._life.children)
 
     @property
+    def may_be_stopped(self) -> bool:
+        """Whether a thread may have to answer what it waits for, as far as one can tell, which would stop it."""
+        is_answered = self.commands or self.loop.timers or self.is_listening
+        return not is_answered or self.loop.awaits_stranger
+
+    @property
     def awaits_event(self) -> bool:
         """Whether an event could change what it does: those come to its inbox only when somebody has matched them."""
         return self._life is not None and any(wait.kind == "event" for wait in self._life.waits.values())

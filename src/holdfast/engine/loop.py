@@ -23,11 +23,14 @@ from holdfast.errors import IOInBody, Suspended
 from holdfast.model import Instant
 
 from .divergence import own_line
-from .tasks import BodyFuture, BodyTask
+from .tasks import BodyFuture, BodyTask, StrangeFuture
 
 T = TypeVar("T")
 _LONGEST = 1_000 * 366 * 86_400 * 1_000_000
 _ENSURE_FUTURE = frozenset({"ensure_future", "_ensure_future"})
+_KNOWN = ("asyncio.", "holdfast.")
+_STRANGE = (StrangeFuture, asyncio.Future)
+"""The second is made by hand, as anyio makes the one for its threads."""
 
 
 class LoopOwner(Protocol):
@@ -211,10 +214,12 @@ class BodyLoop(asyncio.AbstractEventLoop):
         return timer
 
     def create_future(self) -> asyncio.Future[Any]:
-        if sys._getframe(1).f_code.co_name == "wrap_future":
+        frame = sys._getframe(1)
+        if frame.f_code.co_name == "wrap_future":
             # Whatever resolves it is in another thread, which no replay waits for.
-            self._owner.stop_with(_io("asyncio.wrap_future()", sys._getframe(1), self._owner.main))
-        return BodyFuture(self._owner.next_number(), self)
+            self._owner.stop_with(_io("asyncio.wrap_future()", frame, self._owner.main))
+        is_known = frame.f_globals.get("__name__", "").startswith(_KNOWN)
+        return (BodyFuture if is_known else StrangeFuture)(self._owner.next_number(), self)
 
     def create_task(  # type: ignore[override]  # asyncio's signature grows with each version
         self,
@@ -271,6 +276,11 @@ class BodyLoop(asyncio.AbstractEventLoop):
                 return found
             heapq.heappop(self._due)
         return None
+
+    @property
+    def awaits_stranger(self) -> bool:
+        """Whether a task waits for what somebody else may have to resolve, such as a thread that a library has."""
+        return any(type(task._fut_waiter) in _STRANGE for task in self.tasks.values())  # type: ignore[attr-defined]
 
     def disown(self) -> None:
         """Cut the tie to an execution that was put away; whatever still finds this loop finds it dead."""

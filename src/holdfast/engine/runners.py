@@ -106,13 +106,15 @@ def run_beside(context: Context, callback: Callable[..., object], *args: Any) ->
 class Runners:
     """The runners of one thread, and the queue of ready callbacks that their runs borrow while they advance.
 
-    Made on the event loop on which these advance, or on none.
+    Made on the event loop on which these advance, or on none. `stopped` is called with a body that was stopped while it
+    waited, from whichever thread has done that: nothing else may come that lets anybody see it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stopped: Callable[[Any], None] | None = None) -> None:
         hash_by_members()
         find_in_order()
         hear_of_unawaited()
+        self.stopped = stopped
         self._idle: list[greenlet] = []
         self.ready: deque[Any] = deque()
         self.context = Context()
@@ -170,6 +172,7 @@ class Runners:
     def close(self) -> None:
         """End the idle runners. The collector can't see into a greenlet: each would keep itself and all this alive."""
         self._collecting.end()
+        self.stopped = None
         idle, self._idle = self._idle, []
         for runner in idle:
             runner.throw()

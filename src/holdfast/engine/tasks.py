@@ -25,6 +25,12 @@ class BodyFuture(asyncio.Future[T]):
         return self._number
 
 
+class StrangeFuture(BodyFuture[T]):
+    """One that neither asyncio nor the house has made: a thread of some library may be what resolves it."""
+
+    __slots__ = ()
+
+
 class BodyTask(asyncio.Task[T]):
     """A task of a body: hashes alike on every replay, as its futures do, and unlike the tasks of other runs.
 

@@ -1,11 +1,14 @@
-"""What arrives for a run that this worker holds: messages, the ends of its steps, heartbeats."""
+"""What arrives for a run that this worker holds: messages, the ends of its steps, heartbeats, the end of its body."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 
+from holdfast.engine import Execution
 from holdfast.model import Cancel, Input, Instant, Message, RowChange, RunStatus
 
 from .attempt import Attempt
@@ -14,6 +17,7 @@ from .commits import Verdict
 from .held import MESSAGE, RESULT, Arrival, Held
 from .waits import REMEMBERED, Waits
 
+_MOMENT = 20_000
 _NOBODY: Mapping[str, Held] = MappingProxyType({})
 
 
@@ -130,6 +134,22 @@ class Arrivals(Waits):
             return False
         # Nothing may come between the result of a transactional step and its commit, and so no look into the inbox.
         return held.inside is None or not held.execution.is_listening
+
+    def stopped(self, execution: Execution) -> None:
+        """A body was stopped while it waited, by a thread. Told by that thread."""
+        with suppress(RuntimeError):  # The loop may be closed by then.
+            self._loop.call_soon_threadsafe(self._block_stopped, execution, context=self._context)
+
+    def _block_stopped(self, execution: Execution) -> None:
+        held = self.held.get(execution.run.own_id)
+        if held is None or held.execution is not execution or execution.fault is None:
+            # It was blocked already, is put away, or parked: whoever wakes it finds out.
+            return
+        if held.is_committing:
+            self._clock.call_at(self._clock.now() + _MOMENT, partial(self._block_stopped, execution))
+        elif not held.attempts:
+            # If there were any, the next turn would find out: to cancel them is to have them execute again and again.
+            self.block(held, execution.fault)
 
     def beat(self, held: Held) -> None:
         """A heartbeat is progress: the run is no longer suspected."""

@@ -7,6 +7,8 @@ first.
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 
@@ -21,6 +23,7 @@ from .memory import is_tight
 PARK_AFTER = 10_000_000
 """A wait at least this long is parked in the database; a shorter one stays with its worker."""
 _LOOK_EVERY = 256
+_SEEN_AGAIN = 60_000_000
 
 
 class Resting(ABC):
@@ -41,6 +44,7 @@ class Resting(ABC):
     ) -> None:
         self.worker_id = worker_id
         self.held: dict[str, Held] = {}
+        self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
         self.parked: dict[str, Held] = {}
         """Bodies of parked runs, oldest first."""
         self.busy = 0
@@ -79,6 +83,22 @@ class Resting(ABC):
         if held.info.deadline_instant is not None and not held.is_deadline_told:
             times.append(held.info.deadline_instant)
         return min(times, default=None)
+
+    def row_at_rest(self, held: Held, *, crashes: int = 0) -> RowChange:
+        """The row of a run that waits. One that a thread may stop stays here, with its body, until that happens."""
+        due_at = self.wake_at(held)
+        change = self.waiting(due_at, crashes=crashes)
+        if change.release and held.execution is not None and held.execution.may_be_stopped:
+            return self.waiting(due_at, crashes=crashes, release=False)
+        return change
+
+    def due_elsewhere(self, held: Held) -> Instant | None:
+        """When a run that leaves must be woken. If a thread may stop it, another worker is to see that happen."""
+        due_at = self.wake_at(held)
+        if held.execution is not None and held.execution.may_be_stopped:
+            soon = self._clock.now() + _SEEN_AGAIN
+            return soon if due_at is None else min(due_at, soon)
+        return due_at
 
     def write_row(self, held: Held, change: RowChange, *, is_fenced: bool = True) -> None:
         """A row-only write. No turn is taken before it is answered: it carries the next seq.

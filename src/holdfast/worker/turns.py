@@ -86,7 +86,7 @@ class Turns(Arrivals):
         self._codec = codec
         self._turns = turns
         self._replay_each_turn = replay_each_turn
-        self._runners = Runners()
+        self._runners = Runners(self.stopped)
         self._firsts: deque[tuple[Instant, Held]] = deque()
         """First turns that are not written yet, oldest first."""
 
@@ -293,7 +293,7 @@ class Turns(Arrivals):
             if held.is_row_waiting or held.crashes or held.blocked:
                 return RowChange(status=RunStatus.RUNNING)
             return None
-        return self.waiting(self.wake_at(held))
+        return self.row_at_rest(held)
 
     def _has_steps(self, held: Held, done: Advance) -> bool:
         """Whether steps are in flight or about to begin after this turn: then the run is not to be parked."""

@@ -167,7 +167,7 @@ class Waits(Resting):
         self.acquit(held)
         self.set_busy(held, False)
         wake_at = self.wake_at(held)
-        change = self.waiting(wake_at, crashes=held.crashes)
+        change = self.row_at_rest(held, crashes=held.crashes)
         if change.release or not held.is_row_waiting or held.row_due != wake_at:
             self.write_row(held, change)
         if not change.release:
@@ -236,7 +236,7 @@ class Waits(Resting):
     def hand_back(self, held: Held) -> None:
         """Give a run back at once: a step in flight is cancelled and will execute again elsewhere."""
         # Messages that came with the claim count as handed over: only a run that is due will be looked at again.
-        due_at = self._clock.now() if held.is_busy or held.arrivals else self.wake_at(held)
+        due_at = self._clock.now() if held.is_busy or held.arrivals else self.due_elsewhere(held)
         self.cancel_attempts(held)
         change = self.waiting(due_at, crashes=held.crashes, release=True)
         self.write_row(held, change)
@@ -319,7 +319,7 @@ class Waits(Resting):
         arrivals, held.arrivals = held.arrivals, ()
         # A step that was asked for and has not begun does so on resume, which only finds runs that are due.
         is_due = arrivals or held.held_up or any(command.retry_at is None for command in open_commands(held))
-        due_at = self._clock.now() if is_due else self.wake_at(held)
+        due_at = self._clock.now() if is_due else self.due_elsewhere(held)
         self.discard(held)
         self._keep(held, _results(arrivals), self.waiting(due_at, crashes=held.crashes, release=True))
 
