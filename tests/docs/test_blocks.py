@@ -173,6 +173,7 @@ MISTAKES = {
     "greeting_by_the_clock": ((), JournalDiverged),
     "lottery_by_dice": (([str(number) for number in range(10_000)],), JournalDiverged),
     "mirror_in_the_body": (("http://127.0.0.1:9/",), IOInBody),
+    "crawl_by_threads": ((["a", "b"],), IOInBody),
     "once_by_memory": (("page",), JournalDiverged),
     "notice_forgotten": (("text",), NeverAwaited),
 }
@@ -181,6 +182,7 @@ FIXES = {
     "greeting": (),
     "lottery": ([str(number) for number in range(10_000)],),
     "mirror": ("http://127.0.0.1:9/",),
+    "crawl_at_once": (["b", "a"],),
     "crawl": (["b", "a"],),
     "once": ("page",),
     "notice": ("text",),

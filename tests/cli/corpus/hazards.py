@@ -33,9 +33,12 @@ from pathlib import Path
 from time import monotonic as tick
 from time import perf_counter
 
+import anyio.to_thread
 import httpx
 import numpy as np
 import requests
+from asgiref.sync import sync_to_async
+from starlette.concurrency import run_in_threadpool
 
 import holdfast
 from holdfast import AsyncClient, Client, Worker, step, workflow
@@ -160,6 +163,9 @@ async def threads() -> None:
         threads.submit(print)
     loop = asyncio.get_running_loop()
     await loop.run_in_executor(None, print)  # hazard: thread
+    await anyio.to_thread.run_sync(print)  # hazard: thread
+    await sync_to_async(print)()  # hazard: thread
+    await run_in_threadpool(print)  # hazard: thread
 
 
 @workflow

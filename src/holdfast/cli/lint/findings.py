@@ -15,7 +15,7 @@ CODES = {
     "io": "reads or writes files or the terminal; move it into a step",
     "network": "talks to a network or a database; move it into a step",
     "process": "starts or ends processes; move it into a step",
-    "thread": "uses threads; move it into a step, a `def` step has a thread of its own",
+    "thread": "uses threads, in which steps are plain calls; move it into a step, a `def` step has a thread of its own",
     "environment": "depends on the machine that it runs on; pass it in as an argument, or read it in a step",
     "unordered": "iterates in an order that is another one in another process; use sorted(...)",
     "identity": "differs between processes; use a value of your own, as hashlib makes one",

@@ -117,10 +117,13 @@ _PREFIXES: dict[str, Hazard] = {
     "multiprocessing.": Hazard("process"),
     "pty.": Hazard("process"),
     "plumbum.": Hazard("process"),
-    "threading.": Hazard("thread"),
-    "_thread.": Hazard("thread"),
-    "concurrent.futures.": Hazard("thread"),
-    "anyio.to_thread.": Hazard("thread"),
+    **{
+        f"{name}.": Hazard("thread")
+        for name in (
+            *("threading", "_thread", "concurrent.futures", "anyio.to_thread", "anyio.from_thread", "asgiref.sync"),
+            *("starlette.concurrency", "fastapi.concurrency", "joblib"),
+        )
+    },
     "platform.": Hazard("environment"),
     "anyio.": Hazard("asyncio", "use asyncio's own primitives, or move it into a step"),
     "trio.": Hazard("asyncio", "use asyncio's own primitives, or move it into a step"),
