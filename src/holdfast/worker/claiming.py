@@ -60,14 +60,13 @@ class Claiming(ABC):
 
     async def look(self) -> int:
         """Deliver fresh messages, claim what is due, and match events. Returns how many runs were claimed."""
+        self._is_held_up = False
         claimed = await self._take()
         if self._may_match or self._unsubscribe is None:
             self._may_match = False
             # A page at a time: a flood of events keeps nothing else waiting.
             while await self._match_page() and not self.runs.is_stopping:
                 claimed += await self._take()
-        # Nothing is claimed while the lease has lapsed, and nobody but the next renewal will say so.
-        self._is_held_up = not self.lease.holds()
         return claimed
 
     async def _take(self) -> int:
@@ -108,6 +107,8 @@ class Claiming(ABC):
                 # Something has come meanwhile: it is not kept waiting by a backlog.
                 self._wake.set()
                 break
+        # Nothing is claimed while the lease has lapsed, and nobody but the next renewal will say so.
+        self._is_held_up = self._is_held_up or not self.lease.holds()
         return claimed_now
 
     async def read_inbox(self) -> list[Message]:

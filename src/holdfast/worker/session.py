@@ -218,7 +218,7 @@ class Session(Claiming):
         if self._is_changed:
             self._is_changed = False
             try:
-                self.runs.deliver(await self.store.read_inbox(self.worker_id))
+                self.runs.deliver(await self.read_inbox())
             except StoreError:
                 self._is_changed = True
                 await asyncio.sleep(_QUIET)
