@@ -66,7 +66,9 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
     MisplacedCall: use a client there.
     """
     refuse_in_body(
-        "holdfast.run()", "call the other workflow, or begin it by its .start(...): it is a child of this run"
+        "holdfast.run()",
+        "call the other workflow, or begin it by its .start(...), and it is a child of this run; one that is not to be a "
+        "child, start in a step, with a client",
     )
     if not isinstance(workflow, Workflow):
         raise DefinitionError(f"holdfast.run({workflow!r}): {wrong_workflow(workflow)}")
