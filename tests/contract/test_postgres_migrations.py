@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+import asyncpg
 import pytest
 
 from holdfast.errors import StoreError, StoreTooNew
@@ -112,6 +113,30 @@ def test_what_the_command_prints_is_what_psql_executes(url):
 async def test_two_schemas_of_one_database_know_nothing_of_each_other(url):
     assert await use(url) == 3
     assert await use(url, schema="other") == 3
+
+
+async def advisory_locks(url, **options):
+    """Those that a caller's transaction holds that has started a run with a key, and sent to one."""
+    store = open_store(url, **options)
+    await store.open()
+    connection = await asyncpg.connect(url)
+    try:
+        await store.start_runs([new_run(id="sent to")])
+        async with connection.transaction():
+            guest = store.guest(connection)
+            await guest.start_runs([new_run(key="k", on_conflict="restart")])
+            await guest.send_signal("sent to", "n", b"")
+            held = "FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+            return {tuple(row) for row in await connection.fetch(f"SELECT classid, objid, objsubid {held}")}
+    finally:
+        await connection.close()
+        await store.close()
+
+
+async def test_what_a_caller_s_transaction_holds_in_one_schema_nobody_waits_for_in_another(url):
+    here, there = await advisory_locks(url), await advisory_locks(url, schema="other")
+    assert len(here) == len(there) == 2
+    assert here.isdisjoint(there)
 
 
 async def test_without_migrating_a_schema_that_is_missing_is_refused(url):

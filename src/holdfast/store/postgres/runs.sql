@@ -46,8 +46,9 @@ FROM holdfast.last_of_chain(:namespace_id, :id) AS last
 JOIN holdfast.runs ON runs.number = last.number;
 
 -- name: lock_key
--- One start at a time decides about a key, whether anybody holds it or not.
-SELECT pg_advisory_xact_lock(hashtextextended(:key, :namespace_id::bigint));
+-- One start at a time decides about a key, whether anybody holds it or not. All schemas of a database share such locks, so
+-- the text begins with this one's name.
+SELECT pg_advisory_xact_lock(hashtextextended('holdfast.keys/' || :key::text, :namespace_id::bigint));
 
 -- name: insert_lanes
 -- Make lanes known.
