@@ -1,5 +1,7 @@
 -- Claims: which runs a worker takes, what comes with them, and when the next one is due.
 -- OFFSET 0 keeps the planner from turning a probe a lane, or a run, into one walk along all of them.
+-- A claim holds its worker's row until it ends, so that whoever raises its generation, or removes it, waits and finds what
+-- was claimed; renewals don't wait for that.
 -- A floor spares the walk over entries that are dead and can't be removed yet while somebody holds an old snapshot open.
 
 -- name: claim_runs
@@ -15,7 +17,7 @@ WITH clock AS MATERIALIZED (
 me AS MATERIALIZED (
     SELECT workers.id FROM holdfast.workers
     WHERE workers.namespace_id = :namespace_id AND workers.id = :owner AND workers.generation = :generation::integer
-    FOR SHARE
+    FOR KEY SHARE
 ),
 candidates AS (
     SELECT due.number, due.due_at, level.priority, due.crashes
@@ -133,7 +135,7 @@ WITH clock AS MATERIALIZED (
 me AS MATERIALIZED (
     SELECT workers.id FROM holdfast.workers
     WHERE workers.namespace_id = :namespace_id AND workers.id = :owner AND workers.generation = :generation::integer
-    FOR SHARE
+    FOR KEY SHARE
 ),
 locked AS MATERIALIZED (
     SELECT runs.number, runs.due_at, runs.next_seq, runs.started_at, runs.paused, clock.now

@@ -90,9 +90,16 @@ WHERE workers.namespace_id = :namespace_id AND workers.id = ANY (:workers::text[
 ORDER BY workers.id FOR UPDATE;
 
 -- name: next_generation
--- From here on, claims of an older generation do nothing. No row: the worker was reaped, or this came too late.
+-- From here on, claims of an older generation do nothing. No row: the worker was reaped, or this came too late. The update
+-- alone would neither wait for a claim that is under way nor be waited for: it changes no key. So the row is locked first.
+WITH mine AS MATERIALIZED (
+    SELECT workers.namespace_id, workers.id FROM holdfast.workers
+    WHERE workers.namespace_id = :namespace_id AND workers.id = :id AND workers.generation < :generation
+    FOR UPDATE
+)
 UPDATE holdfast.workers SET generation = :generation
-WHERE workers.namespace_id = :namespace_id AND workers.id = :id AND workers.generation < :generation
+FROM mine
+WHERE workers.namespace_id = mine.namespace_id AND workers.id = mine.id AND workers.generation < :generation
 RETURNING workers.generation;
 
 -- name: release_strays
