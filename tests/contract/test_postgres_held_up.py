@@ -1,11 +1,15 @@
 """What a caller's open transaction holds keeps nobody else waiting: a turn that needs it comes again by itself, and a
 worker that begins goes on without it."""
 
-import asyncpg
+import asyncio
+from functools import partial
 
-from holdfast.errors import StoreAway
+import asyncpg
+import pytest
+
+from holdfast.errors import StoreAway, StoreError
 from holdfast.model import Out
-from holdfast.store.postgres import commits
+from holdfast.store.postgres import commits, ends
 from holdfast.testing.contract.stage import LANE, LEASE, T0, after, new_run, turn
 from tests.contract.staging import staged
 from tests.contract.test_postgres_locks import locked, url
@@ -62,3 +66,45 @@ async def test_a_blocked_run_that_is_locked_holds_up_no_worker_that_registers(ur
         async with locked(url, runs[0].id):
             await stage.store.register_worker("two", [LANE], LEASE, now=T0)
             assert (await stage.claim_one(worker="two")).id == runs[1].id
+
+
+async def test_those_who_wait_for_a_run_that_is_locked_keep_nobody_else_waiting(url):
+    async with staged(url) as stage:
+        run = await stage.held()
+        async with locked(url, run.id):
+            # More than the store has connections.
+            waiting = [asyncio.ensure_future(stage.store.cancel_run(run.id, now=T0)) for _ in range(12)]
+            async with asyncio.timeout(6):
+                for _ in range(10):
+                    other = await stage.start_one()
+                    assert (await stage.claim_one(worker="two")).id == other
+                    await stage.store.read_inbox("one")
+            assert not any(task.done() for task in waiting)
+        assert {found.id for found in await asyncio.gather(*waiting)} == {run.id}
+        assert [message.kind for message in await stage.store.read_inbox("one")] == ["cancel"]
+
+
+def cancel(stage, run, patience):
+    deed = partial(ends.cancel_run, run_id=run.id, reason=None, force=False, now=T0)
+    return stage.store._thread.call(partial(stage.store._pool.run, deed, patience=patience))
+
+
+async def test_who_has_waited_long_enough_is_told_to_look_for_an_open_transaction(url):
+    async with staged(url) as stage:
+        run = await stage.held()
+        async with locked(url, run.id):
+            with pytest.raises(StoreAway, match=r"lock timeout.* Another transaction holds .* left open"):
+                await cancel(stage, run, 0.2)
+        assert (await cancel(stage, run, 0.2)).id == run.id
+
+
+async def test_who_waits_for_a_lock_makes_no_connection_once_the_pool_is_closed(url):
+    async with staged(url) as stage:
+        run = await stage.held()
+        async with locked(url, run.id):
+            waiting = asyncio.ensure_future(cancel(stage, run, 20))
+            await asyncio.sleep(0.3)
+            await stage.store._thread.call(stage.store._pool.close)
+            with pytest.raises(StoreError, match="closed"):
+                await waiting
+        assert stage.store._pool._links == []

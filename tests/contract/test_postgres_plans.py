@@ -21,8 +21,8 @@ async def opened(url):
     texts = []
     connect = links.connect
 
-    async def watched(target):
-        connection = await connect(target)
+    async def watched(*where):
+        connection = await connect(*where)
         connection.add_query_logger(lambda record: texts.append(record.query))
         return connection
 

@@ -111,9 +111,9 @@ async def look_again(pool: Pool, followers: Sequence[int]) -> None:
         await tx.all("await_ends", {"followers": list(followers)})
 
     with contextlib.suppress(StoreError):
-        await pool.run(await_ends, tries=1, is_hasty=True)
+        await pool.run(await_ends, patience=0)
     with contextlib.suppress(StoreError):
-        await pool.run(partial(_tell_missed, followers=followers), is_one=True, tries=1)
+        await pool.run(partial(_tell_missed, followers=followers), is_one=True, patience=0)
 
 
 async def tell_missed(tx: Transaction) -> None:

@@ -18,12 +18,13 @@ from holdfast.errors import DefinitionError, StoreAway, StoreError
 CONNECT_TIMEOUT = 10.0
 COMMAND_TIMEOUT = 60.0
 LOCK_TIMEOUT = "3s"
+HASTY_TIMEOUT = "50ms"
 # To plan a claim takes longer than to execute it, and no value that is asked for makes another plan a better one.
 # Walks are made to look dear: among few rows they look cheap, and then there are many. Later statements look for what
 # was committed since the earlier ones, whatever the database's own default is.
-_SETTINGS = f"""
+_SETTINGS = """
     SET default_transaction_isolation = 'read committed';
-    SET lock_timeout = '{LOCK_TIMEOUT}'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off;
+    SET lock_timeout = '{lock_timeout}'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off;
     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off;
     SET synchronous_commit = on; SET plan_cache_mode = force_generic_plan
 """
@@ -73,7 +74,7 @@ def parse_target(url: str, shown: str) -> Target:
     return Target(dsn, shown, pooler == "transaction")
 
 
-async def connect(target: Target) -> asyncpg.Connection[Any]:
+async def connect(target: Target, lock_timeout: str = LOCK_TIMEOUT) -> asyncpg.Connection[Any]:
     """A connection with this store's settings."""
     connection: asyncpg.Connection[Any] | None = None
     try:
@@ -94,7 +95,7 @@ async def connect(target: Target) -> asyncpg.Connection[Any]:
                 " made with ENCODING 'UTF8'"
             )
         if not target.is_pooled:
-            await connection.execute(_SETTINGS)
+            await connection.execute(_SETTINGS.format(lock_timeout=lock_timeout))
         return connection
     except BaseException as error:
         if connection is not None:
@@ -195,6 +196,11 @@ def _told(error: BaseException, target: Target) -> BaseException:
     return error
 
 
-BEGIN = "BEGIN"
-BEGIN_POOLED = f"BEGIN ISOLATION LEVEL READ COMMITTED; {_LOCAL_SETTINGS}"
-HASTE = "SET LOCAL lock_timeout = '50ms'"
+def begin(target: Target, lock_timeout: str = LOCK_TIMEOUT) -> str:
+    """What begins a transaction. Without sessions it brings the settings along."""
+    if not target.is_pooled:
+        return "BEGIN"
+    return f"BEGIN ISOLATION LEVEL READ COMMITTED; {_LOCAL_SETTINGS.format(lock_timeout=lock_timeout)}"
+
+
+HASTE = f"SET LOCAL lock_timeout = '{HASTY_TIMEOUT}'"

@@ -2,7 +2,8 @@
 
 A pool is a few links, used one deed at a time each; home links live on the loops that ask for them. A deed that the
 server asks to repeat (a deadlock, a lock that was not free in time) is done again from its beginning; one whose answer
-was lost is not: its caller can tell how it ended.
+was lost is not: its caller can tell how it ended. Whoever waits for a lock has no link of the pool meanwhile, or a few
+who wait for one transaction that was left open would keep everybody else waiting.
 """
 
 from __future__ import annotations
@@ -21,12 +22,25 @@ from holdfast.errors import StoreAway, StoreError
 from holdfast.model import Instant
 from holdfast.store.subscribers import News
 
-from .connections import BEGIN, BEGIN_POOLED, HASTE, Target, connect, explained, is_again, is_away
+from .connections import (
+    HASTE,
+    HASTY_TIMEOUT,
+    LOCK_TIMEOUT,
+    Target,
+    begin,
+    connect,
+    explained,
+    is_again,
+    is_away,
+)
 from .lanes import learn_again
 from .statements import PostgresBlocks
 from .transactions import Known, Row, Transaction
 
 _TRIES = 8
+_PATIENCE = 24.0
+_FIRST_PAUSE = 0.02
+_LONGEST_PAUSE = 0.5
 _PARTING = 2.0
 PLANS_KEPT = 10.0
 LARGEST = 1_000_000_000
@@ -37,10 +51,13 @@ Tell: TypeAlias = Callable[[News, Instant | None], None]
 
 
 class Link:
-    """One connection, used by one deed at a time."""
+    """One connection, used by one deed at a time. `is_hasty`: all that is done over it hardly waits for locks."""
 
-    def __init__(self, target: Target, blocks: PostgresBlocks, known: Known, tell: Tell) -> None:
+    def __init__(
+        self, target: Target, blocks: PostgresBlocks, known: Known, tell: Tell, *, is_hasty: bool = False
+    ) -> None:
         self._target = target
+        self._lock_timeout = HASTY_TIMEOUT if is_hasty else LOCK_TIMEOUT
         self._blocks = blocks
         self._known = known
         self._tell = tell
@@ -125,7 +142,7 @@ class Link:
         try:
             await self._forget_old_plans(connection)
             if not is_one or self._target.is_pooled:
-                await connection.execute(BEGIN_POOLED if self._target.is_pooled else BEGIN)
+                await connection.execute(begin(self._target, self._lock_timeout))
                 has_begun = True
                 if is_hasty:
                     await connection.execute(HASTE)
@@ -146,7 +163,7 @@ class Link:
 
     async def _connected(self) -> asyncpg.Connection[Any]:
         if self._connection is None or self._connection.is_closed():
-            connection = await connect(self._target)
+            connection = await connect(self._target, self._lock_timeout)
             try:
                 await learn_again(Transaction(_executing(connection), self._blocks, self._known))
             except BaseException:
@@ -218,33 +235,63 @@ def _size(value: object) -> int:
     return len(value) if isinstance(value, (bytes, str)) else 0
 
 
+def is_held_up(error: BaseException) -> bool:
+    """Whether a deed came to nothing because another transaction holds what it needs."""
+    return isinstance(error, StoreAway) and error.__cause__ is not None and is_again(error.__cause__)
+
+
 class Pool:
-    """A few links; a deed gets one that is free, else it waits in line."""
+    """A few links; a deed gets one that is free, else it waits in line.
+
+    They hardly wait for locks. Those who come again share half of them: however many wait for one lock, others go on.
+    """
 
     def __init__(self, link: Callable[[], Link], size: int) -> None:
         self._link = link
-        self._size = size
         self._links: list[Link] = []
         self._free = asyncio.Semaphore(size)
+        self._free_again = asyncio.Semaphore(max(size // 2, 1))
+        self._is_closed = False
 
     async def run(
-        self,
-        deed: Callable[[Transaction], Awaitable[T]],
-        *,
-        is_one: bool = False,
-        tries: int = _TRIES,
-        is_hasty: bool = False,
+        self, deed: Callable[[Transaction], Awaitable[T]], *, is_one: bool = False, patience: float = _PATIENCE
     ) -> T:
-        """Do it on whichever link is free."""
+        """Do it on whichever link is free; again for so many seconds if others hold what it needs, maybe not at all.
+
+        Between two tries it holds nothing: neither a link nor a lock, for what it has begun is rolled back.
+        """
+        try:
+            return await self._try(deed, is_one)
+        except StoreAway as error:
+            if not (patience and is_held_up(error)):
+                raise
+        loop = asyncio.get_running_loop()
+        ends, pause = loop.time() + patience, _FIRST_PAUSE
+        while True:
+            # Not all at once: they may be in each other's way.
+            await asyncio.sleep(random.uniform(0.25, 1.0) * pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+            async with self._free_again:
+                if self._is_closed:
+                    # A link that is made now would be nobody's to close.
+                    raise StoreError("the store was closed while this waited for a lock")
+                try:
+                    return await self._try(deed, is_one)
+                except StoreAway as error:
+                    if loop.time() > ends or not is_held_up(error):
+                        raise
+
+    async def _try(self, deed: Callable[[Transaction], Awaitable[T]], is_one: bool) -> T:
         async with self._free:
             link = next((one for one in self._links if not one.is_busy), None)
             if link is None:
                 link = self._link()
                 self._links.append(link)
-            return await link.run(deed, is_one=is_one, tries=tries, is_hasty=is_hasty)
+            return await link.run(deed, is_one=is_one, tries=1)
 
     async def close(self) -> None:
         """Finish what is under way, then disconnect."""
+        self._is_closed = True
         for link in self._links:
             await link.close()
         self._links.clear()

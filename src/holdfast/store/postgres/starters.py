@@ -14,8 +14,8 @@ from holdfast.errors import StoreAway
 from holdfast.model import Instant, NewRun, StartedRun
 from holdfast.store.starts import is_takeover, parts_of
 
-from .connections import is_again, sqlstate
-from .links import Pool
+from .connections import sqlstate
+from .links import Pool, is_held_up
 from .starts import start_runs
 from .transactions import Transaction
 
@@ -26,11 +26,6 @@ _PATIENCE = 30.0
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
 T = TypeVar("T")
-
-
-def _is_held_up(error: BaseException) -> bool:
-    """Whether another transaction holds what a start needs."""
-    return isinstance(error, StoreAway) and error.__cause__ is not None and is_again(error.__cause__)
 
 
 class _Call(NamedTuple):
@@ -98,7 +93,7 @@ class Starter:
         try:
             answers = await self._started([run for call in group for run in call.runs], now)
         except Exception as error:
-            if _is_held_up(error):
+            if is_held_up(error):
                 free = [call for call in group if not call.keys()]
                 for call in group:
                     if call.keys():
@@ -139,9 +134,9 @@ class Starter:
         try:
             while True:
                 try:
-                    answer = await self._started(call.runs, call.now, is_hasty=True)
+                    answer = await self._started(call.runs, call.now)
                 except Exception as error:
-                    if not _is_held_up(error) or loop.time() > ends:
+                    if not is_held_up(error) or loop.time() > ends:
                         return call.fail(error)
                 else:
                     return call.tell(answer)
@@ -150,15 +145,14 @@ class Starter:
         finally:
             self._stuck -= keys
 
-    async def _started(
-        self, runs: Sequence[NewRun], now: Instant | None, *, is_hasty: bool = False
-    ) -> list[StartedRun]:
+    async def _started(self, runs: Sequence[NewRun], now: Instant | None) -> list[StartedRun]:
         async def deed(tx: Transaction) -> list[StartedRun]:
             return await start_runs(tx, runs, now)
 
         is_one = len([*parts_of(runs)]) == 1 and not any(is_takeover(run) or run.is_retry for run in runs)
-        tries = 1 if any(run.key is not None for run in runs) else _TRIES
-        return await again_if_taken(lambda: self._pool.run(deed, is_one=is_one, tries=tries, is_hasty=is_hasty))
+        if any(run.key is not None for run in runs):
+            return await again_if_taken(lambda: self._pool.run(deed, is_one=is_one, patience=0))
+        return await again_if_taken(lambda: self._pool.run(deed, is_one=is_one))
 
 
 async def again_if_taken(start: Callable[[], Awaitable[T]]) -> T:

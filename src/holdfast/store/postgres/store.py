@@ -1,8 +1,8 @@
 """The Postgres store: the contract's methods, each handed to a link on the store's own loop. The noun files do them.
 
 Turns have connections of their own (commits.py), and so have renewals: neither waits for anything else. Everything else
-shares a small pool. Methods about messages are in messaging.py, those about events that meet waits, values and managing
-in life.py.
+shares a small pool, in which nobody waits long for a lock. Methods about messages are in messaging.py, those about
+events that meet waits, values and managing in life.py.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class PostgresStore(LifeStore):
         if self._is_open:
             return
         link = partial(Link, self._target, self._blocks, self._known, self._watcher.tell)
-        pool = Pool(link, _POOL)
+        pool = Pool(partial(link, is_hasty=True), _POOL)
         # A client and a worker may come at once, on loops of their own: each tries, and the first to succeed opens it.
         with self._opening:
             self._openers += 1
