@@ -12,6 +12,7 @@ from holdfast.store import open_store
 from holdfast.store.postgres.starters import Starter
 from holdfast.store.postgres.starts import start_runs
 from holdfast.testing.contract.stage import LANE, new_run, turn
+from tests.contract import test_postgres_plans as plans
 
 
 class HeldPool:
@@ -112,3 +113,64 @@ async def test_a_run_that_a_caller_s_start_returns_goes_on_while_the_caller_s_tr
         finally:
             await connection.close()
         assert accepted is True
+
+
+@asynccontextmanager
+async def holding(store, url, *keys):
+    """A caller's open transaction that has started runs with these keys, and comes to nothing."""
+    connection = await asyncpg.connect(url)
+    try:
+        transaction = connection.transaction()
+        await transaction.start()
+        await store.guest(connection).start_runs([new_run(key=key) for key in keys])
+        yield
+        await transaction.rollback()
+    finally:
+        await connection.close()
+
+
+async def test_nobody_waits_for_a_key_that_somebody_else_starts_with(postgres):
+    url = postgres.create_database()
+    async with opened(postgres, url) as store:
+        async with holding(store, url, "a", "b", "c"):
+            waiting = []
+            async with asyncio.timeout(5):
+                for key in ("a", "b", "c"):
+                    waiting.append(asyncio.ensure_future(store.start_runs([new_run(key=key)])))
+                    [[one], [other]] = await asyncio.gather(
+                        store.start_runs([new_run()]), store.start_runs([new_run(key=f"not {key}")])
+                    )
+                    assert one.created
+                    assert other.created
+            assert not any(task.done() for task in waiting)
+        assert [started.created for [started] in await asyncio.gather(*waiting)] == [True] * 3
+
+
+async def test_a_start_with_a_key_that_nobody_holds_is_a_commit_by_itself(postgres):
+    async with plans.opened(postgres.create_database()) as (store, texts):
+        await store.start_runs([new_run()])
+        texts.clear()
+        await store.start_runs([new_run(key="k")])
+        assert not [text for text in texts if text.startswith(("BEGIN", "SET LOCAL", "COMMIT"))]
+
+
+async def test_a_start_waits_for_its_key_also_if_another_of_its_group_can_not_be_started(postgres):
+    url = postgres.create_database()
+    async with opened(postgres, url) as store:
+        pool = HeldPool(store)
+        starter = Starter(pool)
+        async with holding(store, url, "k"):
+            first = asyncio.create_task(starter.start([new_run()], None))
+            await pool.asked.acquire()
+            waiting, beside = (asyncio.create_task(starter.start([new_run(key=key)], None)) for key in ("k", None))
+            await asyncio.sleep(0)
+            pool.go.release()
+            await first
+            await pool.asked.acquire()
+            pool.error = ValueError("one of them can't be started")
+            for _ in range(4):
+                pool.go.release()
+            await beside
+            assert not waiting.done()
+        [started] = await waiting
+        assert started.created

@@ -1,7 +1,8 @@
 """Group commit for starts: all that callers want started while a commit is under way goes out with the next one.
 
 A key may be held by a transaction of somebody's own that is still open. Whoever starts with that key has to wait for
-it; nobody else does: such a start leaves its group and asks again by itself, now and then, holding nothing meanwhile.
+it; nobody else does: a group with keys hardly waits for them, and then such a start leaves it and asks again by itself,
+now and then, holding nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ _UNIQUE = "23505"
 _TRIES = 5
 _MOST = 1_000
 _PATIENCE = 30.0
-_FIRST_PAUSE = 0.02
-_LONGEST_PAUSE = 0.5
 T = TypeVar("T")
 
 
@@ -118,7 +117,10 @@ class Starter:
         try:
             call.tell(await self._started(call.runs, call.now))
         except Exception as error:
-            call.fail(error)
+            if is_held_up(error) and call.keys():
+                self._wait(call)
+            else:
+                call.fail(error)
 
     def _wait(self, call: _Call) -> None:
         keys = call.keys() - self._stuck
@@ -129,30 +131,24 @@ class Starter:
 
     async def _wait_for_keys(self, call: _Call, keys: set[tuple[str, str]]) -> None:
         """Ask again until the keys are free or taken. How long is a matter of whoever holds them, up to a point."""
-        loop = asyncio.get_running_loop()
-        ends, pause = loop.time() + _PATIENCE, _FIRST_PAUSE
         try:
-            while True:
-                try:
-                    answer = await self._started(call.runs, call.now)
-                except Exception as error:
-                    if not is_held_up(error) or loop.time() > ends:
-                        return call.fail(error)
-                else:
-                    return call.tell(answer)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
+            call.tell(await self._started(call.runs, call.now, is_patient=True))
+        except Exception as error:
+            call.fail(error)
         finally:
             self._stuck -= keys
 
-    async def _started(self, runs: Sequence[NewRun], now: Instant | None) -> list[StartedRun]:
+    async def _started(
+        self, runs: Sequence[NewRun], now: Instant | None, *, is_patient: bool = False
+    ) -> list[StartedRun]:
+        """`is_patient`: wait for keys, too. What else may be held, such as a lane, is held by nobody for long."""
+
         async def deed(tx: Transaction) -> list[StartedRun]:
             return await start_runs(tx, runs, now)
 
         is_one = len([*parts_of(runs)]) == 1 and not any(is_takeover(run) or run.is_retry for run in runs)
-        if any(run.key is not None for run in runs):
-            return await again_if_taken(lambda: self._pool.run(deed, is_one=is_one, patience=0))
-        return await again_if_taken(lambda: self._pool.run(deed, is_one=is_one))
+        patience = _PATIENCE if is_patient or all(run.key is None for run in runs) else 0
+        return await again_if_taken(lambda: self._pool.run(deed, is_one=is_one, patience=patience))
 
 
 async def again_if_taken(start: Callable[[], Awaitable[T]]) -> T:
