@@ -67,8 +67,8 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
     """
     refuse_in_body(
         "holdfast.run()",
-        "call the other workflow, or begin it by its .start(...), and it is a child of this run; one that is not to be a "
-        "child, start in a step, with a client",
+        "call the other workflow, or begin it by its .start(...), and it is a child of this run; else "
+        "start it in a step, with a client",
     )
     if not isinstance(workflow, Workflow):
         raise DefinitionError(f"holdfast.run({workflow!r}): {wrong_workflow(workflow)}")

@@ -65,10 +65,12 @@ async def test_an_event_that_was_published_long_before_it_met_its_wait_is_found_
         heard.clear()
         assert await matching.deliver_event(found.events[0], found.waits) == 1
         await asyncio.wait_for(heard.wait(), PATIENCE)
+        heard.clear()
         while is_elsewhere and not await looked(stage.store, is_parked):
-            # Of several notifications the first may be that of the publish.
-            heard.clear()
+            # Of several notifications the first may be that of the publish. Cleared before each look: one that comes
+            # during it counts.
             await asyncio.wait_for(heard.wait(), PATIENCE)
+            heard.clear()
         assert await looked(stage.store, is_parked)
     finally:
         await stage.close()

@@ -44,7 +44,7 @@ ONLY_SQLITE = {
     ),
     **dict.fromkeys(
         [
-            *("find_inherited", "inherit_pause", "move_followers", "move_hooks", "move_messages", "move_waiting"),
+            *("find_inherited", "inherit_pause", "move_followers", "move_hooks", "move_waiting"),
             *("name_successor", "insert_followers"),
         ],
         "Postgres continues runs, and joins them, in continue_runs and join_runs",
@@ -104,7 +104,7 @@ ONLY_POSTGRES = {
     ),
     "publish_events": "many of a batch at once",
     **dict.fromkeys(
-        ["move_inbox", "send_hook", "send_pauses", "send_signals", "settle_hook", "take_hook"],
+        ["send_hook", "send_pauses", "send_signals", "settle_hook", "take_hook"],
         "see find_message_id and resume_hook",
     ),
     **dict.fromkeys(

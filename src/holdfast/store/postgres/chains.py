@@ -26,4 +26,4 @@ async def continue_runs(tx: Transaction, successors: Sequence[tuple[int, NewRun]
     """
     columns = await columns_of(tx, [Creation(run) for _, run in successors])
     moved = await tx.all("continue_runs", {**columns, "runs": [number for number, _ in successors], "now": now})
-    await tx.all("move_inbox", {"runs": [old for old, _ in moved], "successors": [new for _, new in moved]})
+    await tx.all("move_messages", {"runs": [old for old, _ in moved], "successors": [new for _, new in moved]})

@@ -189,7 +189,7 @@ CROSS JOIN LATERAL (
 ) AS ended
 WHERE inbox.run = ended.number AND NOT inbox.taken AND inbox.kind IN ('signal', 'event', 'hook');
 
--- name: move_inbox
+-- name: move_messages
 -- What a continued run had not read goes to its successor, and wakes it. Of waits, it knows hooks by their numbers. Ends of
 -- children that it did not ask for are not for it; they go, and so does what was for the run's owner alone.
 WITH spent AS (
