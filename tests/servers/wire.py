@@ -1,5 +1,5 @@
 """A wire between a client and a server that can be cut at a chosen moment: before a message arrives, or after it was
-acted on and before its answer is back. Everything else passes as it is."""
+acted on and before its answer is back; or that falls silent without being cut. Everything else passes as it is."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ class Wire:
         self.is_slow = False
         """Whoever connects from now on is never answered."""
         self.unanswered = 0
+        self._open = asyncio.Event()
+        self._open.set()
 
     @property
     def url(self) -> str:
@@ -43,6 +45,11 @@ class Wire:
         """Hand the next such message on, wait for the server's answer, and cut the connection instead of giving it."""
         self._cut_after = is_wanted
 
+    def fall_silent(self) -> None:
+        """Hand nothing on any more, either way, and cut nothing: as a server does whose processes are halted."""
+        self.is_slow = True
+        self._open.clear()
+
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         return self
@@ -51,6 +58,7 @@ class Wire:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._server.close()
+        self._open.set()
         self.cut_all()
         await asyncio.sleep(0)
 
@@ -72,6 +80,7 @@ class Wire:
         back = asyncio.create_task(self._back(there_reader, writer, is_losing))
         try:
             while data := await reader.read(1 << 20):
+                await self._open.wait()
                 if self._cut_before is not None and self._cut_before(data):
                     self._cut_before = None
                     break
@@ -97,6 +106,7 @@ class Wire:
     async def _back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_losing: asyncio.Event) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 20):
+                await self._open.wait()
                 if is_losing.is_set():
                     return
                 writer.write(data)

@@ -208,10 +208,8 @@ class Connection:
         """The run's record once it has ended. Raises TimeoutError after `limit` microseconds."""
         if self.until_ended is not None:
             return await self.until_ended(run_id, limit)
-        watcher = await self.watcher()
-        if limit is None:
-            return await watcher.wait(run_id)
-        async with asyncio.timeout(limit / SECOND):
+        async with asyncio.timeout(None if limit is None else limit / SECOND):
+            watcher = await self.watcher()
             return await watcher.wait(run_id)
 
     async def close(self) -> None:

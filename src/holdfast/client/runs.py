@@ -1,7 +1,11 @@
-"""Handles: a run as the outside sees it, and what its end means for whoever asked for its result."""
+"""Handles: a run as the outside sees it, and what its end means for whoever asked for its result.
+
+Whoever gives a timeout gets it kept, whatever the database does: beyond it there are only brief looks.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -52,6 +56,8 @@ from .streams import (
 
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
+BRIEF = 1.0
+"""Seconds for a look when a caller's time is up: at the run, or for what to say of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +176,9 @@ class AsyncRun(Generic[R_co]):
             return cast(R_co, _value(codec, self._workflow, record.output))
         if record.status is RunStatus.CANCELLED:
             # Its error, if it has one, says what could not be undone.
-            raise RunCancelled(await self._cancelled_text(record), record.id) from error_of(codec, record.error)
+            raise RunCancelled(await self._cancelled_text(record, timeout), record.id) from error_of(
+                codec, record.error
+            )
         _raise_failed(codec, self._workflow, record)
 
     async def cancel(self, *, reason: str | None = None, force: bool = False) -> Cancellation:
@@ -253,10 +261,11 @@ class AsyncRun(Generic[R_co]):
             self._last_id = await self._next_of(record, record.successor_id)
 
     async def _next_of(self, record: RunRecord, successor_id: str) -> str:
-        store = await self._connection.opened()
         try:
-            found = await next_of(store, record)
-        except StoreAway:
+            async with asyncio.timeout(BRIEF):
+                store = await self._connection.opened()
+                found = await next_of(store, record)
+        except (StoreAway, TimeoutError):
             # It is waited for, as long as there is time.
             return successor_id
         if found is None:
@@ -268,7 +277,8 @@ class AsyncRun(Generic[R_co]):
             return self._record
         if limit == 0:
             # Not waiting at all is still looking once.
-            _, record = await self._connection.found(run_id)
+            async with asyncio.timeout(BRIEF):
+                _, record = await self._connection.found(run_id)
             if not record.status.is_final:
                 raise TimeoutError
             return record
@@ -278,17 +288,26 @@ class AsyncRun(Generic[R_co]):
         late = f"run {self.id} of {self.workflow!r} has not ended after {spoken(limit)}"
         try:
             # Not there any more, it would never end.
-            _, record = await self._connection.found(self._last_id)
+            async with asyncio.timeout(BRIEF):
+                _, record = await self._connection.found(self._last_id)
         except StoreAway as error:
             return f"{late}, as far as is known: {error}"
+        except TimeoutError:
+            return f"{late}, as far as is known: the database does not answer"
         if record.blocked is not None:
             return f"{late}; it is blocked: {record.blocked}"
         ask = f"client.explain({record.id!r}), or in a shell `holdfast why {shlex.quote(record.id)}`"
         return f"{late}; it goes on: ask again, or see what it waits for with {ask}"
 
-    async def _cancelled_text(self, record: RunRecord) -> str:
-        store = await self._connection.opened()
-        entries = [entry for row in await store.read_journal(record.id) for entry in decode_entries(row.data)]
+    async def _cancelled_text(self, record: RunRecord, timeout: Duration | None) -> str:
+        told = f"run {record.id} of {record.workflow!r} was cancelled"
+        try:
+            async with asyncio.timeout(None if timeout is None else BRIEF):
+                store = await self._connection.opened()
+                rows = await store.read_journal(record.id)
+        except TimeoutError:
+            return f"{told}; the database does not answer: ask it later why, with client.explain({record.id!r})"
+        entries = [entry for row in rows for entry in decode_entries(row.data)]
         reason = cancel_reason(entries)
         why = f": {reason}" if reason else ""
         undone = skipped_in(entries)
@@ -297,7 +316,7 @@ class AsyncRun(Generic[R_co]):
         advice = f"client.retry({record.id!r}), or in a shell {shell}, would go on from there"
         if any(isinstance(entry, Undoing) for entry in entries):
             advice = "it was compensated, so only a new run can go on"
-        return f"run {record.id} of {record.workflow!r} was cancelled{why}{what}; {advice}"
+        return f"{told}{why}{what}; {advice}"
 
     def __repr__(self) -> str:
         return f"<run {self.id} of {self.workflow}: {self.status}>"
