@@ -261,7 +261,7 @@ async def test_a_loop_may_end_while_turns_are_on_their_way(url, count):
 
 
 async def test_a_loop_that_is_blocked_by_whoever_closes_the_store_keeps_nobody_waiting(url, monkeypatch):
-    monkeypatch.setattr(links, "_PARTING", 0.01)
+    monkeypatch.setattr(links, "PARTING", 0.01)
     stage = await opened(url)
     run = await stage.held()
     blocked, is_closed = asyncio.new_event_loop(), threading.Event()

@@ -27,6 +27,8 @@ from holdfast.store import Guest, Store, check_address, redact_url, store_for
 from .ids import not_found
 from .watch import Watcher
 
+PARTING = 2.0
+"""Seconds that closing waits for a store that is just being opened."""
 _inherited: list[Store] = []
 """Stores that a parent process had open. Collecting one would close the parent's connections from the wrong process."""
 
@@ -221,8 +223,8 @@ class Connection:
             watcher.close(ClientClosed("the client was closed while something waited for a run; the run goes on"))
         opening = self._opening
         if opening is not None and not opening.done() and opening.get_loop() is asyncio.get_running_loop():
-            # Whoever is cancelled here leaves it to the opening to close what it has opened.
-            await asyncio.wait([opening])
+            # Whoever is cancelled here or has waited for so long leaves it to the opening to close what it has opened.
+            await asyncio.wait([opening], timeout=PARTING)
         if self._store is not None and self._pid == os.getpid():
             await self._store.close()
 

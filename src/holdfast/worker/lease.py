@@ -121,6 +121,8 @@ class Pulse:
             seen = self._store.renew_lease(self._worker_id, self._lease.length, now=self._clock.store_time())
         except Exception as error:
             # Whatever it is: without this thread the worker would begin nothing any more, and never say why.
+            if self._stop.is_set():
+                return False
             if not self._is_away:
                 self._is_away = True
                 trace = None if isinstance(error, StoreError) else error

@@ -173,12 +173,21 @@ class Session(Claiming):
         """
         if self.ended.is_set():
             return
+        giving = asyncio.ensure_future(self._give_back(self._plan.grace if grace is None else grace))
+        left = asyncio.ensure_future(self.ended.wait())
         try:
-            await self._give_back(self._plan.grace if grace is None else grace)
+            await asyncio.wait([giving, left], return_when=asyncio.FIRST_COMPLETED)
+            if left.done():
+                # Told to leave at once, or its lease is lost: nothing more is waited for.
+                return
+            giving.result()
         except asyncio.CancelledError:
+            giving.cancel()
             await through(self._give_back(0))
             raise
         finally:
+            giving.cancel()
+            left.cancel()
             # Also if whoever waits for it gives up: a lease that is still renewed would keep its runs from others.
             self.leave()
         if self._pulse is not None:
@@ -198,8 +207,7 @@ class Session(Claiming):
                 while any(held.attempts for held in runs.held.values()):
                     await self._hear_meanwhile()
                     await asyncio.sleep(0)
-        with suppress(TimeoutError, StoreError):
-            # The store may be away: then the lease ends by itself, and nothing is lost.
+        try:
             async with asyncio.timeout(5):
                 while runs.held:
                     runs.hand_back_all()
@@ -211,6 +219,10 @@ class Session(Claiming):
                     # What a claim took whose answer was lost has not begun: no crash.
                     await self.store.release_strays(self.worker_id, [], now=self._clock.store_time())
                 await self.store.remove_worker(self.worker_id)
+        except (TimeoutError, StoreError) as error:
+            # The lease ends by itself, and nothing is lost.
+            why = error if isinstance(error, StoreError) else "it does not answer"
+            _log.warning("the store is away, others take over from here when the lease ends: %s", why)
 
     async def _hear_meanwhile(self) -> None:
         """Wait until a step has ended, or pass on what has come: a cancel is not kept waiting for the grace period."""

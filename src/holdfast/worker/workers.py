@@ -44,6 +44,7 @@ _WORTH_IT = range(10, 201)
 """Runs at once with which it claims ahead. Whoever asks for few may want them in order; of many some always have
 something to compute while a claim is under way."""
 _FIRST_PAUSE = 0.05
+_TIDY = 5.0
 
 
 class StoreHolder(Protocol):
@@ -342,8 +343,9 @@ class Worker:
             await session.stop()
         if session.lease.is_lost:
             # Others have its runs; what is left of it, such as its lock, goes too.
-            with contextlib.suppress(StoreError):
-                await self._plan.store.remove_worker(session.worker_id)
+            with contextlib.suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(_TIDY):
+                    await self._plan.store.remove_worker(session.worker_id)
         for task in session.tasks:
             if task.done() and not task.cancelled():
                 # Whatever keeps a worker from finding work is for its owner to hear.

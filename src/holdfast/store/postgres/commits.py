@@ -79,12 +79,15 @@ class Commits:
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
 
-    async def close(self) -> None:
-        """Finish what is under way on this side. What is on the thread's is closed there: `close_apart`."""
-        await self.home.close()
+    async def close(self) -> bool:
+        """Finish what is under way on this side; False if the server has not answered in time.
 
-    async def close_apart(self) -> None:
-        await self._apart.close()
+        What is on the thread's side is closed there: `close_apart`.
+        """
+        return await self.home.close()
+
+    async def close_apart(self, patience: float) -> None:
+        await self._apart.close(patience)
 
     def _batch(self, write: Write[ItemT], items: Sequence[ItemT]) -> Awaitable[list[Answer]]:
         """Each statement of these is a transaction by itself."""

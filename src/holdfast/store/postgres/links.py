@@ -41,7 +41,8 @@ _TRIES = 8
 _PATIENCE = 24.0
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
-_PARTING = 2.0
+PARTING = 2.0
+"""Seconds in which a server that is to be left must have answered what is under way."""
 PLANS_KEPT = 10.0
 LARGEST = 1_000_000_000
 """Bytes. The server hangs up on whoever sends a gigabyte at once, each time: that is no outage to be waited out."""
@@ -64,6 +65,7 @@ class Link:
         self._lock = asyncio.Lock()
         self._connection: asyncpg.Connection[Any] | None = None
         self._planned_at = 0.0
+        self._drops = 0
 
     @property
     def is_busy(self) -> bool:
@@ -163,9 +165,12 @@ class Link:
 
     async def _connected(self) -> asyncpg.Connection[Any]:
         if self._connection is None or self._connection.is_closed():
+            drops = self._drops
             connection = await connect(self._target, self._lock_timeout)
             try:
                 await learn_again(Transaction(_executing(connection), self._blocks, self._known))
+                if drops != self._drops:
+                    raise StoreAway(f"{self._target.shown}: the store was closed while it connected")
             except BaseException:
                 connection.terminate()
                 raise
@@ -186,7 +191,8 @@ class Link:
             self.drop()
 
     def drop(self) -> None:
-        """Throw the connection away; the next deed makes a new one."""
+        """Throw the connection away, also one that is just being made; the next deed makes a new one."""
+        self._drops += 1
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.terminate()
@@ -201,15 +207,22 @@ class Link:
             with suppress(OSError, TypeError):
                 found.shutdown(socket.SHUT_RDWR)
 
-    async def close(self) -> None:
-        """Finish the deed under way, then disconnect."""
-        async with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None and not connection.is_closed():
-                try:
-                    await connection.close(timeout=_PARTING)
-                except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                    connection.terminate()
+    async def close(self, patience: float = PARTING) -> bool:
+        """Finish the deed under way, then disconnect; False if the server has not answered in time.
+
+        That deed is then broken off: whoever asked for it is told that the store is away.
+        """
+        try:
+            async with asyncio.timeout(patience), self._lock:
+                connection, self._connection = self._connection, None
+                if connection is not None and not connection.is_closed():
+                    with suppress(ConnectionError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                        # Whatever goes wrong with that, it is closed.
+                        await connection.close()
+        except TimeoutError:
+            self.drop()
+            return False
+        return True
 
 
 def _executing(connection: asyncpg.Connection[Any]) -> Callable[[str, Sequence[Any]], Awaitable[Sequence[Row]]]:
@@ -289,12 +302,11 @@ class Pool:
                 self._links.append(link)
             return await link.run(deed, is_one=is_one, tries=1)
 
-    async def close(self) -> None:
+    async def close(self, patience: float = PARTING) -> None:
         """Finish what is under way, then disconnect."""
         self._is_closed = True
-        for link in self._links:
-            await link.close()
-        self._links.clear()
+        links, self._links = self._links, []
+        await asyncio.gather(*(link.close(patience) for link in links))
 
 
 class HomeLinks:
@@ -319,20 +331,23 @@ class HomeLinks:
             link = self._links[loop] = self._link()
         return link
 
-    async def close_here(self) -> None:
-        """Whoever used it leaves, maybe with the loop. Anybody else's deed here, also one under way, connects anew."""
-        link = self._links.get(asyncio.get_running_loop())
-        if link is not None:
-            await link.close()
+    async def close_here(self) -> bool:
+        """Whoever used it leaves, maybe with the loop. Anybody else's deed here, also one under way, connects anew.
 
-    async def close(self) -> None:
-        """Finish what is under way on every loop that still turns, and disconnect."""
-        await self.close_here()
+        False if the server has not answered in time.
+        """
+        link = self._links.get(asyncio.get_running_loop())
+        return True if link is None else await link.close()
+
+    async def close(self) -> bool:
+        """Finish what is under way on every loop that still turns, and disconnect; the same answer."""
+        is_answered = await self.close_here()
         links, self._links = self._links, {}
         for loop, link in links.items():
             if loop.is_running():
                 closing = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(link.close(), loop))
                 # One that is blocked, maybe by whoever waits for this very close, does it when it turns again.
-                await asyncio.wait([closing], timeout=_PARTING)
+                await asyncio.wait([closing], timeout=PARTING)
             else:
                 link.hang_up()
+        return is_answered

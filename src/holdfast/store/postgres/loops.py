@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
+from holdfast.errors import StoreAway
 from holdfast.extras import find_extra
 
 T = TypeVar("T")
@@ -77,10 +78,19 @@ class LoopThread:
             found.cancel()
             raise TimeoutError("no answer in time") from None
 
-    async def finish(self) -> None:
-        """Wait until all that was called for has been answered. Only from that thread."""
+    async def finish(self, patience: float) -> bool:
+        """Wait until all that was called for has been answered; False if something was broken off because it took
+        longer than that. Only from that thread."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + patience
         while others := [task for task in self._tasks if task is not asyncio.current_task()]:
-            await asyncio.wait(others)
+            if loop.time() >= until:
+                for task in others:
+                    task.cancel()
+                await asyncio.wait(others, timeout=_PARTING)
+                return False
+            await asyncio.wait(others, timeout=until - loop.time())
+        return True
 
     def post(self, callback: Callable[[], object]) -> None:
         """Call it over there, soon. Once that is stopped, nothing is."""
@@ -115,12 +125,14 @@ class LoopThread:
 
 
 def _settle(future: asyncio.Future[T], task: asyncio.Task[T]) -> None:
-    if task.cancelled():
-        future.cancel()
-        return
-    error = task.exception()
     if future.cancelled():
         return
+    if task.cancelled():
+        future.set_exception(
+            StoreAway("the store was closed before the database had answered; nobody can tell how it ended")
+        )
+        return
+    error = task.exception()
     if error is None:
         future.set_result(task.result())
     else:

@@ -51,7 +51,7 @@ from .connections import COMMAND_TIMEOUT, parse_target
 from .guests import Home, PostgresGuest
 from .lanes import add_lanes, find_lanes
 from .life import LifeStore
-from .links import Link, Pool
+from .links import PARTING, Link, Pool
 from .loans import PostgresLender, find_epoch
 from .loops import LoopThread
 from .messaging import Deed
@@ -159,19 +159,20 @@ class PostgresStore(LifeStore):
 
     async def _close(self) -> None:
         try:
-            await self._commits.close()
-            await self._thread.call(self._disconnect)
+            is_answered = await self._commits.close()
+            await self._thread.call(partial(self._disconnect, PARTING if is_answered else 0.0))
         finally:
             # Here and now, for it has nothing left to do: at the end of a program no executor would take this.
             self._thread.stop()
             self._locks.release_all()
 
-    async def _disconnect(self) -> None:
-        await self._thread.finish()
-        await self._watcher.close()
-        await self._commits.close_apart()
-        for one in (self._renewals, self._pool):
-            await one.close()
+    async def _disconnect(self, patience: float) -> None:
+        """A server that does not answer is not waited for, once that is known: its connections are cut."""
+        if not await self._thread.finish(patience):
+            patience = 0.0
+        await self._watcher.close(min(patience, 1.0))
+        links = self._commits.close_apart(patience), self._renewals.close(patience), self._pool.close(patience)
+        await asyncio.gather(*links)
 
     def subscribe(self, changed: Callable[[], None], to: News = News.ANY) -> Callable[[], None]:
         return self._watcher.subscribe(changed, to)

@@ -75,13 +75,13 @@ class Watcher:
         """The same, from any thread."""
         self._thread.post(partial(self.tell, news, since))
 
-    async def close(self) -> None:
+    async def close(self, patience: float = 1.0) -> None:
         """No more wake-ups. What was committed last is still told."""
         self._subscribers.clear()
         if self._notifying is not None:
             with contextlib.suppress(TimeoutError):
                 # Cancelled if it takes longer: the store may be away.
-                await asyncio.wait_for(self._notifying, 1)
+                await asyncio.wait_for(self._notifying, patience)
         self._stop()
 
     async def _notify(self) -> None:
