@@ -55,6 +55,14 @@ def test_a_step_that_sits_in_a_thread_of_the_loop_does_not_keep_the_process_from
     assert run.refresh().status == "waiting"
 
 
+def test_a_worker_waits_for_a_server_that_is_not_there_until_it_is_told_to_stop(stage: Stage):
+    worker = stage.worker("--url", "postgresql://nobody@127.0.0.1:9/nothing")
+    stage.until(lambda: "the store is away, the worker begins when it is back" in worker.output, "it waits")
+    assert worker.is_alive
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0, worker.output
+
+
 def test_a_signal_that_comes_twice_at_once_is_one(stage: Stage):
     worker = stage.worker()
     stage.ready(worker)
@@ -90,11 +98,11 @@ def test_nothing_found_says_what_to_do(stage: Stage, processes: str):
     assert "holdfast.toml" in line
 
 
-def test_a_database_that_can_t_be_reached_is_an_error_in_one_line(stage: Stage):
-    worker = stage.worker("--url", "postgresql://127.0.0.1:9/x")
+def test_a_database_that_can_t_be_opened_is_an_error_in_one_line(stage: Stage):
+    worker = stage.worker("--url", f"sqlite:///{stage.folder}/nowhere/holdfast.db")
     assert worker.wait() == 3
-    assert worker.output.splitlines()[-1].startswith("holdfast: ")
-    assert "Traceback" not in worker.output
+    [line] = worker.output.splitlines()
+    assert line.startswith("holdfast: ")
 
 
 def test_the_settings_of_a_project_name_the_workflows_and_the_database(stage: Stage):

@@ -97,7 +97,7 @@ async def test_a_store_that_was_open_is_away_meanwhile(database, change):
     try:
         async with changed(database, change):
             for _ in range(2):
-                with pytest.raises(StoreAway, match="Work goes on when"):
+                with pytest.raises(StoreAway, match="orkers go on by themselves"):
                     await store.get_run("nobody")
         assert (await store.start_runs([new_run()]))[0].created
     finally:
@@ -118,7 +118,7 @@ async def test_a_loan_is_away_meanwhile_which_uses_up_no_attempt_of_a_step(datab
     try:
         lender = store.lender(LEASE)
         async with changed(database, "the role may not log in"):
-            with pytest.raises(StoreAway, match="Work goes on when"):
+            with pytest.raises(StoreAway, match="orkers go on by themselves"):
                 await lender.lend().begin()
         loan = lender.lend()
         await loan.begin()

@@ -7,12 +7,16 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
+from holdfast import AsyncClient, Worker
 from holdfast.errors import StoreAway, StoreError
 from holdfast.store import open_store
 from holdfast.store.postgres import connections
 from holdfast.testing.contract.stage import new_run
 from tests.servers import execute
 from tests.servers.wire import Wire
+from tests.worker.samples import ready
+
+NOWHERE = "postgresql://nobody@127.0.0.1:9/nothing"
 
 
 @pytest.fixture
@@ -78,8 +82,46 @@ async def test_a_database_that_is_not_there_is_named(url):
 
 
 async def test_a_server_that_is_not_there_is_away():
-    with pytest.raises(StoreAway, match="goes on when"):
-        await open_store("postgresql://nobody@127.0.0.1:9/nothing").open()
+    with pytest.raises(StoreAway, match=r"Ask again when the database can be reached; workers go on by themselves"):
+        await open_store(NOWHERE).open()
+
+
+async def test_a_worker_waits_at_its_start_for_a_server_that_is_not_there_yet(server, url, caplog):
+    server.stop()
+    worker = Worker(url, workflows=[ready])
+    working = asyncio.create_task(worker.run())
+    while "the store is away" not in caplog.text:
+        assert not working.done()
+        await asyncio.sleep(0.02)
+    # Longer than it takes to try again a few times.
+    await asyncio.sleep(0.5)
+    server.start()
+    async with AsyncClient(url) as client:
+        assert await (await client.start(ready)).result(timeout=60) == "ready"
+    worker.stop()
+    await working
+    assert caplog.text.count("the store is away, the worker begins when it is back") == 1
+    assert caplog.text.count("the store is back") == 1
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+async def test_a_worker_that_waits_for_its_server_stops_when_it_is_told_to(postgres, is_silent):
+    async with Wire(postgres.create_database()) as wire:
+        wire.is_slow = is_silent
+        worker = Worker(wire.url if is_silent else NOWHERE, workflows=[ready])
+        working = asyncio.create_task(worker.run())
+        await asyncio.sleep(0.3)
+        assert not working.done()
+        worker.stop()
+        await asyncio.wait_for(working, 5)
+
+
+async def test_a_worker_does_not_wait_for_an_address_that_is_wrong(url):
+    nowhere = urlunsplit(urlsplit(url)._replace(path="/nowhere"))
+    with pytest.raises(StoreError, match='"nowhere" does not exist'):
+        await asyncio.wait_for(Worker(nowhere, workflows=[ready]).run(), 30)
+    with pytest.raises(StoreError, match="sslmode"):
+        await asyncio.wait_for(Worker(f"{url}?sslmode=maybe", workflows=[ready]).run(), 30)
 
 
 async def test_a_server_that_is_too_old_is_refused(url, monkeypatch):
@@ -96,7 +138,7 @@ async def test_a_database_that_can_not_hold_every_text_is_refused_with_what_to_d
 
 async def test_a_database_that_takes_no_writes_says_so(url):
     await execute(url, f"ALTER DATABASE {urlsplit(url).path[1:]} SET default_transaction_read_only = on")
-    with pytest.raises(StoreAway, match=r"standby, or .* read-only: name the primary, or work goes on when"):
+    with pytest.raises(StoreAway, match=r"standby, or .* read-only: name the primary; or ask again when"):
         await open_store(url).open()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
 from typing import Protocol
@@ -78,7 +78,11 @@ async def serve(
         migrate=plan.migrate,
         observers=None if beside is None else beside.observers,
     )
-    async with client, nullcontext() if beside is None else beside.open(plan, client):
+    async with AsyncExitStack() as stack:
+        # Not entered, which would open the store: the worker does, and waits for one that is away.
+        stack.push_async_callback(client.close)
+        if beside is not None:
+            await stack.enter_async_context(beside.open(plan, client))
         worker = Worker(
             client,
             workflows=found.workflows,

@@ -1,4 +1,4 @@
-"""What a worker is given: its workflows, the lanes that follow from them, and its resources. Checked where it is given.
+"""What a worker is given: workflows, the lanes that follow from them, resources, observers. Checked where it is given.
 
 A worker and the test kit's environment take the same things, so they refuse the same things in the same words. `giver`
 is whom the words are about: "Worker", "Environment".
@@ -13,6 +13,8 @@ from typing import Any, TypeVar, cast
 from holdfast.define import CHUNK_RUNS, Resource, Step, StepInfo, Workflow, named_in, wrong_workflow
 from holdfast.errors import DefinitionError, DuplicateWorkflow
 from holdfast.model import Lane
+from holdfast.observe import Observer, Observers, checked_observers, observers_of
+from holdfast.settings import Settings
 from holdfast.store import Lender
 
 from .inside import check_colour
@@ -132,3 +134,12 @@ async def open_resources(
         else:
             opened[one] = stack.enter_context(contextlib.contextmanager(cast("Callable[[], Iterator[Any]]", one.fn))())
     return opened
+
+
+def observers_given(url: object, settings: Settings, given: Sequence[Observer] | None) -> Observers | None:
+    """Those that were given, to the worker or else to its client; else those that the settings ask for."""
+    if given is None:
+        given = getattr(url, "observers", None)
+    if given is None:
+        given = observers_of(settings, is_worker=True)
+    return Observers.of(checked_observers(given, giver="Worker"))

@@ -13,9 +13,9 @@ from typing import Any, Protocol, Self, cast
 
 from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
-from holdfast.errors import DefinitionError, MisplacedCall, StoreAway, StoreError
+from holdfast.errors import DefinitionError, MisplacedCall, StoreError
 from holdfast.model import SECOND, Duration, check_id, microseconds
-from holdfast.observe import Observer, Observers, checked_observers, observers_of
+from holdfast.observe import Observer, Observers
 from holdfast.settings import Settings, resolve
 from holdfast.store import Store, store_for
 
@@ -29,9 +29,11 @@ from .given import (
     known_workflows,
     lanes_of,
     listed,
+    observers_given,
     open_resources,
 )
 from .interrupts import Interrupts
+from .patience import patiently
 from .plan import Plan
 from .session import Session
 from .upkeep import WEEK
@@ -43,7 +45,6 @@ _AHEAD = 50_000
 _WORTH_IT = range(10, 201)
 """Runs at once with which it claims ahead. Whoever asks for few may want them in order; of many some always have
 something to compute while a claim is under way."""
-_FIRST_PAUSE = 0.05
 _TIDY = 5.0
 
 
@@ -79,10 +80,11 @@ class Worker:
     One that stops in good order claims nothing more, begins no step, lets those in flight end within `grace` (20
     seconds), and hands its runs back: that is no crash, and no step that ended executes again. One that dies loses
     nothing: others take its runs over when its `lease` (30 seconds) ends, on the same host at once. They replay their
-    journals, and only steps that were in flight execute again. While the database is away it waits, and once its lease
-    has lapsed it begins and commits nothing; if somebody has taken over by then it drops its runs at once and registers
-    anew. A body that blocks its loop, or a step that should have been a `def`, is reported after `blocked_after`; after
-    `stall` it lets its lease end, so that others go on.
+    journals, and only steps that were in flight execute again. While the database is away it waits, also at its start
+    (but not for a file that can't be opened), and once its lease has lapsed it begins and commits nothing; if somebody
+    has taken over by then it drops its runs at once and registers anew. A body that blocks its loop, or a step that
+    should have been a `def`, is reported after `blocked_after`; after `stall` it lets its lease end, so that others go
+    on.
     """
 
     def __init__(
@@ -150,7 +152,7 @@ class Worker:
             keep_parked=checked_count(keep_parked, what="Worker(keep_parked=)"),
             middleware=checked_middleware(middleware, giver="Worker"),
             ahead=_AHEAD if store.is_remote and concurrency in _WORTH_IT else 0,
-            observers=_observers_of(url, settings, observers),
+            observers=observers_given(url, settings, observers),
             event_retention=WEEK if settings.event_retention is None else settings.event_retention,
         )
         self._stopping = asyncio.Event()
@@ -233,7 +235,6 @@ class Worker:
     async def __aenter__(self) -> Self:
         self._refuse_twice()
         self._task = asyncio.get_running_loop().create_task(self._work())
-        self._task.add_done_callback(_say)
         ready = asyncio.ensure_future(self._ready.wait())
         try:
             await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
@@ -245,6 +246,7 @@ class Worker:
             ready.cancel()
         if self._task.done():
             await self._task
+        self._task.add_done_callback(_say)
         return self
 
     async def __aexit__(
@@ -284,7 +286,9 @@ class Worker:
     async def _work(self) -> None:
         self._is_at_work = True
         try:
-            async with self._open_store(), contextlib.AsyncExitStack() as stack:
+            async with self._open_store(is_patient=True) as is_open, contextlib.AsyncExitStack() as stack:
+                if not is_open:
+                    return
                 opened = await open_resources(stack, self._resources)
                 self._starts()
                 while not self._stopping.is_set():
@@ -296,8 +300,11 @@ class Worker:
             self._ready, self._stopping = asyncio.Event(), asyncio.Event()
 
     @contextlib.asynccontextmanager
-    async def _open_store(self) -> AsyncIterator[None]:
-        """The store, open as long as anybody here needs it: one drive that ends must not close it under another."""
+    async def _open_store(self, *, is_patient: bool = False) -> AsyncIterator[bool]:
+        """The store, open as long as anybody here needs it: one drive that ends must not close it under another.
+
+        `is_patient`: a server that is away is waited for, and what is given is False if the worker is to stop before.
+        """
         store = self._plan.store
         observers = self._plan.observers
         async with self._gate:
@@ -305,14 +312,19 @@ class Worker:
                 # First: a port that can't be had is known before anything else is opened.
                 observers.open()
             try:
-                await store.open()
+                # A file that can't be opened is not where it should be: it would be waited for in vain.
+                if is_patient and store.is_remote:
+                    is_open = await patiently(store.open, self._stopping, "the worker begins when it is back")
+                else:
+                    await store.open()
+                    is_open = True
             except BaseException:
                 if observers is not None and not self._users:
                     observers.close()
                 raise
             self._users += 1
         try:
-            yield
+            yield is_open
         finally:
             async with self._gate:
                 self._users -= 1
@@ -353,20 +365,14 @@ class Worker:
 
     async def _registered(self, resources: dict[object, Any]) -> Session | None:
         """A session that the store knows; None if the worker was told to stop before the store could be reached."""
-        pause = _FIRST_PAUSE
-        while True:
+        session: Session | None = None
+
+        async def register() -> None:
+            nonlocal session
             session = new_session(self._plan, resources, self.stop)
-            try:
-                await session.register()
-            except StoreAway as error:
-                if pause == _FIRST_PAUSE:
-                    _log.warning("the store is away, the worker registers when it is back: %s", error)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), pause)
-                    return None
-                pause = min(pause * 2, 5.0)
-            else:
-                return session
+            await session.register()
+
+        return session if await patiently(register, self._stopping, "the worker registers when it is back") else None
 
 
 def _say(task: asyncio.Task[None]) -> None:
@@ -386,12 +392,3 @@ def _store_of(url: object, settings: Settings, codec: Codec | None) -> tuple[Sto
         holder = cast(StoreHolder, url)
         return holder.store, codec or holder.codec
     raise DefinitionError(f"Worker({url!r}): expected a url such as 'sqlite:///orders.db', a client or an open store")
-
-
-def _observers_of(url: object, settings: Settings, given: Sequence[Observer] | None) -> Observers | None:
-    """Those that were given, to the worker or else to its client; else those that the settings ask for."""
-    if given is None:
-        given = getattr(url, "observers", None)
-    if given is None:
-        given = observers_of(settings, is_worker=True)
-    return Observers.of(checked_observers(given, giver="Worker"))

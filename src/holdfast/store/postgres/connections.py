@@ -43,6 +43,7 @@ _AGAIN = ("40001", "40P01", "55P03")
 _REFUSED = ("28", "3D000")
 _UNFIT = ("42", "3F")
 _READ_ONLY = "25006"
+_AGAIN_LATER = "Ask again when the database can be reached; workers go on by themselves then"
 # A prepared statement that is not there, or there already.
 _UNPREPARED = ("26000", "42P05")
 # The second takes every byte as it comes.
@@ -134,6 +135,9 @@ def is_away(error: BaseException) -> bool:
     """Whether the database or the way to it is the trouble, not what it was asked."""
     if isinstance(error, StoreError):
         return isinstance(error, StoreAway)
+    if isinstance(error, asyncpg.ClientConfigurationError):
+        # The driver can't make anything of the address: that is wrong today and tomorrow.
+        return False
     if isinstance(error, (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError, EOFError)):
         return True
     code = sqlstate(error)
@@ -153,7 +157,7 @@ def explained(error: BaseException, target: Target, *, was_open: bool = False) -
     """
     told = _told(error, target)
     if was_open and sqlstate(error).startswith(_CHANGING) and not isinstance(told, StoreAway):
-        return StoreAway(f"{told}. Work goes on when that is set right")
+        return StoreAway(f"{told}. Workers go on by themselves when that is set right")
     return told
 
 
@@ -188,10 +192,10 @@ def _told(error: BaseException, target: Target) -> BaseException:
         if code == _READ_ONLY:
             return StoreAway(
                 f"{target.shown}: {words}. This server is a standby, or somebody has set the database or the role to"
-                " read-only: name the primary, or work goes on when it can be written"
+                " read-only: name the primary; or ask again when it can be written, workers go on by themselves"
             )
-        return StoreAway(f"{target.shown}: {words}. Work goes on when the database can be reached again")
-    if isinstance(error, asyncpg.PostgresError):
+        return StoreAway(f"{target.shown}: {words}. {_AGAIN_LATER}")
+    if isinstance(error, (asyncpg.PostgresError, asyncpg.ClientConfigurationError)):
         return StoreError(f"{target.shown}: {error}")
     return error
 

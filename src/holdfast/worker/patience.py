@@ -1,0 +1,56 @@
+"""Waiting for a store that is away when a worker begins: it tries until the store answers or it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from holdfast.errors import StoreAway
+
+_log = logging.getLogger("holdfast.worker")
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 5.0
+_PARTING = 2.0
+
+
+async def patiently(
+    attempt: Callable[[], Coroutine[Any, Any, object]], stopping: asyncio.Event, waits_for: str
+) -> bool:
+    """Try until the store is not away, longer apart each time; False if the worker is told to stop before.
+
+    What else goes wrong is raised. The log has a line when it begins to wait, and one when the store is back.
+    """
+    pause = _FIRST_PAUSE
+    while not stopping.is_set():
+        try:
+            is_done = await _unless(stopping, attempt())
+        except StoreAway as error:
+            if pause == _FIRST_PAUSE:
+                _log.warning("the store is away, %s: %s", waits_for, error)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+            continue
+        if is_done and pause != _FIRST_PAUSE:
+            _log.warning("the store is back")
+        return is_done
+    return False
+
+
+async def _unless(stopping: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
+    """Do it; False if it was given up because the worker is to stop and the store has not answered."""
+    doing = asyncio.ensure_future(work)
+    told = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait([doing, told], return_when=asyncio.FIRST_COMPLETED)
+        # What is just being answered comes to its end, and is undone in good order.
+        await asyncio.wait([doing], timeout=_PARTING)
+        if doing.done():
+            doing.result()
+        return doing.done()
+    finally:
+        told.cancel()
+        doing.cancel()
