@@ -216,6 +216,8 @@ def test_a_step_in_flight_is_named_with_its_attempt_and_its_worker():
     reason, text, details = why(record(**BEGUN), *entries)
     assert reason is Reason.STEP
     assert "waits for step 'b' (attempt 1, since 2030-01-01 11:59:00 UTC) on worker w1 (host anvil, pid 42)" in text
+    # The journal does not know whether it has begun: all threads may be taken.
+    assert "(host anvil, pid 42): it executes there, or stands in line for a thread." in text
     assert [step.key for step in details["steps"]] == ["b"]
 
 
@@ -255,6 +257,7 @@ def test_a_run_in_its_first_turn_is_held_by_its_worker():
     reason, text, _ = why(record(**BEGUN))
     assert reason is Reason.ADVANCING
     assert "held on worker w1 (host anvil, pid 42)" in text
+    assert "its first steps execute or stand in line for a thread, or it waits for a short timer" in text
 
 
 def test_a_run_whose_worker_died_is_taken_over():

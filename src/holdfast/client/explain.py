@@ -2,7 +2,8 @@
 
 Nothing here reads or waits: `explain` decides, the client brings what it needs. What is not in the store can't be
 said: a timer set by a body that its worker keeps in memory has no entry until it fires, and a wait for a signal without
-`type=` is known to its body alone. Nor is there an entry for a step that was withdrawn: but a run that only waits has
+`type=` is known to its body alone. A step is asked for by an entry, and begins without one: that it executes can't be
+told from that all threads are taken. Nor is there an entry for a step that was withdrawn: but a run that only waits has
 no step in flight.
 """
 
@@ -16,22 +17,14 @@ from enum import StrEnum
 from typing import Any
 
 from holdfast.model import (
-    ASKS,
     SECOND,
     Cancel,
-    ChildAsked,
-    ChildEnded,
     Entry,
-    History,
     Lane,
     RunRecord,
     RunRetrying,
     RunStatus,
     SetAside,
-    StepAsked,
-    StepCompleted,
-    StepFailed,
-    StepRetrying,
     Stopped,
     Undoing,
     WaitRecord,
@@ -43,7 +36,7 @@ from holdfast.model import (
     spoken,
 )
 
-from .unfinished import UNNAMED, OpenStep, OpenWait, open_wait
+from .unfinished import UNNAMED, OpenStep, OpenWait, is_wanted, open_children, open_steps, open_wait
 
 
 class Reason(StrEnum):
@@ -62,6 +55,7 @@ class Reason(StrEnum):
     """Its worker is gone; another one takes over."""
     RETRYING = "retrying"
     STEP = "step"
+    """It waits for a step, which executes or stands in line for a thread: only its worker knows."""
     SLEEPING = "sleeping"
     """A timer wakes it; so may a message that only its body can name, such as a signal without type=."""
     WAITING = "waiting"
@@ -143,10 +137,10 @@ def explain(run: RunRecord, entries: Iterable[Entry], around: Surroundings) -> E
     history = history_of(known)
     cancel = next((entry for entry in history.entries if isinstance(entry, Cancel)), None)
     stopped = next((entry for entry in known if isinstance(entry, Stopped)), None)
-    steps = tuple(step for step in _open_steps(history.entries, around.describe) if _is_wanted(step, run))
+    steps = tuple(step for step in open_steps(history.entries, around.describe) if is_wanted(step, run))
     set_aside = tuple(entry for entry in history.entries if isinstance(entry, SetAside))
     is_compensated = any(isinstance(entry, Undoing) for entry in known)
-    children = _open_children(history)
+    children = open_children(history)
     scene = _Scene(run, steps, history.retrying, cancel, stopped, set_aside, is_compensated, children, around)
     reason, text, details = _decide(scene)
     if reason is not Reason.ENDED:
@@ -211,11 +205,15 @@ def _held(scene: _Scene) -> _Answer:
     if scene.steps:
         waits = [step for step in scene.steps if not _is_due(step, scene.now)]
         reason = Reason.RETRYING if len(waits) == len(scene.steps) else Reason.STEP
-        return reason, f"{_steps_told(scene)} {where}.", details
+        told = f"{_steps_told(scene)} {where}"
+        if reason is Reason.STEP:
+            # Its beginning is written nowhere.
+            told += ": it executes there, or stands in line for a thread"
+        return reason, f"{told}.", details
     if run.status is RunStatus.WAITING and (what := _waits_told(scene)):
         return Reason.WAITING, f"waits for {what} {where}.", {**details, "waits": scene.waits}
     if run.started_at is not None and scene.retrying is None and run.status is RunStatus.RUNNING:
-        what = "its first steps are in flight, or it waits for a short timer"
+        what = "its first steps execute or stand in line for a thread, or it waits for a short timer"
         return Reason.ADVANCING, f"is held {where}, begun at {_told(run.started_at)}: {what}.", details
     return Reason.ADVANCING, f"is held {where}.", details
 
@@ -293,43 +291,6 @@ def _is_parked(scene: _Scene) -> bool:
     run = scene.run
     is_idle = run.owner is None and not run.paused and run.blocked is None and run.after_run_id is None
     return is_idle and (run.due_at is None or run.due_at > scene.now)
-
-
-def _open_steps(entries: Iterable[Entry], describe: Callable[[bytes], str]) -> Iterable[OpenStep]:
-    """Steps asked for and not answered, in the order of asking."""
-    found: dict[str, OpenStep] = {}
-    at: datetime | None = None
-    for entry in entries:
-        if isinstance(entry, StepAsked):
-            found[entry.key] = OpenStep(entry.key, 1, at)
-        if isinstance(entry, ASKS):
-            continue
-        at = moment_of(entry.at)
-        if isinstance(entry, (StepCompleted, StepFailed)):
-            found.pop(entry.key, None)
-        elif isinstance(entry, StepRetrying):
-            retry_at = moment_of(entry.retry_at)
-            found[entry.key] = OpenStep(entry.key, entry.attempt + 1, retry_at, retry_at, describe(entry.error))
-    return found.values()
-
-
-def _is_wanted(step: OpenStep, run: RunRecord) -> bool:
-    """Whether somebody still waits for the step: a run that only waits is due by its next retry at the latest."""
-    if run.status is not RunStatus.WAITING:
-        return True
-    return step.retry_at is not None and run.due_at is not None and run.due_at <= step.retry_at
-
-
-def _open_children(history: History) -> dict[str, str]:
-    found: dict[str, str] = {}
-    cut = max((place for place, _ in history.lives), default=0)
-    for place, entry in enumerate(history.entries):
-        if isinstance(entry, ChildAsked):
-            # At a cut another run takes its place, whose id the body draws.
-            found[entry.key] = entry.run_id if place >= cut else f"of {entry.workflow!r} that was begun anew"
-        elif isinstance(entry, ChildEnded):
-            found.pop(entry.key, None)
-    return found
 
 
 def _waits_told(scene: _Scene) -> str:

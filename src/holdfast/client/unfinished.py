@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from holdfast.model import WaitRecord, moment_of
+from holdfast.model import (
+    ASKS,
+    ChildAsked,
+    ChildEnded,
+    Entry,
+    History,
+    RunRecord,
+    RunStatus,
+    StepAsked,
+    StepCompleted,
+    StepFailed,
+    StepRetrying,
+    WaitRecord,
+    moment_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenStep:
-    """A step that was asked for and has no result: what `details["steps"]` holds."""
+    """A step that was asked for and has no result: what `details["steps"]` holds. It may not have begun."""
 
     key: str
     attempt: int
@@ -49,3 +64,41 @@ def open_wait(wait: WaitRecord) -> OpenWait:
         since=moment_of(wait.registered_at),
         expires_at=None if wait.expires_at is None else moment_of(wait.expires_at),
     )
+
+
+def open_steps(entries: Iterable[Entry], describe: Callable[[bytes], str]) -> Iterable[OpenStep]:
+    """Steps asked for and not answered, in the order of asking."""
+    found: dict[str, OpenStep] = {}
+    at: datetime | None = None
+    for entry in entries:
+        if isinstance(entry, StepAsked):
+            found[entry.key] = OpenStep(entry.key, 1, at)
+        if isinstance(entry, ASKS):
+            continue
+        at = moment_of(entry.at)
+        if isinstance(entry, (StepCompleted, StepFailed)):
+            found.pop(entry.key, None)
+        elif isinstance(entry, StepRetrying):
+            retry_at = moment_of(entry.retry_at)
+            found[entry.key] = OpenStep(entry.key, entry.attempt + 1, retry_at, retry_at, describe(entry.error))
+    return found.values()
+
+
+def is_wanted(step: OpenStep, run: RunRecord) -> bool:
+    """Whether somebody still waits for the step: a run that only waits is due by its next retry at the latest."""
+    if run.status is not RunStatus.WAITING:
+        return True
+    return step.retry_at is not None and run.due_at is not None and run.due_at <= step.retry_at
+
+
+def open_children(history: History) -> dict[str, str]:
+    """Children that have not ended, by their keys: which runs they are, as far as the journal knows."""
+    found: dict[str, str] = {}
+    cut = max((place for place, _ in history.lives), default=0)
+    for place, entry in enumerate(history.entries):
+        if isinstance(entry, ChildAsked):
+            # At a cut another run takes its place, whose id the body draws.
+            found[entry.key] = entry.run_id if place >= cut else f"of {entry.workflow!r} that was begun anew"
+        elif isinstance(entry, ChildEnded):
+            found.pop(entry.key, None)
+    return found
