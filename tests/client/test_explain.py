@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from holdfast.client import OpenWait, Reason
 from holdfast.client.explain import Surroundings, explain
 from holdfast.model import (
@@ -13,6 +15,7 @@ from holdfast.model import (
     ChildAsked,
     Entry,
     Lane,
+    Message,
     Reopened,
     RunRecord,
     RunRetrying,
@@ -61,11 +64,36 @@ def why(
     *entries: Entry,
     workers: tuple[WorkerRecord, ...] = (worker(),),
     waits: Sequence[WaitRecord] = (),
+    cancel: Message | None = None,
 ) -> tuple[Reason, str, Any]:
-    answer = explain(run, entries, Surroundings(workers, "shop", NOW, lambda stored: stored.decode(), waits))
+    answer = explain(run, entries, Surroundings(workers, "shop", NOW, lambda stored: stored.decode(), waits, cancel))
     assert str(answer) == answer.text
     assert answer.text.startswith("run r1 of 'total' ")
     return answer.reason, answer.text, answer.details
+
+
+@pytest.mark.parametrize(
+    ("run", "workers", "when"),
+    [
+        (record(**PARKED), (), "when a worker that knows it is started"),
+        (record(**PARKED), (worker(),), "by the worker that takes it next"),
+        (record(**BEGUN), (worker(),), "by the worker that holds it"),
+        (record(**PARKED, blocked="I/O"), (worker(),), "when it goes on"),
+    ],
+)
+def test_a_cancel_that_nobody_has_delivered_yet_is_told_with_what_to_do(run, workers, when):
+    asked = Message(1, "r1", "cancel", None, b"sold out", T)
+    _, text, _ = why(run, Started(T, b""), workers=workers, cancel=asked)
+    told = f"A cancel was asked for (sold out) at 2030-01-01 11:59:00 UTC and is delivered {when}; a cancel with "
+    assert told in text
+    assert "force=True, or in a shell `holdfast cancel --force r1`, ends it at once." in text
+
+
+def test_a_cancel_that_has_been_delivered_is_told_once():
+    asked = Message(1, "r1", "cancel", None, b"", T)
+    _, text, _ = why(record(**BEGUN), Started(T, b""), Cancel(T, None), cancel=asked)
+    assert "was cancelled" in text
+    assert "asked for" not in text
 
 
 def test_an_ended_run_tells_how_and_when():

@@ -269,3 +269,19 @@ async def test_a_cancelled_run_that_cleans_up_says_so(database_url):
 
 async def _is_parked(on: Stage, run: AsyncRun[object]) -> bool:
     return (await on.record(run)).owner is None
+
+
+async def test_a_cancel_of_a_run_whose_workflow_is_gone_is_told_with_what_to_do(database_url):
+    @workflow
+    async def gone() -> None:
+        await sleep(3600)
+
+    async with stage(database_url, gone) as on:
+        run = await on.client.start(gone)
+        while (await run.refresh()).status != "waiting":
+            await asyncio.sleep(0.01)
+    async with stage(database_url) as on:
+        await on.client.cancel(run.id, reason="sold out")
+        _, text = await told(on, run)
+        assert "A cancel was asked for (sold out) at" in text
+        assert "is delivered when a worker that knows it is started; a cancel with force=True" in text

@@ -21,6 +21,7 @@ from holdfast.model import (
     Cancel,
     Entry,
     Lane,
+    Message,
     RunRecord,
     RunRetrying,
     RunStatus,
@@ -85,6 +86,8 @@ class Surroundings:
     describe: Callable[[bytes], str]
     waits: Sequence[WaitRecord] = ()
     """What the run has registered that it waits for."""
+    cancel: Message | None = None
+    """A cancel that was sent and that no turn has taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +279,8 @@ def _asides(scene: _Scene) -> Iterable[str]:
         why = f" ({scene.cancel.reason})" if scene.cancel.reason else ""
         kind = "Its deadline passed" if scene.cancel.deadline else f"It was cancelled{why}"
         yield f"{kind} at {_told(moment_of(scene.cancel.at))}, and its cleanup has not ended."
+    elif scene.around.cancel is not None:
+        yield _cancel_told(scene, scene.around.cancel)
     if run.crashes:
         yield f"It has taken its worker down {counted(run.crashes, 'time')} without progress."
     if run.deadline_at is not None and scene.cancel is None:
@@ -284,6 +289,23 @@ def _asides(scene: _Scene) -> Iterable[str]:
         last = scene.set_aside[-1]
         many = counted(len(scene.set_aside), "message")
         yield f"{many} that did not fit: set aside in its journal, the last one {last.name!r}: {last.reason}"
+
+
+def _cancel_told(scene: _Scene, cancel: Message) -> str:
+    """A cancel that waits in the inbox: for whom, and what to do if nobody comes."""
+    run = scene.run
+    reason = cancel.payload.decode(errors="replace")
+    why = f" ({reason})" if reason else ""
+    if run.blocked is not None:
+        when = "when it goes on"
+    elif scene.owner is not None:
+        when = "by the worker that holds it"
+    elif scene.knowing:
+        when = "by the worker that takes it next"
+    else:
+        when = "when a worker that knows it is started"
+    end = f"a cancel with force=True, or in a shell `holdfast cancel --force {shlex.quote(run.id)}`, ends it at once"
+    return f"A cancel was asked for{why} at {_told(moment_of(cancel.sent_at))} and is delivered {when}; {end}."
 
 
 def _is_parked(scene: _Scene) -> bool:

@@ -150,6 +150,9 @@ class Store(Protocol):
         row.
         """
 
+    async def find_cancel(self, run_id: str) -> Message | None:
+        """The cancel that was sent to this run and that no turn has taken yet; None: there is none."""
+
     async def claim_runs(
         self,
         worker_id: str,

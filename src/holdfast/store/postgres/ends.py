@@ -7,6 +7,7 @@ from holdfast.model import (
     Claimed,
     Entry,
     Instant,
+    Message,
     RunRecord,
     RunStatus,
     encode_entries,
@@ -55,6 +56,12 @@ async def cancel_run(
         else:
             await send_cancel(tx, run, reason, at)
     return before
+
+
+async def find_cancel(tx: Transaction, run_id: str) -> Message | None:
+    """The cancel that waits in its inbox."""
+    row = await tx.one("find_cancel", {"namespace_id": tx.namespace_id, "id": run_id})
+    return None if row is None else Message(*row)
 
 
 async def send_cancel(tx: Transaction, run: Live, reason: str | None, at: Instant) -> None:

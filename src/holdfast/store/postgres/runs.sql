@@ -148,6 +148,18 @@ INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
 SELECT :run, :lane_id, 'cancel', :payload, :now
 ON CONFLICT DO NOTHING;
 
+-- name: find_cancel
+-- The cancel of a run that no turn has taken yet. A probe: there may be many cancels.
+SELECT found.id, runs.id, found.kind, found.name, found.payload, found.sent_at, found.wait, found.trace
+FROM holdfast.runs
+CROSS JOIN LATERAL (
+    SELECT inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait, inbox.trace
+    FROM holdfast.inbox
+    WHERE inbox.run = runs.number AND inbox.kind = 'cancel' AND NOT inbox.taken
+    LIMIT 1
+) AS found
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id;
+
 -- name: end_run
 -- End a run from outside; the journal's row is written beside it.
 UPDATE holdfast.runs

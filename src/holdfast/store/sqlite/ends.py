@@ -14,6 +14,7 @@ from holdfast.model import (
     Claimed,
     Entry,
     Instant,
+    Message,
     RunRecord,
     RunStatus,
     encode_entries,
@@ -54,6 +55,12 @@ def cancel_run(tx: Transaction, run_id: str, reason: str | None, force: bool, no
             tx.run("cancel_run", {"run": run.number, "lane_id": run.lane_id, "payload": payload, "now": at})
             tx.news |= News.WORK
     return before
+
+
+def find_cancel(tx: Transaction, run_id: str) -> Message | None:
+    """The cancel that waits in its inbox."""
+    row = tx.one("find_cancel", {"namespace_id": tx.namespace_id, "id": run_id})
+    return None if row is None else Message(*row)
 
 
 def end_unbegun(tx: Transaction, run: Live, reason: str | None, at: Instant) -> None:

@@ -10,6 +10,7 @@ from holdfast.model import (
     EventWait,
     Instant,
     Looked,
+    Message,
     NewRun,
     StepItems,
     StreamName,
@@ -18,9 +19,10 @@ from holdfast.model import (
     Trigger,
     Unmatched,
     ValueName,
+    is_text,
 )
 
-from . import events, retention, values
+from . import ends, events, retention, values
 from .messaging import Messaging
 
 
@@ -77,6 +79,9 @@ class LifeStore(Messaging):
 
     async def list_streams(self, run_id: str, *, after: str = "", limit: int = 1000) -> list[StreamName]:
         return await self._read(partial(values.list_streams, run_id=run_id, after=after, limit=limit))
+
+    async def find_cancel(self, run_id: str) -> Message | None:
+        return await self._read(partial(ends.find_cancel, run_id=run_id)) if is_text(run_id) else None
 
     async def pause_runs(self, run_ids: Sequence[str], paused: bool, *, now: Instant | None = None) -> list[str]:
         return await self._write(partial(retention.pause_runs, run_ids=run_ids, paused=paused, now=now))

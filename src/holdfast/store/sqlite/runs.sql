@@ -78,6 +78,13 @@ ON CONFLICT (namespace_id, workflow, key) DO UPDATE SET run = excluded.run;
 INSERT OR IGNORE INTO inbox (run, lane_id, kind, payload, sent_at)
 VALUES (:run, :lane_id, 'cancel', :payload, :now);
 
+-- name: find_cancel
+-- The cancel of a run that no turn has taken yet.
+SELECT inbox.id, runs.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait, inbox.trace
+FROM runs
+CROSS JOIN inbox ON inbox.run = runs.number AND inbox.kind = 'cancel'
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id AND inbox.taken = 0;
+
 -- name: end_run
 -- End a run from outside; the journal's row is written beside it.
 UPDATE runs

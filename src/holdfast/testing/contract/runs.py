@@ -266,6 +266,17 @@ class TestCancelRun:
         assert (message.kind, message.name, message.payload) == ("cancel", None, b"first")
         assert (await stage.run(run.id)).status is RunStatus.RUNNING
 
+    async def test_a_cancel_is_found_until_a_turn_has_taken_it(self, stage: Stage) -> None:
+        run, other = await stage.held(), await stage.held()
+        assert await stage.store.find_cancel(run.id) is None
+        await stage.store.cancel_run(run.id, reason="sold out", now=after(1))
+        [message] = await stage.store.read_inbox("one")
+        assert await stage.store.find_cancel(run.id) == message
+        assert (message.run_id, message.payload, message.sent_at) == (run.id, b"sold out", after(1))
+        assert await stage.commit(turn(run, taken=(message.id,))) == [True]
+        assert await stage.store.find_cancel(run.id) is None
+        assert [await stage.store.find_cancel(one) for one in (other.id, "nobody", "\x00")] == [None] * 3
+
     async def test_a_cancel_that_was_taken_is_not_sent_again(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.cancel_run(run.id, now=T0)

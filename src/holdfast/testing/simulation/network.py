@@ -245,6 +245,9 @@ class FaultyStore(FaultyLife):
             "cancel_run", lambda: self._inner.cancel_run(run_id, reason=reason, force=force, now=now), (run_id, force)
         )
 
+    async def find_cancel(self, run_id: str) -> Message | None:
+        return await self._ask("find_cancel", lambda: self._inner.find_cancel(run_id))
+
     async def claim_runs(
         self,
         worker_id: str,
