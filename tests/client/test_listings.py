@@ -12,7 +12,7 @@ from holdfast.codec import AesGcm, Codec
 from holdfast.define import workflow
 from holdfast.errors import BadCursor, BadDuration, DefinitionError
 from holdfast.model import RunFilter, RunStatus
-from tests.client.hands import ship, total
+from tests.client.hands import Hands, ship, total
 
 
 @workflow
@@ -65,10 +65,62 @@ async def test_input_goes_by_the_names_of_all_arguments(client, hands):
     assert await found(client, input={"a": 2, "c": 2}) == []
 
 
-async def test_a_workflow_in_the_filter_brings_the_names_where_no_worker_has(client):
+async def test_a_client_knows_the_names_of_what_it_has_started(client):
+    by_position = await client.start(total, 1)
+    by_name = await client.start(total, a=1)
+    assert await found(client, input={"a": 1}) == [by_name.id, by_position.id]
+    assert await found(client, input={"a": 2}) == []
+    assert await client.cancel(RunFilter(input={"a": 1})) == 2
+
+
+async def test_a_workflow_in_the_filter_brings_the_names_where_no_worker_has(client, database_url):
     run = await client.start(total, 1)
-    assert await found(client, workflow=total, input={"a": 1}) == [run.id]
-    assert await found(client, input={"a": 1}) == []
+    async with AsyncClient(database_url) as other:
+        assert await found(other, workflow=total, input={"a": 1}) == [run.id]
+        assert await found(other, workflow=total, input={"a": 2}) == []
+
+
+@pytest.mark.parametrize("workflow", [None, "total"])
+async def test_arguments_whose_names_nobody_has_said_are_an_error_that_changes_nothing(client, database_url, workflow):
+    run = await client.start(total, 1)
+    where = RunFilter(workflow=workflow, input={"a": 1})
+    async with AsyncClient(database_url) as other:
+        said = r"what the arguments of 'total' version '1' are called.*RunFilter\(workflow=the_function"
+        with pytest.raises(DefinitionError, match=said):
+            await other.runs(where).page()
+        for deed in (other.count, other.cancel, other.pause):
+            with pytest.raises(DefinitionError, match=said):
+                await deed(where)
+        assert (await run.refresh()).status is RunStatus.PENDING
+        await run.cancel()
+        for deed in (other.retry, other.delete, lambda which: other.prune(older_than="0s", where=which)):
+            with pytest.raises(DefinitionError, match=said):
+                await deed(where)
+        assert (await run.refresh()).status is RunStatus.CANCELLED
+        hands = Hands(other)
+        await hands.register(workflows=[total])
+        assert await found(other, input={"a": 1}) == [run.id]
+
+
+async def test_arguments_that_are_stored_by_name_are_found_whoever_knows_their_workflow(client, database_url):
+    @workflow
+    async def named(*, a: int) -> None: ...
+
+    run = await client.start(named, a=1)
+    async with AsyncClient(database_url) as other:
+        assert await found(other, input={"a": 1}) == [run.id]
+        assert await found(other, input={"b": 1}) == []
+
+
+async def test_a_run_that_what_is_known_rules_out_needs_no_names(client, database_url):
+    @workflow
+    async def mixed(a: int, *, b: int) -> None: ...
+
+    await client.start(mixed, 1, b=2)
+    async with AsyncClient(database_url) as other:
+        assert await found(other, input={"a": 1, "b": 3}) == []
+        with pytest.raises(DefinitionError, match="'mixed'"):
+            await found(other, input={"a": 1, "b": 2})
 
 
 async def test_input_is_read_through_the_codec(database_url):

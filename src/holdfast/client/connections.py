@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from msgspec import structs
 
 from holdfast.codec import Codec
-from holdfast.define import refuse_in_body
+from holdfast.define import Workflow, refuse_in_body
 from holdfast.errors import ClientClosed, DefinitionError, HoldfastError, StoreError
 from holdfast.model import SECOND, Duration, Instant, NewRun, RunRecord, check_id
 from holdfast.observe import Observer, Observers, checked_observers, observers_of
@@ -87,6 +87,8 @@ class Connection:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._watchers: dict[asyncio.AbstractEventLoop, Watcher] = {}
+        self.started: dict[tuple[str, str], Workflow[..., Any]] = {}
+        """Workflows of which it has started runs, by name and version: what their arguments are called."""
         self.until_ended: Callable[[str, int | None], Awaitable[RunRecord]] | None = None
         """Another way to wait for a run's end: a test environment's, whose clock only moves while somebody waits."""
         self.until_news: Callable[[asyncio.Event], Awaitable[None]] | None = None

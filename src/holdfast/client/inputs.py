@@ -7,35 +7,78 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast.codec import Codec
-from holdfast.errors import CodecError
+from holdfast.define import Workflow
+from holdfast.errors import CodecError, DefinitionError
 from holdfast.model import Declared, RunFilter, RunRecord, WorkflowVersion, holds
+
+Version = tuple[str, str]
+"""A workflow's name and its version."""
 
 
 class InputTest:
     """The test of a run by its input.
 
-    Arguments are stored by position, so their names are those that workers have declared for the run's version, else
-    those of the workflow in the filter. Where nobody has declared any, only arguments given by name have one.
+    Arguments are stored by position, also most of those that were given by name. Their names are those that workers
+    have declared for the run's version, or that the workflow has of which this client has started runs; else those of
+    the workflow in the filter. Where nobody knows them, and they matter, it can't be told whether the run is meant:
+    that is noted, and `check` raises it.
     """
 
-    def __init__(self, where: RunFilter, codec: Codec, versions: Iterable[WorkflowVersion]) -> None:
+    def __init__(
+        self,
+        where: RunFilter,
+        codec: Codec,
+        versions: Iterable[WorkflowVersion],
+        started: Mapping[Version, Workflow[..., Any]],
+    ) -> None:
         self._wanted = _stored(where.input)
         self._codec = codec
         self._own = _names(where.declared)
-        self._names = {(one.workflow, one.version): _names(one.declared) for one in versions if one.declared}
+        self._names = {(one.workflow, one.version): _names(one.declared) for one in versions}
+        self._started = started
+        self._nameless: set[Version] = set()
 
     def __call__(self, record: RunRecord) -> bool:
         try:
             positional, named = self._codec.plain_arguments(record.input)
         except CodecError:
             return False
-        names = self._names.get((record.workflow, record.version), self._own)
+        names = self._names_of((record.workflow, record.version))
+        if names is None:
+            if positional and self._may_hold(named):
+                self._nameless.add((record.workflow, record.version))
+                return False
+            names = ()
         return holds({**dict(zip(names, positional, strict=False)), **named}, self._wanted)
 
+    def check(self) -> None:
+        """Raise DefinitionError if it could not be told of some run whether it is meant."""
+        if not self._nameless:
+            return
+        listed = ", ".join(f"{workflow!r} version {version!r}" for workflow, version in sorted(self._nameless)[:5])
+        raise DefinitionError(
+            f"RunFilter(input={self._wanted!r}): no worker has said yet what the arguments of {listed} are called, so "
+            "it can't be told which of those runs are meant; give the function: RunFilter(workflow=the_function, "
+            "input=...), name a workflow that is known, or start a worker that has it"
+        )
 
-def _names(declared: Declared | None) -> tuple[str, ...]:
-    parameters = () if declared is None else declared.parameters or ()
-    return tuple(one.name for one in parameters if one.kind < inspect.Parameter.VAR_POSITIONAL)
+    def _names_of(self, version: Version) -> tuple[str, ...] | None:
+        names = self._names.get(version)
+        if names is None and version in self._started:
+            names = self._names[version] = _names(self._started[version].declared)
+        return self._own if names is None else names
+
+    def _may_hold(self, named: Mapping[str, Any]) -> bool:
+        """Whether it does by what has a name, and something is left that an argument without one may be."""
+        known = {name: value for name, value in self._wanted.items() if name in named}
+        return len(known) < len(self._wanted) and holds(named, known)
+
+
+def _names(declared: Declared | None) -> tuple[str, ...] | None:
+    """In the order of their positions; None: nobody knows."""
+    if declared is None or declared.parameters is None:
+        return None
+    return tuple(one.name for one in declared.parameters if one.kind < inspect.Parameter.VAR_POSITIONAL)
 
 
 def _stored(wanted: Any) -> Any:

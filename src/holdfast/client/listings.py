@@ -21,6 +21,7 @@ LARGEST_PAGE = 1_000
 class AsyncRuns:
     """The runs that a filter lets through: `async for run in client.runs(...)`, or one page at a time.
 
+    Raises DefinitionError if the filter asks for arguments of which nobody has said what they are called.
     Runs started while it is read don't disturb it: each run that was there is seen once.
     """
 
@@ -36,8 +37,11 @@ class AsyncRuns:
         store = await self._connection.opened()
         accept = None
         if self._where.input:
-            accept = InputTest(self._where, self._connection.codec, await store.list_versions(self._where.workflow))
+            versions = await store.list_versions(self._where.workflow)
+            accept = InputTest(self._where, self._connection.codec, versions, self._connection.started)
         page = await store.list_runs(self._where, cursor=cursor, limit=limit, accept=accept)
+        if accept is not None:
+            accept.check()
         handles = tuple(
             AsyncRun[Any](self._connection, record.id, workflow=record.workflow, status=record.status, record=record)
             for record in page.items

@@ -353,7 +353,12 @@ class Managing(Connected):
         self, where: RunFilter, statuses: Sequence[RunStatus] | None = None
     ) -> AsyncIterator[RunRecord]:
         meant = checked_filter(where) if statuses is None else narrowed(checked_filter(where), statuses)
-        if meant is not None:
+        if meant is not None and meant.input:
+            # Of any page it may turn out that it can't be told which runs are meant: before anything is done to one.
+            for record in [run.record async for run in AsyncRuns(self._connection, meant)]:
+                if record is not None:
+                    yield record
+        elif meant is not None:
             async for run in AsyncRuns(self._connection, meant):
                 if run.record is not None:
                     yield run.record

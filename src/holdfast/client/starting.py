@@ -162,6 +162,7 @@ class Starter:
             place = own_place(workflow) if is_served else await self._place(store, workflow)
             for number, call in enumerate(calls):
                 _noted(check_call, number, many)(workflow, place, call)
+            self._connection.started[name, workflow.version] = workflow
             return store, name, place, sealed
         store = await self._connection.opened_for(connection)
         versions = await store.list_versions(name)

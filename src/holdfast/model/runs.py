@@ -280,8 +280,10 @@ class RunFilter:
     `workflow` is a name or the decorated function, `status` one or several of RunStatus, as members or as text. `since`
     and `until`, aware datetimes, bound when the runs were created: from the one on, and before the other. A run has all
     of `tags` and `input`, and may have others; `input` goes by the names of the arguments:
-    `input={"order": {"card": "4711"}}`. `parent` is the id of the run whose children are meant. Raises DefinitionError
-    for what can't be filtered by. `declared` is read from the function, and not to be given.
+    `input={"order": {"card": "4711"}}`. These are known from workers that have registered the workflow, or from the
+    function: where neither has said what they are called, to ask for runs by them is a DefinitionError. `parent` is the
+    id of the run whose children are meant. Raises DefinitionError for what can't be filtered by. `declared` is read
+    from the function, and not to be given.
     """
 
     workflow: Any = None
