@@ -226,8 +226,10 @@ class Side:
         touched = sorted(self.touched)
         chains = sorted({runs[one].chain_id if one in runs else one for one in touched})
         lasts = await _each(store.find_last, [(one,) for one in touched])
+        cancels = await _each(store.find_cancel, [(one,) for one in touched])
         return {
             "lasts": {one: record and record.id for one, record in lasts.items()},
+            "cancels": {one: message and (message.run_id, message.payload) for one, message in cancels.items()},
             "triggers": {name: await store.list_triggers(name) for name in EVENTS},
             "waits": await _each(_renumbered(store.read_waits), [(one,) for one in touched]),
             "values": await _each(store.read_value, [(one, name) for one in chains for name in VALUES]),

@@ -201,8 +201,8 @@ def with_runs(postgres, kept):
         ("write_rows", "runs_by_id", "id = id"),
         ("find_newer_events", "events_by_name", "published_at"),
         ("find_newer_events", "events_unmatched", "(published_at + 0) <="),
-        ("mark_events", "events_pkey", "id = ANY"),
-        ("read_unmatched_events", "events_unmatched", "ROW((published_at + 0), id) >"),
+        ("mark_matched", "events_pkey", "id = ANY"),
+        ("read_unmatched", "events_unmatched", "ROW((published_at + 0), id) >"),
         ("find_missed", "followers_pkey", "ROW(run, follower) >"),
     ],
 )

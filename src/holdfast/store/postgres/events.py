@@ -68,7 +68,7 @@ async def read_unmatched(
         "after_number": number,
         "limit": limit,
     }
-    events = await tx.all("read_unmatched_events", params)
+    events = await tx.all("read_unmatched", params)
     waits = await tx.all("read_unmatched_waits", params)
     return Unmatched(tuple(Event(*row) for row in events), tuple(EventWait(*row) for row in waits))
 
@@ -132,7 +132,7 @@ async def mark_matched(
     tx: Transaction, events: Sequence[int], waits: Sequence[EventWait], runs: Sequence[NewRun], now: Instant | None
 ) -> None:
     """In one order, so that two who mark the same wait in line. Whoever is first begins the runs."""
-    if events and await tx.all("mark_events", {"events": sorted(events), "now": now}) and runs:
+    if events and await tx.all("mark_matched", {"events": sorted(events), "now": now}) and runs:
         await start_runs(tx, runs, now)
     if waits:
         asked = sorted({(wait.run, wait.number, wait.registered_at) for wait in waits})

@@ -28,7 +28,7 @@ SELECT :namespace_id, asked.name, asked.payload,
 FROM unnest(:names::text[], :payloads::bytea[], :traces::text[]) WITH ORDINALITY AS asked (name, payload, trace, place)
 ORDER BY asked.place;
 
--- name: read_unmatched_events
+-- name: read_unmatched
 -- Events that nobody has looked at yet.
 SELECT events.id, events.name, events.payload, events.published_at, events.trace
 FROM holdfast.events
@@ -184,7 +184,7 @@ FROM first
 WHERE (first.chain_id IN (SELECT taken.chain_id FROM taken)) IS TRUE
 RETURNING inbox.run;
 
--- name: mark_events
+-- name: mark_matched
 -- These events were looked at. Said in another way than the index of the unmatched is: that holds a flood of them.
 UPDATE holdfast.events
 SET unmatched = false,

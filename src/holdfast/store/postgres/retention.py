@@ -37,7 +37,7 @@ async def sweep(tx: Transaction, limit: int, events_before: Instant, now: Instan
     """Some of what is kept no longer: runs, events, and messages that nobody will read."""
     await tx.one("lock_removals", {"namespace_id": tx.namespace_id})
     at = await tx.now(now)
-    rows = await tx.all("find_expired", {"namespace_id": tx.namespace_id, "now": at, "limit": limit})
+    rows = await tx.all("sweep", {"namespace_id": tx.namespace_id, "now": at, "limit": limit})
     gone = await _remove(tx, rows)
     params = {"namespace_id": tx.namespace_id, "before": events_before, "limit": limit}
     events = len(await tx.all("remove_events", params))

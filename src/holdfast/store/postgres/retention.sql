@@ -26,7 +26,7 @@ JOIN holdfast.starts ON starts.number = runs.number
 WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]) AND runs.ended_at IS NOT NULL
 ORDER BY runs.number FOR UPDATE OF runs, starts;
 
--- name: find_expired
+-- name: sweep
 -- Runs whose retention is over, locked, with their chains.
 SELECT runs.number, runs.id, coalesce(starts.chain_id, runs.id)
 FROM holdfast.runs

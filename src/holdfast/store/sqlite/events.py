@@ -57,7 +57,7 @@ def read_unmatched(
         "limit": limit,
     }
     return Unmatched(
-        tuple(Event(*row) for row in tx.all("read_unmatched_events", params)),
+        tuple(Event(*row) for row in tx.all("read_unmatched", params)),
         tuple(EventWait(*row) for row in tx.all("read_unmatched_waits", params)),
     )
 
@@ -128,7 +128,7 @@ def mark_matched(
     tx: Transaction, events: Sequence[int], waits: Sequence[EventWait], runs: Sequence[NewRun], now: Instant | None
 ) -> None:
     """They were looked at. Whoever is first begins the runs."""
-    if events and tx.run("mark_events", {"ids": as_json(list(events)), "now": tx.now(now)}) and runs:
+    if events and tx.run("mark_matched", {"ids": as_json(list(events)), "now": tx.now(now)}) and runs:
         start_runs(tx, runs, now)
     if waits:
         tx.run("mark_waits", {"waits": _places(waits)})

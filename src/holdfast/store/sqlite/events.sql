@@ -7,7 +7,7 @@ SELECT column1, column2, column3, column4, column5
 FROM (VALUES (?, ?, ?, ?, ?))
 WHERE column1 <> 0;
 
--- name: read_unmatched_events
+-- name: read_unmatched
 -- Events that nobody has looked at.
 SELECT id, name, payload, published_at, trace
 FROM events
@@ -123,7 +123,7 @@ CROSS JOIN runs ON runs.number = open.run;
 -- Waits that have got what they waited for.
 DELETE FROM waits WHERE id IN (SELECT value FROM json_each(:waits));
 
--- name: mark_events
+-- name: mark_matched
 -- Events that were looked at.
 UPDATE events SET unmatched = 0, matched_at = :now WHERE id IN (SELECT value FROM json_each(:ids)) AND unmatched = 1;
 

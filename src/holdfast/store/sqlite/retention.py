@@ -36,7 +36,7 @@ def delete_runs(tx: Transaction, run_ids: Sequence[str]) -> list[str]:
 def sweep(tx: Transaction, limit: int, events_before: Instant, now: Instant | None) -> Swept:
     """A bounded batch of runs, oldest end first, and one of events."""
     params = {"namespace_id": tx.namespace_id, "now": tx.now(now), "limit": limit, "before": events_before}
-    gone = _delete(tx, tx.all("find_expired", params))
+    gone = _delete(tx, tx.all("sweep", params))
     events = [event_id for (event_id,) in tx.all("delete_events", params)]
     if events:
         tx.run("forget_events", {"ids": as_json(events)})

@@ -19,7 +19,7 @@ CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = asked.value
 CROSS JOIN starts ON starts.number = runs.number
 WHERE runs.ended_at IS NOT NULL;
 
--- name: find_expired
+-- name: sweep
 -- Ended runs whose retention is over.
 SELECT runs.number, runs.id, coalesce(starts.chain_id, runs.id)
 FROM runs
