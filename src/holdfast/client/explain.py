@@ -215,6 +215,9 @@ def _held(scene: _Scene) -> _Answer:
         return reason, f"{told}.", details
     if run.status is RunStatus.WAITING and (what := _waits_told(scene)):
         return Reason.WAITING, f"waits for {what} {where}.", {**details, "waits": scene.waits}
+    if run.status is RunStatus.WAITING and run.due_at is None:
+        told = f"waits for {UNNAMED}, or for nothing that will come, such as an Event that no task of it sets, {where}."
+        return Reason.WAITING, told, {**details, "waits": scene.waits}
     if run.started_at is not None and scene.retrying is None and run.status is RunStatus.RUNNING:
         what = "its first steps execute or stand in line for a thread, or it waits for a short timer"
         return Reason.ADVANCING, f"is held {where}, begun at {_told(run.started_at)}: {what}.", details
