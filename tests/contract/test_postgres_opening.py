@@ -116,6 +116,12 @@ async def test_a_worker_that_waits_for_its_server_stops_when_it_is_told_to(postg
         await asyncio.wait_for(working, 5)
 
 
+async def test_a_worker_beside_other_code_keeps_that_from_nothing_and_says_that_the_server_is_not_there():
+    with pytest.raises(StoreAway, match="Ask again when the database can be reached"):
+        async with Worker(NOWHERE, workflows=[ready]):
+            pass
+
+
 async def test_a_worker_does_not_wait_for_an_address_that_is_wrong(url):
     nowhere = urlunsplit(urlsplit(url)._replace(path="/nowhere"))
     with pytest.raises(StoreError, match='"nowhere" does not exist'):

@@ -94,6 +94,7 @@ async def serve(
             lease=_duration(plan.lease),
             grace=_duration(plan.grace),
         )
+        worker.is_patient = True
         with stopped_by(worker):
             async with worker:
                 if worker.id is not None:

@@ -80,11 +80,11 @@ class Worker:
     One that stops in good order claims nothing more, begins no step, lets those in flight end within `grace` (20
     seconds), and hands its runs back: that is no crash, and no step that ended executes again. One that dies loses
     nothing: others take its runs over when its `lease` (30 seconds) ends, on the same host at once. They replay their
-    journals, and only steps that were in flight execute again. While the database is away it waits, also at its start
-    (but not for a file that can't be opened), and once its lease has lapsed it begins and commits nothing; if somebody
-    has taken over by then it drops its runs at once and registers anew. A body that blocks its loop, or a step that
-    should have been a `def`, is reported after `blocked_after`; after `stall` it lets its lease end, so that others go
-    on.
+    journals, and only steps that were in flight execute again. While the database is away it waits, and once its lease
+    has lapsed it begins and commits nothing; if somebody has taken over by then it drops its runs at once and registers
+    anew. `run` waits for a server that is not there yet; `async with` raises, for it is in somebody's way. A body that
+    blocks its loop, or a step that should have been a `def`, is reported after `blocked_after`; after `stall` it lets
+    its lease end, so that others go on.
     """
 
     def __init__(
@@ -155,6 +155,8 @@ class Worker:
             observers=observers_given(url, settings, observers),
             event_retention=WEEK if settings.event_retention is None else settings.event_retention,
         )
+        self.is_patient = False
+        """Whether it waits at its start for a server that is not there yet, as `run` does."""
         self._stopping = asyncio.Event()
         self._session: Session | None = None
         self._task: asyncio.Task[None] | None = None
@@ -187,6 +189,7 @@ class Worker:
                 loop.add_signal_handler(number, signalled)
                 handled.append(number)
         try:
+            self.is_patient = True
             await self._work()
         finally:
             for number in handled:
@@ -286,7 +289,7 @@ class Worker:
     async def _work(self) -> None:
         self._is_at_work = True
         try:
-            async with self._open_store(is_patient=True) as is_open, contextlib.AsyncExitStack() as stack:
+            async with self._open_store(is_patient=self.is_patient) as is_open, contextlib.AsyncExitStack() as stack:
                 if not is_open:
                     return
                 opened = await open_resources(stack, self._resources)
