@@ -117,7 +117,7 @@ async def test_the_statements_of_a_claim_do_not_grow_with_its_size(database_url)
 
 async def test_messages_that_nobody_takes_are_read_once(database_url):
     read: list[int] = []
-    go_on = asyncio.Event()
+    begun, go_on = asyncio.Event(), asyncio.Event()
 
     class Counting(SkippingStore):
         async def read_inbox(self, worker_id: str, *, known: Sequence[int] = ()) -> list[Message]:
@@ -127,6 +127,7 @@ async def test_messages_that_nobody_takes_are_read_once(database_url):
 
     @step
     async def act() -> None:
+        begun.set()
         await go_on.wait()
 
     @workflow
@@ -139,6 +140,8 @@ async def test_messages_that_nobody_takes_are_read_once(database_url):
         await store.open()
         run = await on.client.start(body)
         async with Worker(store, workflows=[body, ready], clock=on.clock, lease="1000d"):
+            # What was sent before would come with the claim.
+            await begun.wait()
             for number in range(20):
                 await run.signal("go", number)
                 # Each other run is a look at least, and one at its end.
