@@ -100,9 +100,11 @@ async def test_a_suspect_that_waits_for_a_message_lets_the_next_one_in(database_
         async with on.worker(body):
             for run in runs:
                 await on.until_waiting(run)
+            # Both wait in the store: the second was let in when the first was seen only to wait.
+            assert [(await on.record(run)).owner is None for run in runs] == [True, True]
             for run in runs:
                 await run.signal("go")
-                await run.result(PATIENCE)
+            assert [await run.result(PATIENCE) for run in runs] == ["first", "next"]
 
 
 @pytest.mark.parametrize("crashes", [2, 3])
