@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast import AsyncClient, Worker, step, workflow
+from holdfast.errors import DefinitionError
 from holdfast.model import Instant
 from holdfast.store import SqliteStore
 from holdfast.store.sqlite.transactions import host_clock
@@ -190,3 +191,9 @@ async def test_the_lease_of_a_worker_whose_loop_does_not_turn_is_left_to_end(dat
     await store.close()
     assert "the worker's loop has not turned" in caplog.text
     assert renewals == 0
+
+
+def test_a_stall_that_a_healthy_loop_would_be_blamed_for_is_refused():
+    with pytest.raises(DefinitionError, match=r"Worker\(stall='1s'\): expected at least 2s"):
+        Worker("sqlite:///:memory:", workflows=[ready], stall="1s")
+    Worker("sqlite:///:memory:", workflows=[ready], stall="2s")

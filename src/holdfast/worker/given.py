@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from holdfast.define import CHUNK_RUNS, Resource, Step, StepInfo, Workflow, named_in, wrong_workflow
 from holdfast.errors import DefinitionError, DuplicateWorkflow
-from holdfast.model import Lane
+from holdfast.model import Duration, Lane, microseconds, spoken
 from holdfast.observe import Observer, Observers, checked_observers, observers_of
 from holdfast.settings import Settings
 from holdfast.store import Lender
@@ -22,6 +22,7 @@ from .inside import check_colour
 AnyWorkflow = Workflow[Any, Any]
 T = TypeVar("T")
 R = TypeVar("R", bound=Iterable[Resource[Any]])
+_LEAST_STALL = 2_000_000
 
 
 def known_workflows(
@@ -118,6 +119,17 @@ def checked_count(number: object, *, what: str) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
         raise DefinitionError(f"{what}: expected a whole number from 0, not {number!r}")
     return number
+
+
+def checked_stall(given: Duration) -> int:
+    """For how long a worker's loop may not turn."""
+    stall = microseconds(given, what="Worker(stall=)")
+    if stall < _LEAST_STALL:
+        raise DefinitionError(
+            f"Worker(stall={given!r}): expected at least {spoken(_LEAST_STALL)}; whether its loop turns is asked once "
+            "a second, so with less a worker in good health would lose its lease"
+        )
+    return stall
 
 
 async def open_resources(

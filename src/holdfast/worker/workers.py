@@ -26,6 +26,7 @@ from .given import (
     checked_count,
     checked_middleware,
     checked_resources,
+    checked_stall,
     known_workflows,
     lanes_of,
     listed,
@@ -147,7 +148,7 @@ class Worker:
             threads=settings.threads or 32,
             lease=30 * SECOND if settings.lease is None else settings.lease,
             grace=20 * SECOND if settings.grace is None else settings.grace,
-            stall=microseconds(stall, what="Worker(stall=)"),
+            stall=checked_stall(stall),
             blocked_after=microseconds(blocked_after, what="Worker(blocked_after=)"),
             keep_parked=checked_count(keep_parked, what="Worker(keep_parked=)"),
             middleware=checked_middleware(middleware, giver="Worker"),
@@ -156,7 +157,7 @@ class Worker:
             event_retention=WEEK if settings.event_retention is None else settings.event_retention,
         )
         self.is_patient = False
-        """Whether it waits at its start for a server that is not there yet, as `run` does."""
+        """Whether `async with` waits for a server that is not there yet, as `run` does."""
         self._stopping = asyncio.Event()
         self._session: Session | None = None
         self._task: asyncio.Task[None] | None = None
@@ -189,8 +190,7 @@ class Worker:
                 loop.add_signal_handler(number, signalled)
                 handled.append(number)
         try:
-            self.is_patient = True
-            await self._work()
+            await self._work(is_patient=True)
         finally:
             for number in handled:
                 loop.remove_signal_handler(number)
@@ -237,7 +237,7 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         self._refuse_twice()
-        self._task = asyncio.get_running_loop().create_task(self._work())
+        self._task = asyncio.get_running_loop().create_task(self._work(is_patient=self.is_patient))
         ready = asyncio.ensure_future(self._ready.wait())
         try:
             await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
@@ -286,10 +286,10 @@ class Worker:
             self._is_started = True
             self._plan = replace(self._plan, codec=self._plan.codec.for_worker())
 
-    async def _work(self) -> None:
+    async def _work(self, *, is_patient: bool) -> None:
         self._is_at_work = True
         try:
-            async with self._open_store(is_patient=self.is_patient) as is_open, contextlib.AsyncExitStack() as stack:
+            async with self._open_store(is_patient=is_patient) as is_open, contextlib.AsyncExitStack() as stack:
                 if not is_open:
                     return
                 opened = await open_resources(stack, self._resources)
