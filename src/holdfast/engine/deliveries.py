@@ -188,6 +188,7 @@ class Deliveries(Requests):
             self.life.compensations = list(entry.undo)
             self.life.left_hooks, self.life.hooks_before = entry.hooks, entry.hooks_made
             return
+        self.begin_timeouts_anew(entry.at)
         self.renew(entry.seed)
         if entry.until is None:
             self.reseed(entry.seed)

@@ -178,8 +178,7 @@ class Execution(Deliveries):
             self.runners.run(self)
         finally:
             events._set_running_loop(host)
-            if host_task is not None:
-                assert host is not None
+            if host is not None and host_task is not None:
                 _enter_task(host, host_task)
         if self.fault is not None:
             raise self.fault
@@ -237,6 +236,7 @@ class Execution(Deliveries):
         while self._lives and self._lives[-1][0] <= self._cursor:
             _, retrying = self._lives.pop()
             self.run.attempt = retrying.attempt + 1
+            self.begin_timeouts_anew(retrying.retry_at)
             if self._life is not None and self._life.children:
                 coming = (*self._feed[self._cursor :], *carried)
                 self._life.begins_anew(self.run.attempt, [one for one in coming if isinstance(one, ChildEnded)])

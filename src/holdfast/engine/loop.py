@@ -111,7 +111,7 @@ class Handle:
 class Timer(Handle):
     """A durable timer: it fires when the journal says so."""
 
-    __slots__ = ("_loop", "due_at", "number")
+    __slots__ = ("_loop", "due_at", "length", "number")
 
     def __init__(
         self,
@@ -121,11 +121,14 @@ class Timer(Handle):
         loop: BodyLoop,
         number: int,
         due_at: Instant,
+        length: int | None,
     ) -> None:
         super().__init__(callback, args, context)
         self._loop = loop
         self.number = number
         self.due_at = due_at
+        self.length = length
+        """Of a timeout, which raises when it fires: how long it is."""
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -180,13 +183,17 @@ class BodyLoop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]  # as above
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
-        return self.call_after(_within(delay, _LONGEST), callback, *args, context=context)
+        # Python 3.11's; later ones call it by asyncio.timeout.
+        is_timeout = sys._getframe(1).f_code.co_name == "wait_for"
+        return self.call_after(_within(delay, _LONGEST), callback, *args, context=context, is_timeout=is_timeout)
 
     def call_at(  # type: ignore[override]  # as above
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
         now = self._owner.time
-        return self.call_after(_within(when, now + _LONGEST) - now, callback, *args, context=context)
+        is_timeout = isinstance(getattr(callback, "__self__", None), asyncio.Timeout)
+        delay = _within(when, now + _LONGEST) - now
+        return self.call_after(delay, callback, *args, context=context, is_timeout=is_timeout)
 
     def call_after(
         self,
@@ -195,6 +202,7 @@ class BodyLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
         may_be_soon: bool = True,
+        is_timeout: bool = False,
     ) -> Handle:
         """A durable timer, `delay` microseconds from the run's time; or none, without delay, if it `may_be_soon`."""
         if self._owner.is_dead:
@@ -205,7 +213,8 @@ class BodyLoop(asyncio.AbstractEventLoop):
         number = self.timer_count
         self.timer_count = number + 1
         due_at = self._owner.time + delay
-        timer = Timer(callback, args, contextvars.copy_context() if context is None else context, self, number, due_at)
+        context = contextvars.copy_context() if context is None else context
+        timer = Timer(callback, args, context, self, number, due_at, delay if is_timeout else None)
         self.timers[number] = timer
         if self._due:
             heapq.heappush(self._due, (due_at, number))
@@ -294,6 +303,14 @@ class BodyLoop(asyncio.AbstractEventLoop):
             return []
         found = [timer for timer in self.timers.values() if timer.due_at <= now]
         return sorted(found, key=lambda timer: (timer.due_at, timer.number))
+
+    def begin_timeouts_anew(self, now: Instant) -> None:
+        """The run goes on from a cut, maybe days later: what is left of a timeout would be no time at all."""
+        for timer in self.timers.values():
+            if timer.length is not None:
+                timer.due_at = now + timer.length
+        if self.timers:
+            self._due = sorted((timer.due_at, timer.number) for timer in self.timers.values())
 
     def fire(self, number: int) -> None:
         """Make a timer's callback ready."""

@@ -20,6 +20,7 @@ from holdfast.errors import DefinitionError, NotDecodable, WaitTimeout
 from holdfast.model import (
     NOT_GIVEN,
     ChildAsked,
+    Instant,
     MadeHook,
     Message,
     NewRun,
@@ -35,6 +36,7 @@ from .calls import Earlier, is_digest_of
 from .compensations import Compensations
 from .divergence import calling_line
 from .life import Child, deadline_of_child, instant_from, seed_of_child
+from .loop import Timer
 from .mail import Wait
 
 _json = msgspec.json.Decoder()
@@ -56,7 +58,14 @@ class Requests(Compensations):
         if timeout is not None:
             # A timer also if it has no patience at all: whatever was sent before is found before a timer fires.
             reply.timer = self.loop.call_after(
-                timeout, self._time_out, wait, default, timeout, context=self.runners.context, may_be_soon=False
+                timeout,
+                self._time_out,
+                wait,
+                default,
+                timeout,
+                context=self.runners.context,
+                may_be_soon=False,
+                is_timeout=default is NOT_GIVEN,
             )
         return reply
 
@@ -75,9 +84,19 @@ class Requests(Compensations):
         wait = self._wait("hook", name, None, type, reply, made=made, token=_digest(token))
         if expires is not None:
             reply.timer = self.loop.call_after(
-                expires, self._time_out, wait, NOT_GIVEN, expires, context=self.runners.context
+                expires, self._time_out, wait, NOT_GIVEN, expires, context=self.runners.context, is_timeout=True
             )
         return reply
+
+    def begin_timeouts_anew(self, now: Instant) -> None:
+        """The run goes on from a cut: timeouts that are open there have all of their time again. Sleeps run on."""
+        self.loop.begin_timeouts_anew(now)
+        for wait in () if self._life is None else self._life.waits.values():
+            made, timer = wait.made, wait.reply.timer
+            if made is not None and made.expires_at is not None and isinstance(timer, Timer):
+                wait.made = msgspec.structs.replace(made, expires_at=timer.due_at)
+                if wait.row is not None:
+                    wait.row = msgspec.structs.replace(wait.row, expires_at=timer.due_at)
 
     def renew(self, seed: bytes) -> None:
         """A fork goes on from here: its open hooks get other tokens, for the old ones resume the run that it stems

@@ -154,8 +154,9 @@ def _cut(
         before = entries[:at]
         after: list[Entry] = entries[at : at + 1]
         for entry in after:
-            if isinstance(entry, (StepCompleted, TimerFired, ChildEnded)):
-                carried[_name(entry)] = entry
+            # Not a timer: it is set when the body is rebuilt, and fires again when it is due.
+            if isinstance(entry, (StepCompleted, ChildEnded)):
+                carried[entry.key] = entry
         asked = {entry.key for entry in before if isinstance(entry, (StepAsked, ChildAsked))}
     else:
         before, cause, after = entries[:at], entries[at], entries[at + 1 :]
