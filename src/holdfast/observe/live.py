@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from traceback import format_exception
-from typing import Any, TypeAlias
+from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.attributes import BoundedAttributes
@@ -21,8 +21,6 @@ from holdfast.model import RunRecord
 
 UNSET = Status(StatusCode.UNSET)
 _SCOPE = InstrumentationScope("holdfast")
-Ended: TypeAlias = tuple[RunInfo, str, str, str, int]
-"""Of a step that has ended: its run, its status, name and kind, and which attempt it was."""
 
 
 class LiveSpan(trace.Span, ReadableSpan):
@@ -31,13 +29,13 @@ class LiveSpan(trace.Span, ReadableSpan):
     # The names are those that ReadableSpan reads.
     __slots__ = ("_context", "_end_time", "_extra", "_parent", "_said", "_start_time")
     # What most spans have in common is the class's.
-    _name = "workflow.step"
-    _kind = SpanKind.INTERNAL
+    _name: str
+    _kind = SpanKind.CONSUMER
     _events: Sequence[Event] = ()
     _links: Sequence[trace.Link] = ()
     _status = UNSET
     _instrumentation_info = None
-    # What all spans of one tracer have in common is that of a class of their own, which `Spans` derives.
+    # What all spans of one tracer have in common is that of classes of their own, which `Spans` derives.
     _instrumentation_scope = _SCOPE
     _resource: Any
     _limits: SpanLimits
@@ -46,29 +44,18 @@ class LiveSpan(trace.Span, ReadableSpan):
     _end_time: int | None
     _extra: BoundedAttributes | None
     """What user code has said of it."""
-    _said: dict[str, Any] | StepInfo | Ended
-    """What we say of it: the step that executes, and what is left of that when it has ended."""
+    _said: Any
+    """What we say of it."""
 
     @property
     def _attributes(self) -> dict[str, Any]:  # type: ignore[override]  # nobody writes it
         # Put together for those who read it, on whose thread that is: most spans go to an exporter, and some nowhere.
-        said = self._said
-        if isinstance(said, dict):
-            found = said
-        else:
-            run, status, name, kind, attempt = ended_step(said, "") if isinstance(said, StepInfo) else said
-            found = {
-                "workflow.name": run.workflow,
-                "workflow.version": run.version,
-                "run_id": run.id,
-                "status": status,
-                "step.name": name,
-                "step.kind": kind,
-                "step.attempt": attempt,
-            }
-            if not status:
-                del found["status"]
+        found = self._told()
         return found if self._extra is None else {**found, **self._extra}
+
+    def _told(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._said
+        return found
 
     def get_span_context(self) -> SpanContext:
         return self._context
@@ -134,9 +121,43 @@ class LiveSpan(trace.Span, ReadableSpan):
 LiveSpan.context = vars(LiveSpan)["_context"]  # type: ignore[method-assign]
 
 
-def ended_step(step: StepInfo, status: str) -> Ended:
-    """What is left of a step. It has no status while it executes."""
-    return step.run, status, step.name, step.kind, step.attempt
+class StepSpan(LiveSpan):
+    """That of an attempt of a step."""
+
+    __slots__ = ()
+    _name = "workflow.step"
+    _kind = SpanKind.INTERNAL
+    _said: StepInfo | tuple[RunInfo, str, str, str, int]
+    """The step that executes; when it has ended its run, its status, name and kind, and which attempt it was: the step
+    itself is not kept until it is exported."""
+
+    def _told(self) -> dict[str, Any]:
+        said = self._said
+        if isinstance(said, StepInfo):
+            return named(said.run) | {"step.name": said.name, "step.kind": said.kind, "step.attempt": said.attempt}
+        run, status, name, kind, attempt = said
+        return {
+            "workflow.name": run.workflow,
+            "workflow.version": run.version,
+            "run_id": run.id,
+            "status": status,
+            "step.name": name,
+            "step.kind": kind,
+            "step.attempt": attempt,
+        }
+
+
+class RunSpan(LiveSpan):
+    """That of a run, which has ended."""
+
+    __slots__ = ()
+    _name = "workflow.run"
+    _said: tuple[RunInfo, str]
+    """The run, and its status."""
+
+    def _told(self) -> dict[str, Any]:
+        run, status = self._said
+        return {**named(run), "status": status}
 
 
 def named(run: RunInfo | RunRecord) -> dict[str, Any]:

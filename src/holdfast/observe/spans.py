@@ -14,7 +14,7 @@ from functools import partial
 from hashlib import blake2b
 from random import getrandbits
 from struct import Struct
-from typing import Any
+from typing import Any, TypeVar
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -29,7 +29,7 @@ from holdfast.model import Instant, RunStatus
 
 from .contexts import CURRENT, DROPPED, EMPTY, NO_STATE, SAMPLED, OwnContext, make_context, make_current, read, written
 from .facts import RunEnded, StepEnded
-from .live import UNSET, LiveSpan, ended_step, named
+from .live import UNSET, LiveSpan, RunSpan, StepSpan, named
 from .processors import Processors
 
 _ERROR = Status(StatusCode.ERROR)
@@ -60,7 +60,9 @@ class RunTrace:
         return written(self.context)
 
 
-_new: Callable[[type[LiveSpan]], LiveSpan] = object.__new__
+T = TypeVar("T", bound=LiveSpan)
+_new = object.__new__
+_ids = blake2b(person=b"holdfast span", digest_size=24)
 _three = Struct(">QQQ").unpack
 
 
@@ -73,7 +75,8 @@ class Spans:
         if type(tracer.id_generator) is RandomIdGenerator:
             self._new_id = partial(getrandbits, 64)  # As it does.
         common = {"_resource": tracer.resource, "_limits": SpanLimits()}
-        self._span: type[LiveSpan] = type("LiveSpan", (LiveSpan,), common)
+        self._message_span = _derived(LiveSpan, common)
+        self._step_span, self._run_span = _derived(StepSpan, common), _derived(RunSpan, common)
         self._sampler: Sampler = tracer.sampler
 
     def hold(self, run: RunInfo) -> None:
@@ -83,7 +86,9 @@ class Spans:
 
     def trace_of(self, seed: bytes, caller: str | None, attributes: dict[str, Any]) -> RunTrace:
         """Where a run stands: in its caller's trace, or at the head of one of its own. `seed` is the run's."""
-        high, low, span_id = _three(blake2b(seed, person=b"holdfast span", digest_size=24).digest())
+        ids = _ids.copy()
+        ids.update(seed)
+        high, low, span_id = _three(ids.digest())
         parent = None if caller is None else read(caller)
         if parent is None:
             trace_id, above = high << 64 | low, EMPTY
@@ -107,7 +112,7 @@ class Spans:
             make_current(run.base)
             return
         parent = run.context
-        span = step.span = _new(self._span)
+        span = step.span = _new(self._step_span)
         span._context = make_context(OwnContext, (parent[0], self._new_id() or 1, False, parent[3], parent[4], True))
         span._parent = parent
         span._start_time = step.began_at * 1_000
@@ -122,14 +127,13 @@ class Spans:
         ended: list[LiveSpan] = []
         for fact in steps:
             step = fact.step
-            span: LiveSpan | None = step.span
+            span: StepSpan | None = step.span
             if span is not None:
                 step.span = None
                 at = fact.at * 1_000
                 if fact.error is not None:
                     _explain(span, fact.error, at)
-                # The step itself is not kept until it is exported.
-                span._said = ended_step(step, fact.status)
+                span._said = (step.run, fact.status, step.name, step.kind, step.attempt)
                 span._end_time = at
                 ended.append(span)
         broken: Exception | None = None
@@ -147,10 +151,11 @@ class Spans:
         if broken is not None:
             raise broken
 
-    def _of_run(self, fact: RunEnded, traced: RunTrace) -> LiveSpan:
+    def _of_run(self, fact: RunEnded, traced: RunTrace) -> RunSpan:
         run = fact.run
-        said = {**named(run), "status": fact.status._value_}
-        span = self._begun("workflow.run", traced.context, traced.parent, run.started_instant * 1_000, EMPTY, said)
+        span = _new(self._run_span)
+        span._said = (run, fact.status._value_)
+        self._begin(span, traced.context, traced.parent, run.started_instant * 1_000, EMPTY)
         if fact.status is _FAILED and span._status is UNSET:
             span._status = _ERROR
         span._end_time = fact.at * 1_000
@@ -160,33 +165,30 @@ class Spans:
         """A message that a run has taken in: a moment in its trace, linked with where its sender stood in its own."""
         parent = run.context
         context = make_context(OwnContext, (parent[0], self._new_id() or 1, False, parent[3], parent[4], True))
-        span = self._begun(f"workflow.{kind}", context, parent, at, run.base, attributes)
+        span = _new(self._message_span)
+        span._name = f"workflow.{kind}"
+        span._said = attributes
+        self._begin(span, context, parent, at, run.base)
         origin = read(sender)
         if origin is not None:
             span._links = (*span._links, trace.Link(origin))
         span._end_time = at
         self._processors.ended((span,))
 
-    def _begun(
-        self,
-        name: str,
-        context: SpanContext,
-        parent: SpanContext | None,
-        began_at: int,
-        above: Context,
-        said: dict[str, Any],
-    ) -> LiveSpan:
-        span = _new(self._span)
-        span._name = name
-        span._kind = _CONSUMER
+    def _begin(
+        self, span: LiveSpan, context: SpanContext, parent: SpanContext | None, began_at: int, above: Context
+    ) -> None:
         span._context = context
         span._parent = parent
         span._start_time = began_at
-        span._said = said
         span._end_time = span._extra = None
         if self._processors.tells_starts:
             self._processors.begun(span, above)
-        return span
+
+
+def _derived(kind: type[T], common: dict[str, Any]) -> type[T]:
+    """A class of its own for the spans of one tracer."""
+    return type(kind.__name__, (kind,), common)
 
 
 def seed_of(created: Instant, run_id: str) -> bytes:
