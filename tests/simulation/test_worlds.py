@@ -45,6 +45,7 @@ ONCE_BROKEN = {
     80562: "a timer that a fork takes over has not fired before it was due, though a clock was set back in between",
     91541: "what a run had not read goes with it when it is deleted before its retry begins",
     82534: "two events that one try publishes in a row are told apart",
+    230352: "a timeout behind which a run is forked fires in the fork, though it would have begun anew there",
     111715: "a fork that shares a cancel from before its run began undoes things in its first turn",
     32917: "a start whose answer was lost is not asked for again when its run has been swept",
     96973: "a step that the next try asks for again has its items replaced, also if it never ends there",

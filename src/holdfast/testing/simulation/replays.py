@@ -15,6 +15,7 @@ from holdfast.engine import Advance, Execution, Runners, describe
 from holdfast.errors import RunCrashed
 from holdfast.model import (
     ASKS,
+    Blocked,
     Cancel,
     Checkpoint,
     ChildAsked,
@@ -66,6 +67,8 @@ class Replays:
         """The run being checked was ended by force."""
         self.is_forked = False
         """It is a retry of another one."""
+        self.fired_before: frozenset[int] = frozenset()
+        """Timers that have fired in the run that it is forked from, and fire anew: its step follows from that."""
         self._oracle = oracle
         self._codec = codec
         self._runners = Runners()
@@ -99,6 +102,7 @@ class Replays:
         self.is_unwanted = self._oracle.is_called_off(record) or record.deadline_at is not None
         self.is_forked = record.forked_from is not None
         self.is_forced = isinstance(before, Claimed) and before.worker_id == FORCED
+        self.fired_before = _taken_over(journal.entries) if self.is_forked else frozenset()
         for number, end in enumerate(tries, 1):
             history = history_of(journal.entries[:end])
             closing = journal.entries[end] if end < len(journal.entries) else None
@@ -219,7 +223,7 @@ class Replays:
         for entry, *unseen in _with_cancels(inputs):
             if isinstance(entry, TimerFired) and entry.timer in execution.loop.timers:
                 due_at = execution.loop.timers[entry.timer].due_at
-                if due_at > entry.at:
+                if due_at > entry.at and entry.timer not in self.fired_before:
                     self._oracle.report("P5", f"timer {entry.timer} of {name} fired before it was due")
                 if (
                     self.punctual_from is not None
@@ -310,6 +314,13 @@ def _with_cancels(inputs: Sequence[Any]) -> Iterator[list[Any]]:
         together.append(entry)
     if together:
         yield together
+
+
+def _taken_over(entries: Sequence[Entry]) -> frozenset[int]:
+    """The timers among what a fork begins with."""
+    at = next((n for n, entry in enumerate(entries) if isinstance(entry, Blocked)), len(entries))
+    coming = entries[at + 1 : at + 2]
+    return frozenset(entry.timer for entry in coming if isinstance(entry, TimerFired))
 
 
 def _marks(entries: Sequence[Entry]) -> frozenset[str]:
