@@ -110,13 +110,12 @@ def test_results_are_kept_and_the_failed_step_is_asked_anew(begin):
 async def helper() -> None: ...
 
 
-@pytest.mark.parametrize("on_parent_end", ["cancel", "abandon"])
-def test_a_child_that_is_asked_anew_is_told_what_the_former_was_which_is_called_off_if_it_ends_with_its_parent(
-    begin, on_parent_end
-):
+def asked_anew(begin, **options):
+    """What is asked for a child first, and what the next try of its parent gives out."""
+
     @workflow(retry=THRICE)
     async def body() -> None:
-        child = helper.options(on_parent_end=on_parent_end).start()
+        child = helper.options(**options).start()
         child.signal("go", 1)
         child.cancel()
         await refuse("visa")
@@ -127,11 +126,22 @@ def test_a_child_that_is_asked_anew_is_told_what_the_former_was_which_is_called_
     drive.run_again()
     drive.execution.ask_anew(drive.execution.time)
     drive.take()
-    out = drive.out[-1]
+    return former, drive.out[-1]
+
+
+def test_a_child_that_ends_with_its_parent_is_called_off_and_another_is_told_what_it_was(begin):
+    former, out = asked_anew(begin, on_parent_end="cancel")
     [child] = out.children
     assert child.id != former.id
     assert [(one.run_id, one.name) for one in out.signals] == [(child.id, "go")]
-    assert out.cancels == ((former.id, child.id) if on_parent_end == "cancel" else (child.id,))
+    assert out.cancels == (former.id, child.id)
+
+
+@pytest.mark.parametrize("options", [{"on_parent_end": "abandon"}, {"id": "its own"}])
+def test_a_child_that_others_may_mean_is_the_same_run_and_is_told_nothing_twice(begin, options):
+    former, out = asked_anew(begin, **options)
+    [child] = out.children
+    assert (child.id, out.signals, out.cancels) == (former.id, (), (former.id,))
 
 
 def test_the_failed_steps_attempts_are_counted_from_one(begin):

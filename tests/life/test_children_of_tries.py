@@ -150,25 +150,28 @@ async def test_a_child_that_no_later_try_asks_for_is_called_off():
         assert (await child.wait(), (await run.refresh()).status) == ("cancelled", "waiting")
 
 
+LONG = "x" * 500
+
+
 @workflow
 async def own_id() -> str:
     await holdfast.wait_for_signal("go")
+    if current_run().id == LONG:
+        raise ConnectionError("not now")
     return current_run().id
 
 
 @workflow(retry=Retry(attempts=2, initial="1ms"))
 async def naming(id: str) -> str:
     child = own_id.options(id=id).start()
-    await refuse_at_first()
     child.signal("go", None)
     return await child
 
 
-async def test_an_id_has_an_end_also_when_its_child_is_asked_anew(url):
-    id = "x" * 500
+async def test_a_child_with_an_id_that_has_failed_is_asked_anew_by_another_that_is_no_longer(url):
     async with AsyncClient(url) as client, Worker(client, workflows=[naming, own_id]):
-        found = await (await client.start(naming, id)).result(timeout="60s")
-        assert (len(found), found == id) == (500, False)
+        found = await (await client.start(naming, LONG)).result(timeout="60s")
+        assert (len(found), found == LONG) == (500, False)
 
 
 @workflow

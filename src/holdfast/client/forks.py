@@ -12,6 +12,8 @@ import secrets
 from collections.abc import Sequence
 from itertools import takewhile
 
+import msgspec
+
 from holdfast.errors import DefinitionError, NoSuchStep
 from holdfast.model import (
     ASKS,
@@ -108,7 +110,7 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
     carried: list[Entry] = [*coming, *kept]
     # A body is told its attempt as it was when it lived through what is shared: it may have asked by that.
     for begins, last in reversed([life for life in lives if life[0] < len(before)]):
-        before.insert(begins, Relived(last.at, last.attempt, last.error, last.retry_at, last.first_at, last.former))
+        before.insert(begins, Relived(*msgspec.structs.astuple(last)))
     before = [*before, Reseeded(now, secrets.token_bytes(16), until)]
     if len(before) == 1:
         return before

@@ -212,6 +212,8 @@ class Deliveries(Requests):
             return
         self._take_in(entry)
         del self.life.children[entry.key]
+        if entry.is_failure:
+            self.life.failed.append(entry.key)
         if not child.reply.done():
             self._tell_end(child, entry)
 

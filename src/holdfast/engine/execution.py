@@ -239,7 +239,7 @@ class Execution(Deliveries):
             self.begin_timeouts_anew(retrying.retry_at)
             if self._life is not None and self._life.children:
                 coming = (*self._feed[self._cursor :], *carried)
-                self._life.begins_anew(self.run.attempt, [one for one in coming if isinstance(one, ChildEnded)])
+                self._life.begins_anew(retrying, [one for one in coming if isinstance(one, ChildEnded)])
             self.began_at = self._retried_at = retrying.first_at
             self.failure = retrying.error
             self._tell()

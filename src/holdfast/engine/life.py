@@ -28,6 +28,7 @@ from holdfast.model import (
     Out,
     OutEvent,
     OutSignal,
+    RunRetrying,
     Signal,
     Undo,
     bounded_id,
@@ -41,7 +42,7 @@ from .mail import ENTRIES, Mailbox, Wait
 class Child:
     """A child run that was asked for and has not ended."""
 
-    __slots__ = ("first", "former", "is_cancelled", "key", "new", "reply", "told", "workflow")
+    __slots__ = ("first", "former", "is_cancelled", "is_kept", "key", "new", "reply", "told", "workflow")
 
     def __init__(self, key: str, workflow: Workflow[Any, Any], new: NewRun, reply: Reply[Any], first: str) -> None:
         self.key = key
@@ -54,6 +55,8 @@ class Child:
         """Signals that it was sent before what is known of it ends."""
         self.is_cancelled = False
         """It was asked to end."""
+        self.is_kept = False
+        """The run is tried again, and this one is still what it was."""
         self.former: tuple[str, ...] = ()
         """Ids of runs that it had before the run was tried again: they were called off, and their ends mean nothing."""
 
@@ -70,11 +73,18 @@ class Child:
         new = self.new
         return new.on_parent_end == "cancel" and new.key is None and self.workflow.start_options.id is None
 
-    def rename(self, attempt: int) -> None:
-        """The run is tried again: from here on another run is meant."""
-        self.become(bounded_id(f"{self.first}~{attempt}"))
+    def begins_anew(self, retrying: RunRetrying) -> None:
+        """The run is tried again. Another run is meant from here on if that is ours to call off, has failed, or was
+        called off by the end of the run that is retried; any other does what it does once, and is waited for."""
+        is_called_off = retrying.former is not None and self.new.on_parent_end == "cancel"
+        self.is_kept = not (self.is_ours or is_called_off or self.key in retrying.failed)
+        if not self.is_kept:
+            other = bounded_id(f"{self.first}~{retrying.attempt + 1}")
+            # One with an id of its own may have been retried by hand before.
+            is_taken = other == self.new.id or other in self.former
+            self.become(bounded_id(f"{self.new.id}~{retrying.attempt + 1}") if is_taken else other)
         if self.new.key is not None:
-            # Whoever holds its key by then is joined while it lives.
+            # Whoever holds its key by then is joined if it lives or has completed.
             self.new = msgspec.structs.replace(self.new, on_conflict="restart")
 
     def become(self, run_id: str) -> None:
@@ -103,7 +113,7 @@ class Life:
     """One body's share of the outside."""
 
     __slots__ = (
-        "cancels", "children", "closed", "compensations", "continued", "events", "failed_at", "has_keys",
+        "cancels", "children", "closed", "compensations", "continued", "events", "failed", "failed_at", "has_keys",
         "has_undone", "hooks", "hooks_before", "in_hand", "is_cancel_held", "is_compensating", "is_exempt",
         "is_reopened", "items", "left_hooks", "mailbox", "markers", "marks", "new_children", "numbers", "patches",
         "resumed", "shields", "signals", "successor", "taken", "traces", "truncate",
@@ -120,6 +130,8 @@ class Life:
         self.traces: tuple[tuple[Entry, str], ...] = ()
         """What came of those whose senders are in a trace, each with that."""
         self.children: dict[str, Child] = {}
+        self.failed: list[str] = []
+        """Keys of children whose failure the body was told."""
         self.has_keys = False
         """A child was asked for by a key of its own, so it may have joined another run."""
         self.hooks = 0
@@ -256,12 +268,12 @@ class Life:
         for wait in self.waits.values():
             wait.is_registered = True
 
-    def begins_anew(self, attempt: int, ends: Sequence[ChildEnded]) -> None:
-        """The run is tried again from here: open children will be other runs, but those whose end is known."""
+    def begins_anew(self, retrying: RunRetrying, ends: Sequence[ChildEnded]) -> None:
+        """The run is tried again from here: what open children become, but those whose end is known."""
         ended = {end.key: end.run_id for end in ends}
         for child in self.children.values():
             if not is_of(ended.get(child.key, ""), child.new.id):
-                child.rename(attempt)
+                child.begins_anew(retrying)
 
     def ask_anew(self, ended: set[str], now: Instant, latest: Instant | None) -> None:
         """What is open is asked for anew, and what was there before is called off. `latest`: the run's own deadline."""
@@ -272,12 +284,13 @@ class Life:
         for child in self.children.values():
             if child.key in ended or id(child.new) in asked:
                 continue
-            if child.former and child.new.on_parent_end == "cancel" and child.new.key is None:
+            if child.former and not child.is_kept and child.new.on_parent_end == "cancel" and child.new.key is None:
                 self.cancels.append(child.former[-1])
             # Its time counts from here, or it would be over before the child begins.
             child.new = msgspec.structs.replace(child.new, deadline_at=deadline_of_child(child.workflow, now, latest))
             self.new_children.append(child.new)
-            self.signals += [msgspec.structs.replace(signal, run_id=child.new.id) for signal in child.told]
+            if not child.is_kept:
+                self.signals += [msgspec.structs.replace(signal, run_id=child.new.id) for signal in child.told]
             if child.is_cancelled:
                 self.cancels.append(child.new.id)
             self.is_reopened = True

@@ -203,4 +203,5 @@ def _retrying(body: Finished, error: BaseException, stored: bytes, seed: bytes) 
         pause = None
     if pause is None:
         return None
-    return RunRetrying(body.time, attempt, stored, body.time + pause, body.began_at)
+    failed = () if body._life is None else tuple(body._life.failed)
+    return RunRetrying(body.time, attempt, stored, body.time + pause, body.began_at, failed=failed)

@@ -162,6 +162,11 @@ class ChildEnded(_Entry, frozen=True, gc=False, tag="child_ended"):
     output: bytes | None = None
     error: bytes | None = None
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether it raises in its parent."""
+        return self.status != "completed"
+
 
 class Patched(_Entry, frozen=True, gc=False, tag="patched"):
     """From here on the run goes the new way of a change."""
@@ -245,6 +250,8 @@ class RunRetrying(_Entry, frozen=True, gc=False, tag="run_retrying"):
     first_at: Instant
     former: Former | None = None
     """The run that lived until here, if it was another one."""
+    failed: tuple[str, ...] = ()
+    """The keys of children that had failed until here: where one is open again, another run is meant by it."""
 
 
 class Relived(RunRetrying, frozen=True, gc=False, tag="relived"):

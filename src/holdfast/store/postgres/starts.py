@@ -100,9 +100,10 @@ async def _kept(tx: Transaction, run: NewRun) -> StartedRun | None:
     if row is None:
         return None
     holder = StartedRun(row[0], STATUS[row[1]], created=False)
-    # Of a child the parent's end may have called off the one there is.
+    # Of a child the parent's end may have called off the one there is, unless that has completed.
+    is_done = run.parent_key is not None and holder.status is RunStatus.COMPLETED
     is_left = run.on_conflict != "restart" or (run.parent_key is None and not holder.status.is_final)
-    return holder if is_left else None
+    return holder if is_left or is_done else None
 
 
 async def _instead(tx: Transaction, wanted: str, holder: Live | None) -> StartedRun:
@@ -116,9 +117,12 @@ async def _instead(tx: Transaction, wanted: str, holder: Live | None) -> Started
 
 async def _gives_way(tx: Transaction, last: Live, run: NewRun) -> bool:
     """Whether the holder of a key leaves it to the run that asks for it."""
+    if run.parent_key is not None and last.status is RunStatus.COMPLETED:
+        # A child that is asked for anew: what it was asked for is done.
+        return False
     if run.on_conflict != "restart" or last.status.is_final:
         return run.on_conflict in ("restart", "replace")
-    # A child that is asked for anew: what the end of a parent has called off can't be what is waited for.
+    # Nor can what the end of a parent has called off be what is waited for.
     called_off = {"run": last.number, "namespace_id": tx.namespace_id}
     return run.parent_key is not None and await tx.one("find_called_off", called_off) is not None
 

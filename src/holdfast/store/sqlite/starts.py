@@ -91,9 +91,12 @@ def _instead(tx: Transaction, wanted: str, holder: Live | None) -> StartedRun:
 
 def _gives_way(tx: Transaction, last: Live, run: NewRun) -> bool:
     """Whether the holder of a key leaves it to the run that asks for it."""
+    if run.parent_key is not None and last.status is RunStatus.COMPLETED:
+        # A child that is asked for anew: what it was asked for is done.
+        return False
     if run.on_conflict != "restart" or last.status.is_final:
         return run.on_conflict in ("restart", "replace")
-    # A child that is asked for anew: what the end of a parent has called off can't be what is waited for.
+    # Nor can what the end of a parent has called off be what is waited for.
     called_off = {"run": last.number, "namespace_id": tx.namespace_id}
     return run.parent_key is not None and tx.one("find_called_off", called_off) is not None
 

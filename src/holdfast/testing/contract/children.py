@@ -170,6 +170,16 @@ class TestChildren:
         [message] = await stage.store.read_inbox("one")
         assert end_in(message).run_id == holder.id
 
+    async def test_a_child_of_a_later_try_joins_a_completed_run_that_holds_its_key(self, stage: Stage) -> None:
+        parent = await stage.held()
+        holder = await stage.held(worker="two", key="k")
+        await stage.end(holder)
+        child = child_of(parent, key="k", on_conflict="restart")
+        assert await stage.commit(turn(parent, out=Out(children=(child,)))) == [True]
+        assert await stage.store.get_run(child.id) is None
+        [message] = await stage.store.read_inbox("one")
+        assert (end_in(message).run_id, end_in(message).status) == (holder.id, "completed")
+
     async def test_a_child_asked_for_anew_waits_for_the_end_of_one_that_its_parent_called_off(
         self, stage: Stage
     ) -> None:

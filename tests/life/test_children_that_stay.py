@@ -1,0 +1,102 @@
+"""Children that a run which is tried again does not begin twice: others may mean them, or they outlive it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import AsyncClient, Retry, RunFilter, RunStatus, Worker, step, workflow
+from holdfast.testing import Environment
+from tests.life.doors import is_open
+from tests.life.waiting import until
+
+SHARED = [{"key": "X"}, {"id": "X"}, {"on_parent_end": "abandon"}, {"key": "X", "on_parent_end": "abandon"}]
+
+
+@pytest.fixture(autouse=True)
+def shut():
+    is_open["door"] = False
+
+
+@step
+async def charge() -> None: ...
+
+
+@step(retry=Retry(attempts=1))
+async def pass_through() -> None:
+    if not is_open["door"]:
+        raise ConnectionError("the door is shut")
+
+
+@workflow
+async def paying(pause: int) -> str:
+    await charge()
+    await holdfast.sleep(pause)
+    return "paid"
+
+
+async def entrusting(pause: int, options: dict[str, Any]) -> str:
+    payment = paying.options(**options).start(pause)
+    await pass_through()
+    return await payment
+
+
+trying = workflow(name="trying", retry=Retry(attempts=3, initial="1m", max="1m", jitter=0))(entrusting)
+once = workflow(name="once")(entrusting)
+
+
+@pytest.mark.parametrize("options", SHARED)
+@pytest.mark.parametrize("pause", [10, 100], ids=["it ends in the pause", "it lives"])
+async def test_a_later_try_waits_for_what_the_first_has_begun(pause, options):
+    async with Environment(workflows=[trying, paying]) as env:
+        run = await env.client.start(trying, pause, options)
+        await env.skip("30s")
+        is_open["door"] = True
+        assert await run.result() == "paid"
+        [child] = [child async for child in env.client.runs(RunFilter(workflow=paying))]
+        assert (child.status, len(env.calls(charge))) == (RunStatus.COMPLETED, 1)
+
+
+@pytest.mark.parametrize("options", [one for one in SHARED if "on_parent_end" in one])
+@pytest.mark.parametrize("pause", [10, 100], ids=["it has ended", "it lives"])
+async def test_a_retry_waits_for_what_outlived_the_run_that_it_retries(pause, options):
+    async with Environment(workflows=[once, paying]) as env:
+        run = await env.client.start(once, pause, options)
+        assert await run.wait() is RunStatus.FAILED
+        await env.skip("30s")
+        for is_there in (False, True):
+            is_open["door"] = is_there
+            run = await env.client.retry(run.id)
+            await run.wait()
+        assert await run.result() == "paid"
+        assert len(env.calls(charge)) == 1
+
+
+async def test_a_child_that_was_called_off_is_asked_anew_by_every_retry():
+    async with Environment(workflows=[once, paying]) as env:
+        run = await env.client.start(once, 100, {"id": "X"})
+        await run.wait()
+        for is_there in (False, True):
+            await env.skip("30s")
+            is_open["door"] = is_there
+            run = await env.client.retry(run.id)
+            await run.wait()
+        assert await run.result() == "paid"
+        ids = {child.id: child.status async for child in env.client.runs(RunFilter(workflow=paying))}
+        assert ids == {"X": RunStatus.CANCELLED, "X~1": RunStatus.CANCELLED, "X~1~1": RunStatus.COMPLETED}
+
+
+async def test_a_payment_that_was_made_in_the_pause_is_not_made_again_on_any_store(url):
+    quick = workflow(name="quick", retry=Retry(attempts=2, initial="1s", jitter=0))(entrusting)
+    async with AsyncClient(url) as client, Worker(client, workflows=[quick, paying]):
+        run = await client.start(quick, 0, {"key": "X"})
+
+        async def is_paid() -> bool:
+            return [one.status async for one in client.runs(RunFilter(workflow=paying))] == [RunStatus.COMPLETED]
+
+        await until(is_paid)
+        is_open["door"] = True
+        assert await run.result(timeout="60s") == "paid"
+        assert await client.count(RunFilter(workflow=paying)) == 1
