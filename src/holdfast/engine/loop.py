@@ -28,6 +28,8 @@ from .tasks import BodyFuture, BodyTask, StrangeFuture
 T = TypeVar("T")
 _LONGEST = 1_000 * 366 * 86_400 * 1_000_000
 _ENSURE_FUTURE = frozenset({"ensure_future", "_ensure_future"})
+_WAIT_FOR = asyncio.wait_for.__code__
+"""On Python 3.11 it sets a timer of its own; on later ones it is a use of asyncio.timeout."""
 _KNOWN = ("asyncio.", "holdfast.")
 _STRANGE = (StrangeFuture, asyncio.Future)
 """The second is made by hand, as anyio makes the one for its threads."""
@@ -183,8 +185,7 @@ class BodyLoop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]  # as above
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Handle:
-        # Python 3.11's; later ones call it by asyncio.timeout.
-        is_timeout = sys._getframe(1).f_code.co_name == "wait_for"
+        is_timeout = sys._getframe(1).f_code is _WAIT_FOR
         return self.call_after(_within(delay, _LONGEST), callback, *args, context=context, is_timeout=is_timeout)
 
     def call_at(  # type: ignore[override]  # as above
