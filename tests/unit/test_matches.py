@@ -76,3 +76,14 @@ def test_a_wait_that_an_earlier_version_has_registered_is_found(monkeypatch):
     found = probes_of("event", match)
     monkeypatch.setattr(matches, "_opened", lambda value: value)
     assert probe_of("event", match) in found
+
+
+def test_a_payload_may_be_nested_more_deeply_than_calls_go():
+    value: Any = {"a": 1}
+    for _ in range(5000):
+        value = {"a": value} if "b" in value else {"b": [value]}
+    assert holds(value, value)
+    for _ in range(5000):
+        value = {"a": value}
+    assert len(probes_of("paid", value)) == 1
+    assert not holds(value, {"a": {"b": 1}})

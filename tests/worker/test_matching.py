@@ -277,6 +277,71 @@ async def test_the_log_says_once_that_events_of_a_name_are_left_to_others(databa
         assert "'paid'" in told[0]
 
 
+DEEP = b'{"order":' * 5000 + b"1" + b"}" * 5000
+
+
+@pytest.mark.parametrize("is_wait_first", [True, False], ids=["the wait came first", "the event came first"])
+async def test_an_event_that_is_nested_too_deeply_to_be_read_keeps_nobody_from_the_others(url, is_wait_first, caplog):
+    async with on_stage(url) as stage:
+        worker = matchmaker(stage, PLAIN)
+        if is_wait_first:
+            await wait_for_paid(stage)
+            await worker.look()
+        await stage.store.publish_event("paid", DEEP, now=T0)
+        await stage.store.publish_event("other", DEEP, now=T0)
+        await worker.look()
+        if is_wait_first:
+            await publish(stage, PLAIN, {"order": 1})
+        else:
+            await wait_for_paid(stage, match=None)
+        await worker.look()
+        assert await got(stage) == [b'{"order":1}' if is_wait_first else DEEP]
+        assert len([record for record in caplog.records if "left to a worker" in record.getMessage()]) == 2
+
+
+async def test_a_wait_for_what_is_nested_too_deeply_to_be_read_keeps_nobody_from_the_others(url):
+    async with on_stage(url) as stage:
+        run = await stage.held()
+        deep = NewWait(number=1, kind="event", name="paid", match=b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}")
+        wait = NewWait(number=2, kind="event", name="paid", match=b'{"order":1}')
+        assert await stage.commit(turn(run, out=Out(waits=(deep, wait)))) == [True]
+        await publish(stage, PLAIN, {"order": 1})
+        await matchmaker(stage, PLAIN).look()
+        assert await got(stage) == [b'{"order":1}']
+
+
+@pytest.mark.parametrize("method", ["find_waits", "find_events"], ids=["of an event", "of a wait"])
+async def test_matching_that_fails_leaves_that_one_and_goes_on_with_the_others(
+    database_url, monkeypatch, caplog, method
+):
+    async with on_stage(database_url) as stage:
+        original = getattr(stage.store, method)
+
+        async def fail_once(one: Any, *args: Any, **options: Any) -> Any:
+            if one.name == "bad":
+                raise RuntimeError("out of luck")
+            return await original(one, *args, **options)
+
+        run = await stage.held()
+        waits = [NewWait(number=number, kind="event", name=name) for number, name in ((1, "bad"), (2, "paid"))]
+        assert await stage.commit(turn(run, out=Out(waits=tuple(waits)))) == [True]
+        await stage.store.publish_event("bad", b"1", now=T0)
+        await publish(stage, PLAIN, 2)
+        clock = SkippingClock()
+        worker = matchmaker(stage, PLAIN, clock)
+        monkeypatch.setattr(stage.store, method, fail_once)
+        for _ in range(3):
+            await worker.look()
+            clock.skipped += 60 * SECOND
+        assert b"2" in await got(stage)
+        assert len([record for record in caplog.records if "could not be matched" in record.getMessage()]) == 1
+        monkeypatch.setattr(stage.store, method, original)
+        await worker.look()
+        assert sorted(await got(stage)) == [b"1", b"2"]
+        found = await stage.store.read_unmatched(10)
+        assert (found.events, found.waits) == ((), ())
+
+
 async def test_the_next_wait_of_a_run_does_not_walk_what_it_has_taken(url, monkeypatch):
     async with on_stage(url) as stage:
         find_events = stage.store.find_events

@@ -17,8 +17,8 @@ async def audit(order: str) -> str:
     return f"audited {order}"
 
 
-class Died(Exception):
-    pass
+class Died(BaseException):
+    """No error that anybody could go on after."""
 
 
 async def published(client: AsyncClient) -> None:
@@ -65,6 +65,15 @@ async def test_a_run_that_was_removed_before_its_event_was_looked_at_again_does_
 
         await Matchmaker(Late(), Codec(), SystemClock()).look()
         assert await client.count(RunFilter(workflow=audit)) == 0
+
+
+@pytest.mark.parametrize("max_payload", [7, 3], ids=["at the limit", "above the worker's own limit"])
+async def test_an_event_that_was_accepted_begins_its_run_whatever_the_workers_limit(database_url, max_payload):
+    async with AsyncClient(database_url, max_payload=7) as client:
+        await published(client)
+        await client.publish("paid", "o-222")
+        await Worker(database_url, workflows=[audit], codec=Codec(max_payload=max_payload)).drive()
+        assert await client.count(RunFilter(workflow=audit)) == 2
 
 
 async def test_what_the_workflow_declares_holds_for_runs_that_events_begin(database_url):

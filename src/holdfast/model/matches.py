@@ -18,25 +18,28 @@ import msgspec
 
 def holds(value: object, wanted: object) -> bool:
     """Whether `wanted` is a part of `value`: objects by their fields, everything else by equality."""
-    value, wanted = _opened(value), _opened(wanted)
-    if isinstance(wanted, Mapping):
-        return isinstance(value, Mapping) and all(
-            name in value and holds(value[name], one) for name, one in wanted.items()
-        )
-    return _equals(value, wanted)
+    # In a loop: whoever publishes may nest more deeply than calls go here.
+    left = [(value, wanted, False)]
+    while left:
+        value, wanted, is_whole = left.pop()
+        value, wanted = _opened(value), _opened(wanted)
+        if isinstance(wanted, Mapping):
+            if not isinstance(value, Mapping) or not wanted.keys() <= value.keys():
+                return False
+            if is_whole and len(value) != len(wanted):
+                return False
+            left += [(value[name], one, is_whole) for name, one in wanted.items()]
+        elif isinstance(wanted, list):
+            if not isinstance(value, list) or len(value) != len(wanted):
+                return False
+            # What is in a list is the same as a whole, or it is not.
+            left += [(one, other, True) for one, other in zip(value, wanted, strict=True)]
+        elif not _equals(value, wanted):
+            return False
+    return True
 
 
 def _equals(value: object, wanted: object) -> bool:
-    """Whether they are the same as a whole, also within lists."""
-    value, wanted = _opened(value), _opened(wanted)
-    if isinstance(wanted, Mapping):
-        return (
-            isinstance(value, Mapping)
-            and value.keys() == wanted.keys()
-            and all(_equals(value[name], one) for name, one in wanted.items())
-        )
-    if isinstance(wanted, list):
-        return isinstance(value, list) and len(value) == len(wanted) and all(map(_equals, value, wanted))
     if isinstance(wanted, bool) or isinstance(value, bool):
         return value is wanted
     return value == wanted
@@ -56,15 +59,17 @@ def probes_of(name: str, payload: Any) -> list[bytes]:
 
 
 def _fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        inner = _opened(value)
-        if inner is not value:
-            # By its envelope as well, as earlier versions have registered waits.
-            yield from _fields(inner, path)
-        for key in sorted(value, key=str):
-            yield from _fields(value[key], f"{path}/{key}")
-    elif path and not isinstance(value, list):
-        yield path, value
+    left = [(value, path)]
+    while left:
+        value, path = left.pop()
+        if isinstance(value, Mapping):
+            left += [(value[key], f"{path}/{key}") for key in sorted(value, key=str, reverse=True)]
+            inner = _opened(value)
+            if inner is not value:
+                # By its envelope as well, as earlier versions have registered waits.
+                left.append((inner, path))
+        elif path and not isinstance(value, list):
+            yield path, value
 
 
 def _opened(value: Any) -> Any:

@@ -7,20 +7,21 @@ is marked, looking again delivers nothing twice. So what was looked at may be ma
 
 An event that this worker's codec can't open is left unmatched, for a worker that can, and so is a wait that asks for
 something in it. They are passed by until it is time to begin anew, so that they keep nobody from what comes behind.
+The same holds for one of which the matching fails, whatever the error: a single event must not end every worker.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby, takewhile
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from holdfast.codec import Codec
-from holdfast.errors import NotDecodable
+from holdfast.errors import NotDecodable, StoreAway
 from holdfast.model import SECOND, Event, EventWait, Looked, NewRun, Trigger, holds, probes_of
 from holdfast.store import Store
 
@@ -38,6 +39,7 @@ _MARKED_AT_ONCE = 20
 _SEALED = object()
 _log = logging.getLogger("holdfast.worker")
 _json = msgspec.json.Decoder()
+One = TypeVar("One", Event, EventWait)
 
 
 class Matchmaker:
@@ -55,7 +57,8 @@ class Matchmaker:
         self._triggers: dict[str, list[Trigger]] = {}
         """Of the names on this page, which was read before them: what a trigger must not miss was published later."""
         self._anew_at: int | None = None
-        self._told: set[str] = set()
+        self._told: set[tuple[str, type[Exception]]] = set()
+        """Of which names the log has said that they are left, and because of what."""
         self._looked: dict[tuple[int, str, bytes | None], Looked] = {}
         """By run, name and match."""
 
@@ -65,16 +68,29 @@ class Matchmaker:
             self._event, self._wait, self._anew_at = (0, 0), (0, 0), None
         self._triggers.clear()
         found = await self._store.read_unmatched(_PAGE, after_event=self._event, after_wait=self._wait)
-        are_matched = [await self._match_event(event) for event in found.events]
+        are_matched = [await self._try(self._match_event, event) for event in found.events]
         if not all(are_matched):
             self._event = found.events[-1].published_at, found.events[-1].id
-        are_matched += [await self._match_wait(wait) for wait in found.waits]
+        are_matched += [await self._try(self._match_wait, wait) for wait in found.waits]
         if not all(are_matched[len(found.events) :]):
             self._wait = found.waits[-1].run, found.waits[-1].number
         if not all(are_matched) and self._anew_at is None:
             self._anew_at = self._clock.monotonic() + _ANEW
         await self._mark()
         return _PAGE in (len(found.events), len(found.waits))
+
+    async def _try(self, match: Callable[[One], Awaitable[bool]], one: One) -> bool:
+        """Match one of a page. If that fails it is left as it is, and the others go on."""
+        try:
+            return await match(one)
+        except StoreAway:
+            # Nobody has looked: all of them come again.
+            raise
+        except Exception as error:
+            if self._is_news(one.name, error):
+                what = "event" if isinstance(one, Event) else "wait for the event"
+                _log.error("a %s %r could not be matched, and is left as it is", what, one.name, exc_info=error)
+            return False
 
     async def _match_event(self, event: Event) -> bool:
         """False: it is left to a worker that can read it. Waits that ask for nothing in it get it even so."""
@@ -124,7 +140,7 @@ class Matchmaker:
         get is not overtaken by those behind it."""
         for _, of_run in groupby(waits, key=lambda wait: wait.run):
             for wait in takewhile(lambda wait: wait.may_get_older, of_run):
-                await self._match_wait(wait)
+                await self._try(self._match_wait, wait)
 
     def _run_of(self, trigger: Trigger, event: Event) -> NewRun:
         """The run that an event begins; its id says so."""
@@ -178,18 +194,28 @@ class Matchmaker:
 
     def _plain(self, event: Event) -> Any:
         try:
-            opened = self._codec.open(event.payload)
-        except NotDecodable as error:
-            if event.name not in self._told:
-                self._told.add(event.name)
+            return _json.decode(self._codec.open(event.payload))
+        except (NotDecodable, RecursionError) as error:
+            # Nested more deeply than calls go here: its publisher could write it, so somebody else may read it.
+            if self._is_news(event.name, error):
                 _log.warning("events %r are left to a worker that can read them: %s", event.name, error)
             return _SEALED
-        try:
-            return _json.decode(opened)
         except msgspec.DecodeError:
             # No JSON: only waits that ask for nothing in it can match.
             return None
 
+    def _is_news(self, name: str, error: Exception) -> bool:
+        key = name, type(error)
+        is_news = key not in self._told
+        self._told.add(key)
+        return is_news
+
 
 def _fits(payload: Any, match: bytes | None) -> bool:
-    return match is None or (payload is not _SEALED and holds(payload, _json.decode(match)))
+    if match is None or payload is _SEALED:
+        return match is None
+    try:
+        return holds(payload, _json.decode(match))
+    except RecursionError:
+        # What is nested too deeply to be read is in no payload that could be read.
+        return False
