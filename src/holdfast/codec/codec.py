@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Self
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from holdfast.codec.arguments import ArgumentsCodec, plain_call
 from holdfast.codec.exceptions import Relayed, load_exception, lower_exception, shortened, tell_exception
@@ -70,11 +70,17 @@ class Codec:
             return ValueCodec(self._seal, self._pickles, lambda: (annotation, None), "value")
 
     def result(self, fn: Callable[..., Any]) -> ValueCodec:
-        """The codec of what a function returns. Its annotation is resolved at the first use."""
+        """The codec of what a function returns. Its annotation is resolved at the first use, while that lives."""
+        if inspect.ismethod(fn):
+            # A bound method is a new object each time it is looked up: remember its function.
+            return self.result(fn.__func__)
         name = getattr(fn, "__qualname__", type(fn).__qualname__).replace("<locals>.", "")
+        find = _weakly(fn)
 
         def source() -> tuple[Any, str | None]:
-            return function_hints(fn).get("return", inspect.Parameter.empty), getattr(fn, "__module__", None)
+            found = find()
+            hints = {} if found is None else function_hints(found)
+            return hints.get("return", inspect.Parameter.empty), getattr(found, "__module__", None)
 
         made: ValueCodec = self._cached(
             fn, None, lambda: ValueCodec(self._seal, self._pickles, source, "result", f" (returned by {name}())")
@@ -175,3 +181,11 @@ class Codec:
         if found is None:
             found = known.setdefault(key, make())
         return found
+
+
+def _weakly(fn: Any) -> Callable[[], Any]:
+    """A function without keeping it: what is cached for it would keep it for ever, with all that it closes over."""
+    try:
+        return ref(fn)
+    except TypeError:  # not weakly referable, so nothing is cached for it
+        return lambda: fn

@@ -148,6 +148,30 @@ def test_the_cache_does_not_keep_a_function_alive():
     assert gone() is None
 
 
+@pytest.mark.parametrize("is_used", [False, True], ids=["never used", "of a name that is only for the type checker"])
+def test_a_result_whose_annotation_was_not_resolved_does_not_keep_its_function_alive(is_used):
+    def fn() -> Cat: ...
+
+    if is_used:
+        with pytest.raises(NotEncodable):
+            codec.result(fn).encode(1)
+    else:
+        codec.result(fn)
+    gone = weakref.ref(fn)
+    del fn
+    gc.collect()
+    assert gone() is None
+
+
+def test_the_result_of_a_method_goes_by_its_annotation():
+    class Shop:
+        def opened(self) -> date: ...
+
+    codec.result(Shop().opened)
+    assert round_trip(codec.result(Shop().opened), date(2024, 2, 29))
+    assert codec.result(Shop().opened).encode(date(2024, 2, 29)) == b'"2024-02-29"'
+
+
 class Parcel(typing_extensions.TypedDict):
     sent: date
     note: typing_extensions.NotRequired[str]
