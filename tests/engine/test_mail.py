@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from typing import Any
 
 import pytest
@@ -83,3 +84,21 @@ def test_messages_that_nobody_takes_are_looked_at_once(begin, monkeypatch):
     drive.signal("ok", {"by": "manager"})
     assert drive.ended is not None
     assert count == 201
+
+
+@pytest.mark.parametrize("at_once", [1, 2], ids=["one after the other", "two at once"])
+def test_a_message_of_a_pile_costs_no_more_than_one_alone(at_once):
+    calls = []
+    for size in (100, 1000):
+        mailbox = Mailbox(message(number, "a") for number in range(1, size + 1))
+        waits = [wait(number, "a") for number in range(1, size + 1)]
+        made: list[int] = []
+        sys.setprofile(lambda *_, made=made: made.append(1))
+        try:
+            for number in range(size):
+                assert mailbox.take(waits[number : number + at_once], takes) is not None
+        finally:
+            sys.setprofile(None)
+        assert not mailbox
+        calls.append(len(made) / size)
+    assert calls[1] == pytest.approx(calls[0], rel=0.1)

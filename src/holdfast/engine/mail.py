@@ -6,6 +6,7 @@ with the other once, however often the body is advanced meanwhile, and thousands
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import Any
@@ -72,7 +73,8 @@ class Mailbox:
     __slots__ = ("_ids", "_last", "_messages")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
-        self._messages: dict[int, Message] = {}
+        # A dict would walk over the gaps of all that were taken each time that its first is asked for.
+        self._messages: OrderedDict[int, Message] = OrderedDict()
         self._ids: set[int] = set()
         self._last = 0
         for message in messages:
@@ -103,9 +105,12 @@ class Mailbox:
         """Look for the first message that the wait takes, behind those that it was tried with."""
         if wait.tried == self._last:
             return False
-        # From the end: what it was tried with may be much, and what has come since is mostly little.
-        newer = [*takewhile(lambda one: one[0] > wait.tried, reversed(self._messages.items()))]
-        for place, message in reversed(newer):
+        newer: Iterable[tuple[int, Message]] = self._messages.items()
+        if next(iter(self._messages), 0) <= wait.tried:
+            # From the end: what it was tried with may be much, and what has come since is mostly little. But a wait to
+            # which all of them are new takes mostly the first, and thousands may stand behind that.
+            newer = reversed([*takewhile(lambda one: one[0] > wait.tried, reversed(self._messages.items()))])
+        for place, message in newer:
             wait.tried = place
             if takes(wait, message):
                 wait.fitting = place
