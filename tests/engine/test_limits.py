@@ -30,6 +30,19 @@ def test_the_limit_counts_inputs_delivered(begin):
     assert len(inputs) == 10
 
 
+def test_attempts_that_the_body_never_sees_count_for_nothing(begin):
+    @workflow(journal_limit=3)
+    async def body() -> int:
+        await double(1)
+        await double(2)
+        return current_run().journal_length
+
+    drive = begin(body)
+    for attempt in range(1, 20):
+        drive.retry_step("double", ConnectionError(), attempt)
+    assert drive.finish().check().result == 3
+
+
 def test_a_run_at_its_limit_replays(begin):
     begin(endless).finish().check()
 

@@ -306,7 +306,7 @@ class Execution(Deliveries):
         elif kind is StepRetrying:
             command = self._addressee(entry)
             if command is not None:
-                self._take_in(entry)
+                self._record(entry)
                 command.attempt = entry.attempt + 1
                 command.retry_at = entry.retry_at
                 command.first_at = entry.first_at
