@@ -292,3 +292,32 @@ def test_a_child_of_a_run_that_was_tried_again_costs_the_same_however_many_there
         return len(made)
 
     assert calls(900) < 4 * calls(300)
+
+
+def test_a_new_try_costs_the_same_however_many_come_behind_it(begin):
+    @workflow(retry=Retry(attempts=None, initial=0, jitter=0))
+    async def body() -> None:
+        await refuse("visa")
+
+    def lines(count: int) -> int:
+        drive = begin(body)
+        for _ in range(count):
+            drive.fail("refuse", Declined("visa", cents=1))
+            drive.run_again()
+        history = history_of(drive.entries)
+        again, passed = drive.live(), []
+
+        def trace(frame: Any, event: str, arg: object) -> Any:
+            passed.append(1)
+            return trace
+
+        kept = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            again.replay(history.entries, history.lives)
+        finally:
+            sys.settrace(kept)
+        assert again.run.attempt == count + 1
+        return len(passed)
+
+    assert lines(200) < 5 * lines(50)

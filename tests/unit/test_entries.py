@@ -198,6 +198,32 @@ def test_a_sibling_that_ended_after_the_failure_is_carried():
     assert history_of([*some, RunRetrying(4, 1, b"x", 5, 1)]).carried == [result]
 
 
+def test_a_new_try_costs_the_same_however_many_there_were():
+    def calls(count: int) -> int:
+        some = [Started(1, b"s"), StepAsked("a", b"")]
+        for number in range(count):
+            some += [StepFailed(number, "a", 1, b"x"), RunRetrying(number, number + 1, b"x", number, 1)]
+        made: list[int] = []
+        sys.setprofile(lambda *_: made.append(1))
+        try:
+            history = history_of(some)
+        finally:
+            sys.setprofile(None)
+        assert [place for place, _ in history.lives] == [2] * count
+        return len(made)
+
+    assert calls(400) < 3 * calls(200)
+
+
+def test_a_life_begins_where_a_later_cut_has_left_it():
+    some = [
+        Started(1, b"s"), StepAsked("a", b""), StepCompleted(2, "a", 1, b"r"), StepAsked("b", b""),
+        StepFailed(3, "b", 1, b"x"), RunRetrying(3, 1, b"x", 3, 1), RunRetrying(4, 2, b"x", 4, 1),
+    ]  # fmt: skip
+    assert [place for place, _ in history_of(some[:-1]).lives] == [4]
+    assert [place for place, _ in history_of(some).lives] == [2, 2]
+
+
 def test_a_message_that_is_put_back_costs_the_same_however_many_there_are():
     def calls(count: int) -> int:
         taken = [Signal(3 + number, number, "s", b"%d" % number) for number in range(count)]

@@ -48,6 +48,7 @@ from .commands import Advance, Command
 from .deliveries import Deliveries
 from .departure import put_away
 from .divergence import ending
+from .life import Lived, lived
 from .loop import Handle
 from .outcome import settle, would_retry
 from .runners import Runners, is_entered, run_beside
@@ -80,22 +81,19 @@ class Execution(Deliveries):
         self.ended_main = None
         self.stamp = 0
         self._generators: weakref.WeakSet[AsyncGenerator[Any, Any]] | None = None
-        self._lives: list[tuple[int, RunRetrying]] | tuple[()] = ()
+        self._lives: list[Lived] | tuple[()] = ()
         self._retried_at: Instant | None = None
         self._lost_generators: tuple[AsyncGenerator[Any, Any], ...] = ()
 
     def replay(
-        self,
-        history: Sequence[Entry],
-        lives: Sequence[tuple[int, RunRetrying]] = (),
-        carried: Sequence[Entry] = (),
+        self, history: Sequence[Entry], lives: Sequence[tuple[int, RunRetrying]] = (), carried: Sequence[Entry] = ()
     ) -> None:
         """Rebuild the body from its history. Open commands are in `commands` afterwards.
 
         `lives` says where in the history the run was tried again as a whole, `carried` what will be delivered behind it
         (see model.History).
         """
-        self._lives = [*reversed(lives)] if lives else ()
+        self._lives = lived(lives) if lives else ()
         self._tell()
         self._feed, self._cursor, self.is_replaying = history, 0, True
         self._begun = []
@@ -234,7 +232,7 @@ class Execution(Deliveries):
     def _next_life(self, carried: Sequence[Entry] = ()) -> None:
         """Tell the body its attempt as it was when it lived through what comes next."""
         while self._lives and self._lives[-1][0] <= self._cursor:
-            _, retrying = self._lives.pop()
+            _, retrying, _ = self._lives.pop()
             self.run.attempt = retrying.attempt + 1
             self.begin_timeouts_anew(retrying.retry_at)
             if self._life is not None and self._life.children:
@@ -246,7 +244,7 @@ class Execution(Deliveries):
 
     def _tell(self) -> None:
         """Have the body told who it was when it lived through what comes next: it may have asked by that."""
-        self.run.former = next((life.former for _, life in reversed(self._lives) if life.former is not None), None)
+        self.run.former = self._lives[-1][2] if self._lives else None
 
     def _would_retry(self) -> bool:
         """Whether the run is tried again: its policy says so, and no cancel came with what made the body fail.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,7 @@ from holdfast.model import (
     Duration,
     Entry,
     EventTaken,
+    Former,
     HookResumed,
     Instant,
     MadeHook,
@@ -37,6 +38,9 @@ from holdfast.model import (
 )
 
 from .mail import ENTRIES, Mailbox, Wait
+
+Lived: TypeAlias = tuple[int, RunRetrying, Former | None]
+"""Where a new try of the run begins, the entry that says so, and who the body is told to be until there."""
 
 
 class Child:
@@ -294,6 +298,16 @@ class Life:
             if child.is_cancelled:
                 self.cancels.append(child.new.id)
             self.is_reopened = True
+
+
+def lived(lives: Sequence[tuple[int, RunRetrying]]) -> list[Lived]:
+    """The new tries of a run (see model.History), the first of them last."""
+    found: list[Lived] = []
+    former = None
+    for place, retrying in reversed(lives):
+        former = former if retrying.former is None else retrying.former
+        found.append((place, retrying, former))
+    return found
 
 
 def seed_of_child(run_id: str, seed: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import count
+from itertools import accumulate, count
 from typing import NamedTuple, TypeAlias
 
 from .entries import (
@@ -84,14 +84,20 @@ def history_of(entries: Iterable[Entry]) -> History:
             if not isinstance(entry, Relived):
                 kept, carried = _cut(kept, carried, places)
             retrying, is_cut = entry, True
-            # Of lives that began in what was cut off nothing is left but that they were: children had other ids.
-            lives = [(min(place, len(kept)), life) for place, life in lives]
             lives.append((len(kept), entry))
         elif isinstance(entry, Blocked):
             coming = entry.results
         elif isinstance(entry, Reopened):
             retrying, is_cut = None if entry.done else retrying, not entry.done
-    return History(kept, [*carried.values()], retrying, tuple(lives), is_cut)
+    return History(kept, [*carried.values()], retrying, _left_of(lives), is_cut)
+
+
+def _left_of(lives: list[tuple[int, RunRetrying]]) -> tuple[tuple[int, RunRetrying], ...]:
+    """Of lives that began in what a later one has cut off nothing is left but that they were: children had other
+    ids."""
+    # From the last one on, and once: there may be thousands of them.
+    places = [*accumulate((place for place, _ in reversed(lives)), min)]
+    return tuple((place, life) for place, (_, life) in zip(reversed(places), lives, strict=True))
 
 
 def open_steps(entries: Iterable[Entry]) -> list[str]:
