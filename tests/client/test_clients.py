@@ -209,6 +209,22 @@ async def test_a_client_that_is_closed_while_it_opens_leaves_no_store_open(datab
         await client.store.get_run("nobody")
 
 
+@pytest.mark.parametrize("turns", range(1, 6))
+async def test_a_client_that_is_cancelled_while_it_is_entered_leaves_no_store_open(database_url, turns):
+    client = AsyncClient(database_url)
+    entering = asyncio.create_task(client.__aenter__())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    assert entering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+    # Others might need what it has begun to open, so that comes to its end.
+    if (opening := client._connection._opening) is not None:
+        await opening
+    with pytest.raises(StoreError, match="is not open"):
+        await client.store.get_run("nobody")
+
+
 async def test_a_client_whose_close_is_cut_short_leaves_no_store_open(database_url):
     """As by anyio, which cancels whatever is waited for in a scope that was cancelled."""
     with anyio.CancelScope() as scope:

@@ -5,6 +5,7 @@ A client only reads and writes rows. It never talks to a worker: the store is th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ParamSpec, Self, TypeVar, overload
@@ -96,7 +97,12 @@ class AsyncClient(Messaging, Managing):
         await self._connection.close()
 
     async def __aenter__(self) -> Self:
-        await self._connection.opened()
+        try:
+            await self._connection.opened()
+        except asyncio.CancelledError:
+            # Whoever is cancelled here never gets to __aexit__: nothing may be left open.
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, *exception: object) -> None:
