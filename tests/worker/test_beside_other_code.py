@@ -112,6 +112,28 @@ async def test_a_worker_that_is_at_work_is_not_set_to_work_again(database_url):
             assert worker.id == at_work
 
 
+async def test_a_worker_that_is_entered_twice_at_once_is_refused_to_the_second(database_url):
+    async with AsyncClient(database_url) as client:
+        worker = Worker(client, workflows=[endless])
+        first, second = await asyncio.gather(worker.__aenter__(), worker.__aenter__(), return_exceptions=True)
+        assert first is worker
+        assert isinstance(second, MisplacedCall)
+        assert len(await client.workers()) == 1
+        await worker.__aexit__(None, None, None)
+        assert await client.workers() == []
+
+
+async def test_a_worker_whose_entering_failed_may_be_entered_again(database_url, monkeypatch):
+    async with AsyncClient(database_url) as client:
+        worker = Worker(client, workflows=[endless])
+        with monkeypatch.context() as patch:
+            patch.setattr(client.store, "register_worker", None)
+            with pytest.raises(TypeError):
+                await worker.__aenter__()
+        async with worker:
+            assert len(await client.workers()) == 1
+
+
 async def test_whoever_stops_waiting_leaves_the_worker_alone(database_url):
     async with stage(database_url) as on:
         worker = on.worker(endless)

@@ -263,7 +263,8 @@ class Worker:
         await self._task
 
     def _refuse_twice(self) -> None:
-        if self._is_at_work:
+        # A task that has not begun yet has said nothing of being at work.
+        if self._is_at_work or (self._task is not None and not self._task.done()):
             raise MisplacedCall("this worker is at work already, and one stop would be for both; make another Worker")
 
     def _told_to_stop(self) -> None:
