@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -41,6 +42,16 @@ async def test_a_replay_says_what_a_run_waits_for():
     assert replayed.status is None
     [wait] = replayed.waits_for
     assert wait.startswith("timer until ")
+
+
+async def test_a_replay_leaves_nothing_behind():
+    journal = await recorded(checkout, ORDER)
+    gc.collect()
+    heard = len(gc.callbacks)
+    replay(journal, checkout)
+    with pytest.raises(JournalDiverged):
+        replay(journal, changed(lambda order: None))
+    assert len(gc.callbacks) == heard
 
 
 async def test_open_steps_are_told_too():

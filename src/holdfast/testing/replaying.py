@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
@@ -100,8 +100,8 @@ def replay(
     else:
         input = codec.seal(codec.arguments(workflow.fn).check(tuple(args), dict(kwargs or {})))
     info = _info(run, workflow, started.at)
-    execution = Execution(workflow, info, input, started.seed, codec, Runners())
-    with guarded():
+    with guarded(), closing(Runners()) as runners:
+        execution = Execution(workflow, info, input, started.seed, codec, runners)
         try:
             return _replay(execution, entries, codec)
         finally:
