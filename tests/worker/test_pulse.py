@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -183,3 +184,17 @@ async def test_a_loop_that_a_body_blocks_is_that_body_s_to_be_reported(database_
         for _ in range(10):
             watch.pulse._watch_loop()
         assert caplog.messages == []
+
+
+async def test_whoever_gives_up_waiting_for_its_end_leaves_no_thread_behind(database_url):
+    async with watching(database_url) as watch:
+        before = {*threading.enumerate()}
+        watch.pulse.start()
+        joining = asyncio.create_task(watch.pulse.join())
+        await asyncio.sleep(0)
+        begun = {*threading.enumerate()} - before
+        assert len(begun) == 2
+        joining.cancel()
+        await asyncio.wait([joining])
+        watch.pulse.stop()
+        await until(lambda: not any(thread.is_alive() for thread in begun))

@@ -93,8 +93,11 @@ class Pulse:
     async def join(self) -> None:
         # Not in a thread of the loop's own: steps may have taken all of these, and never give one back.
         threads = Threads()
-        await threads.call(self._thread.join, (5,), {})
-        threads.close()
+        try:
+            await threads.call(self._thread.join, (5,), {})
+        finally:
+            # Also if whoever waits for it gives up: the thread would wait for its next call for ever.
+            threads.close()
 
     def _run(self) -> None:
         due = self._clock.monotonic() + self._lease.length // 3
