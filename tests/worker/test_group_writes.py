@@ -1,7 +1,7 @@
 """Group commit: one write that can't be stored keeps nobody else waiting, and hears of it alone."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from holdfast.errors import StoreAway, StoreError
 from holdfast.store import Answer
@@ -76,6 +76,32 @@ async def test_an_error_that_is_no_store_s_own_is_told_with_its_cause():
     told = group.told["x"]
     assert isinstance(told, StoreError)
     assert (str(told), told.__cause__) == ("ValueError: a value that nobody can write", cause)
+
+
+async def test_a_write_that_fails_before_it_begins_is_answered_and_the_next_ones_go_out():
+    group = Group(lambda items: [True] * len(items))
+    write = group.writer._write
+
+    def failing(items: Sequence[str]) -> Awaitable[Sequence[Answer]]:
+        if "x" in items:
+            raise MemoryError("no room")
+        return write(items)
+
+    group.writer._write = failing
+    await group.write("xab")
+    assert isinstance(group.told.pop("x"), StoreError)
+    await group.write("cd")
+    assert group.told == dict.fromkeys("abcd", True)
+
+
+async def test_however_many_fail_before_they_begin_each_is_answered():
+    def failing(items: Sequence[str]) -> Awaitable[Sequence[Answer]]:
+        raise StoreError("never")
+
+    group = Group(lambda items: [])
+    group.writer._write = failing
+    await group.write("".join(map(chr, range(0x1000, 0x1200))))
+    assert len(group.told) == 512
 
 
 async def test_an_error_of_the_store_s_own_is_told_with_the_cause_that_it_had():

@@ -127,13 +127,14 @@ class GroupWriter(Generic[T, S]):
             # Nothing commits while the lease has lapsed: `go_on` comes when it is known how that ends.
             return
         self._is_sent = True
+        answering: asyncio.Future[Sequence[Answer]]
         try:
             answering = self._answering = asyncio.ensure_future(self._write([item for item, _, _ in batch]))
-        except StoreError as error:
-            self._is_sent = False
-            self._failed(batch, error)
-        else:
-            answering.add_done_callback(self._answered, context=self._context)
+        except Exception as error:
+            # Whatever it is, it is an answer: without one nothing would ever be sent again.
+            answering = self._answering = self._loop.create_future()
+            answering.set_exception(error)
+        answering.add_done_callback(self._answered, context=self._context)
 
     def _count_of_next(self) -> int:
         """How many of those in line go out together: a number of them, or of bytes, or one that has more."""
