@@ -308,6 +308,26 @@ def test_a_timeout_can_be_rescheduled(begin):
     assert drive.finish().check().result == "in time"
 
 
+def test_timers_that_were_called_off_are_not_kept_while_an_earlier_one_is_open(begin):
+    @workflow
+    async def body() -> None:
+        async with asyncio.timeout(3600):
+            for _ in range(100):
+                async with asyncio.timeout(86400):
+                    await double(1)
+            await sleep(60)
+            await sleep(86400)
+
+    drive = begin(body)
+    while drive.execution.commands:
+        drive.complete(next(iter(drive.execution.commands)))
+    assert len(drive.execution.loop.timers) == 2
+    assert len(drive.execution.loop._due) < 30
+    drive.fire()
+    drive.fire()
+    assert isinstance(drive.check().error, TimeoutError)
+
+
 def test_a_timeout_may_be_endless(begin):
     @workflow
     async def body() -> int:

@@ -27,6 +27,8 @@ from .tasks import BodyFuture, BodyTask, StrangeFuture
 
 T = TypeVar("T")
 _LONGEST = 1_000 * 366 * 86_400 * 1_000_000
+_FEW = 16
+"""Timers that were called off and may stay, whatever is open: to sort them out is not worth it."""
 _ENSURE_FUTURE = frozenset({"ensure_future", "_ensure_future"})
 _WAIT_FOR = asyncio.wait_for.__code__
 """On Python 3.11 it sets a timer of its own; on later ones it is a use of asyncio.timeout."""
@@ -217,10 +219,12 @@ class BodyLoop(asyncio.AbstractEventLoop):
         context = contextvars.copy_context() if context is None else context
         timer = Timer(callback, args, context, self, number, due_at, delay if is_timeout else None)
         self.timers[number] = timer
-        if self._due:
-            heapq.heappush(self._due, (due_at, number))
-        else:
+        if not self._due:
             self._due = [(due_at, number)]
+        elif len(self._due) > 2 * len(self.timers) + _FEW:
+            self._sort_due()
+        else:
+            heapq.heappush(self._due, (due_at, number))
         return timer
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -311,7 +315,11 @@ class BodyLoop(asyncio.AbstractEventLoop):
             if timer.length is not None:
                 timer.due_at = now + timer.length
         if self.timers:
-            self._due = sorted((timer.due_at, timer.number) for timer in self.timers.values())
+            self._sort_due()
+
+    def _sort_due(self) -> None:
+        """Anew, without those that were called off: they would stay for as long as one that is due before them."""
+        self._due = sorted((timer.due_at, timer.number) for timer in self.timers.values())
 
     def fire(self, number: int) -> None:
         """Make a timer's callback ready."""
