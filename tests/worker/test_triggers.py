@@ -76,6 +76,20 @@ async def test_an_event_that_was_accepted_begins_its_run_whatever_the_workers_li
         assert await client.count(RunFilter(workflow=audit)) == 2
 
 
+async def test_an_event_that_had_to_be_pickled_begins_its_run(database_url):
+    @workflow(on_event="measured")
+    async def double(value: Any) -> str:
+        return str(2 * value)
+
+    async with AsyncClient(database_url, codec=Codec(pickle=True)) as client:
+        async with Worker(client, workflows=[double]):
+            pass
+        await client.publish("measured", 1j)
+        await Worker(client, workflows=[double]).drive()
+        [run] = [run async for run in client.runs(RunFilter(workflow=double))]
+        assert await run.result(timeout=0) == "2j"
+
+
 async def test_what_the_workflow_declares_holds_for_runs_that_events_begin(database_url):
     async with AsyncClient(database_url) as client:
         await published(client)

@@ -13,8 +13,9 @@ from weakref import WeakKeyDictionary, ref
 from holdfast.codec.arguments import ArgumentsCodec, plain_call
 from holdfast.codec.exceptions import Relayed, load_exception, lower_exception, shortened, tell_exception
 from holdfast.codec.hints import function_hints
+from holdfast.codec.pickles import pickled_call
 from holdfast.codec.schemas import schema_of
-from holdfast.codec.seals import Seal
+from holdfast.codec.seals import PICKLED, Seal
 from holdfast.codec.shapes import decode_json, encode_json
 from holdfast.codec.transforms import Transform
 from holdfast.codec.values import ValueCodec
@@ -101,7 +102,8 @@ class Codec:
 
     def call_with(self, stored: bytes) -> bytes:
         """A call whose one argument is a stored value, as it is stored. That was accepted, whatever the limit is."""
-        return self._seal.apply(b"[" + self.open(stored) + b"]")
+        plain = self.open(stored)
+        return self._seal.apply(pickled_call(plain) if plain[:1] == PICKLED else b"[" + plain + b"]")
 
     def plain_json(self, value: Any) -> Any:
         """A value as the plain JSON that it is stored as, to compare payloads with. Raises NotEncodable."""

@@ -45,3 +45,11 @@ def unpickled(plain: bytes, what: str, is_allowed: bool) -> Any:
         return pickle.loads(memoryview(plain)[1:])
     except Exception as error:
         raise NotDecodable(f"{what} can't be unpickled: {type_name(type(error))}: {error}") from error
+
+
+def pickled_call(plain: bytes) -> bytes:
+    """A pickled value as the one argument of a pickled call, which is `(args, kwargs)`, without executing it.
+
+    What its STOP would return is put into that. TUPLE1 takes the place of the STOP, since frames say how long they are.
+    """
+    return plain[:-1] + pickle.TUPLE1 + pickle.EMPTY_DICT + pickle.TUPLE2 + pickle.STOP

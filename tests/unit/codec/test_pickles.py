@@ -1,5 +1,6 @@
 """Pickle only when asked for."""
 
+import pickle
 import threading
 from typing import Any
 
@@ -48,6 +49,22 @@ def test_arguments_are_pickled_whole():
     assert made.unpack(packed) == ((Cat("Tom"), 1), {})
     with pytest.raises(NotDecodable, match="pickle=True"):
         Codec().arguments(fn).unpack(packed)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1j, [Cat("Tom")], [Cat("Tom"), b"x" * 100_000, {1j: "y" * 200_000}], [Cat(str(n)) for n in range(9_000)]],
+    ids=["a scalar", "objects", "much outside of any frame", "many frames"],
+)
+@pytest.mark.parametrize("chain", [[], [AesGcm({"a": bytes(32)}, "a")]], ids=["plain", "sealed"])
+def test_a_pickled_value_becomes_the_one_argument_of_a_call(value, chain):
+    def fn(given): ...
+
+    codec = Codec(pickle=True, chain=chain)
+    call = codec.open(codec.call_with(codec.message(value)))
+    assert call[0] == 1
+    assert codec.arguments(fn).unpack(call) == ((value,), {})
+    assert pickle._loads(call[1:]) == ((value,), {})  # type: ignore[attr-defined]  # the one in Python, not in C
 
 
 def test_what_can_t_be_pickled_either_is_refused():
