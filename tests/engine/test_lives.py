@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import Retry, RunCancelled, continue_as_new, patched, workflow
+from holdfast.engine.life import id_after, is_of
 from holdfast.model import ChildEnd, history_of
 from tests.engine.drive import SEED, START, note
 from tests.engine.samples import Declined, double, echo, refuse
@@ -238,6 +239,18 @@ def test_nor_by_one_that_catches_everything_and_returns(begin):
     drive = begin(body, 1)
     assert drive.check().status == "continued"
     assert drive.out[-1].successor.input == b"[2]"
+
+
+@pytest.mark.parametrize("length", [20, 483, 484, 499, 500])
+def test_a_run_that_goes_on_is_known_by_the_id_of_the_first(length):
+    first, other = "a" * length, "a" * (length - 1)
+    after = id_after(first, bytes(8))
+    assert len(after) == min(length + 17, 500)
+    assert is_of(first, first)
+    assert is_of(after, first)
+    assert is_of(f"{first}+{bytes(8).hex()}", first)
+    assert not is_of(after, other)
+    assert not is_of(after, f"{first}~2")
 
 
 def test_only_the_body_itself_may_continue_as_new(begin):

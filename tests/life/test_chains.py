@@ -46,6 +46,16 @@ async def test_a_run_that_continued_says_so():
         assert first.status is RunStatus.CONTINUED
 
 
+async def test_ids_along_a_chain_are_no_longer_than_the_longest(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[counting_in_a_plain_body]):
+        for length in (483, 484, 500):
+            run = await client.start(counting_in_a_plain_body, 0, id="i" * length)
+            assert await run.result(timeout=60) == 3
+        ids = {run.id async for run in client.runs()}
+    assert len(ids) == 12
+    assert max(map(len, ids)) == 500
+
+
 async def test_whoever_asks_about_a_run_that_continued_hears_as_which_one():
     async with Environment(counting) as env:
         run = await env.client.start(counting, 0, 2)

@@ -42,6 +42,9 @@ from .mail import ENTRIES, Mailbox, Wait
 Lived: TypeAlias = tuple[int, RunRetrying, Former | None]
 """Where a new try of the run begins, the entry that says so, and who the body is told to be until there."""
 
+_SUFFIX = len("+") + 16
+"""Characters that a run which goes on has more in its id."""
+
 
 class Child:
     """A child run that was asked for and has not ended."""
@@ -330,9 +333,15 @@ def instant_from(now: Instant, asked: Duration | datetime, what: str) -> Instant
     return instant_of(asked, what=what) if isinstance(asked, datetime) else now + microseconds(asked, what=what)
 
 
+def id_after(chain_id: str, drawn: bytes) -> str:
+    """The id of a run that goes on in a chain, by the eight bytes that were drawn for it."""
+    return f"{bounded_id(chain_id, _SUFFIX)}+{drawn.hex()}"
+
+
 def is_of(run_id: str, first_id: str) -> bool:
     """Whether a run is that one, or goes on from it."""
-    return run_id == first_id or run_id.startswith(f"{first_id}+")
+    # In full also where that is too long: earlier versions have made such ids.
+    return run_id == first_id or run_id.startswith((f"{first_id}+", f"{bounded_id(first_id, _SUFFIX)}+"))
 
 
 _NOTHING = Out()

@@ -13,7 +13,7 @@ from holdfast.model import Cancel, Ended, Inherited, Instant, NewRun, RunRetryin
 from .commands import Advance, Command
 from .endings import failure_of
 from .inheritance import bequeathed
-from .life import Life
+from .life import Life, id_after
 from .tasks import BodyTask
 
 
@@ -142,7 +142,7 @@ def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> N
     life = body.life
     owed, mail, hooks = bequeathed(life.to_undo, codec, target), life.mail_to_leave(), life.hooks_to_leave(body.time)
     made = life.hooks_before + life.hooks
-    id = f"{run.chain_id}+{drawn[16:].hex()}"
+    id = id_after(run.chain_id, drawn[16:])
     return NewRun(
         id=id,
         workflow=target.name,

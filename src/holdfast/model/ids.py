@@ -23,14 +23,16 @@ def new_id() -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def bounded_id(id: str) -> str:
+def bounded_id(id: str, room: int = 0) -> str:
     """An id that was put together of others, as it is, or cut to what a store can keep with a digest of the whole.
 
-    Children of children have the names of all that are above them in theirs, however deep that goes.
+    Children of children have the names of all that are above them in theirs, however deep that goes. `room` is how many
+    characters are to follow.
     """
-    if len(id) <= LONGEST_ID:
+    longest = LONGEST_ID - room
+    if len(id) <= longest:
         return id
-    return f"{id[: LONGEST_ID - 33]}~{blake2b(id.encode(), digest_size=16).hexdigest()}"
+    return f"{id[: longest - 33]}~{blake2b(id.encode(), digest_size=16).hexdigest()}"
 
 
 def check_id(run_id: object) -> None:
