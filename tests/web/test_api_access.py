@@ -191,7 +191,11 @@ async def test_payloads_are_hidden_from_a_key_without_the_right(database_url):
             assert secret not in told
             assert secret in "".join(answer.text for answer in shown)
         run = (await made.call("GET", f"/v1/runs/{failed.id}", headers=bearer(READ))).json()
-        assert (run["hidden"], run["error"], run["input_size"]) == (True, {"type": "FatalError", "message": None}, 10)
+        assert (run["hidden"], run["error"], run["input_size"]) == (
+            True,
+            {"type": "FatalError", "message": None, "traceback": None},
+            10,
+        )
 
 
 async def test_no_answer_is_kept_on_its_way(database_url):

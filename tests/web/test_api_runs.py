@@ -179,7 +179,8 @@ async def test_a_failed_run_tells_its_error(database_url):
         run_id = await api.ended("checkout", ["stolen"])
         answer = await api.call("GET", f"/v1/runs/{run_id}/result")
         assert (answer.status_code, answer.json()["status"], answer.json()["result"]) == (200, "failed", None)
-        assert answer.json()["error"] == {"type": "FatalError", "message": "this card is stolen"}
+        error = answer.json()["error"]
+        assert (error["type"], error["message"]) == ("FatalError", "this card is stolen")
 
 
 async def test_an_ended_run_is_deleted_and_a_live_one_is_not(database_url):

@@ -64,5 +64,4 @@ def _follow(client: Client, run_id: str, pause: float, as_json: bool) -> None:
 def told_entry(entry: JournalEntry) -> dict[str, Any]:
     """An entry as JSON, wherever one is printed: always the same fields."""
     said = {name: getattr(entry, name) for name in ("number", "seq", "epoch", "at", "kind", "key", "attempt", "value")}
-    error = None if entry.error is None else f"{type(entry.error).__name__}: {entry.error}"
-    return {**said, "error": error, "note": entry.note}
+    return {**said, "error": entry.error_text, "note": entry.note}

@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.live import Live
 
 from holdfast.client import Client, Run
+from holdfast.codec import told_traceback
 from holdfast.define import StartOptions
 from holdfast.errors import BadCursor, CodecError, HoldfastError, RunCancelled, RunFailed
-from holdfast.model import NOT_GIVEN, OnConflict, Page, RunFilter, RunRecord, spoken
+from holdfast.model import NOT_GIVEN, OnConflict, Page, RunFilter, RunRecord, RunStatus, spoken
 
 from .journals import told_entry
 from .options import (
@@ -80,7 +81,10 @@ def runs(
 
 
 def show(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
-    """Show one run: what it was given, what it came to, a timeline of its steps, and why it is where it is."""
+    """Show one run: what it was given, what it came to, a timeline of its steps, and why it is where it is.
+
+    Of a failed run the traceback is printed, too: where in your code it failed.
+    """
     with place.client() as client:
         record = _record(client.get_run(run_id))
         told = {**_fields(record), **_values(client, record), "why": str(client.explain(run_id))}
@@ -93,7 +97,7 @@ def show(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
         is_own = name in ("chain_id", "origin_id") and value == run_id
         # A result is told whatever it is: zero and false are results, too.
         is_empty = value is None or (name != "result" and value in ({}, False))
-        if not is_empty and name not in ("why", "error") and not is_own:
+        if not is_empty and name not in ("why", "error", "traceback") and not is_own:
             text = moment(value) if isinstance(value, datetime) else value
             print_line(f"{name:<12} {text if isinstance(text, str) else json_line(text)}")
     print_line()
@@ -103,6 +107,10 @@ def show(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
     for entry in entries:
         print_line(str(entry))
     print_line(f"\n{told['why']}")
+    # Why it ended has one line of the error; all of its lines stand in the traceback, if it has one.
+    where = told["traceback"] or told["error"]
+    if record.status is RunStatus.FAILED and where is not None:
+        print_line(f"\n{where}")
 
 
 def start(
@@ -165,8 +173,9 @@ def start(
                     status = run.refresh().status if isinstance(error, TimeoutError) else run.status
                     print_json({**told, "error": str(error), "status": status})
                 if isinstance(error, RunFailed):
+                    first = str(error).partition("\n")[0]
                     advice = f"`holdfast show {shlex.quote(error.run_id)}` shows where, and how to go on"
-                    raise HoldfastError(f"{error}; {advice}") from error
+                    raise HoldfastError(f"{first}; {advice}") from error
                 raise
             except KeyboardInterrupt:
                 print_note(f"holdfast: nobody waits any more, and run {run.id} goes on: holdfast show {run.id}")
@@ -236,8 +245,8 @@ def _fields(record: RunRecord) -> dict[str, Any]:
 
 
 def _values(client: Client, record: RunRecord) -> dict[str, Any]:
-    """Input, result and error as plain data, as far as they can be read here."""
-    told: dict[str, Any] = {"input": None, "result": None, "error": None}
+    """Input, result, error and where it was raised as plain data, as far as they can be read here."""
+    told: dict[str, Any] = {"input": None, "result": None, "error": None, "traceback": None}
     try:
         positional, named = client.codec.plain_arguments(record.input)
         told["input"] = {"args": positional, "kwargs": named}
@@ -247,7 +256,7 @@ def _values(client: Client, record: RunRecord) -> dict[str, Any]:
         try:
             told["result"] = client.get_run(record.id).result(timeout=0)
         except HoldfastError as error:
-            told["error"] = str(error)
+            told |= {"error": str(error), "traceback": told_traceback(client.codec, record.error)}
         except TimeoutError:
             # It has continued as another run, and the last one of the chain has not ended.
             pass

@@ -81,9 +81,13 @@ class JournalEntry:
             parts.append(f"({self.note})")
         return "  ".join(parts).rstrip()
 
+    @property
+    def error_text(self) -> str | None:
+        """The error's class and all that its message says."""
+        return None if self.error is None else described(self.error, whole=True)
+
     def as_dict(self) -> dict[str, Any]:
         """Its fields as plain data, those that say something."""
-        error = None if self.error is None else described(self.error)
         told = {
             "number": self.number,
             "seq": self.seq,
@@ -91,6 +95,7 @@ class JournalEntry:
             "at": self.at.isoformat(),
             "kind": self.kind,
         }
+        error = self.error_text
         rest = {"key": self.key, "attempt": self.attempt, "value": self.value, "error": error, "note": self.note}
         return told | {name: one for name, one in rest.items() if one is not None}
 

@@ -364,7 +364,9 @@ def _raise_failed(codec: Codec, workflow: Workflow[..., Any] | None, record: Run
     if record.status is not RunStatus.FAILED:
         raise HoldfastError(f"run {record.id} of {record.workflow!r} ended as {record.status} and has no result")
     cause = error_of(codec, record.error, home=None if workflow is None else workflow.fn.__module__)
-    raise RunFailed(f"run {record.id} of {record.workflow!r} failed: {described(cause)}", record.id) from cause
+    raise RunFailed(
+        f"run {record.id} of {record.workflow!r} failed: {described(cause, whole=True)}", record.id
+    ) from cause
 
 
 def error_of(codec: Codec, stored: bytes | None, *, home: str | None = None) -> BaseException | None:
@@ -378,10 +380,11 @@ def error_of(codec: Codec, stored: bytes | None, *, home: str | None = None) -> 
         return codec.tell_exception(stored)
 
 
-def described(error: BaseException | None) -> str:
-    """An exception in one line."""
+def described(error: BaseException | None, *, whole: bool = False) -> str:
+    """An exception in one line, or with all that its message says."""
     if error is None:
         return "no error was recorded"
-    text = message_of(error).strip().partition("\n")[0]
+    text = message_of(error).strip()
+    text = text if whole else text.partition("\n")[0]
     name = error.type.rpartition(".")[2] if isinstance(error, StepFailed) and error.type else type(error).__name__
     return f"{name}: {text}" if text else name

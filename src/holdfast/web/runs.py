@@ -181,7 +181,7 @@ async def get_result(
             field=("query", "wait"),
         )
     # Asked of the run first: one that has continued is over, and what goes on after it may be, too.
-    found = await showing.outcome(run, caller.sees_payloads)
+    found = await showing.outcome(service.client, run, caller.sees_payloads)
     if limit > 0 and not found.done:
         refuse_crowd(service)
         try:
@@ -190,6 +190,6 @@ async def get_result(
             await run.refresh()
         finally:
             service.slots.give()
-        found = await showing.outcome(run, caller.sees_payloads)
+        found = await showing.outcome(service.client, run, caller.sees_payloads)
     response.status_code = HTTPStatus.OK if found.done else HTTPStatus.ACCEPTED
     return found

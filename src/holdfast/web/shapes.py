@@ -187,6 +187,12 @@ class Fault(BaseModel):
     message: str | None = Field(description="null if it is hidden.")
 
 
+class Failure(Fault):
+    """An error that ended a run."""
+
+    traceback: str | None = Field(description="Where it was raised, as text; null if it is hidden or not known.")
+
+
 class CallShown(BaseModel):
     """Arguments as they are stored: by position, and those that only have a name."""
 
@@ -202,7 +208,7 @@ class RunShown(RunSummary):
     input_size: int = Field(description="Bytes, as it is stored.")
     result: Any = None
     result_size: int | None
-    error: Fault | None
+    error: Failure | None
     blocked: str | None = Field(description="Why it is stopped although it has not ended.")
 
 
@@ -227,7 +233,7 @@ class Outcome(BaseModel):
     done: bool
     hidden: bool
     result: Any = None
-    error: Fault | None
+    error: Failure | None
 
 
 class Cancelled(BaseModel):

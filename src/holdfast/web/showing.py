@@ -7,11 +7,22 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.client import AsyncClient, AsyncRun, Explanation, JournalEntry
-from holdfast.codec import message_of, plain
+from holdfast.codec import message_of, plain, told_traceback
 from holdfast.errors import CodecError, HoldfastError, RunCancelled, RunFailed, StepFailed
 from holdfast.model import RunRecord, RunStatus, open_steps
 
-from .shapes import CallShown, EntryShown, Explained, Fault, Outcome, RunShown, RunStarted, RunSummary, StepShown
+from .shapes import (
+    CallShown,
+    EntryShown,
+    Explained,
+    Failure,
+    Fault,
+    Outcome,
+    RunShown,
+    RunStarted,
+    RunSummary,
+    StepShown,
+)
 
 _SUMMARY = tuple(name for name in RunSummary.model_fields if name != "is_blocked")
 _WITH_RESULT = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)
@@ -37,12 +48,12 @@ async def shown(client: AsyncClient, run: AsyncRun[Any], sees: bool) -> RunShown
         input_size=len(record.input),
         result=plain(result) if sees else None,
         result_size=None if record.output is None else len(record.output),
-        error=fault(error, sees),
+        error=_failure(client, run, error, sees),
         blocked=plain(record.blocked) if sees else None,
     )
 
 
-async def outcome(run: AsyncRun[Any], sees: bool) -> Outcome:
+async def outcome(client: AsyncClient, run: AsyncRun[Any], sees: bool) -> Outcome:
     """What a run has come to; of one that continued, what the last one of its chain has."""
     try:
         result, error = await _came_to(run)
@@ -54,7 +65,7 @@ async def outcome(run: AsyncRun[Any], sees: bool) -> Outcome:
         done=True,
         hidden=not sees,
         result=plain(result) if sees else None,
-        error=fault(error, sees),
+        error=_failure(client, run, error, sees),
     )
 
 
@@ -116,6 +127,15 @@ def explained(found: Explanation, sees: bool) -> Explained:
         text=plain(found.text) if sees else None,
         details=details if sees else None,
     )
+
+
+def _failure(client: AsyncClient, run: AsyncRun[Any], error: BaseException | None, sees: bool) -> Failure | None:
+    told = fault(error, sees)
+    if told is None:
+        return None
+    # Of the run that was read: of a chain, that is the one that ended it.
+    where = told_traceback(client.codec, _record(run).error) if sees else None
+    return Failure(**told.model_dump(), traceback=plain(where))
 
 
 async def _came_to(run: AsyncRun[Any]) -> tuple[Any, BaseException | None]:

@@ -1,0 +1,79 @@
+"""Where a stored exception was raised, for people: its traceback, what led to it, and no frames but theirs.
+
+Read from what was recorded, so that nobody needs the exception's class. Only for showing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.codec.codec import Codec
+from holdfast.codec.shapes import decode_json
+
+_HEADING = "Traceback (most recent call last):"
+_CAUSE = "The above exception was the direct cause of the following exception:"
+_CONTEXT = "During handling of the above exception, another exception occurred:"
+_FRAME = '  File "'
+_ROOMS = "cli|client|codec|define|engine|model|observe|store|testing|web|worker"
+_OWN = re.compile(rf'  File "[^"]*[/\\]holdfast[/\\](?:(?:{_ROOMS})[/\\][^"]*|blocking|script)\.py"')
+_PLACE = re.compile(r'  File "([^"]+)", line (\d+)')
+
+
+def told_traceback(codec: Codec, stored: bytes | None) -> str | None:
+    """The text of a stored exception's traceback, its causes first; None if it has none, or can't be read."""
+    plain = _plain(codec, stored)
+    try:
+        text = "" if plain is None else "\n".join(_told(plain))
+    except (KeyError, TypeError, AttributeError):
+        return None
+    return text if _FRAME in text else None
+
+
+def without_own(text: str) -> str:
+    """A traceback's text without Holdfast's own frames; as it is if it has no others, or is none."""
+    lines = text.split("\n")
+    if lines[0] != _HEADING:
+        return text
+    # Frames are indented, by at least as much; behind them stands the message, which may look like anything.
+    end = next((n for n, line in enumerate(lines[1:], 1) if not line.startswith("  ")), len(lines))
+    kept: list[str] = []
+    is_own = has_others = False
+    for line in lines[1:end]:
+        if line.startswith(_FRAME):
+            is_own = _OWN.match(line) is not None
+            has_others = has_others or not is_own
+        if not is_own:
+            kept.append(line)
+    return "\n".join([_HEADING, *kept, *lines[end:]]) if has_others else text
+
+
+def last_place(text: str) -> str | None:
+    """The innermost frame of a traceback's text that is not Holdfast's own, as file:line."""
+    places = [_PLACE.match(line) for line in text.split("\n") if _OWN.match(line) is None]
+    found = next((place for place in reversed(places) if place is not None), None)
+    return None if found is None else f"{found[1]}:{found[2]}"
+
+
+def _plain(codec: Codec, stored: bytes | None) -> Any:
+    if not stored:
+        return None
+    try:
+        return decode_json(codec.open(stored))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _told(plain: dict[str, Any]) -> Iterable[str]:
+    for name, heading in (("cause", _CAUSE), ("context", _CONTEXT)):
+        if plain.get(name) is not None:
+            yield from (*_told(plain[name]), "", heading, "")
+            break
+    if plain.get("traceback"):
+        yield without_own(plain["traceback"])
+    # Behind it, as they go further in: a step's own traceback is a note of what was raised in the body.
+    yield from (without_own(str(note)) for note in plain.get("notes", ()))
+    members = plain.get("members") or ()
+    for number, member in enumerate(members, 1):
+        yield from ("", f"Exception {number} of {len(members)} in it:", "", *_told(member))
