@@ -55,6 +55,17 @@ def test_a_step_that_sits_in_a_thread_of_the_loop_does_not_keep_the_process_from
     assert run.refresh().status == "waiting"
 
 
+def test_a_run_that_fails_is_seen_where_its_worker_logs(stage: Stage):
+    (stage.folder / "failing.py").write_text(
+        "from holdfast import workflow\n@workflow\nasync def failing() -> None:\n    raise KeyError('this one')\n"
+    )
+    worker = stage.worker("failing.py", cwd=stage.folder)
+    stage.ready(worker)
+    run = stage.client.start("failing")
+    told = f"<run {run.id} of failing version 1> failed with KeyError: 'this one' ({stage.folder / 'failing.py'}:4)"
+    stage.until(lambda: told in worker.output, "it is told")
+
+
 def test_a_worker_waits_for_a_server_that_is_not_there_until_it_is_told_to_stop(stage: Stage):
     worker = stage.worker("--url", "postgresql://nobody@127.0.0.1:9/nothing")
     stage.until(lambda: "the store is away, the worker begins when it is back" in worker.output, "it waits")

@@ -45,7 +45,10 @@ DEMO = {"demo", "demo_timeline", "demo_workflow"}
 
 
 def output_of(name: str, folder: Path) -> str:
-    """What an example prints, in a folder of its own. Anything on stderr is a failure."""
+    """What an example prints, in a folder of its own. Anything on stderr is a failure, unless a worker tells of one.
+
+    Some examples let runs fail to show what comes of it; who has set up no logging reads of that on stderr.
+    """
     ran = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")],
         cwd=folder,
@@ -55,7 +58,8 @@ def output_of(name: str, folder: Path) -> str:
         check=False,
         timeout=90,
     )
-    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
+    rest = [line for line in ran.stderr.splitlines() if not re.match(r"<(run|step) .*> failed ", line)]
+    assert (ran.returncode, rest) == (0, []), ran.stdout + ran.stderr
     return ran.stdout
 
 

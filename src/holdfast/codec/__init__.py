@@ -20,7 +20,7 @@ from holdfast.codec.loaded import find_all, find_class
 from holdfast.codec.plain import plain
 from holdfast.codec.schemas import misfit, parameter_schemas
 from holdfast.codec.seals import as_text, from_text
-from holdfast.codec.tracebacks import last_place, told_traceback, without_own
+from holdfast.codec.tracebacks import is_users, last_place, place_of, told_traceback, without_own
 from holdfast.codec.transforms import AesGcm, Transform, Zstd
 from holdfast.codec.values import ValueCodec
 
@@ -36,11 +36,13 @@ __all__ = [
     "find_all",
     "find_class",
     "from_text",
+    "is_users",
     "known_hints",
     "last_place",
     "message_of",
     "misfit",
     "parameter_schemas",
+    "place_of",
     "plain",
     "plain_call",
     "told_traceback",

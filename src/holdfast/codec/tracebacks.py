@@ -18,6 +18,7 @@ _CONTEXT = "During handling of the above exception, another exception occurred:"
 _FRAME = '  File "'
 _ROOMS = "cli|client|codec|define|engine|model|observe|store|testing|web|worker"
 _OWN = re.compile(rf'  File "[^"]*[/\\]holdfast[/\\](?:(?:{_ROOMS})[/\\][^"]*|blocking|script)\.py"')
+_OTHERS = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3\.\d+)[/\\]|^<frozen ")
 _PLACE = re.compile(r'  File "([^"]+)", line (\d+)')
 
 
@@ -49,11 +50,26 @@ def without_own(text: str) -> str:
     return "\n".join([_HEADING, *kept, *lines[end:]]) if has_others else text
 
 
+def is_users(path: str) -> bool:
+    """Whether a file is the user's own: neither Holdfast's, nor Python's, nor installed."""
+    return _OTHERS.search(path) is None and _OWN.match(f'{_FRAME}{path}"') is None
+
+
 def last_place(text: str) -> str | None:
-    """The innermost frame of a traceback's text that is not Holdfast's own, as file:line."""
-    places = [_PLACE.match(line) for line in text.split("\n") if _OWN.match(line) is None]
-    found = next((place for place in reversed(places) if place is not None), None)
-    return None if found is None else f"{found[1]}:{found[2]}"
+    """The innermost frame of the user's own code in a traceback's text, as file:line."""
+    places = (_PLACE.match(line) for line in reversed(text.split("\n")))
+    return next((f"{place[1]}:{place[2]}" for place in places if place is not None and is_users(place[1])), None)
+
+
+def place_of(codec: Codec, stored: bytes | None) -> str | None:
+    """Where in the user's own code a stored exception was raised first, as file:line."""
+    plain = _plain(codec, stored)
+    try:
+        # A step's traceback is a note of what was raised in the body.
+        texts = [] if plain is None else [*map(str, plain["notes"]), plain["traceback"]]
+    except (KeyError, TypeError):
+        return None
+    return next((place for text in texts if text.startswith(_HEADING) and (place := last_place(text))), None)
 
 
 def _plain(codec: Codec, stored: bytes | None) -> Any:

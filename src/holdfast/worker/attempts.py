@@ -32,6 +32,7 @@ from .held import Held
 from .inside import Inside
 from .outbox import Outbox
 from .threads import Threads
+from .told import attempt_retrying, step_failed
 
 _log = logging.getLogger("holdfast.worker")
 _LINGER = 5_000_000
@@ -327,6 +328,7 @@ class Attempts:
             return self._end_failed(attempt, error)
         stored = self._codec.encode_exception(error, notes=notes_of(attempt))
         self._settle(attempt)
+        attempt_retrying(attempt, error, pause)
         self._done(
             attempt,
             StepRetrying(now, attempt.key, attempt.attempt, stored, now + pause, attempt.first_at, attempt.details),
@@ -339,6 +341,7 @@ class Attempts:
             with contextlib.suppress(Exception):  # What can't be stored can't be undone.
                 done = attempt.command.shapes.result.encode(attempt.done)
         self._settle(attempt)
+        step_failed(attempt, error)
         self._done(attempt, StepFailedEntry(self._clock.now(), attempt.key, attempt.attempt, stored, done))
 
     def _settle(self, attempt: Attempt) -> None:

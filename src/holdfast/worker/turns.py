@@ -12,7 +12,6 @@ The first turn has no commit of its own: its asks follow from the start, which i
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -47,9 +46,9 @@ from .arrivals import Arrivals
 from .clock import Clock
 from .commits import GroupWriter, Verdict
 from .held import MESSAGE, TIMER, Arrival, Held
+from .told import journal_grown, run_failed, run_retrying
 from .waits import check_details, open_commands
 
-_log = logging.getLogger("holdfast.worker")
 _order = attrgetter("when", "rank")
 _UNWRITTEN_AFTER = 1_000_000
 _FIRST = -1
@@ -325,17 +324,15 @@ class Turns(Arrivals):
             self._withdraw(held, done)
         if held.info.journal_length >= held.warn_at:
             held.warn_at = sys.maxsize
-            _log.warning(
-                "%r has taken in %d inputs, and its journal_limit is %d; continue_as_new begins afresh",
-                held.info,
-                held.info.journal_length,
-                held.workflow.journal_limit,
-            )
+            journal_grown(held)
         if done.ended is not None:
+            if done.ended.status == "failed":
+                run_failed(held.info, self._codec, done.ended.error)
             self.drop(held)
             return
         if change is not None and change.release:
             if done.retrying is not None:
+                run_retrying(held.info, self._codec, done.retrying.error, done.retrying.retry_at - done.retrying.at)
                 self.discard(held)
             self.park(held)
             return

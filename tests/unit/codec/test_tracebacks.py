@@ -34,8 +34,10 @@ def test_a_project_that_is_called_holdfast_is_not_taken_for_ours():
     assert without_own(f"{_HEADING}{_OWN}{hers}{_MESSAGE}") == f"{_HEADING}{hers}{_MESSAGE}"
 
 
-def test_the_last_place_is_the_innermost_one_that_is_not_ours():
-    assert last_place(f"{_HEADING}{_HERS.replace('7', '3')}{_HERS}{_OWN}{_MESSAGE}") == "/srv/shop/orders.py:7"
+def test_the_last_place_is_the_innermost_one_of_the_user_s_own_code():
+    installed = _HERS.replace("/srv/shop/", "/usr/lib/python3/site-packages/shop/")
+    text = f"{_HEADING}{_HERS.replace('7', '3')}{_HERS}{_OWN}{installed}{_MESSAGE}"
+    assert last_place(text) == "/srv/shop/orders.py:7"
     assert last_place(f"{_HEADING}{_OWN}{_MESSAGE}") is None
 
 
