@@ -272,11 +272,11 @@ def test_a_start_that_waited_in_vain_tells_the_run_in_json_too(client, capsys):
 
 
 def test_a_start_that_waited_in_vain_tells_where_the_run_is_by_then(client, capsys, monkeypatch):
-    def result(run: holdfast.Run[Any], timeout: float | None = None) -> Any:
+    def wait(run: holdfast.Run[Any], timeout: float | None = None) -> Any:
         client.cancel(run.id)
         raise TimeoutError("it has not ended")
 
-    monkeypatch.setattr(holdfast.Run, "result", result)
+    monkeypatch.setattr(holdfast.Run, "wait", wait)
     assert main(["start", "halve", "--input", "2", "--wait", "--timeout", "1s", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["status"] == "cancelled"
 
@@ -319,7 +319,7 @@ def test_ctrl_c_while_a_start_waits_tells_which_run_goes_on(client, capsys, monk
     def interrupted(run: holdfast.Run[Any], timeout: object = None) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(holdfast.Run, "result", interrupted)
+    monkeypatch.setattr(holdfast.Run, "wait", interrupted)
     assert main(["start", "halve", "--id", "this-one", "--input", "2", "--wait"]) == 130
     seen = capsys.readouterr()
     assert (seen.out, "run this-one goes on" in seen.err) == ("", True)

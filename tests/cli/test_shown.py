@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
 import holdfast
-from holdfast import Client, FatalError, step, workflow
+from holdfast import Client, FatalError, Worker, step, workflow
+from holdfast.codec import AesGcm, Codec
+from tests.colours import loaded, paints
 
 
 def refuse(card: str) -> str:
@@ -77,3 +80,42 @@ def test_all_lines_of_an_error_that_was_never_raised_are_shown(client, say):
     with pytest.raises(holdfast.RunFailed) as raised:
         holdfast.run(late, key="late", url=client.url)
     assert str(raised.value) in say("show", run.id)
+
+
+PAINTED = {"colour": "RED", "both": ["RED", "RED"]}
+
+
+@pytest.fixture
+def painted(client: Client) -> str:
+    """The id of a run whose result and values hold an enum that is not loaded any more."""
+    with loaded():
+        holdfast.run(paints, key="once", url=client.url)
+    return client.get_run(paints, key="once").id
+
+
+def test_a_start_that_waits_prints_a_result_whose_classes_are_not_loaded(painted, say):
+    assert json.loads(say("start", "paints", "--key", "once", "--wait")) == PAINTED
+
+
+def test_a_completed_run_is_shown_whose_classes_are_not_loaded(painted, say):
+    told = json.loads(say("show", painted, "--json"))
+    assert (told["result"], told["error"]) == (PAINTED, None)
+    assert "→ {'colour': 'RED'" in say("show", painted)
+
+
+def test_values_and_items_are_printed_whose_classes_are_not_loaded(painted, say):
+    assert json.loads(say("values", painted, "colour")) == "RED"
+    assert json.loads(say("streams", painted, "colours")) == {"first": "RED"}
+
+
+def test_a_result_that_can_t_be_read_is_no_error_of_a_completed_run(client, say):
+    @workflow
+    async def hides() -> str:
+        return "nothing to see"
+
+    with holdfast.Client(client.url, codec=Codec(chain=[AesGcm({"k": b"1" * 32}, primary="k")])) as other:
+        run = other.start(hides, key="hidden")
+        asyncio.run(Worker(other.url, workflows=[hides], codec=other.codec).drive(run.id))
+    told = json.loads(say("show", run.id, "--json"))
+    assert told["status"] == "completed"
+    assert told["error"] is None

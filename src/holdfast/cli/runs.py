@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from holdfast.client import Client, Run
-from holdfast.codec import told_traceback
+from holdfast.codec import Shown, told_traceback
 from holdfast.define import StartOptions
 from holdfast.errors import BadCursor, CodecError, HoldfastError, RunCancelled, RunFailed
 from holdfast.model import NOT_GIVEN, OnConflict, Page, RunFilter, RunRecord, RunStatus, spoken
@@ -166,7 +166,10 @@ def start(
         if wait:
             told |= {"result": None, "error": None}
             try:
-                told["result"] = run.result(timeout=patience)
+                if run.wait(timeout=patience) is RunStatus.COMPLETED:
+                    told["result"] = _result(client, run)
+                else:
+                    run.result(timeout=0)
             except (RunFailed, RunCancelled, TimeoutError) as error:
                 if as_json:
                     # Read again only if it goes on: by its id, a run that has continued does not say how that ended.
@@ -253,14 +256,27 @@ def _values(client: Client, record: RunRecord) -> dict[str, Any]:
     except CodecError as unreadable:
         told["input"] = str(unreadable)
     if record.status.is_final:
+        run = client.get_run(record.id)
         try:
-            told["result"] = client.get_run(record.id).result(timeout=0)
+            if run.wait(timeout=0) is RunStatus.COMPLETED:
+                told["result"] = _result(client, run)
+            else:
+                run.result(timeout=0)
+        except CodecError as unreadable:
+            # No error of the run's, which has completed.
+            told["result"] = str(unreadable)
         except HoldfastError as error:
             told |= {"error": str(error), "traceback": told_traceback(client.codec, record.error)}
         except TimeoutError:
             # It has continued as another run, and the last one of the chain has not ended.
             pass
     return told
+
+
+def _result(client: Client, run: Run[Any]) -> Any:
+    """What a completed run returned, or the last one of its chain, as JSON: its classes are not loaded here."""
+    output = _record(run).output
+    return None if output is None else client.codec.value(Shown).decode(output)
 
 
 def _status(record: RunRecord) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.client import Run, StreamItem
+from holdfast.codec import Shown
 from holdfast.errors import HoldfastError
 from holdfast.model import counted
 
@@ -27,7 +28,7 @@ def values(
     with place.client() as client:
         run = client.get_run(run_id)
         if name is not None:
-            found = run.value(name, default=_MISSING)
+            found = run.value(name, default=_MISSING, type=Shown)
             if found is _MISSING:
                 known = ", ".join(one.name for one in run.values(limit=20)) or "none"
                 raise HoldfastError(f"run {run_id} has set no value {name!r}; there are: {known}")
@@ -74,7 +75,7 @@ def _print_items(run: Run[Any], name: str, after: int, follow: bool, as_json: bo
     last = None if follow else next((one.last for one in run.streams() if one.name == name), 0)
     if last is not None and last <= after:
         return
-    for item in run.stream(name, after=after):
+    for item in run.stream(name, after=after, type=Shown):
         print_json_line(_told(item) if as_json else item.value)
         if last is not None and item.offset >= last:
             return

@@ -90,9 +90,9 @@ class Run(Generic[R_co]):
         work = self._run.signal(name, payload, message_id=message_id, connection=connection)
         self._client._inside(connection, work)
 
-    def value(self, name: str, *, default: Any = None) -> Any:
+    def value(self, name: str, *, default: Any = None, type: Any = Any) -> Any:
         """As AsyncRun.value."""
-        return self._client._portal.call(self._run.value(name, default=default))
+        return self._client._portal.call(self._run.value(name, default=default, type=type))
 
     def values(self, *, after: str = "", limit: int | None = None) -> list[ValueInfo]:
         """As AsyncRun.values."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from holdfast.codec import Codec
+from holdfast.codec import Codec, Shown
 from holdfast.errors import CodecError
 from holdfast.model import (
     ASKS,
@@ -190,10 +190,13 @@ def _inherited(entry: Inherited) -> str | None:
 def _plain(codec: Codec, stored: bytes | None) -> Any:
     if stored is None:
         return None
-    try:
-        return codec.value(Any).decode(stored)
-    except CodecError:
-        return stored
+    # As Python's own types where that goes, else as JSON: an enum's module may not be loaded here.
+    for shape in (Any, Shown):
+        try:
+            return codec.value(shape).decode(stored)
+        except CodecError:
+            continue
+    return stored
 
 
 def _shortened(value: Any) -> str:

@@ -191,11 +191,11 @@ class AsyncRun(Generic[R_co]):
         """Send the run a signal; as `client.signal`."""
         await send_signal(self._connection, self.id, name, payload, message_id, connection)
 
-    async def value(self, name: str, *, default: Any = None) -> Any:
-        """The live state that the run has set last under this name; `default` if it has set none."""
+    async def value(self, name: str, *, default: Any = None, type: Any = Any) -> Any:
+        """The live state that the run has set last under this name, as a `type`; `default` if it has set none."""
         refuse_in_body("run.value()", "do it in a step")
         check_name("value", name)
-        return await read_value(self._connection, self.id, name, default)
+        return await read_value(self._connection, self.id, name, default, type)
 
     async def values(self, *, after: str = "", limit: int | None = None) -> list[ValueInfo]:
         """Which values the run has set, sorted by name; `after` a name, and up to `limit` of them."""

@@ -90,11 +90,11 @@ async def _paged(read: Callable[..., Awaitable[Sequence[_N]]], after: str, limit
         after = page[-1].name
 
 
-async def read_value(connection: Connection, run_id: str, name: str, default: Any) -> Any:
+async def read_value(connection: Connection, run_id: str, name: str, default: Any, type: Any) -> Any:
     """The value that the run has set last, or the default."""
     store = await connection.opened()
     found = await store.read_value(run_id, name)
-    return default if found is None else connection.codec.value(Any).decode(found)
+    return default if found is None else connection.codec.value(type).decode(found)
 
 
 async def follow(

@@ -20,6 +20,7 @@ from holdfast.codec.loaded import find_all, find_class
 from holdfast.codec.plain import plain
 from holdfast.codec.schemas import misfit, parameter_schemas
 from holdfast.codec.seals import as_text, from_text
+from holdfast.codec.showing import Shown
 from holdfast.codec.tracebacks import is_users, last_place, place_of, told_traceback, without_own
 from holdfast.codec.transforms import AesGcm, Transform, Zstd
 from holdfast.codec.values import ValueCodec
@@ -29,6 +30,7 @@ __all__ = [
     "ArgumentsCodec",
     "Codec",
     "Relayed",
+    "Shown",
     "Transform",
     "ValueCodec",
     "Zstd",

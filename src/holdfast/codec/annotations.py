@@ -33,6 +33,7 @@ from holdfast.codec.models import Adapted, Model, has_core_schema, is_model
 from holdfast.codec.records import Keyed, NamedRow, Record
 from holdfast.codec.scalars import PLAIN, Hidden, Member, OneValue, Written
 from holdfast.codec.shapes import Deferred, Opaque, Shape, type_name
+from holdfast.codec.showing import Shown, ShownShape
 from holdfast.codec.texts import CONCRETE, TEXTS
 from holdfast.codec.unions import Union
 
@@ -77,6 +78,8 @@ class Builder:
                 return PLAIN[annotation]
             if annotation in _BARE:
                 return Bare()
+            if annotation is Shown:
+                return ShownShape()
         except TypeError:  # unhashable: none of these
             pass
         origin = typing.get_origin(annotation)

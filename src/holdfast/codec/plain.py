@@ -42,7 +42,7 @@ def plain(value: Any, depth: int = 0) -> Any:
         case timedelta():
             return msgspec.to_builtins(value)
         case Mapping():
-            return {_name(key): plain(one, depth + 1) for key, one in value.items()}
+            return {plain_key(key): plain(one, depth + 1) for key, one in value.items()}
         case Set():
             return [plain(one, depth + 1) for one in sorted(value, key=repr)]
         case list() | tuple():
@@ -55,6 +55,7 @@ def plain(value: Any, depth: int = 0) -> Any:
     return plain(str(value), depth + 1)
 
 
-def _name(key: Any) -> str:
+def plain_key(key: Any) -> str:
+    """A key of an object: JSON has text only."""
     found = plain(key)
     return found if isinstance(found, str) else msgspec.json.encode(found).decode()

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 from fastapi import APIRouter, Body, Query, Response
 
 from holdfast.client import AsyncRun, JournalEntry
-from holdfast.codec import plain
+from holdfast.codec import Shown, plain
 from holdfast.errors import DefinitionError
 from holdfast.model import NOT_GIVEN, RunStatus, is_name
 
@@ -155,7 +155,7 @@ async def explain_run(run: FoundRun, service: ServiceDep, caller: CallerDep) -> 
 @reading.get("/{run_id}/values/{name}", responses=declared(404), summary="Read a value that a run has set")
 async def get_value(run: FoundRun, name: ValueName, caller: CallerDep) -> ValueShown:
     """The live state that the run has set last under this name."""
-    value = await run.value(name, default=_MISSING)
+    value = await run.value(name, default=_MISSING, type=Shown)
     if value is _MISSING:
         raise Refused(
             HTTPStatus.NOT_FOUND, "value-not-found", f"run {run.id} has set no value {name!r}", field=("path", "name")

@@ -208,6 +208,7 @@ class RunShown(RunSummary):
     input_size: int = Field(description="Bytes, as it is stored.")
     result: Any = None
     result_size: int | None
+    unreadable: str | None = Field(description="Why the result can't be shown, if it can't; null if it is hidden.")
     error: Failure | None
     blocked: str | None = Field(description="Why it is stopped although it has not ended.")
 
@@ -233,6 +234,7 @@ class Outcome(BaseModel):
     done: bool
     hidden: bool
     result: Any = None
+    unreadable: str | None = Field(description="Why the result can't be shown, if it can't; null if it is hidden.")
     error: Failure | None
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from holdfast.client import AsyncClient, AsyncRun, Explanation, JournalEntry
-from holdfast.codec import message_of, plain, told_traceback
+from holdfast.codec import Shown, message_of, plain, told_traceback
 from holdfast.errors import CodecError, HoldfastError, RunCancelled, RunFailed, StepFailed
 from holdfast.model import RunRecord, RunStatus, open_steps
 
@@ -28,6 +29,18 @@ _SUMMARY = tuple(name for name in RunSummary.model_fields if name != "is_blocked
 _WITH_RESULT = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)
 
 
+@dataclass(frozen=True, slots=True)
+class _CameTo:
+    """How a run has ended: a result, an error, or a result that can't be read here."""
+
+    result: Any = None
+    error: BaseException | None = None
+    unreadable: str | None = None
+
+
+_NOTHING = _CameTo()
+
+
 def summary(run: AsyncRun[Any]) -> RunSummary:
     """A run as listings show it."""
     return RunSummary(**_fields(_record(run)))
@@ -40,15 +53,16 @@ def started(run: AsyncRun[Any]) -> RunStarted:
 async def shown(client: AsyncClient, run: AsyncRun[Any], sees: bool) -> RunShown:
     """A run with its payloads, if the caller may see them."""
     record = _record(run)
-    result, error = await _came_to(run) if record.status in _WITH_RESULT else (None, None)
+    came_to = await _came_to(client, run) if record.status in _WITH_RESULT else _NOTHING
     return RunShown(
         **_fields(record),
         hidden=not sees,
         input=_call(client, record) if sees else None,
         input_size=len(record.input),
-        result=plain(result) if sees else None,
+        result=plain(came_to.result) if sees else None,
         result_size=None if record.output is None else len(record.output),
-        error=_failure(client, run, error, sees),
+        unreadable=plain(came_to.unreadable) if sees else None,
+        error=_failure(client, run, came_to.error, sees),
         blocked=plain(record.blocked) if sees else None,
     )
 
@@ -56,16 +70,17 @@ async def shown(client: AsyncClient, run: AsyncRun[Any], sees: bool) -> RunShown
 async def outcome(client: AsyncClient, run: AsyncRun[Any], sees: bool) -> Outcome:
     """What a run has come to; of one that continued, what the last one of its chain has."""
     try:
-        result, error = await _came_to(run)
+        came_to = await _came_to(client, run)
     except TimeoutError:
-        return Outcome(id=run.id, status=run.status.value, done=False, hidden=not sees, result=None, error=None)
+        return Outcome(id=run.id, status=run.status.value, done=False, hidden=not sees, unreadable=None, error=None)
     return Outcome(
         id=run.id,
         status=run.status.value,
         done=True,
         hidden=not sees,
-        result=plain(result) if sees else None,
-        error=_failure(client, run, error, sees),
+        result=plain(came_to.result) if sees else None,
+        unreadable=plain(came_to.unreadable) if sees else None,
+        error=_failure(client, run, came_to.error, sees),
     )
 
 
@@ -138,22 +153,27 @@ def _failure(client: AsyncClient, run: AsyncRun[Any], error: BaseException | Non
     return Failure(**told.model_dump(), traceback=plain(where))
 
 
-async def _came_to(run: AsyncRun[Any]) -> tuple[Any, BaseException | None]:
-    """(result, error) of a run that has ended. TimeoutError if it has not."""
+async def _came_to(client: AsyncClient, run: AsyncRun[Any]) -> _CameTo:
+    """What a run has come to that has ended. TimeoutError if it has not."""
+    if await run.wait(timeout=0) is RunStatus.COMPLETED:
+        output = _record(run).output
+        try:
+            return _NOTHING if output is None else _CameTo(result=client.codec.value(Shown).decode(output))
+        except CodecError as unreadable:
+            # Written with another codec. That is no error of the run's, which has completed.
+            return _CameTo(unreadable=str(unreadable))
     try:
-        return await run.result(timeout=0), None
+        await run.result(timeout=0)
     except RunFailed as failed:
-        return None, failed.__cause__ or failed
+        return _CameTo(error=failed.__cause__ or failed)
     except RunCancelled as cancelled:
-        return None, cancelled
-    except CodecError as unreadable:
-        # Written with another codec, or by code that this process lacks.
-        return None, unreadable
+        return _CameTo(error=cancelled)
     except HoldfastError as error:
         if type(error) is not HoldfastError:
             raise
         # It ended in a way that leaves no result.
-        return None, error
+        return _CameTo(error=error)
+    return _NOTHING
 
 
 def _call(client: AsyncClient, record: RunRecord) -> CallShown | None:

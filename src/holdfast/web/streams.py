@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 from fastapi import APIRouter, Header, Query
 
 from holdfast.client import AsyncRun, StreamItem
-from holdfast.codec import plain
+from holdfast.codec import Shown, plain
 from holdfast.errors import HoldfastError
 from holdfast.model import is_name
 
@@ -91,7 +91,7 @@ async def _changes(run: AsyncRun[Any]) -> AsyncIterator[bytes | tuple[str, Strea
 
 
 async def _items(run: AsyncRun[Any], name: str, after: int) -> AsyncIterator[bytes | tuple[str, StreamItem[Any]]]:
-    async for item in run.stream(name, after=after):
+    async for item in run.stream(name, after=after, type=Shown):
         yield name, item
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePosixPath
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -15,7 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.codec import plain
+from holdfast.codec import Codec, Shown, plain
 
 
 class Colour(Enum):
@@ -77,3 +79,27 @@ def test_a_value_without_an_end_is_cut():
 def test_whatever_it_is_it_can_be_written(value):
     written = json.dumps(plain(value), allow_nan=False, ensure_ascii=False).encode()
     assert json.loads(written) == plain(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Colour.RED, "RED"),
+        ({"at": datetime(2026, 1, 31, tzinfo=UTC), "all": {1}}, {"at": "2026-01-31T00:00:00+00:00", "all": [1]}),
+        ({(1, 2): Decimal("1.5")}, {"[1,2]": "1.5"}),
+        ({"~tuple": [1]}, {"~tuple": [1]}),
+        (math.inf, None),
+        (b"\x01", "AQ=="),
+    ],
+    ids=str,
+)
+def test_what_is_stored_is_shown_as_json_without_its_classes(value, expected):
+    codec = Codec()
+    assert codec.value(Shown).decode(codec.value(Any).encode(value)) == expected
+
+
+def test_an_envelope_that_nobody_knows_is_shown_as_it_is():
+    shown = Codec().value(Shown)
+    assert shown.decode(b'{"~enum": 1}') == {"~enum": 1}
+    assert shown.decode(b'{"~later": [1]}') == {"~later": [1]}
+    assert shown.decode(b'{"~:Card": {"number": 1}}') == {"number": 1}
