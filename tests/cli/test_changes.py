@@ -18,7 +18,7 @@ from tests.cli.halving import failed, halve
 def test_runs_are_cancelled_by_a_filter(client, say):
     ours = client.start(halve, 2, tags={"kind": "gift"})
     other = client.start(halve, 2)
-    assert say("cancel", "--tag", "kind=gift", "--yes") == "cancelled 1 run\n"
+    assert say("cancel", "--tag", "kind=gift", "--yes") == "asked 1 run to end\n"
     assert (ours.refresh().status, other.refresh().status) == ("cancelled", "pending")
 
 
@@ -56,6 +56,11 @@ def test_a_deed_to_many_runs_is_done_if_the_answer_is_yes(client, monkeypatch, c
 
 def test_nobody_is_asked_about_no_runs(client, say):
     assert json.loads(say("cancel", "--all", "--json")) == {"cancelled": 0}
+
+
+def test_runs_that_are_ended_by_force_are_told_as_ended(client, say):
+    client.start(halve, 2)
+    assert say("cancel", "--all", "--force", "--yes") == "cancelled 1 run\n"
 
 
 def test_failed_runs_are_retried_by_a_filter(client, say):

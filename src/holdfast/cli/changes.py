@@ -37,7 +37,13 @@ def cancel(
     with place.client() as client:
         if where is not None:
             deed = ("end by force" if force else "cancel", "cancelled")
-            _to_many(client, where, deed, lambda: client.cancel(where, reason=reason, force=force), meant.yes, as_json)
+            # Only force has ended them when it answers; else they clean up, for as long as that takes them.
+            say = "cancelled {}" if force else "asked {} to end"
+
+            def act() -> int:
+                return client.cancel(where, reason=reason, force=force)
+
+            _to_many(client, where, deed, act, meant.yes, as_json, say=say)
             return
         named = _Named(meant)
         answers = [(run_id, named.done(run_id, client.cancel, reason=reason, force=force)) for run_id in named.run_ids]
@@ -206,9 +212,16 @@ class _Named:
 
 
 def _to_many(
-    client: Client, where: RunFilter, words: tuple[str, str], act: Callable[[], int], yes: bool, as_json: bool
+    client: Client,
+    where: RunFilter,
+    words: tuple[str, str],
+    act: Callable[[], int],
+    yes: bool,
+    as_json: bool,
+    *,
+    say: str | None = None,
 ) -> None:
-    """Say to how many runs it is done, ask, do it, and say to how many it was done."""
+    """Say to how many runs it is done, ask, do it, and say to how many it was done: as `say` has it, if given."""
     deed, done = words
     with working("counting"):
         found = client.count(where)
@@ -216,4 +229,5 @@ def _to_many(
         agreed(f"{deed.capitalize()} {counted(found, 'run')}?", yes)
     with working(f"{deed}: {counted(found, 'run')}"):
         count = act() if found else 0
-    print_answer(f"{done} {counted(count, 'run')}", {done: count}, as_json=as_json)
+    text = (say or f"{done} {{}}").format(counted(count, "run"))
+    print_answer(text, {done: count}, as_json=as_json)
