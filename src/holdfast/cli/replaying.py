@@ -13,7 +13,7 @@ from holdfast.client import Client, Journal, read_archive
 from holdfast.codec import Codec
 from holdfast.define import Workflow
 from holdfast.discovery import discover
-from holdfast.errors import DefinitionError, HoldfastError
+from holdfast.errors import DefinitionError, HoldfastError, UnknownWorkflow
 from holdfast.model import LIVE, counted
 from holdfast.settings import settings_folder
 from holdfast.testing import replay
@@ -66,6 +66,7 @@ def replay_command(
         if not run_ids and not chosen.is_given and not all_live:
             raise typer.BadParameter("which runs? Name them, narrow them by --workflow and so on, or say --all-live")
         with working("reading journals"), place.client() as client:
+            _check_name(chosen.workflow, [one.name for one in found.workflows], client)
             stored = list(_from_database(client, run_ids or (), chosen))
     known = {(one.name, one.version): one for one in found.workflows}
     outcomes = [_replayed(one, known, codec) for one in tracked(stored, "replaying")]
@@ -81,6 +82,16 @@ def replay_command(
 
 
 replay_command.__name__ = "replay"
+
+
+def _check_name(workflow: str | None, here: Sequence[str], client: Client) -> None:
+    """Refuse a name that nobody knows: nothing to replay would count as nothing that is wrong."""
+    if workflow is None or workflow in here:
+        return
+    there = [one.name for one in client.workflows()]
+    if workflow not in there:
+        known = ", ".join(dict.fromkeys([*here, *there])) or "none"
+        raise UnknownWorkflow(f"no workflow {workflow!r} is in this code or in the database; known are: {known}")
 
 
 def _replayed(journal: Journal, known: dict[tuple[str, str], Workflow[Any, Any]], codec: Codec | None) -> _Outcome:

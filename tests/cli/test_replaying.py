@@ -1,0 +1,30 @@
+"""Which runs `replay` takes: a name that nobody knows is no reason to be content."""
+
+from __future__ import annotations
+
+import holdfast
+from holdfast import workflow
+from holdfast.cli import main
+from tests.cli.halving import halve
+
+
+@workflow
+async def forgotten() -> None:
+    pass
+
+
+def test_a_workflow_that_neither_the_code_nor_the_database_knows_is_refused(client, capsys):
+    holdfast.run(halve, 4, url=client.url)
+    assert main(["replay", "--workflow", "halv", "--code", "tests.cli.halving"]) == 1
+    assert "no workflow 'halv' is in this code or in the database; known are: halve" in capsys.readouterr().err
+
+
+def test_a_workflow_of_this_code_that_has_no_runs_yet_is_content(client, capsys):
+    assert main(["replay", "--workflow", "halve", "--code", "tests.cli.halving"]) == 0
+    assert capsys.readouterr().err == "0 runs replayed, 0 runs would not go on\n"
+
+
+def test_a_workflow_that_only_the_database_knows_is_looked_at(client, capsys):
+    client.start(forgotten)
+    assert main(["replay", "--workflow", "forgotten", "--code", "tests.cli.halving"]) == 1
+    assert "1 run replayed, 1 run would not go on" in capsys.readouterr().err
