@@ -2,7 +2,7 @@
 
 app                        the command and its subcommands
 workers, servers, dev      processes: worker ──▶ plan ──▶ fleet, restarts ──▶ child ──▶ serving; serve; dev ──▶ reloads
-runs, changes, messages    what the client offers, by noun; journals, timelines and values for one run
+runs, changes, messages    what the client offers, by noun; journals, timelines, values and waiting for one run
 archives, replaying        export, import; replay
 schema, doctor ──▶ checks  migrate; what is wrong with a setup
 linting ──▶ lint           a static check of workflow bodies

@@ -35,6 +35,7 @@ from .options import (
 )
 from .output import json_line, moment, print_json, print_json_line, print_line, print_note, print_table, table_of
 from .timelines import timeline
+from .waiting import explaining
 
 _FIELDS = (
     *("id", "workflow", "version", "status", "paused", "key", "tags", "queue", "priority", "created_at", "started_at"),
@@ -146,7 +147,8 @@ def start(
 ) -> None:
     """Start a run of a workflow that workers have registered, and print its id.
 
-    With --wait the exit code is 0 if the run completed, and 1 if it failed or was cancelled.
+    With --wait the exit code is 0 if the run completed, and 1 if it failed or was cancelled. While it waits, a note on
+    stderr says if the run is paused or blocked, or if no worker is there for it.
     """
     if timeout is not None and not wait:
         raise typer.BadParameter("it says how long to wait: give --wait, too", param_hint="--timeout")
@@ -166,7 +168,9 @@ def start(
         if wait:
             told |= {"result": None, "error": None}
             try:
-                if run.wait(timeout=patience) is RunStatus.COMPLETED:
+                with explaining(client, run.id):
+                    status = run.wait(timeout=patience)
+                if status is RunStatus.COMPLETED:
                     told["result"] = _result(client, run)
                 else:
                     run.result(timeout=0)
