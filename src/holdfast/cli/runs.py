@@ -161,7 +161,7 @@ def start(
             priority=priority, tags=tags_of(tag) or None, queue=queue,
             retention=NOT_GIVEN if retention is None else span_given(retention, "--retention"),
         )  # fmt: skip  # one line a group reads better here
-    with place.client(may_create=True) as client:
+    with place.client() as client:
         with wrong_usage():
             run = client.start_call(workflow, args, kwargs, options=options)
         told: dict[str, Any] = {"id": run.id, "workflow": run.workflow, "created": run.created}
