@@ -119,3 +119,18 @@ def test_a_result_that_can_t_be_read_is_no_error_of_a_completed_run(client, say)
     told = json.loads(say("show", run.id, "--json"))
     assert told["status"] == "completed"
     assert told["error"] is None
+
+
+@workflow
+async def echoes(word: str) -> str:
+    return word
+
+
+def test_a_long_input_and_result_are_shortened_for_people_only(client, say):
+    word = "x" * 50_000
+    holdfast.run(echoes, word, key="long", url=client.url)
+    run_id = client.get_run(echoes, key="long").id
+    assert max(map(len, say("show", run_id).splitlines())) < 1_200
+    assert "… (50,000 characters; --json has them all)\n" in say("show", run_id)
+    told = json.loads(say("show", run_id, "--json"))
+    assert (told["input"]["args"], told["result"]) == ([word], word)

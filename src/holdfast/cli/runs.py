@@ -42,6 +42,8 @@ _FIELDS = (
     *("ended_at", "due_at", "deadline_at", "chain_id", "origin_id", "parent_id", "forked_from", "successor_id"),
     *("after_run_id", "owner", "crashes", "blocked"),
 )
+_LONGEST = 1_000
+"""Characters of one field: of more, nobody reads anything on a terminal."""
 _HEADINGS = ("ID", "WORKFLOW", "STATUS", "KEY", "CREATED", "TOOK")
 
 
@@ -100,7 +102,7 @@ def show(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
         is_empty = value is None or (name != "result" and value in ({}, False))
         if not is_empty and name not in ("why", "error", "traceback") and not is_own:
             text = moment(value) if isinstance(value, datetime) else value
-            print_line(f"{name:<12} {text if isinstance(text, str) else json_line(text)}")
+            print_line(f"{name:<12} {_shortened(text if isinstance(text, str) else json_line(text))}")
     print_line()
     lines = timeline(entries, until=record.ended_at or datetime.now(UTC), width=min(Console().width, 120))
     for line in [*lines, ""] if lines else []:
@@ -281,6 +283,12 @@ def _result(client: Client, run: Run[Any]) -> Any:
     """What a completed run returned, or the last one of its chain, as JSON: its classes are not loaded here."""
     output = _record(run).output
     return None if output is None else client.codec.value(Shown).decode(output)
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[: _LONGEST - 1]}… ({len(text):,} characters; --json has them all)"
 
 
 def _status(record: RunRecord) -> str:
