@@ -73,5 +73,6 @@ def _ready_streams() -> None:
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # for as long as the process lasts
-        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            # The latter is Python's choice in the C locale, and has no way for a letter that ASCII lacks, either.
             stream.reconfigure(errors="backslashreplace")
