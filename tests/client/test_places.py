@@ -24,6 +24,10 @@ async def pack_2(order: str, fragile: bool, *notes: str, gift: bool = False) -> 
 async def moved(at: datetime, places: tuple[int, ...], names: set[str], pair: tuple[int, str]) -> None: ...
 
 
+@workflow
+async def sealed(by: bytes, names: dict[int, str]) -> None: ...
+
+
 async def version(client, workflow, *args) -> str:
     return (await (await client.start(workflow, *args)).refresh()).record.version
 
@@ -167,6 +171,20 @@ async def test_arguments_that_do_not_fit_are_refused_at_the_start(client, hands,
     await hands.register(workflows=[pack_2])
     with pytest.raises(BadArguments, match=said):
         await client.start("pack", *args, **kwargs)
+    assert [run async for run in client.runs()] == []
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("no base64", {}), "argument 'by': expected base64"),
+        (("aGk=", {"x": "y"}), r"argument 'names': \$\.key\('x'\): expected integer"),
+    ],
+)
+async def test_texts_and_keys_that_the_body_could_not_read_are_refused_at_the_start(client, hands, args, said):
+    await hands.register(workflows=[sealed])
+    with pytest.raises(BadArguments, match=said):
+        await client.start("sealed", *args)
     assert [run async for run in client.runs()] == []
 
 

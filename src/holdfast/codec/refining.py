@@ -1,4 +1,5 @@
-"""What msgspec knows of a type and does not say in its schema: that a text is a time, that an enum takes other values.
+"""What msgspec knows of a type and does not say in its schema: that a text is a time, that an enum takes other values,
+what the keys of a dict are.
 
 It says that a text is a datetime only of those that must have a zone. Where it can't be told which part of a schema is
 which part of a type, nothing is added: a schema lets through what it does not mention.
@@ -11,6 +12,15 @@ from enum import Enum, Flag, FlagBoundary
 from typing import Any
 
 from msgspec import inspect
+
+_FORMATS: dict[type[inspect.Type], str] = {
+    inspect.DateTimeType: "date-time",
+    inspect.DateType: "date",
+    inspect.TimeType: "time",
+    inspect.TimeDeltaType: "duration",
+    inspect.DecimalType: "decimal",
+    inspect.UUIDType: "uuid",
+}
 
 
 def refine(schema: dict[str, Any], info: inspect.Type) -> None:
@@ -44,6 +54,30 @@ def _refine(schema: Any, info: inspect.Type, root: dict[str, Any], seen: set[int
             schema["format"] = "time"
         case inspect.EnumType(cls=cls) if _takes_others(cls):
             schema.pop("enum", None)
+        case inspect.DictType(key_type=key):
+            names = _names(key)
+            if names is not None:
+                schema["propertyNames"] = names
+
+
+def _names(key: inspect.Type) -> dict[str, Any] | bool | None:
+    """What the names of an object must be to be read as such keys; None: whatever they are, as far as can be said."""
+    match key:
+        case inspect.Metadata(type=inner):
+            return _names(inner)
+        case inspect.FloatType() | inspect.BoolType() | inspect.NoneType():
+            # A name is text, and the codec reads none of these from one: it writes such a dict as pairs.
+            return False
+        case inspect.IntType():
+            return {"format": "integer"}
+        case inspect.BytesType() | inspect.ByteArrayType():
+            return {"contentEncoding": "base64"}
+        case inspect.EnumType(cls=cls) if not _takes_others(cls):
+            values = [member.value for member in cls]
+            # Of a number there are several ways to write it.
+            return {"enum": values} if all(type(one) is str for one in values) else None
+    formats = [name for kind, name in _FORMATS.items() if isinstance(key, kind)]
+    return {"format": formats[0]} if formats else None
 
 
 def _parts(schema: dict[str, Any], info: inspect.Type) -> Iterable[tuple[Any, inspect.Type]]:

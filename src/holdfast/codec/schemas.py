@@ -2,8 +2,8 @@
 
 A schema is a first sieve and errs on the side of letting through: what can't be said in one is said by `{}`, which
 everything fits, and the receiver's own annotation has the last word. So only the words that decide about structure are
-read, with what `refining` adds, and the formats of texts that the codec itself reads; lengths and patterns are the
-receiver's affair. A model of pydantic reads texts in its own way, and takes 1.0 for an integer.
+read, with what `refining` adds, and the formats and encodings of texts that the codec itself reads; lengths and
+patterns are the receiver's affair. A model of pydantic reads texts in its own way, and takes 1.0 for an integer.
 """
 
 from __future__ import annotations
@@ -33,14 +33,18 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "object": (dict,),
 }
-_FORMATS: dict[str, type] = {
-    "date-time": datetime,
-    "date": date,
-    "time": time,
-    "duration": timedelta,
-    "decimal": Decimal,
-    "uuid": UUID,
+_READERS: dict[str, Callable[[str], Any]] = {
+    "date-time": TEXTS[datetime].read,
+    "date": TEXTS[date].read,
+    "time": TEXTS[time].read,
+    "duration": TEXTS[timedelta].read,
+    "decimal": TEXTS[Decimal].read,
+    "uuid": TEXTS[UUID].read,
+    "base64": TEXTS[bytes].read,
+    # Of keys: the names of an object are text.
+    "integer": int,
 }
+"""By format or encoding: what reads such a text."""
 _MODEL = "x-model"
 """Marks the schema of a model that reads what it is given in its own way."""
 _LARGEST = 64_000
@@ -148,14 +152,23 @@ def _wrong_type(schema: Schema, value: Any, path: str, is_strict: bool) -> str |
 
 
 def _wrong_text(schema: Schema, value: Any, path: str) -> str | None:
-    kind = _FORMATS.get(schema.get("format", ""))
-    if kind is None or not isinstance(value, str):
+    said = schema.get("format") or schema.get("contentEncoding", "")
+    read = _READERS.get(said)
+    if read is None or not isinstance(value, str):
         return None
     try:
-        TEXTS[kind].read(value)
+        read(value)
     except UNREADABLE:
-        return f"{path}: expected {schema['format']}, not {_shown(value)}"
+        return f"{path}: expected {said}, not {_shown(value)}"
     return None
+
+
+def _wrong_name(schema: Any, name: str, root: Schema, path: str, depth: int) -> str | None:
+    """Why the name of an object is none of a dict's keys. A model reads its keys in its own way."""
+    path = f"{path}.key({name!r:.60})"
+    if schema is False and _MODEL not in root:
+        return f"{path}: expected a key that is no text, and the names of an object are text"
+    return _misfit(schema, name, root, path, depth + 1)
 
 
 def _wrong_inside(schema: Schema, value: Any, root: Schema, path: str, depth: int) -> str | None:
@@ -166,7 +179,8 @@ def _wrong_inside(schema: Schema, value: Any, root: Schema, path: str, depth: in
         rest = schema.get("additionalProperties")
         for name, one in value.items():
             inner = schema.get("properties", {}).get(name, rest)
-            reason = _misfit(inner, one, root, f"{path}.{name}", depth + 1)
+            reason = _wrong_name(schema.get("propertyNames"), name, root, path, depth)
+            reason = reason or _misfit(inner, one, root, f"{path}.{name}", depth + 1)
             if reason is not None:
                 return reason
     elif isinstance(value, list):

@@ -91,6 +91,10 @@ class Nesting(pydantic.BaseModel):
     numbers: Numbers
 
 
+class Keyed(pydantic.BaseModel):
+    of: dict[int, bytes]
+
+
 class Model(pydantic.BaseModel):
     cents: int
     day: date
@@ -131,6 +135,30 @@ def is_read(annotation: Any, stored: bytes) -> bool:
         (UUID, "12345678123456781234567812345678"),
         (UUID, "1234"),
         (dict[str, UUID], {"a": "1234"}),
+        (bytes, "aGk="),
+        (bytes, "hi there"),
+        (bytearray, ""),
+        (bytes | None, "aGk"),
+        (dict[int, str], {"1": "y", "-2": "z"}),
+        (dict[int, str], {"x": "y"}),
+        (dict[int, str], {"1.0": "y"}),
+        (dict[float, str], {"1.5": "y"}),
+        (dict[float, str], {}),
+        (dict[bool, str], {"true": "y"}),
+        (dict[int | str, str], {"x": "y"}),
+        (dict[UUID, int], {"1234": 1}),
+        (dict[date, int], {"2026-01-31": 1}),
+        (dict[datetime, int], {"soon": 1}),
+        (dict[time, int], {"12:00": 1}),
+        (dict[timedelta, int], {"1h": 1}),
+        (dict[Decimal, int], {"much": 1}),
+        (dict[bytes, int], {"aGk": 1}),
+        (dict[Size, int], {"large": 1}),
+        (dict[Size, int], {"huge": 1}),
+        (dict[Forgiving, int], {"LARGE": 1}),
+        (dict[Level, int], {"03": 1}),
+        (dict[Literal["a"], int], {"a": 1}),
+        (list[dict[int, dict[int, str]]], [{"1": {"x": "y"}}]),
         (tuple[int, str], [1, "a"]),
         (tuple[int, str], [1]),
         (tuple[int, str], [1, "a", "b"]),
@@ -186,6 +214,11 @@ def test_what_fits_is_what_can_be_read(annotation, given):
         (Order, Order(1, date(2026, 1, 31))),
         (tuple[int, UUID], (1, UUID(int=7))),
         (dict[date, timedelta], {date(2026, 1, 31): timedelta(hours=1)}),
+        (dict[int, bytes], {1: b"hi"}),
+        (dict[float, int], {1.5: 1}),
+        (dict[tuple[int, int], int], {(1, 2): 1}),
+        (dict[int, str], {True: "a"}),
+        (Keyed, Keyed(of={1: b"hi"})),
     ],
     ids=str,
 )
@@ -213,3 +246,12 @@ def test_what_the_root_of_a_model_is_only_its_receiver_knows():
 def test_a_text_that_is_none_of_its_format_is_told_with_its_place():
     schema = msgspec.json.decode(codec.schema(list[UUID]))
     assert misfit(schema, ["1234"]) == '$[0]: expected uuid, not "1234"'
+
+
+def test_a_name_that_is_none_of_a_dicts_keys_is_told():
+    schema = msgspec.json.decode(codec.schema(dict[int, str]))
+    assert misfit(schema, {"x": "y"}) == "$.key('x'): expected integer, not \"x\""
+
+
+def test_a_schema_that_does_not_speak_of_keys_lets_them_through():
+    assert misfit({"type": "object", "additionalProperties": {"type": "string"}}, {"x": "y"}) is None
