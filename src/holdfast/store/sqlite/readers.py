@@ -6,6 +6,7 @@ import concurrent.futures
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from holdfast.errors import StoreError
 from holdfast.store.stats import Stats
@@ -13,6 +14,7 @@ from holdfast.store.stats import Stats
 from .connections import explained, is_away, patiently
 from .jobs import Answers, Job
 from .links import Link
+from .uses import Use
 
 THREADS = 2
 
@@ -57,25 +59,24 @@ class Readers:
 
     def _work(self, done: concurrent.futures.Future[None]) -> None:
         link = self._link()
+        using = Use(link)
         while (job := self._queue.get()) is not None:
-            self._read(link, job)
+            self._read(link, using, job)
             # Else it keeps the loop of whoever asked until somebody else does.
             del job
-        link.close()
+        with using:
+            link.close()
         # Nobody may wait for it any more.
         if done.set_running_or_notify_cancel():
             done.set_result(None)
 
-    def _read(self, link: Link, job: Job) -> None:
+    def _read(self, link: Link, using: Use, job: Job) -> None:
         answers = Answers()
         self._stats.reads += 1
         try:
-            tx = link.use()
-            found = patiently(lambda: job.deed(tx), link.path)
-            link.refuse_if_vanished()
+            with using:
+                found = _found(link, job)
         except BaseException as error:
-            if is_away(error):
-                link.drop()
             told = explained(error, link.path)
             if told is not error:
                 told.__cause__ = error
@@ -83,3 +84,15 @@ class Readers:
         else:
             answers.add(job, found)
         answers.send(here=False)
+
+
+def _found(link: Link, job: Job) -> Any:
+    try:
+        tx = link.use()
+        found = patiently(lambda: job.deed(tx), link.path)
+        link.refuse_if_vanished()
+    except BaseException as error:
+        if is_away(error):
+            link.drop()
+        raise
+    return found

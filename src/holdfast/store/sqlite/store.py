@@ -50,6 +50,7 @@ from .links import Link, Role
 from .loans import SqliteLender
 from .readers import Readers
 from .transactions import Clock, Transaction, host_clock
+from .uses import Use, heed_forks
 from .watcher import Watcher
 from .writer import Writer
 
@@ -99,7 +100,7 @@ class SqliteStore(LifeStore):
         self._writer = Writer(self._link(), self.stats, self._watcher.signal, inline=inline)
         self._readers = Readers(partial(self._link, Role.READS), self.stats)
         self._renewal = self._link(Role.WRITES)
-        self._renewal_lock = threading.Lock()
+        self._renewing = Use(self._renewal)
 
     def __repr__(self) -> str:
         return f"SqliteStore({self.url!r}, namespace={self.namespace!r})"
@@ -107,6 +108,7 @@ class SqliteStore(LifeStore):
     async def open(self) -> None:
         if self._is_open:
             return
+        heed_forks()
         with self._opening:
             self._openers += 1
             self._writer.resume()
@@ -135,7 +137,7 @@ class SqliteStore(LifeStore):
             for done in self._readers.stop():
                 await asyncio.wrap_future(done)
         finally:
-            with self._renewal_lock:
+            with self._renewing:
                 self._renewal.close()
             # The writer alone and last: SQLite then empties its log into the file, which is the whole database again,
             # and does so in the writer's thread. If two went at once, each might leave it to the other.
@@ -271,7 +273,7 @@ class SqliteStore(LifeStore):
             future: concurrent.futures.Future[Instant | None] = concurrent.futures.Future()
             self._writer.submit(Job(deed, None, future))
             return future.result()
-        with self._renewal_lock:
+        with self._renewing:
             try:
                 tx = self._renewal.use()
                 renewed = self._renewal.turnstile.begin(lambda: deed(tx), self._path)

@@ -25,6 +25,7 @@ from .jobs import Answers, AnyJob, BatchJob, Job, ShortCut, Unit, merged
 from .links import Link
 from .pace import Pace
 from .transactions import Transaction
+from .uses import Use
 
 Lent: TypeAlias = Callable[[Transaction], None]
 
@@ -43,8 +44,8 @@ class Writer:
         # Inline, a job may hold it and signal a subscriber that submits the next one.
         self._lock = threading.RLock()
         self._is_back = threading.Semaphore(0)
-        self._using = threading.Lock()
-        """Held by whoever uses the connection: the thread, or a caller that commits by itself."""
+        self._using = Use(link)
+        """Held by the thread, or a caller that commits by itself."""
         self._pace = Pace()
         self._ahead = Ahead(link.path)
         self._lendings: list[Lent] = []
