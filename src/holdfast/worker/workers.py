@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -33,7 +32,7 @@ from .given import (
     observers_given,
     open_resources,
 )
-from .interrupts import Interrupts
+from .interrupts import Interrupts, listening
 from .patience import patiently
 from .plan import Plan
 from .session import Session
@@ -179,21 +178,14 @@ class Worker:
         return self._plan.observers
 
     async def run(self) -> None:
-        """Work until SIGTERM, SIGINT or `stop()`. A second signal stops without grace."""
+        """Work until SIGTERM, SIGINT or `stop()`. A second signal stops without grace.
+
+        Signals reach every worker that runs on this loop, if that is the main thread's; elsewhere `stop()` is the way.
+        A handler of the application's own is put back at the end.
+        """
         self._refuse_twice()
-        loop = asyncio.get_running_loop()
-        signalled = Interrupts(self._told_to_stop, self._told_to_leave, _log)
-        handled = []
-        for number in (signal.SIGTERM, signal.SIGINT):
-            # Only the main thread takes signals; elsewhere `stop()` is the way.
-            with contextlib.suppress(ValueError, NotImplementedError, RuntimeError):
-                loop.add_signal_handler(number, signalled)
-                handled.append(number)
-        try:
+        with listening(Interrupts(self._told_to_stop, self._told_to_leave, _log)):
             await self._work(is_patient=True)
-        finally:
-            for number in handled:
-                loop.remove_signal_handler(number)
 
     async def drive(self, run_id: str | None = None, budget: Duration = "50s") -> Driven:
         """Take turns until the run waits, ends or the budget is spent; with None, of whatever is due.
