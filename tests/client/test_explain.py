@@ -25,6 +25,7 @@ from holdfast.model import (
     StepCompleted,
     StepFailed,
     StepRetrying,
+    Unread,
     WaitRecord,
     WorkerRecord,
     instant_of,
@@ -65,8 +66,10 @@ def why(
     workers: tuple[WorkerRecord, ...] = (worker(),),
     waits: Sequence[WaitRecord] = (),
     cancel: Message | None = None,
+    unread: Sequence[Unread] = (),
 ) -> tuple[Reason, str, Any]:
-    answer = explain(run, entries, Surroundings(workers, "shop", NOW, lambda stored: stored.decode(), waits, cancel))
+    around = Surroundings(workers, "shop", NOW, lambda stored: stored.decode(), waits, cancel, unread)
+    answer = explain(run, entries, around)
     assert str(answer) == answer.text
     assert answer.text.startswith("run r1 of 'total' ")
     return answer.reason, answer.text, answer.details
@@ -187,15 +190,30 @@ def test_a_sleeping_run_tells_until_when():
     assert details["until"] == LATER
 
 
-def test_a_run_that_may_wait_for_a_signal_with_a_timeout_is_not_said_to_sleep_only():
+def test_of_a_run_of_which_only_its_time_is_known_nothing_else_is_said():
     """A wait for a signal without type= is not in the store: with a timeout it looks like a sleep."""
-    _, text, _ = why(record(**PARKED, due_at=LATER), Started(T, b""))
-    assert "or waits for a message that only its body can name, such as a signal without type=" in text
+    assert why(record(**PARKED, due_at=LATER), Started(T, b""))[1].endswith(
+        " sleeps until 2030-01-01 14:00:00 UTC, in 2h."
+    )
 
 
 def test_a_parked_run_without_a_time_waits_for_a_message():
-    reason, _, _ = why(record(**PARKED, due_at=None), Started(T, b""))
+    reason, text, _ = why(record(**PARKED, due_at=None), Started(T, b""))
     assert reason is Reason.WAITING
+    assert "waits for a signal, by a name that the store does not know: only wait_for_signal(type=...)" in text
+
+
+@pytest.mark.parametrize("run", [record(**PARKED, due_at=None), record(**PARKED, due_at=LATER), record(**BEGUN)])
+def test_what_was_sent_and_not_read_is_told_with_its_name(run):
+    unread = [Unread("signal", "Go", 1), Unread("hook", "confirm", 2)]
+    _, text, details = why(run, Started(T, b""), unread=unread)
+    assert text.endswith(" In its inbox, sent and not read: signal 'Go' (1), hook 'confirm' (2).")
+    assert details["unread"] == tuple(unread)
+
+
+def test_of_many_names_the_first_ones_are_told():
+    _, text, _ = why(record(**PARKED), Started(T, b""), unread=[Unread("signal", f"s{n}", 1) for n in range(6)])
+    assert text.endswith("signal 's4' (1), and more.")
 
 
 def test_what_a_run_waits_for_is_named_with_what_it_must_hold():

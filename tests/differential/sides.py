@@ -230,6 +230,7 @@ class Side:
         return {
             "lasts": {one: record and record.id for one, record in lasts.items()},
             "cancels": {one: message and (message.run_id, message.payload) for one, message in cancels.items()},
+            "unread": await _each(store.count_unread, [(one,) for one in touched]),
             "triggers": {name: await store.list_triggers(name) for name in EVENTS},
             "waits": await _each(_renumbered(store.read_waits), [(one,) for one in touched]),
             "values": await _each(store.read_value, [(one, name) for one in chains for name in VALUES]),

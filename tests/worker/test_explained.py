@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast import AlreadyCompensated, Retry, RunFailed, compensate, sleep, step, workflow
+from holdfast import AlreadyCompensated, Retry, RunFailed, compensate, sleep, step, wait_for_signal, workflow
 from holdfast.client import AsyncRun
 from tests.worker.samples import nothing
 from tests.worker.stage import PATIENCE, Stage, stage, until
@@ -149,6 +149,22 @@ async def test_a_long_sleep_tells_until_when(database_url):
         assert reason == "sleeping"
         assert record.due_at is not None
         assert f"{record.due_at:%Y-%m-%d %H:%M}" in text
+
+
+async def test_a_signal_of_the_wrong_name_is_told_as_not_read(database_url):
+    @workflow
+    async def body() -> None:
+        await wait_for_signal("go")
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        await on.until_waiting(run)
+        await run.signal("Go")
+        reason, text = await told(on, run)
+        assert reason == "waiting"
+        assert text.endswith("In its inbox, sent and not read: signal 'Go' (1).")
+        await run.signal("go")
+        await run.result(PATIENCE)
 
 
 async def test_a_short_sleep_is_told_as_held_by_its_worker(database_url):

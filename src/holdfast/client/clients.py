@@ -335,6 +335,7 @@ class AsyncClient(Messaging, Managing):
             lambda stored: described(error_of(self.codec, stored)),
             () if record.status.is_final else await store.read_waits(run_id),
             None if record.status.is_final else await store.find_cancel(run_id),
+            () if record.status.is_final else await store.count_unread(run_id),
         )
         return explain(record, entries, surroundings)
 

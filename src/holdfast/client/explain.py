@@ -2,9 +2,9 @@
 
 Nothing here reads or waits: `explain` decides, the client brings what it needs. What is not in the store can't be
 said: a timer set by a body that its worker keeps in memory has no entry until it fires, and a wait for a signal without
-`type=` is known to its body alone. A step is asked for by an entry, and begins without one: that it executes can't be
-told from that all threads are taken. Nor is there an entry for a step that was withdrawn: but a run that only waits has
-no step in flight.
+`type=` is known to its body alone; but what it was sent and has not read is there, and tells of a wrong name. A step is
+asked for by an entry, and begins without one: that it executes can't be told from that all threads are taken. Nor is
+there an entry for a step that was withdrawn: but a run that only waits has no step in flight.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from holdfast.model import (
     SetAside,
     Stopped,
     Undoing,
+    Unread,
     WaitRecord,
     WorkerRecord,
     counted,
@@ -58,7 +59,7 @@ class Reason(StrEnum):
     STEP = "step"
     """It waits for a step, which executes or stands in line for a thread: only its worker knows."""
     SLEEPING = "sleeping"
-    """A timer wakes it; so may a message that only its body can name, such as a signal without type=."""
+    """A timer wakes it; so may a signal that its body waits for without type=, of which the store does not know."""
     WAITING = "waiting"
     ADVANCING = "advancing"
 
@@ -88,6 +89,8 @@ class Surroundings:
     """What the run has registered that it waits for."""
     cancel: Message | None = None
     """A cancel that was sent and that no turn has taken."""
+    unread: Sequence[Unread] = ()
+    """Other messages of that kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,8 @@ def explain(run: RunRecord, entries: Iterable[Entry], around: Surroundings) -> E
     reason, text, details = _decide(scene)
     if reason is not Reason.ENDED:
         text = " ".join([text, *_asides(scene)])
+        if around.unread:
+            details["unread"] = tuple(around.unread)
     return Explanation(run.id, reason, f"run {run.id} of {run.workflow!r} {text}", details)
 
 
@@ -216,7 +221,7 @@ def _held(scene: _Scene) -> _Answer:
     if run.status is RunStatus.WAITING and (what := _waits_told(scene)):
         return Reason.WAITING, f"waits for {what} {where}.", {**details, "waits": scene.waits}
     if run.status is RunStatus.WAITING and run.due_at is None:
-        told = f"waits for {UNNAMED}, or for nothing that will come, such as an Event that no task of it sets, {where}."
+        told = f"waits {where} for {UNNAMED}; or for nothing that will come, such as an Event that no task of it sets."
         return Reason.WAITING, told, {**details, "waits": scene.waits}
     if run.started_at is not None and scene.retrying is None and run.status is RunStatus.RUNNING:
         what = "its first steps execute or stand in line for a thread, or it waits for a short timer"
@@ -254,7 +259,7 @@ def _parked(scene: _Scene) -> _Answer:
     details: dict[str, Any] = {"steps": scene.steps, "waits": scene.waits}
     waits = _waits_told(scene)
     if run.due_at is None:
-        return Reason.WAITING, f"waits for {waits or UNNAMED}; nothing else would wake it.", details
+        return Reason.WAITING, f"waits for {waits or UNNAMED}. Nothing else would wake it.", details
     until = f"{_told(run.due_at)}, {_left(run.due_at, scene.now)}"
     details["until"] = run.due_at
     if run.started_at is None:
@@ -269,8 +274,8 @@ def _parked(scene: _Scene) -> _Answer:
         return Reason.RETRYING, f"{_steps_told(scene)}; it is looked at again at {until}.", details
     if waits:
         return Reason.WAITING, f"waits for {waits}, and is looked at again at {until}.", details
-    # A wait that nothing is checked for is registered nowhere: with a timeout it looks like a sleep.
-    return Reason.SLEEPING, f"sleeps until {until}, or waits for {UNNAMED}, until then.", details
+    # A wait for a signal that is registered nowhere, and has a timeout, looks the same: it is one until then.
+    return Reason.SLEEPING, f"sleeps until {until}.", details
 
 
 def _asides(scene: _Scene) -> Iterable[str]:
@@ -292,6 +297,11 @@ def _asides(scene: _Scene) -> Iterable[str]:
         last = scene.set_aside[-1]
         many = counted(len(scene.set_aside), "message")
         yield f"{many} that did not fit: set aside in its journal, the last one {last.name!r}: {last.reason}"
+    if scene.around.unread:
+        # Of a misspelt name this is all that shows.
+        told = [f"{one.kind} {one.name!r} ({one.count})" for one in scene.around.unread[:5]]
+        more = ", and more" if len(scene.around.unread) > 5 else ""
+        yield f"In its inbox, sent and not read: {', '.join(told)}{more}."
 
 
 def _cancel_told(scene: _Scene, cancel: Message) -> str:

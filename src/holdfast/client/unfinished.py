@@ -36,8 +36,8 @@ class OpenStep:
     error: str | None = None
 
 
-UNNAMED = "a message that only its body can name, such as a signal without type="
-"""A wait that nothing is checked for: it is registered nowhere."""
+UNNAMED = "a signal, by a name that the store does not know: only wait_for_signal(type=...) registers one"
+"""What a wait for a signal looks like that nothing is checked for: it is registered nowhere."""
 
 
 @dataclass(frozen=True, slots=True)

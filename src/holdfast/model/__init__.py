@@ -44,7 +44,7 @@ from .entries import (
 from .histories import History, history_of, open_steps
 from .ids import bounded_id, check_id, new_id
 from .matches import holds, probe_of, probes_of
-from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent
+from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent, Unread
 from .retention import Swept
 from .retries import NO_RETRY, Retry, restored_retry, stored_retry
 from .runs import (
@@ -156,6 +156,7 @@ __all__ = [
     "Undo",
     "Undoing",
     "Unmatched",
+    "Unread",
     "ValueName",
     "WaitRecord",
     "WorkerRecord",

@@ -30,6 +30,14 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """Of a payload that was taken before the run was tried again: which of its hooks has the token, by their order."""
 
 
+class Unread(msgspec.Struct, frozen=True):
+    """Messages of one name that no turn has taken."""
+
+    kind: str
+    name: str | None
+    count: int
+
+
 class ChildEnd(msgspec.Struct, frozen=True, array_like=True):
     """How a child ended: the payload of its message to its parent."""
 

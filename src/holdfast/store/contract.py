@@ -44,6 +44,7 @@ from holdfast.model import (
     Trigger,
     Turn,
     Unmatched,
+    Unread,
     ValueName,
     WaitRecord,
     WorkerRecord,
@@ -221,6 +222,12 @@ class Store(Protocol):
         """Put a signal into the inbox of the live run of this run's chain. It only inserts.
 
         SENT, DUPLICATE, ENDED or MISSING. The same `message_id` is sent to a chain once, also after it was taken.
+        """
+
+    async def count_unread(self, run_id: str) -> list[Unread]:
+        """Messages to this run that no turn has taken yet, by kind and name in their order, up to a hundred names.
+
+        Cancels and pauses are none of them: they are not the body's to read.
         """
 
     async def publish_event(

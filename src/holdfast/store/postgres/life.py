@@ -21,11 +21,12 @@ from holdfast.model import (
     Swept,
     Trigger,
     Unmatched,
+    Unread,
     ValueName,
     is_text,
 )
 
-from . import ends, events, retention, values
+from . import ends, events, messages, retention, values
 from .messaging import Messaging
 from .texts import refuse_unstorable
 
@@ -90,6 +91,9 @@ class LifeStore(Messaging):
 
     async def find_cancel(self, run_id: str) -> Message | None:
         return await self._read(partial(ends.find_cancel, run_id=run_id)) if is_text(run_id) else None
+
+    async def count_unread(self, run_id: str) -> list[Unread]:
+        return await self._read(partial(messages.count_unread, run_id=run_id)) if is_text(run_id) else []
 
     async def pause_runs(self, run_ids: Sequence[str], paused: bool, *, now: Instant | None = None) -> list[str]:
         return await self._write(partial(retention.pause_runs, run_ids=list(run_ids), paused=paused, now=now))

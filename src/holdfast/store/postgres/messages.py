@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model import Instant, OutSignal, RunStatus, Sent
+from holdfast.model import Instant, OutSignal, RunStatus, Sent, Unread
 from holdfast.store.subscribers import News
 
 from .floors import BOTTOM
@@ -65,6 +65,12 @@ async def hold_chain(tx: Transaction, run_id: str) -> None:
     if row is not None and row[1]:
         for name in ("begin_look", "refuse_removed", "undo_look", "end_look"):
             await tx.all(name, params)
+
+
+async def count_unread(tx: Transaction, run_id: str) -> list[Unread]:
+    """What waits in its inbox."""
+    rows = await tx.all("count_unread", {"namespace_id": tx.namespace_id, "id": run_id})
+    return [Unread(*row) for row in rows]
 
 
 async def send_signals(tx: Transaction, signals: Sequence[OutSignal], now: Instant | None) -> None:

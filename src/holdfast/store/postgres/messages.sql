@@ -122,6 +122,16 @@ sent AS (
 )
 SELECT met.place, met.number FROM met WHERE met.status = 'continued' ORDER BY met.place;
 
+-- name: count_unread
+-- Messages of a run that no turn has taken, by kind and name, but for what is not its body's to read.
+SELECT inbox.kind, inbox.name, count(*)
+FROM holdfast.runs
+JOIN holdfast.inbox ON inbox.run = runs.number
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id AND NOT inbox.taken AND inbox.kind NOT IN ('cancel', 'pause')
+GROUP BY inbox.kind, inbox.name
+ORDER BY min(inbox.id)
+LIMIT 100;
+
 -- name: send_cancels
 -- Cancels that turns give out, for live children, once in a run's life. Whoever has only joined a run has no say in that.
 INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)

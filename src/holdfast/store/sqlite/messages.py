@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model import Instant, OutSignal, Sent
+from holdfast.model import Instant, OutSignal, Sent, Unread
 from holdfast.store.subscribers import News
 
 from .chains import find_chain, find_chains
@@ -51,6 +51,12 @@ def send_signal(
     remember(tx, scope, message_id, at)
     insert_messages(tx, [(chain.run, "signal", name, payload, at, None, trace)])
     return Sent.SENT
+
+
+def count_unread(tx: Transaction, run_id: str) -> list[Unread]:
+    """What waits in its inbox."""
+    rows = tx.all("count_unread", {"namespace_id": tx.namespace_id, "id": run_id})
+    return [Unread(*row) for row in rows]
 
 
 def send_signals(tx: Transaction, signals: Sequence[tuple[int, OutSignal]], at: Instant) -> None:

@@ -44,6 +44,16 @@ FROM (VALUES (?, ?, ?, ?, ?, ?, ?))
 CROSS JOIN runs ON runs.number = column1
 WHERE runs.ended_at IS NULL;
 
+-- name: count_unread
+-- Messages of a run that no turn has taken, by kind and name, but for what is not its body's to read.
+SELECT inbox.kind, inbox.name, count(*)
+FROM runs
+CROSS JOIN inbox ON inbox.run = runs.number
+WHERE runs.namespace_id = :namespace_id AND runs.id = :id AND inbox.taken = 0 AND inbox.kind NOT IN ('cancel', 'pause')
+GROUP BY inbox.kind, inbox.name
+ORDER BY min(inbox.id)
+LIMIT 100;
+
 -- name: send_cancels
 -- Ask live children to end, each once in its life. Whoever has only joined a run has no say in that.
 INSERT OR IGNORE INTO inbox (run, lane_id, kind, payload, sent_at)

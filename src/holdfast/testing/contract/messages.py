@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.model import Lane, NewWait, Out, OutEvent, OutSignal, RowChange, RunStatus, Sent, Unmatched
+from holdfast.model import Lane, NewWait, Out, OutEvent, OutSignal, RowChange, RunStatus, Sent, Unmatched, Unread
 
 from .stage import LANE, LEASE, T0, Stage, after, ids_of, new_run, on_stage, turn, until
 
@@ -49,6 +49,17 @@ class TestSendSignal:
         claimed = {run.id: [message.payload for message in run.inbox] for run in await stage.claim(2)}
         sent = [str(number).encode() for number in range(20)]
         assert claimed == {run_ids[0]: sent[::2], run_ids[1]: sent[1::2]}
+
+    async def test_what_no_turn_has_taken_is_counted_by_its_name(self, stage: Stage) -> None:
+        run, other = await stage.held(), await stage.held()
+        for name in ("go", "stop", "go"):
+            await stage.store.send_signal(run.id, name, b"1", now=T0)
+        await stage.store.cancel_run(run.id, now=T0)
+        assert await stage.store.count_unread(run.id) == [Unread("signal", "go", 2), Unread("signal", "stop", 1)]
+        taken = [message.id for message in await stage.store.read_inbox("one") if message.name == "go"]
+        assert await stage.commit(turn(run, taken=tuple(taken[:1]))) == [True]
+        assert sorted(one.count for one in await stage.store.count_unread(run.id)) == [1, 1]
+        assert [await stage.store.count_unread(one) for one in (other.id, "nobody", "\x00")] == [[], [], []]
 
     async def test_a_signal_to_nobody_is_missing(self, stage: Stage) -> None:
         assert await stage.store.send_signal("nobody", "go", b"", message_id="m", now=T0) is Sent.MISSING

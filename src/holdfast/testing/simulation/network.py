@@ -28,6 +28,7 @@ from holdfast.model import (
     RunRecord,
     StartedRun,
     Turn,
+    Unread,
     WorkerRecord,
     WorkflowCount,
     WorkflowVersion,
@@ -247,6 +248,9 @@ class FaultyStore(FaultyLife):
 
     async def find_cancel(self, run_id: str) -> Message | None:
         return await self._ask("find_cancel", lambda: self._inner.find_cancel(run_id))
+
+    async def count_unread(self, run_id: str) -> list[Unread]:
+        return await self._ask("count_unread", lambda: self._inner.count_unread(run_id))
 
     async def claim_runs(
         self,
