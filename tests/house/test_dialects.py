@@ -64,7 +64,7 @@ ONLY_SQLITE = {
     ),
 }
 ONLY_POSTGRES = {
-    "clock": "the time is the database's; SQLite's is its host's",
+    "read_clock": "the time is the database's; SQLite's is its host's",
     "commit_turn": "one statement serves one row and many in SQLite, where a text is made for each number of rows",
     "create_schema": "a file has no schemas",
     "drop_key": "SQLite takes a key over by hold_key",

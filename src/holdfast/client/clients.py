@@ -331,7 +331,7 @@ class AsyncClient(Messaging, Managing):
         surroundings = Surroundings(
             await store.list_workers(),
             store.namespace,
-            moment_of(self._connection.now()),
+            moment_of(await store.read_clock()),
             lambda stored: described(error_of(self.codec, stored)),
             () if record.status.is_final else await store.read_waits(run_id),
             None if record.status.is_final else await store.find_cancel(run_id),

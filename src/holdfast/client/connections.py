@@ -157,7 +157,7 @@ class Connection:
         return redact_url(settings.url)
 
     def now(self) -> Instant:
-        """For words and for the stamp of a retry; leases and due times are the store's own affair."""
+        """This host's time; leases, due times and the stamps of entries are the store's own affair."""
         clock: Callable[[], Instant] | None = getattr(self.store, "clock", None)
         return time.time_ns() // 1_000 if clock is None else clock()
 

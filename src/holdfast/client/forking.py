@@ -113,6 +113,6 @@ class Forks:
             input=given,
             result=self._result,
             lane=lane,
-            now=self._connection.now(),
+            now=await store.read_clock(),
         )
         return self._connection.traced_after(new, record)

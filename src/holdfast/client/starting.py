@@ -132,7 +132,8 @@ class Starter:
             lane = next_lane(await store.list_versions(record.workflow), record.version, record)
         else:
             lane = Lane(record.workflow, version, record.queue)
-        new = retry_of(record, rows, id=id or new_id(), lane=lane, at=self._connection.now())
+        # By the store's clock: one stamped by a host that is ahead would stand still until the store has caught up.
+        new = retry_of(record, rows, id=id or new_id(), lane=lane, at=await store.read_clock())
         new = self._connection.traced_after(new, record)
         [started] = await store.start_runs([new])
         if id is not None and started.id == id and not started.created:

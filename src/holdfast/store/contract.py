@@ -93,6 +93,9 @@ class Store(Protocol):
     def lender(self, lease: int) -> Lender:
         """What lends connections to the transactional steps of a worker with that lease, on the running loop."""
 
+    async def read_clock(self) -> Instant:
+        """The store's own time: what whoever stamps an entry goes by, for a host's clock may be hours off."""
+
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
         """Create runs, each on its own terms.
 

@@ -63,6 +63,9 @@ class PostgresGuest(Messaging):
         self.is_async = self._driver.is_async
         self._is_checked = False
 
+    async def read_clock(self) -> Instant:
+        return await self._read(lambda tx: tx.now(None))
+
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
         refuse_unstorable(runs)
         asked = {Lane(run.workflow, run.version, run.queue) for run in runs}

@@ -34,6 +34,9 @@ from .texts import refuse_unstorable
 class LifeStore(Messaging):
     """A part of the Postgres store; the other part executes."""
 
+    async def read_clock(self) -> Instant:
+        return await self._read(lambda tx: tx.now(None))
+
     async def read_unmatched(
         self, limit: int, *, after_event: tuple[Instant, int] = (0, 0), after_wait: tuple[int, int] = (0, 0)
     ) -> Unmatched:

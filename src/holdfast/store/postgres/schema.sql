@@ -45,7 +45,7 @@ SELECT migrations.applied_at, (SELECT namespaces.id FROM holdfast.namespaces WHE
 FROM holdfast.migrations
 WHERE migrations.number = 1;
 
--- name: clock
+-- name: read_clock
 -- The database's time.
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 

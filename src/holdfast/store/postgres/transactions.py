@@ -127,6 +127,6 @@ class Transaction:
         """The time that counts: the caller's, else the database's."""
         if given is not None:
             return given
-        row = await self.one("clock", {})
+        row = await self.one("read_clock", {})
         assert row is not None
         return int(row[0])

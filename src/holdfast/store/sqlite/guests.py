@@ -77,6 +77,9 @@ class SqliteGuest(Messaging):
         if root not in ("sqlite3", "sqlalchemy"):
             raise DefinitionError(f"connection={connection!r} can't be used with a SQLite store; {_EXPECTED}")
 
+    async def read_clock(self) -> Instant:
+        return self._home.clock()
+
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
         return await self._write(partial(starts.start_runs, runs=runs, now=now))
 

@@ -25,10 +25,16 @@ from holdfast.model import (
 
 from . import ends, events, messages, retention, values
 from .messaging import Messaging
+from .transactions import Clock
 
 
 class LifeStore(Messaging):
     """A part of the SQLite store."""
+
+    _clock: Clock
+
+    async def read_clock(self) -> Instant:
+        return self._clock()
 
     async def read_unmatched(
         self, limit: int, *, after_event: tuple[Instant, int] = (0, 0), after_wait: tuple[int, int] = (0, 0)

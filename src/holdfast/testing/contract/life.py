@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from holdfast.errors import StoreError
-from holdfast.model import RowChange, RunStatus
+from holdfast.model import RowChange, RunStatus, instant_of
 
 from .stage import LANE, PATIENCE, T0, Stage, new_run, on_stage, quiet, turn, until
 
@@ -32,6 +32,12 @@ class TestLife:
             await stage.store.get_run("nobody")
         with pytest.raises(StoreError, match="open"):
             stage.store.renew_lease("one", 1)
+
+    async def test_the_time_that_it_tells_is_the_one_by_which_it_creates_runs(self, stage: Stage) -> None:
+        before = await stage.store.read_clock()
+        [started] = await stage.store.start_runs([new_run()])
+        after = await stage.store.read_clock()
+        assert before <= instant_of((await stage.run(started.id)).created_at) <= after
 
     async def test_closing_finishes_what_is_under_way(self, stage: Stage) -> None:
         starts = [asyncio.ensure_future(stage.store.start_runs([new_run()], now=T0)) for _ in range(50)]

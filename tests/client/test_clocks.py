@@ -1,0 +1,101 @@
+"""A client on a host whose clock is not the database's: what it stamps and what it counts goes by the store's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+
+import asyncpg
+import pytest
+
+from holdfast.client import AsyncClient
+from holdfast.model import Blocked, Instant, Reopened, Reseeded, RunRetrying, StepCompleted, decode_entries, moment_of
+from holdfast.store import SqliteStore
+from tests.client.hands import Hands, total
+from tests.servers import Databases
+
+HOUR = 3_600_000_000
+
+
+def an_hour_ago() -> Instant:
+    return time.time_ns() // 1_000 - HOUR
+
+
+@pytest.fixture
+def client(tmp_path):
+    """A client whose host is an hour ahead of its store."""
+    path = str(tmp_path / "runs.db")
+    store = SqliteStore(path, f"sqlite:///{path}", "default", clock=an_hour_ago)
+    yield AsyncClient(store)
+    asyncio.run(store.close())
+
+
+@pytest.fixture
+def hands(client: AsyncClient, monkeypatch: pytest.MonkeyPatch) -> Hands:
+    """A worker that goes by the store's clock, as workers do."""
+    monkeypatch.setattr("tests.client.hands.at", an_hour_ago)
+    return Hands(client)
+
+
+async def failed(client, hands, **options):
+    run = await client.start(total, 1, **options)
+    await hands.fail(run.id, ValueError("no"))
+    return run
+
+
+async def entries_of(client, run_id):
+    return [entry for row in await client.store.read_journal(run_id) for entry in decode_entries(row.data)]
+
+
+def is_of_the_store(at: Instant) -> bool:
+    return abs(at - an_hour_ago()) < HOUR // 2
+
+
+@pytest.mark.parametrize("way", ["retry", "start", "own transaction"])
+async def test_a_retry_is_stamped_by_the_store_s_clock(client, hands, way, tmp_path):
+    old = await failed(client, hands, key="k")
+    if way == "retry":
+        new = await client.retry(old.id)
+    elif way == "start":
+        new = await client.start(total, 1, key="k", on_conflict="retry")
+    else:
+        with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as own:
+            new = await client.start(total, 1, key="k", on_conflict="retry", connection=own)
+            own.commit()
+    entry = (await entries_of(client, new.id))[-1]
+    assert isinstance(entry, RunRetrying)
+    assert is_of_the_store(entry.retry_at)
+
+
+async def test_a_fork_is_stamped_by_the_store_s_clock(client, hands):
+    old = await failed(client, hands)
+    new = await client.fork(old.id, at="second", result=3)
+    stamps = [
+        entry.at
+        for entry in await entries_of(client, new.id)
+        if isinstance(entry, (Blocked, Reopened, Reseeded, StepCompleted))
+    ]
+    assert stamps
+    assert all(map(is_of_the_store, stamps))
+
+
+async def test_how_long_something_takes_yet_is_told_by_the_store_s_clock(client):
+    run = await client.start(total, 1, delay="10m")
+    assert "in 10m" in str(await client.explain(run.id)) or "in 9m" in str(await client.explain(run.id))
+
+
+async def test_the_time_is_that_of_a_caller_s_own_database_too(postgres: Databases):
+    url = postgres.create_database()
+    async with AsyncClient(url) as client:
+        store = client.store
+        await store.open()
+        own = await asyncpg.connect(url)
+        try:
+            before = await store.read_clock()
+            async with own.transaction():
+                assert before <= await store.guest(own).read_clock() <= await store.read_clock()
+                assert moment_of(before) <= await own.fetchval("select clock_timestamp()")
+        finally:
+            await own.close()
