@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import sys
+import time
 
 import pytest
 
@@ -170,6 +171,28 @@ def test_a_duration_that_is_too_long_is_told_how_long_it_may_be(command, capsys)
     assert main([*command, "9999999d"]) == 2
     # It stands in a box, whose lines are broken anywhere.
     assert "no more than a thousand years" in " ".join(capsys.readouterr().err.replace("│", "").split())
+
+
+def test_pruning_asks_about_what_has_ended_so_long_ago_by_the_database_s_clock(client, capsys, monkeypatch):
+    failed(client)
+    # The runs of this file have ended two hours from now.
+    behind = time.time_ns
+    monkeypatch.setattr("time.time_ns", lambda: behind() - 7_200_000_000_000)
+    assert main(["prune", "--older-than", "0s"]) == 0
+    assert "Delete" not in capsys.readouterr().err
+    assert client.count(holdfast.RunFilter()) == 1
+
+
+def test_no_more_is_pruned_than_was_asked_about(client, monkeypatch):
+    failed(client)
+
+    def agreed(question: str, yes: bool) -> None:
+        assert question.startswith("Delete 1 run ")
+        failed(client)
+
+    monkeypatch.setattr("holdfast.cli.changes.agreed", agreed)
+    assert main(["prune", "--older-than", "0s"]) == 0
+    assert client.count(holdfast.RunFilter()) == 1
 
 
 def test_pruning_asks_first(client, capsys):

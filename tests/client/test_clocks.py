@@ -6,12 +6,23 @@ import asyncio
 import contextlib
 import sqlite3
 import time
+from datetime import timedelta
 
 import asyncpg
 import pytest
 
 from holdfast.client import AsyncClient
-from holdfast.model import Blocked, Instant, Reopened, Reseeded, RunRetrying, StepCompleted, decode_entries, moment_of
+from holdfast.model import (
+    Blocked,
+    Instant,
+    Reopened,
+    Reseeded,
+    RunRetrying,
+    StepCompleted,
+    decode_entries,
+    instant_of,
+    moment_of,
+)
 from holdfast.store import SqliteStore
 from tests.client.hands import Hands, total
 from tests.servers import Databases
@@ -79,6 +90,23 @@ async def test_a_fork_is_stamped_by_the_store_s_clock(client, hands):
     ]
     assert stamps
     assert all(map(is_of_the_store, stamps))
+
+
+async def test_what_is_pruned_by_a_duration_ended_so_long_ago_by_the_store_s_clock(client, hands):
+    await failed(client, hands)
+    assert (await client.prune(older_than="10m")).runs == 0
+    assert (await client.prune(older_than="0s")).runs == 1
+
+
+async def test_what_is_pruned_by_a_moment_ended_before_it(client, hands):
+    await failed(client, hands)
+    now = await client.now()
+    assert (await client.prune(older_than=now - timedelta(minutes=10))).runs == 0
+    assert (await client.prune(older_than=now)).runs == 1
+
+
+async def test_a_client_tells_the_store_s_time(client):
+    assert is_of_the_store(instant_of(await client.now()))
 
 
 async def test_how_long_something_takes_yet_is_told_by_the_store_s_clock(client):

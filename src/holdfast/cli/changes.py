@@ -6,7 +6,7 @@ Before something is done to many runs the command says to how many, and asks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -144,14 +144,15 @@ def prune(
     age = duration_given(older_than, "--older-than")
     where = chosen.filter(ENDED)
     with place.client() as client:
-        before = datetime.now(UTC) - timedelta(microseconds=age)
+        # By the database's clock, and what is asked about is what is deleted, however long the answer takes.
+        before = client.now() - timedelta(microseconds=age)
         with working("counting"):
             ended = (run.record.ended_at for run in client.runs(where) if run.record is not None)
             count = sum(at is not None and at <= before for at in ended)
         if count:
             agreed(f"Delete {counted(count, 'run')} that ended more than {spoken(age)} ago?", yes)
         with working("deleting"), writing(archive):
-            pruned = client.prune(older_than=timedelta(microseconds=age), where=where, archive=archive)
+            pruned = client.prune(older_than=before, where=where, archive=archive)
     told = {"deleted": pruned.runs, "archive": None if archive is None else str(archive)}
     print_answer(f"deleted {counted(pruned.runs, 'run')}", told, as_json=as_json)
 

@@ -11,13 +11,13 @@ Only this room and the worker's know a store, and they don't know each other.
 """
 
 from .archives import Imported, read_archive
+from .archiving import Pruned
 from .blocking import Client
 from .clients import AsyncClient
 from .explain import Explanation, Reason
 from .handles import Run, Runs
 from .journals import Journal, JournalEntry
 from .listings import AsyncRuns
-from .managing import Pruned
 from .runs import AsyncRun, Cancellation
 from .streams import StreamInfo, StreamItem, ValueInfo
 from .unfinished import OpenStep, OpenWait

@@ -16,25 +16,17 @@ from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 from holdfast.codec import Codec
 from holdfast.define import StartOptions, Workflow
 from holdfast.errors import DefinitionError
-from holdfast.model import (
-    NOT_GIVEN,
-    Duration,
-    NotGiven,
-    OnConflict,
-    RunFilter,
-    WorkerRecord,
-    WorkflowCount,
-)
+from holdfast.model import NOT_GIVEN, Duration, NotGiven, OnConflict, RunFilter, WorkerRecord, WorkflowCount
 from holdfast.observe import Observer
 from holdfast.store import Store
 
 from .archives import Imported
+from .archiving import Pruned
 from .clients import AsyncClient
 from .explain import Explanation
 from .forking import Edits
 from .handles import Run, Runs
 from .journals import Journal
-from .managing import Pruned
 from .portal import Portal, inline
 from .runs import Cancellation
 
@@ -312,7 +304,11 @@ class Client:
         return self._portal.call(self._client.delete(which))
 
     def prune(
-        self, *, older_than: Duration = "30d", where: RunFilter | None = None, archive: str | Path | None = None
+        self,
+        *,
+        older_than: Duration | datetime = "30d",
+        where: RunFilter | None = None,
+        archive: str | Path | None = None,
     ) -> Pruned:
         """As AsyncClient.prune."""
         return self._portal.call(self._client.prune(older_than=older_than, where=where, archive=archive))
@@ -355,6 +351,10 @@ class Client:
         if isinstance(run_id, RunFilter):
             return self._portal.call(self._client.cancel(run_id, reason=reason, force=force))
         return self._portal.call(self._client.cancel(run_id, reason=reason, force=force))
+
+    def now(self) -> datetime:
+        """As AsyncClient.now."""
+        return self._portal.call(self._client.now())
 
     def workers(self) -> list[WorkerRecord]:
         """As AsyncClient.workers."""

@@ -30,6 +30,7 @@ from holdfast.observe import Observer
 from holdfast.store import Store
 
 from . import journals
+from .archiving import Archiving
 from .connections import Connection
 from .explain import Explanation, Surroundings, explain
 from .journals import Journal
@@ -48,7 +49,7 @@ _INSTEAD = (
 )
 
 
-class AsyncClient(Messaging, Managing):
+class AsyncClient(Messaging, Managing, Archiving):
     """Starts, watches and manages the runs of one database.
 
         async with holdfast.AsyncClient("sqlite:///orders.db") as client:
@@ -338,6 +339,11 @@ class AsyncClient(Messaging, Managing):
             () if record.status.is_final else await store.count_unread(run_id),
         )
         return explain(record, entries, surroundings)
+
+    async def now(self) -> datetime:
+        """The database's time: what was created, is due or has ended goes by that, whatever this host's clock says."""
+        refuse_in_body("client.now()", "call holdfast.now()")
+        return moment_of(await (await self._connection.opened()).read_clock())
 
     async def workers(self) -> list[WorkerRecord]:
         """Every worker that is alive, and what it knows."""

@@ -156,11 +156,6 @@ class Connection:
             return f"without a database: {refused}"
         return redact_url(settings.url)
 
-    def now(self) -> Instant:
-        """This host's time; leases, due times and the stamps of entries are the store's own affair."""
-        clock: Callable[[], Instant] | None = getattr(self.store, "clock", None)
-        return time.time_ns() // 1_000 if clock is None else clock()
-
     def monotonic(self) -> int:
         """For timeouts: microseconds that nobody sets; a test's clock where there is one."""
         clock: Callable[[], Instant] | None = getattr(self.store, "clock", None)

@@ -83,6 +83,22 @@ def narrowed(where: RunFilter, statuses: Sequence[RunStatus]) -> RunFilter | Non
     return replace(where, status=wanted) if wanted else None
 
 
+async def matching(
+    connection: Connection, where: RunFilter, statuses: Sequence[RunStatus] | None = None
+) -> AsyncIterator[RunRecord]:
+    """The runs that a filter lets through, in these statuses alone if any are given, to do something to each."""
+    meant = checked_filter(where) if statuses is None else narrowed(checked_filter(where), statuses)
+    if meant is not None and meant.input:
+        # Of any page it may turn out that it can't be told which runs are meant: before anything is done to one.
+        for record in [run.record async for run in AsyncRuns(connection, meant)]:
+            if record is not None:
+                yield record
+    elif meant is not None:
+        async for run in AsyncRuns(connection, meant):
+            if run.record is not None:
+                yield run.record
+
+
 async def live_runs(connection: Connection, where: RunFilter) -> list[RunRecord]:
     """The live runs that a filter lets through, and one of each chain that lived on while they were read.
 

@@ -1,13 +1,10 @@
-"""Managing runs: pause, resume, fork, delete, prune; one by its id or many by a filter."""
+"""Managing runs: pause, resume, fork, delete; one by its id or many by a filter."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar, Unpack, overload
 
 from holdfast.define import Workflow, refuse_in_body
@@ -24,23 +21,18 @@ from holdfast.model import (
     ENDED,
     LIVE,
     NOT_GIVEN,
-    Duration,
     NotGiven,
     RunFilter,
     RunRecord,
     RunStatus,
     check_id,
-    instant_of,
-    microseconds,
 )
 from holdfast.store import Store, next_of
 
-from . import archives
-from .archives import Imported
 from .connections import Connected
 from .forking import Edits, Forks
 from .ids import not_found
-from .listings import AsyncRuns, checked_filter, live_runs, narrowed
+from .listings import checked_filter, live_runs, matching
 from .retries import RETRYABLE, children_kept, retry_id
 from .runs import AsyncRun, Cancellation, cancel
 from .starting import Starter
@@ -50,14 +42,6 @@ _TOGETHER = 50
 """Runs that are cancelled or retried at once."""
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """What a prune took away: how many runs, and the file that they were archived in, if they were."""
-
-    runs: int
-    archived: Path | None = None
 
 
 class Managing(Connected):
@@ -71,7 +55,7 @@ class Managing(Connected):
         asked = checked_filter(where)
         if asked.status is not None and set(asked.status) <= set(LIVE):
             return len(await live_runs(self._connection, asked))
-        return sum([1 async for _ in self._matching(asked)])
+        return sum([1 async for _ in matching(self._connection, asked)])
 
     @overload
     async def cancel(self, run_id: str, *, reason: str | None = None, force: bool = False) -> Cancellation: ...
@@ -131,7 +115,7 @@ class Managing(Connected):
             return await self._starter.retry(record, id=id)
         if id is not None:
             raise DefinitionError("retry(id=) names one new run, and a filter may let many through; leave it out")
-        return await self._retry_all([record async for record in self._matching(run_id, RETRYABLE)])
+        return await self._retry_all([record async for record in matching(self._connection, run_id, RETRYABLE)])
 
     async def _retry_all(self, records: Sequence[RunRecord]) -> int:
         """Parents first: a child that its parent's retry begins anew is not retried beside it, to do its work twice."""
@@ -218,7 +202,7 @@ class Managing(Connected):
         came_to = None if isinstance(result, NotGiven) else self._connection.codec.message(result)
         forks = Forks(self._connection, at, input, came_to, workflow)
         if isinstance(run_id, RunFilter):
-            return await forks.make_all([record async for record in self._matching(run_id)])
+            return await forks.make_all([record async for record in matching(self._connection, run_id)])
         _, record = await self._connection.found(run_id)
         return await forks.make(record)
 
@@ -230,7 +214,7 @@ class Managing(Connected):
         """
         refuse_in_body("client.delete()", "do it in a step")
         if isinstance(which, RunFilter):
-            ended = [record async for record in self._matching(which, ENDED)]
+            ended = [record async for record in matching(self._connection, which, ENDED)]
             return await self._in_batches(ended, lambda store, ids: store.delete_runs(ids))
         store, record = await self._connection.found(which)
         if not record.status.is_final:
@@ -238,67 +222,6 @@ class Managing(Connected):
                 f"run {record.id} is {record.status}: only an ended one can be deleted; cancel it first"
             )
         return len(await store.delete_runs([record.id]))
-
-    async def prune(
-        self, *, older_than: Duration = "30d", where: RunFilter | None = None, archive: str | Path | None = None
-    ) -> Pruned:
-        """Remove runs that ended so long ago, before their retention is over, a few at a time.
-
-            pruned = await client.prune(older_than="90d", archive="runs.jsonl")
-
-        With `archive` each is first written to that file as a line of JSON, with its journal; the file is only ever
-        added to. Nothing is deleted that could not be written.
-        """
-        refuse_in_body("client.prune()", "do it in a step")
-        before = self._connection.now() - microseconds(older_than, what="older_than")
-        store = await self._connection.opened()
-        file = None if archive is None else Path(archive)
-        ids: list[str] = []
-        count = 0
-        async for record in self._matching(where or RunFilter(), ENDED):
-            if record.ended_at is None or instant_of(record.ended_at) > before:
-                continue
-            if file is not None:
-                try:
-                    line = await self._line_of(store, record)
-                except RunNotFound:
-                    # Somebody else prunes, too, or its retention was over: it is not this prune's to archive.
-                    continue
-                archives.append(file, line)
-            ids.append(record.id)
-            if len(ids) == _BATCH:
-                count += await _delete_archived(store, ids, file)
-                ids.clear()
-        count += await _delete_archived(store, ids, file) if ids else 0
-        return Pruned(count, file)
-
-    async def export(self, run_id: str) -> str:
-        """A run with its journal as one line of JSON: to keep, to look at, to replay elsewhere, or to import.
-
-        Payloads stay as the codec wrote them. Raises RunNotFound.
-        """
-        refuse_in_body("client.export()", "do it in a step")
-        store, record = await self._connection.found(run_id)
-        return await self._line_of(store, record)
-
-    async def import_run(self, line: str | bytes) -> Imported:
-        """Bring an ended run back from its line, with its id, its key and its journal; it is kept for ever.
-
-        For another database, or after a prune. A run of that id that is there is left as it is, and so is a key that
-        another run holds; the answer says so. Raises DefinitionError for what is no such line, and for a run that had
-        not ended or has continued as another one. Repeating it changes nothing.
-        """
-        refuse_in_body("client.import_run()", "do it in a step")
-        return await archives.import_line(await self._connection.opened(), line)
-
-    async def _line_of(self, store: Store, record: RunRecord) -> str:
-        rows = await store.read_journal(record.id)
-        if not rows:
-            # Deleted since it was found: a line without its journal would be of use to nobody.
-            await self._connection.found(record.id)
-        holder = None if record.key is None else await store.find_run(record.workflow, record.key)
-        holds_key = holder is not None and holder.id == record.id
-        return archives.line_of(record, rows, self._connection.codec, holds_key=holds_key)
 
     async def _set_paused(self, which: str | RunFilter, paused: bool) -> int:
         if not isinstance(which, RunFilter):
@@ -349,20 +272,6 @@ class Managing(Connected):
             count += len(await deed(store, ids[start : start + _BATCH]))
         return count
 
-    async def _matching(
-        self, where: RunFilter, statuses: Sequence[RunStatus] | None = None
-    ) -> AsyncIterator[RunRecord]:
-        meant = checked_filter(where) if statuses is None else narrowed(checked_filter(where), statuses)
-        if meant is not None and meant.input:
-            # Of any page it may turn out that it can't be told which runs are meant: before anything is done to one.
-            for record in [run.record async for run in AsyncRuns(self._connection, meant)]:
-                if record is not None:
-                    yield record
-        elif meant is not None:
-            async for run in AsyncRuns(self._connection, meant):
-                if run.record is not None:
-                    yield run.record
-
 
 def _parents_first(records: Sequence[RunRecord]) -> Iterator[list[RunRecord]]:
     """Runs in groups: the parents among them come in an earlier one than their children."""
@@ -373,14 +282,6 @@ def _parents_first(records: Sequence[RunRecord]) -> Iterator[list[RunRecord]]:
         for record in level:
             del left[record.id]
         yield level
-
-
-async def _delete_archived(store: Store, ids: Sequence[str], file: Path | None) -> int:
-    """Delete runs. Their lines are on the disk by then: a machine that goes down keeps what it has committed."""
-    if file is not None:
-        with file.open("a", encoding="utf-8") as lines:
-            os.fsync(lines.fileno())
-    return len(await store.delete_runs(ids))
 
 
 async def _together(items: Sequence[T], deed: Callable[[T], Awaitable[R]]) -> list[R]:

@@ -1,0 +1,113 @@
+"""Archiving: runs leave the database for a file, and come back. What a line of such a file is stands in archives.py."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from holdfast.define import refuse_in_body
+from holdfast.errors import RunNotFound
+from holdfast.model import ENDED, Duration, RunFilter, RunRecord, instant_of, microseconds
+from holdfast.store import Store
+
+from . import archives
+from .archives import Imported
+from .connections import Connected
+from .listings import matching
+
+_BATCH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What a prune took away: how many runs, and the file that they were archived in, if they were."""
+
+    runs: int
+    archived: Path | None = None
+
+
+class Archiving(Connected):
+    """The part of a client that prunes, exports and imports."""
+
+    async def prune(
+        self,
+        *,
+        older_than: Duration | datetime = "30d",
+        where: RunFilter | None = None,
+        archive: str | Path | None = None,
+    ) -> Pruned:
+        """Remove runs that ended so long ago, before their retention is over, a few at a time.
+
+            pruned = await client.prune(older_than="90d", archive="runs.jsonl")
+
+        A duration is counted back from the database's time, since this host's may be another; an aware datetime is
+        meant as it stands. With `archive` each is first written to that file as a line of JSON, with its journal; the
+        file is only ever added to. Nothing is deleted that could not be written.
+        """
+        refuse_in_body("client.prune()", "do it in a step")
+        if isinstance(older_than, datetime):
+            before, age = instant_of(older_than, what="older_than"), 0
+        else:
+            before, age = None, microseconds(older_than, what="older_than")
+        store = await self._connection.opened()
+        if before is None:
+            # By the store's clock, as ends are: a host that is ahead would delete what has only just ended.
+            before = await store.read_clock() - age
+        file = None if archive is None else Path(archive)
+        ids: list[str] = []
+        count = 0
+        async for record in matching(self._connection, where or RunFilter(), ENDED):
+            if record.ended_at is None or instant_of(record.ended_at) > before:
+                continue
+            if file is not None:
+                try:
+                    line = await self._line_of(store, record)
+                except RunNotFound:
+                    # Somebody else prunes, too, or its retention was over: it is not this prune's to archive.
+                    continue
+                archives.append(file, line)
+            ids.append(record.id)
+            if len(ids) == _BATCH:
+                count += await _delete_archived(store, ids, file)
+                ids.clear()
+        count += await _delete_archived(store, ids, file) if ids else 0
+        return Pruned(count, file)
+
+    async def export(self, run_id: str) -> str:
+        """A run with its journal as one line of JSON: to keep, to look at, to replay elsewhere, or to import.
+
+        Payloads stay as the codec wrote them. Raises RunNotFound.
+        """
+        refuse_in_body("client.export()", "do it in a step")
+        store, record = await self._connection.found(run_id)
+        return await self._line_of(store, record)
+
+    async def import_run(self, line: str | bytes) -> Imported:
+        """Bring an ended run back from its line, with its id, its key and its journal; it is kept for ever.
+
+        For another database, or after a prune. A run of that id that is there is left as it is, and so is a key that
+        another run holds; the answer says so. Raises DefinitionError for what is no such line, and for a run that had
+        not ended or has continued as another one. Repeating it changes nothing.
+        """
+        refuse_in_body("client.import_run()", "do it in a step")
+        return await archives.import_line(await self._connection.opened(), line)
+
+    async def _line_of(self, store: Store, record: RunRecord) -> str:
+        rows = await store.read_journal(record.id)
+        if not rows:
+            # Deleted since it was found: a line without its journal would be of use to nobody.
+            await self._connection.found(record.id)
+        holder = None if record.key is None else await store.find_run(record.workflow, record.key)
+        holds_key = holder is not None and holder.id == record.id
+        return archives.line_of(record, rows, self._connection.codec, holds_key=holds_key)
+
+
+async def _delete_archived(store: Store, ids: Sequence[str], file: Path | None) -> int:
+    """Delete runs. Their lines are on the disk by then: a machine that goes down keeps what it has committed."""
+    if file is not None:
+        with file.open("a", encoding="utf-8") as lines:
+            os.fsync(lines.fileno())
+    return len(await store.delete_runs(ids))
