@@ -22,6 +22,7 @@ from .connections import (
     refuse_vanished,
     require_folder,
 )
+from .logs import Log, refuse_lost
 from .migrations import migrate, rehearse
 from .statements import SQL
 from .transactions import Clock, Transaction
@@ -61,6 +62,7 @@ class Link:
         self.turnstile = Turnstile(None if path == MEMORY else beside(path, ".holdfast"))
         self._open: Transaction | None = None
         self._identity: tuple[int, int] | None = None
+        self._log: Log | None = None
         self._looked_at = 0.0
 
     @property
@@ -77,6 +79,7 @@ class Link:
     def _connect(self) -> Transaction:
         if self.path != MEMORY:
             require_folder(self.path)
+            refuse_lost(self.path)
         connection = connect(
             self.path,
             create=self._may_create,
@@ -93,6 +96,7 @@ class Link:
                 raise explained(error, self.path) from error
             raise
         self._identity = identity(self.path)
+        self._log = None if self.path == MEMORY else Log(self.path)
         tx = Transaction(connection, self._stats, self._clock, namespace_id, self._max_retention)
         # What others have committed by now is no news.
         tx.is_overtaken()
@@ -112,7 +116,7 @@ class Link:
         return int(found[0])
 
     def refuse_if_vanished(self) -> None:
-        """Raise StoreAway if the file was deleted or replaced: SQLite would go on writing into nothing.
+        """Raise StoreAway if the file or its log was deleted or replaced: SQLite would go on writing into nothing.
 
         Looked at now and then, since each look waits for the interpreter lock.
         """
@@ -121,6 +125,13 @@ class Link:
         self._looked_at = time.monotonic()
         if identity(self.path) != self._identity:
             raise self.vanished()
+        if self._log is not None and self._open is not None:
+            try:
+                self._log.refuse_if_removed(self._open.connection)
+            except StoreAway:
+                # Whoever asks again must not get an answer for want of a look.
+                self._looked_at = 0.0
+                raise
 
     def vanished(self) -> StoreAway:
         """What to raise then."""

@@ -27,6 +27,7 @@ from holdfast.store.subscribers import News
 
 from .connections import connect, explained, patiently, refuse_vanished, require_folder
 from .lent import LentConnection
+from .logs import refuse_lost
 from .statements import SQL
 from .transactions import Clock, Transaction, as_json
 from .turns import commit_turns
@@ -79,6 +80,7 @@ class SqliteLender:
     def opened(self) -> Transaction:
         """A connection of its own."""
         require_folder(self.path)
+        refuse_lost(self.path)
         connection = connect(self.path, is_lent=True)
         try:
             found = patiently(
