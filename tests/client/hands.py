@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.client import AsyncClient
+from holdfast.client import AsyncClient, Client
 from holdfast.define import Workflow, step, workflow
 from holdfast.model import (
     ClaimedRun,
@@ -46,6 +48,17 @@ def ship(address: str) -> str:
 def at() -> int:
     """Now, as the store has it."""
     return time.time_ns() // 1_000
+
+
+def damage(client: AsyncClient | Client, run_id: str) -> None:
+    """Write something else over the journal of a run in a SQLite file."""
+    path = client.url.removeprefix("sqlite:///")
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        changed = other.execute(
+            "update journal set data = x'67617262616765' where run = (select number from runs where id = ?)", [run_id]
+        )
+        assert changed.rowcount
+        other.commit()
 
 
 class Hands:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from holdfast.client import Imported
-from holdfast.errors import DefinitionError, RunNotFound
+from holdfast.errors import DefinitionError, NotDecodable, RunNotFound
 from holdfast.model import counted
 
 from .exits import WRONG
@@ -51,6 +51,10 @@ def export(
                         # Of those that were listed one may be gone by now; one that was named must be there.
                         if run_ids:
                             raise
+                    except NotDecodable as error:
+                        if run_ids:
+                            raise
+                        print_note(f"holdfast: left out: {error}")
             except BaseException:
                 if output is not None:
                     # Half an export looks like a whole one, and would stand in the way of the next try.

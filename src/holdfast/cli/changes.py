@@ -153,7 +153,14 @@ def prune(
             agreed(f"Delete {counted(count, 'run')} that ended more than {spoken(age)} ago?", yes)
         with working("deleting"), writing(archive):
             pruned = client.prune(older_than=before, where=where, archive=archive)
-    told = {"deleted": pruned.runs, "archive": None if archive is None else str(archive)}
+    if pruned.unreadable:
+        left = ", ".join(pruned.unreadable)
+        print_note(f"holdfast: left, for their journals can't be read: {left}; `holdfast delete` takes them unarchived")
+    told = {
+        "deleted": pruned.runs,
+        "archive": None if archive is None else str(archive),
+        "unreadable": list(pruned.unreadable),
+    }
     print_answer(f"deleted {counted(pruned.runs, 'run')}", told, as_json=as_json)
 
 

@@ -13,10 +13,10 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from holdfast.client import Client, Run
+from holdfast.client import Client, JournalEntry, Run
 from holdfast.codec import Shown, told_traceback
 from holdfast.define import StartOptions
-from holdfast.errors import BadCursor, CodecError, HoldfastError, RunCancelled, RunFailed
+from holdfast.errors import BadCursor, CodecError, HoldfastError, NotDecodable, RunCancelled, RunFailed
 from holdfast.model import NOT_GIVEN, OnConflict, Page, RunFilter, RunRecord, RunStatus, spoken
 
 from .journals import told_entry
@@ -91,7 +91,7 @@ def show(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
     with place.client() as client:
         record = _record(client.get_run(run_id))
         told = {**_fields(record), **_values(client, record), "why": str(client.explain(run_id))}
-        entries = client.journal(run_id)
+        entries = _entries(client, run_id)
     if as_json:
         print_json({**told, "journal": [told_entry(entry) for entry in entries]})
         return
@@ -114,6 +114,15 @@ def show(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
     where = told["traceback"] or told["error"]
     if record.status is RunStatus.FAILED and where is not None:
         print_line(f"\n{where}")
+
+
+def _entries(client: Client, run_id: str) -> Sequence[JournalEntry]:
+    try:
+        return client.journal(run_id)
+    except NotDecodable as error:
+        # The rest of it can still be shown, and says more than nothing.
+        print_note(f"holdfast: {error}")
+        return ()
 
 
 def start(

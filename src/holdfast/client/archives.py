@@ -63,7 +63,7 @@ class _Archived(msgspec.Struct, frozen=True):
 
 
 def line_of(record: RunRecord, rows: Sequence[JournalRow], codec: Codec, *, holds_key: bool) -> str:
-    """A run with its journal as one line of JSON."""
+    """A run with its journal as one line of JSON. Raises NotDecodable for a journal that can't be read."""
     data = msgspec.msgpack.encode(_Archived(record, tuple(rows), holds_key))
     told: dict[str, Any] = {
         "format": _FORMAT,
@@ -77,7 +77,7 @@ def line_of(record: RunRecord, rows: Sequence[JournalRow], codec: Codec, *, hold
         "started_at": record.started_at,
         "ended_at": record.ended_at,
         "archived_at": datetime.now(UTC),
-        "journal": [entry.as_dict() for entry in journals.read(rows, codec)],
+        "journal": [entry.as_dict() for entry in journals.read(record.id, rows, codec)],
         "data": base64.b64encode(data).decode("ascii"),
     }
     return json.dumps(plain(told), ensure_ascii=False)
@@ -108,7 +108,7 @@ def _is_cut_off(file: Path) -> bool:
 def read_archive(line: str | bytes, *, codec: Codec | None = None) -> Journal:
     """The journal of a run from its line, as `client.journal` would give it. Raises DefinitionError."""
     archived = _opened(line)
-    return Journal(archived.run, journals.read(archived.rows, codec or Codec()))
+    return Journal(archived.run, journals.read(archived.run.id, archived.rows, codec or Codec()))
 
 
 async def import_line(store: Store, line: str | bytes) -> Imported:

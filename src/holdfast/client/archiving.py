@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from holdfast.define import refuse_in_body
-from holdfast.errors import RunNotFound
+from holdfast.errors import NotDecodable, RunNotFound
 from holdfast.model import ENDED, Duration, RunFilter, RunRecord, instant_of, microseconds
 from holdfast.store import Store
 
@@ -23,10 +23,14 @@ _BATCH = 200
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What a prune took away: how many runs, and the file that they were archived in, if they were."""
+    """What a prune took away: how many runs, and the file that they were archived in, if they were.
+
+    `unreadable` are the ids of runs that it left, for their journals can't be read and so can't be archived.
+    """
 
     runs: int
     archived: Path | None = None
+    unreadable: tuple[str, ...] = ()
 
 
 class Archiving(Connected):
@@ -45,7 +49,8 @@ class Archiving(Connected):
 
         A duration is counted back from the database's time, since this host's may be another; an aware datetime is
         meant as it stands. With `archive` each is first written to that file as a line of JSON, with its journal; the
-        file is only ever added to. Nothing is deleted that could not be written.
+        file is only ever added to. Nothing is deleted that could not be written: a run whose journal was damaged is
+        left, and the answer names it.
         """
         refuse_in_body("client.prune()", "do it in a step")
         if isinstance(older_than, datetime):
@@ -58,6 +63,7 @@ class Archiving(Connected):
             before = await store.read_clock() - age
         file = None if archive is None else Path(archive)
         ids: list[str] = []
+        unreadable: list[str] = []
         count = 0
         async for record in matching(self._connection, where or RunFilter(), ENDED):
             if record.ended_at is None or instant_of(record.ended_at) > before:
@@ -68,18 +74,21 @@ class Archiving(Connected):
                 except RunNotFound:
                     # Somebody else prunes, too, or its retention was over: it is not this prune's to archive.
                     continue
+                except NotDecodable:
+                    unreadable.append(record.id)
+                    continue
                 archives.append(file, line)
             ids.append(record.id)
             if len(ids) == _BATCH:
                 count += await _delete_archived(store, ids, file)
                 ids.clear()
         count += await _delete_archived(store, ids, file) if ids else 0
-        return Pruned(count, file)
+        return Pruned(count, file, tuple(unreadable))
 
     async def export(self, run_id: str) -> str:
         """A run with its journal as one line of JSON: to keep, to look at, to replay elsewhere, or to import.
 
-        Payloads stay as the codec wrote them. Raises RunNotFound.
+        Payloads stay as the codec wrote them. Raises RunNotFound, and NotDecodable for a journal that was damaged.
         """
         refuse_in_body("client.export()", "do it in a step")
         store, record = await self._connection.found(run_id)

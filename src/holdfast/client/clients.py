@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
@@ -23,7 +24,6 @@ from holdfast.model import (
     RunStatus,
     WorkerRecord,
     WorkflowCount,
-    decode_entries,
     moment_of,
 )
 from holdfast.observe import Observer
@@ -32,6 +32,7 @@ from holdfast.store import Store
 from . import journals
 from .archiving import Archiving
 from .connections import Connection
+from .entries import readable
 from .explain import Explanation, Surroundings, explain
 from .journals import Journal
 from .listings import AsyncRuns, checked_filter, shown
@@ -316,11 +317,11 @@ class AsyncClient(Messaging, Managing, Archiving):
             for entry in await client.journal(run.id):
                 print(entry.number, entry.kind, entry.key, entry.value)
 
-        Raises RunNotFound.
+        Raises RunNotFound, and NotDecodable for a journal that was damaged.
         """
         refuse_in_body("client.journal()", "do it in a step")
         store, record = await self._connection.found(run_id)
-        return Journal(record, journals.read(await store.read_journal(run_id), self.codec))
+        return Journal(record, journals.read(run_id, await store.read_journal(run_id), self.codec))
 
     async def explain(self, run_id: str) -> Explanation:
         """Why a run is not moving: `print(await client.explain(run.id))` says it in words. Raises RunNotFound."""
@@ -328,7 +329,7 @@ class AsyncClient(Messaging, Managing, Archiving):
         store, record = await self._connection.found(run_id)
         is_told = record.status in (RunStatus.COMPLETED, RunStatus.CONTINUED)
         rows = [] if is_told else await store.read_journal(run_id)
-        entries = [entry for row in rows for entry in decode_entries(row.data)]
+        entries, damage = readable(run_id, rows)
         surroundings = Surroundings(
             await store.list_workers(),
             store.namespace,
@@ -338,7 +339,9 @@ class AsyncClient(Messaging, Managing, Archiving):
             None if record.status.is_final else await store.find_cancel(run_id),
             () if record.status.is_final else await store.count_unread(run_id),
         )
-        return explain(record, entries, surroundings)
+        found = explain(record, entries, surroundings)
+        # What blocks it is told by itself, and may be just that.
+        return found if damage is None or record.blocked else replace(found, text=f"{found} But {damage}.")
 
     async def now(self) -> datetime:
         """The database's time: what was created, is due or has ended goes by that, whatever this host's clock says."""

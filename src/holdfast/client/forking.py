@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, TypedDict
 
 from holdfast.define import Workflow
-from holdfast.errors import DefinitionError, NoSuchStep, RunNotFound
+from holdfast.errors import DefinitionError, NoSuchStep, NotDecodable, RunNotFound
 from holdfast.model import Lane, NewRun, NotGiven, RunRecord
 
 from .connections import Connection
@@ -67,8 +67,8 @@ class Forks:
         for start in range(0, len(records), _BATCH):
             news: list[NewRun] = []
             for record in records[start : start + _BATCH]:
-                # One may be deleted while this goes on.
-                with suppress(NoSuchStep, RunNotFound):
+                # One may be deleted while this goes on; and of one that can't be read nobody knows the steps.
+                with suppress(NoSuchStep, NotDecodable, RunNotFound):
                     news.append(await self._fork(record))
             count += len(await store.start_runs(news)) if news else 0
         return count

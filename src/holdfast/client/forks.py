@@ -35,12 +35,12 @@ from holdfast.model import (
     StepAsked,
     StepCompleted,
     StepFailed,
-    decode_entries,
     encode_entries,
     history_of,
     new_id,
 )
 
+from .entries import entries_of
 from .retries import seed_of, time_given
 
 
@@ -55,7 +55,8 @@ def fork_of(
     now: Instant,
 ) -> NewRun:
     """The run that a fork begins. `at` is the key of a step; None: from the very start."""
-    entries = [entry for row in rows for entry in decode_entries(row.data)]
+    # From the start there is nothing to share, and what can't be read is no obstacle.
+    entries = [] if at is None else entries_of(record.id, rows)
     shared = () if at is None else (encode_entries(_shared(record, entries, at, result, now)),)
     return NewRun(
         id=new_id(),

@@ -33,11 +33,11 @@ from holdfast.model import (
     StepRetrying,
     Stopped,
     TimerFired,
-    decode_entries,
     moment_of,
     spoken,
 )
 
+from .entries import decoded
 from .runs import described, error_of
 
 _SHOWN = 100
@@ -108,12 +108,12 @@ class Journal(list[JournalEntry]):
         self.run = run
 
 
-def read(rows: Iterable[JournalRow], codec: Codec) -> list[JournalEntry]:
-    """The entries of all rows."""
+def read(run_id: str, rows: Iterable[JournalRow], codec: Codec) -> list[JournalEntry]:
+    """The entries of all rows. Raises NotDecodable if there is one that can't be read."""
     found: list[JournalEntry] = []
-    for row in rows:
+    for row, entries in decoded(run_id, rows):
         at = row.at if not found else None
-        for entry in decode_entries(row.data):
+        for entry in entries:
             at = at if isinstance(entry, ASKS) else entry.at
             moment = moment_of(at) if at is not None else found[-1].at
             found.append(_readable(len(found), row, moment, entry, codec))

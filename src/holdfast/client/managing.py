@@ -13,6 +13,7 @@ from holdfast.errors import (
     BadArguments,
     DefinitionError,
     KeyTaken,
+    NotDecodable,
     NotRetryable,
     RunEnded,
     RunNotFound,
@@ -136,13 +137,13 @@ class Managing(Connected):
             count += done.count(True)
             for record, is_retried in zip(alone, done, strict=True):
                 if is_retried is not None and record.id in parents:
-                    kept[record.id] = children_kept(await store.read_journal(record.id))
+                    kept[record.id] = children_kept(record.id, await store.read_journal(record.id))
         return count
 
     async def _retried(self, record: RunRecord) -> bool | None:
         """Whether it is retried by this; False: it was before, or another run has its key. None: it can't be."""
-        # One may be retried by somebody else, or deleted, while this goes on.
-        with suppress(AlreadyCompensated, NotRetryable, RunNotFound):
+        # One may be retried by somebody else, or deleted, while this goes on; and one may have a damaged journal.
+        with suppress(AlreadyCompensated, NotDecodable, NotRetryable, RunNotFound):
             try:
                 # Who asks again, having lost the answer or next week, must not do again what the first retry has done.
                 again = await self._starter.retry(record, id=retry_id(record) if record.key is None else None)

@@ -30,11 +30,12 @@ from holdfast.model import (
     RunStatus,
     Started,
     Undoing,
-    decode_entries,
     encode_entries,
     history_of,
     instant_of,
 )
+
+from .entries import entries_of
 
 RETRYABLE = (RunStatus.FAILED, RunStatus.CANCELLED)
 
@@ -56,7 +57,7 @@ def check_retryable(record: RunRecord) -> None:
 
 def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, lane: Lane, at: Instant) -> NewRun:
     """The run `id` that goes on where `record` stopped, with its journal's `rows`, from `at` on."""
-    entries = [entry for row in rows for entry in decode_entries(row.data)]
+    entries = entries_of(record.id, rows)
     history = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
     if any(isinstance(entry, Undoing) for entry in history):
         raise AlreadyCompensated(
@@ -110,10 +111,10 @@ def retry_id(record: RunRecord) -> str:
     return str(UUID(bytes=drawn.digest(), version=4))
 
 
-def children_kept(rows: Iterable[JournalRow]) -> set[str]:
+def children_kept(run_id: str, rows: Iterable[JournalRow]) -> set[str]:
     """The children whose ends a retry of this run has in its history; all others that it asks for are begun anew."""
     retrying = RunRetrying(0, 0, b"", 0, 0)
-    history = history_of([*(entry for row in rows for entry in decode_entries(row.data)), retrying])
+    history = history_of([*entries_of(run_id, rows), retrying])
     return {entry.run_id for entry in (*history.entries, *history.carried) if isinstance(entry, ChildEnded)}
 
 

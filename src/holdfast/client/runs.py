@@ -41,6 +41,7 @@ from holdfast.model import (
 from holdfast.store import next_of
 
 from .connections import Connection
+from .entries import readable
 from .ids import check_name, not_found
 from .messaging import send_signal
 from .streams import (
@@ -307,7 +308,9 @@ class AsyncRun(Generic[R_co]):
                 rows = await store.read_journal(record.id)
         except TimeoutError:
             return f"{told}; the database does not answer: ask it later why, with client.explain({record.id!r})"
-        entries = [entry for row in rows for entry in decode_entries(row.data)]
+        entries, damage = readable(record.id, rows)
+        if damage is not None:
+            return f"{told}; {damage}"
         reason = cancel_reason(entries)
         why = f": {reason}" if reason else ""
         undone = skipped_in(entries)
