@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast import BadDuration, FatalError, Retry, RetryAfter
 from holdfast.errors import DefinitionError
+from holdfast.model import as_final, is_final
 
 SECOND = 1_000_000
 MIDDLE = 0.5
@@ -139,6 +140,21 @@ def test_retry_after_counts_as_an_attempt():
 
 def test_retry_after_ends_with_within():
     assert Retry(attempts=None, within="10s").delay(RetryAfter("11s"), 1, 0, MIDDLE) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [as_final(ValueError("x")), ExceptionGroup("x", [ERROR, ExceptionGroup("y", [as_final(ValueError("z"))])])],
+    ids=repr,
+)
+def test_what_is_marked_final_is_never_tried_again(error):
+    assert Retry(attempts=None).delay(error, 1, 0, MIDDLE) is None
+
+
+def test_one_whose_cause_is_final_is_tried_again():
+    error = ConnectionError("the line is dead")
+    error.__cause__ = as_final(ValueError("x"))
+    assert not is_final(error)
 
 
 def test_retry_after_nonsense_is_refused():

@@ -6,6 +6,9 @@ class can't be found later, that is an error, never another class. It is rebuilt
 nobody knows: by the `__new__` of its built-in base, its args, its attributes; pydantic's, which has none, by what it
 found (`findings.py`). Any other exception comes back as a StepFailed.
 
+That no policy tries again after it is kept beside its class, which may get lost: what would repeat a step's effect as
+one exception must not do so as another.
+
 What can't be kept is said in a note. Nothing here raises while writing: a failure must not get lost because
 its exception is an odd one.
 """
@@ -23,6 +26,7 @@ from holdfast.codec.loaded import find_class
 from holdfast.codec.printable import clean, shown
 from holdfast.codec.shapes import Misfit, encode_json, type_name
 from holdfast.errors import NotDecodable, StepFailed
+from holdfast.model import FINAL_MARK, as_final, is_final
 
 MAX_DEPTH = 10
 MAX_TRACEBACK = 8 * 1024
@@ -30,6 +34,7 @@ MAX_MESSAGE = 16 * 1024
 MAX_MEMBERS = 100
 _HELD_DEPTH = 3
 _HEAP_TYPE = 1 << 9
+_NOT_STATE = ("__notes__", FINAL_MARK)
 
 
 class Relayed(Exception):
@@ -54,7 +59,8 @@ def lower_exception(error: BaseException, notes: Sequence[str], loaded: Containe
         return _lower(error, notes, MAX_DEPTH, frozenset(), loaded)
     except Exception as problem:
         # Some attribute of it raises. That it failed, and by what, must survive all the same.
-        plain = _lower(RuntimeError("<an exception that can't be looked at>"), notes, 1, frozenset(), loaded)
+        unseen = RuntimeError("<an exception that can't be looked at>")
+        plain = _lower(as_final(unseen) if is_final(error) else unseen, notes, 1, frozenset(), loaded)
         said = f"reading it raised {type(problem).__qualname__}"
         own = {"module": clean(str(type(error).__module__)), "name": clean(type(error).__qualname__), "rebuild": False}
         return {**plain, **own, "notes": [*plain["notes"], said]}
@@ -130,6 +136,8 @@ def _lower(
         "cause": cause,
         "context": context,
     }
+    if is_final(error):
+        plain["final"] = True
     if held:
         plain["held"] = held
     findings = lower_findings(error, plain["message"], lost)
@@ -194,7 +202,7 @@ def _lower_args(error: BaseException, held: dict[str, Any], lost: list[str]) -> 
 def _lower_state(error: BaseException, held: dict[str, Any], lost: list[str]) -> dict[str, Any]:
     state: dict[str, Any] = {}
     for name, value in (getattr(error, "__dict__", None) or {}).items():
-        if type(name) is not str or name == "__notes__" or clean(name) in held:
+        if type(name) is not str or name in _NOT_STATE or clean(name) in held:
             continue
         plain = _attribute(value, name, lost)
         if plain is not None or value is None:
@@ -262,6 +270,8 @@ def _load(plain: dict[str, Any], home: str | None) -> BaseException:
         error = _rebuild(cls, plain, links, home)
     else:
         error = _as_step_failed(plain)
+    if "final" in plain:
+        as_final(error)
     for name in ("__cause__", "__context__"):
         if name in links:
             object.__setattr__(error, name, links[name])

@@ -46,7 +46,7 @@ from .ids import bounded_id, check_id, new_id
 from .matches import holds, probe_of, probes_of
 from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent, Unread
 from .retention import Swept
-from .retries import NO_RETRY, Retry, restored_retry, stored_retry
+from .retries import FINAL_MARK, NO_RETRY, Retry, as_final, is_final, restored_retry, stored_retry
 from .runs import (
     ENDED,
     LIVE,
@@ -75,6 +75,7 @@ from .workflows import KEPT, Declared, Parameter, Registration, WorkflowCount, W
 __all__ = [
     "ASKS",
     "ENDED",
+    "FINAL_MARK",
     "FIRST_HOOK",
     "FORCED",
     "KEPT",
@@ -162,6 +163,7 @@ __all__ = [
     "WorkerRecord",
     "WorkflowCount",
     "WorkflowVersion",
+    "as_final",
     "bounded_id",
     "check_id",
     "counted",
@@ -170,6 +172,7 @@ __all__ = [
     "history_of",
     "holds",
     "instant_of",
+    "is_final",
     "is_name",
     "is_text",
     "microseconds",

@@ -6,14 +6,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, TypeVar
 
 from holdfast.errors import DefinitionError, FatalError, RetryAfter
 
 from .durations import Duration, microseconds
 from .entries import StoredRetry
 
+E = TypeVar("E", bound=BaseException)
 Kind = Literal["fixed", "linear", "exponential"]
+FINAL_MARK = "__holdfast_final__"
 _MAX = "60s"
 
 
@@ -28,8 +30,10 @@ class Retry:
     default), never more than `max` (by default a minute, or `initial` if that is longer), then spread by up to `jitter`
     of itself to either side. `on` lists the exception classes worth another try and `unless` those that are not;
     `within` ends the tries when so much time has passed since the first one began. `initial`, `max` and `within` are
-    durations. `FatalError` is never retried and `RetryAfter` brings its own delay. Crashes of the worker are not errors
-    and count nowhere here. What can't be a policy raises DefinitionError where it is written.
+    durations. `FatalError` is never retried and `RetryAfter` brings its own delay. A step's result that can't be stored
+    and what a step raises that is no Exception are never retried either: not by the step's policy, and not by that of
+    its workflow or of a parent, for the step would be executed again. Crashes of the worker are not errors and count
+    nowhere here. What can't be a policy raises DefinitionError where it is written.
     """
 
     attempts: int | None = 3
@@ -71,7 +75,7 @@ class Retry:
 
         `spent` is the time since the first attempt began, `dice` a number from 0 to 1.
         """
-        if _is_fatal(error) or not isinstance(error, Exception):
+        if is_final(error) or not isinstance(error, Exception):
             return None
         if self.attempts is not None and attempt >= self.attempts:
             return None
@@ -100,11 +104,26 @@ class Retry:
         return round(pause * (1 + self.jitter * (2 * dice - 1)))
 
 
-def _is_fatal(error: BaseException) -> bool:
-    # Also among those of a task group.
-    return isinstance(error, FatalError) or (
-        isinstance(error, BaseExceptionGroup) and error.subgroup(FatalError) is not None
-    )
+def as_final(error: E) -> E:
+    """The same error, marked: no policy that it comes to tries again, whatever its class."""
+    # Not by setattr: a frozen dataclass may be an exception, too.
+    object.__setattr__(error, FINAL_MARK, True)
+    return error
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether no policy tries again after it: it is fatal, or marked, or such a one is among those of a task group."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(_is_final) is not None
+    return _is_final(error)
+
+
+def _is_final(error: BaseException) -> bool:
+    try:
+        # Past what its class says of attributes: not every `__getattr__` works where `__init__` never ran.
+        return isinstance(error, FatalError) or bool(object.__getattribute__(error, FINAL_MARK))
+    except AttributeError:
+        return False
 
 
 def stored_retry(retry: Retry) -> StoredRetry:

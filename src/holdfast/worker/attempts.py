@@ -21,7 +21,7 @@ from holdfast.codec import Codec
 from holdfast.define import Step, StepInfo, current_scope, pause_after
 from holdfast.engine import Command
 from holdfast.errors import CodecError
-from holdfast.model import StepCompleted, StepRetrying, moment_of
+from holdfast.model import StepCompleted, StepRetrying, as_final, moment_of
 from holdfast.model import StepFailed as StepFailedEntry
 
 from .attempt import Attempt, Item
@@ -311,7 +311,9 @@ class Attempts:
         try:
             stored = attempt.command.shapes.result.encode(value)
         except Exception as error:
-            self._end_failed(attempt, error if isinstance(error, CodecError) else unreadable(attempt, error))
+            refused = error if isinstance(error, CodecError) else unreadable(attempt, error)
+            # Nor is it by its workflow's policy, or a parent's.
+            self._end_failed(attempt, as_final(refused))
             return
         self._settle(attempt)
         self._done(attempt, StepCompleted(self._clock.now(), attempt.key, attempt.attempt, stored))
@@ -324,7 +326,7 @@ class Attempts:
         error, pause = pause_after(error, policy, attempt.attempt, spent, self.dice())
         if pause is None:
             if isinstance(error, StopIteration) or not isinstance(error, Exception):
-                error = as_step_failed(error)
+                error = as_final(as_step_failed(error))
             return self._end_failed(attempt, error)
         stored = self._codec.encode_exception(error, notes=notes_of(attempt))
         self._settle(attempt)
