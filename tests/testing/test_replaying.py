@@ -374,8 +374,21 @@ async def talkative() -> None:
     holdfast.logger.warning("shipped")
 
 
-async def test_what_a_body_logged_is_not_logged_again(caplog):
-    journal = await recorded(talkative, stubs={ship: "parcel"})
+@workflow
+async def losing() -> None:
+    task = asyncio.create_task(fail())
+    await holdfast.sleep("1h")
+    assert task.done()
+
+
+async def fail() -> None:
+    raise KeyError("lost")
+
+
+@pytest.mark.parametrize("body", [talkative, losing], ids=["its own lines", "what a task has failed with"])
+async def test_what_a_body_logged_is_not_logged_again(caplog, body):
+    journal = await recorded(body, stubs={ship: "parcel"})
+    assert len(caplog.messages) == 1
     caplog.clear()
-    replay(journal, talkative)
+    replay(journal, body)
     assert caplog.messages == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from holdfast.errors import Continued, IOInBody
@@ -24,6 +25,19 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def lost_failures(tasks: Iterable[asyncio.Task[Any]]) -> Iterator[tuple[str, BaseException]]:
+    """What tasks have failed with that nobody has looked at, by their names. Each is told once."""
+    for task in tasks:
+        if is_unseen(task) and (error := task.exception()) is not None:
+            yield task.get_name(), error
+
+
+def is_unseen(task: asyncio.Task[Any]) -> bool:
+    """Whether it has failed, and nobody has looked at what with."""
+    # By what asyncio itself decides whether to report it.
+    return task._log_traceback
 
 
 def came_to_its_end(task: asyncio.Task[Any] | None) -> bool:

@@ -23,6 +23,7 @@ from holdfast.errors import IOInBody, Suspended
 from holdfast.model import Instant
 
 from .divergence import own_line
+from .endings import is_unseen
 from .tasks import BodyFuture, BodyTask, StrangeFuture
 
 T = TypeVar("T")
@@ -257,7 +258,8 @@ class BodyLoop(asyncio.AbstractEventLoop):
         task = BodyTask(coro, loop=self, hash=hashed, name=name or f"task-{number}", context=context)
         self.tasks[number] = task
         if len(self.tasks) >= self._prune_at:
-            self.tasks = {number: task for number, task in self.tasks.items() if not task.done()}
+            # One whose failure nobody has looked at stays: what it was is reported at the end.
+            self.tasks = {n: task for n, task in self.tasks.items() if not task.done() or is_unseen(task)}
             self._prune_at = 2 * len(self.tasks) + 16
         return task
 

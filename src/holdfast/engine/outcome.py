@@ -11,9 +11,10 @@ from holdfast.errors import CodecError, Continued, DeadlineExceeded, JournalLimi
 from holdfast.model import Cancel, Ended, Inherited, Instant, NewRun, RunRetrying, RunStatus, encode_entries
 
 from .commands import Advance, Command
-from .endings import failure_of
+from .endings import failure_of, lost_failures
 from .inheritance import bequeathed
 from .life import Life, id_after
+from .loop import BodyLoop
 from .tasks import BodyTask
 
 
@@ -31,6 +32,7 @@ class Finished(Protocol):
     failure: bytes
     """What an earlier try of the run came to, as it is stored; empty if there was none."""
     commands: dict[str, Command]
+    loop: BodyLoop
     _life: Life | None
 
     @property
@@ -38,6 +40,8 @@ class Finished(Protocol):
 
     @property
     def is_cancelled(self) -> bool: ...
+
+    def unhandled(self, context: dict[str, Any]) -> None: ...
 
 
 def settle(
@@ -77,6 +81,17 @@ def settle(
         if done.retrying is None:
             done.ended = Ended(body.time, RunStatus.FAILED, None, stored)
     done.entries.append(done.ended or done.retrying)  # type: ignore[arg-type]  # one of the two is set
+    # Another try may yet look at what its own tasks come to.
+    if done.ended is not None and len(body.loop.tasks) > 1:
+        _report_lost(body)
+
+
+def _report_lost(body: Finished) -> None:
+    """Say what tasks have failed with that nobody awaited: when they are freed, it is too late to say anything."""
+    own = (body.main, body.ended_main)
+    for name, error in lost_failures(task for task in body.loop.tasks.values() if task not in own):
+        what = f"the exception of its task {name!r} was never retrieved: await the task, or catch it there"
+        body.unhandled({"message": what, "exception": error})
 
 
 def _is_late(body: Finished, error: BaseException | None) -> bool:

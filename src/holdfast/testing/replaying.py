@@ -136,14 +136,19 @@ def _replay(execution: Execution, entries: list[Entry], codec: Codec) -> Replaye
 def _silent(execution: Execution) -> Iterator[None]:
     """What a body logs in its last turn was logged when it first happened, as all before it."""
 
-    def is_of_others(_: logging.LogRecord) -> bool:
-        return current_scope.get() is not execution
+    def is_of_others(record: logging.LogRecord) -> bool:
+        # The engine's are about a run, which they name first.
+        run = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        return current_scope.get() is not execution and run is not execution.run
 
-    logger.addFilter(is_of_others)
+    loggers = (logger, logging.getLogger("holdfast.engine"))
+    for one in loggers:
+        one.addFilter(is_of_others)
     try:
         yield
     finally:
-        logger.removeFilter(is_of_others)
+        for one in loggers:
+            one.removeFilter(is_of_others)
 
 
 def _compare(execution: Execution, held: Sequence[Entry], asked: Sequence[Entry], *, at: int) -> None:
