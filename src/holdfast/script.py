@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import logging
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from types import CodeType, FunctionType, ModuleType
@@ -15,13 +16,17 @@ from typing import Any, ParamSpec, TypeVar, overload
 from holdfast.client import AsyncClient, AsyncRun
 from holdfast.define import Resource, StartOptions, Step, StepInfo, Workflow, refuse_in_body, wrong_workflow
 from holdfast.errors import BadArguments, DefinitionError, HoldfastError, MisplacedCall, StoreAway, blocking_error
-from holdfast.model import Lane
-from holdfast.store import last_of
+from holdfast.model import LIVE, Lane, RunFilter, RunRecord
+from holdfast.store import Store, last_of
 from holdfast.worker import LoopThreads, Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _POLL = 0.5
+_SELDOM = 64
+"""After how many polls, at most, it is looked whether somebody serves what the run waits for."""
+_MANY = 100
+_log = logging.getLogger("holdfast.worker")
 _OPTIONS = frozenset(field.name for field in fields(StartOptions))
 
 
@@ -57,7 +62,9 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
 
     `url` and `namespace` say where runs are kept; they default to the settings, and these to `sqlite:///holdfast.db`.
     The worker inside serves the workflows found in the globals and closures of the one given, transitively, on the
-    queues that any worker would and on that of the run, and has the `resources` and `middleware` of a `Worker`.
+    queues that any worker would and on that of the run, and has the `resources` and `middleware` of a `Worker`. A child
+    of another workflow, such as one that is imported inside the body, waits for a worker that has it: an error in the
+    log names it.
 
     Raises RunFailed, whose cause is what left the body, or RunCancelled. A run that is blocked, as by code that no
     longer matches its journal, raises that error instead of waiting for other code; it is intact, and goes on when the
@@ -188,13 +195,19 @@ async def _serve(worker: Worker, started: AsyncRun[Any]) -> None:
 
 async def _end_of(client: AsyncClient, started: AsyncRun[Any], worker: Worker) -> Any:
     run_id = started.id
+    polls = 0
+    told: set[Lane] = set()
     while True:
         try:
             return await started.result(timeout=_POLL)
         except TimeoutError:
+            polls += 1
             # While the store is away nobody can say, and the worker waits for it, too.
             with contextlib.suppress(StoreAway):
                 run_id = await _raise_if_blocked(client, run_id, worker)
+                # Soon, and then more and more seldom: a run may wait for days.
+                if polls & (polls - 1) == 0 or polls % _SELDOM == 0:
+                    await _tell_unserved(client, run_id, worker, told)
 
 
 async def _raise_if_blocked(client: AsyncClient, run_id: str, worker: Worker) -> str:
@@ -209,6 +222,37 @@ async def _raise_if_blocked(client: AsyncClient, run_id: str, worker: Worker) ->
     if known and record.owner is None and record.due_at > known[0]:
         raise blocking_error(record.blocked)
     return record.id
+
+
+async def _tell_unserved(client: AsyncClient, run_id: str, worker: Worker, told: set[Lane]) -> None:
+    """Say, once of each, what the run can't get to its end without and no live worker has: else it hangs in silence."""
+    workers = await client.workers()
+    if all(one.id != worker.id for one in workers):
+        return  # It has yet to come.
+    served = {lane for one in workers for lane in one.lanes}
+    async for record in _family(client.store, run_id):
+        lane = Lane(record.workflow, record.version, record.queue)
+        if lane in served or lane in told or record.owner is not None:
+            continue
+        told.add(lane)
+        _log.error(
+            "the run %s waits for a worker that has the workflow %r in version %r on queue %r, and none is alive: "
+            "holdfast.run serves what a body names of its globals and closures; import this one at the top of the "
+            "module and call it by its name there, or run a worker that has it",
+            record.id, record.workflow, record.version, record.queue,
+        )  # fmt: skip  # a name a line would be a page
+
+
+async def _family(store: Store, run_id: str) -> AsyncIterator[RunRecord]:
+    """A run and the live ones among its children and theirs, not all of them if there are many."""
+    record = await store.get_run(run_id)
+    todo = [] if record is None or record.status.is_final else [record]
+    for _ in range(_MANY):
+        if not todo:
+            return
+        one = todo.pop(0)
+        yield one
+        todo += (await store.list_runs(RunFilter(parent=one.id, status=LIVE), limit=_MANY)).items
 
 
 def workflows_of(workflow: Workflow[..., Any]) -> list[Workflow[Any, Any]]:

@@ -1,0 +1,128 @@
+"""`holdfast.run` says so when its run can't end because nobody has the workflow of a child."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Worker, script, workflow
+from holdfast.define import Workflow
+from tests.worker.stage import PATIENCE, until
+
+
+@workflow
+async def kid(n: int) -> int:
+    return n + 1
+
+
+class Lazily:
+    """Gives a workflow away where no search of globals and closures finds it."""
+
+    def __init__(self, found: Any) -> None:
+        self.found = found
+
+
+lazily = Lazily(kid)
+
+
+@workflow
+async def parent(n: int) -> int:
+    found: int = await lazily.found(n)
+    return found
+
+
+@workflow
+def blocking_parent(n: int) -> int:
+    found: int = lazily.found.start(n).result()
+    return found
+
+
+@workflow
+async def grandparent(n: int) -> int:
+    return await parent(n)
+
+
+@workflow
+async def mapping(n: int) -> int:
+    [found] = await holdfast.map(lazily.found, [n])
+    assert isinstance(found, int)
+    return found
+
+
+@workflow
+async def ending(n: int) -> int:
+    lazily.found.continue_as_new(n)
+    raise AssertionError
+
+
+@workflow
+async def patient(n: int) -> int:
+    await holdfast.wait_for_signal("enough")
+    return n + 1
+
+
+@pytest.fixture(autouse=True)
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows whenever it has looked what nobody has."""
+    found: list[str] = []
+    look = script._tell_unserved
+
+    async def counted(client: Any, run_id: str, *others: Any) -> None:
+        await look(client, run_id, *others)
+        found.append(run_id)
+
+    monkeypatch.setattr(script, "_tell_unserved", counted)
+    monkeypatch.setattr(script, "_SELDOM", 2)
+    monkeypatch.setattr(script, "_POLL", 0.02)
+    return found
+
+
+@asynccontextmanager
+async def running(body: Workflow[..., int], url: str) -> AsyncIterator[None]:
+    """A script beside the test. It ends with a worker for the child: its thread would else keep the process."""
+    ended = asyncio.create_task(asyncio.to_thread(holdfast.run, body, 1, url=url))
+    try:
+        yield
+    finally:
+        async with Worker(url, workflows=[kid]):
+            assert await asyncio.wait_for(ended, PATIENCE) == 2
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if "waits for a worker that has" in one.getMessage()]
+
+
+@pytest.mark.parametrize(
+    "body", [parent, blocking_parent, grandparent, mapping, ending], ids=lambda body: str(body.name)
+)
+async def test_what_nobody_has_is_named_and_the_run_goes_on_when_a_worker_has_it(database_url, caplog, looks, body):
+    async with running(body, database_url):
+        await until(lambda: told(caplog) or len(looks) > 50)
+        [line] = told(caplog)
+    assert "the workflow 'kid' in version '1' on queue 'default'" in line
+    assert line.endswith("by its name there, or run a worker that has it")
+
+
+async def test_it_is_said_once(database_url, caplog, looks):
+    async with running(parent, database_url):
+        await until(lambda: told(caplog))
+        seen = len(looks)
+        await until(lambda: len(looks) > seen + 5)
+        assert len(told(caplog)) == 1
+
+
+async def test_nothing_is_said_of_what_another_worker_has(database_url, caplog, looks, monkeypatch):
+    monkeypatch.setattr(lazily, "found", patient.options(id="patient"))
+    async with (
+        holdfast.AsyncClient(database_url) as client,
+        Worker(client, workflows=[patient]),
+        running(parent, database_url),
+    ):
+        await until(lambda: len(looks) > 10)
+        await client.signal("patient", "enough")
+    assert told(caplog) == []
