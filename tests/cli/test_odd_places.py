@@ -33,3 +33,17 @@ def test_a_run_is_shown_where_the_locale_has_ascii_only(client):
     shown = ran("show", client.get_run(halve, key="first").id, url=client.url)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "\\u2192 25" in shown.stdout
+
+
+def test_an_input_from_a_closed_stdin_is_refused(client, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["start", "halve", "--input", "-"]) == 2
+    assert "stdin is closed" in capsys.readouterr().err
+
+
+def test_a_deed_to_many_runs_needs_an_answer_also_if_stdin_is_closed(client, monkeypatch, capsys):
+    run = client.start(halve, 2)
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["cancel", "--all"]) == 2
+    assert "say --yes" in capsys.readouterr().err
+    assert run.refresh().status == "pending"

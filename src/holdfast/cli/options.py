@@ -247,6 +247,9 @@ def json_given(given: str | None, option: str) -> Any:
     """A value that was given as JSON, or on stdin."""
     if given is None:
         return None
+    if given == "-" and sys.stdin is None:
+        # Python has none if the shell has closed it.
+        raise typer.BadParameter("stdin is closed; pipe the JSON into it, or give it in place of -", param_hint=option)
     try:
         return _read(sys.stdin.read() if given == "-" else given)
     except ValueError as error:

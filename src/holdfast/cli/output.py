@@ -166,7 +166,7 @@ def agreed(question: str, is_agreed: bool) -> None:
     """Ask before something is done to many; ends the command if the answer is no."""
     if is_agreed:
         return
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise typer.BadParameter(f"{question} Nobody is there to answer: say --yes", param_hint="--yes")
     try:
         typer.confirm(question, abort=True, err=True)
