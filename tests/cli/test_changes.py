@@ -70,6 +70,23 @@ def test_failed_runs_are_retried_by_a_filter(client, say):
     assert [run.record.forked_from for run in client.runs(holdfast.RunFilter(status="pending"))] == [old]
 
 
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        ("retry", "completed"),
+        ("cancel", "failed"),
+        ("pause", "completed"),
+        ("resume", "cancelled"),
+        ("delete", "waiting"),
+    ],
+)
+def test_nobody_is_asked_about_runs_to_which_nothing_would_be_done(client, capsys, command, status):
+    holdfast.run(halve, 4, url=client.url)
+    assert main([command, "--status", status, "--yes"]) == 2
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert f"nothing is done to runs that are {status}; it is for those that are" in said
+
+
 def test_a_run_is_forked_with_another_input(client, say):
     holdfast.run(halve, 4, url=client.url, key="first")
     old = client.get_run(halve, key="first")

@@ -144,7 +144,13 @@ class Meant(Chosen):
             raise typer.BadParameter(
                 "which runs? Name them, narrow them by --workflow, --status and so on, or say --all"
             )
-        return self.filter(statuses)
+        found = self.filter(statuses)
+        # What is done to none of them would be asked about all the same, with their number.
+        beside = [one for one in found.status or () if one not in statuses]
+        if beside:
+            told = f"nothing is done to runs that are {', '.join(beside)}; it is for those that are"
+            raise typer.BadParameter(f"{told} {', '.join(statuses)}", param_hint="--status")
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
