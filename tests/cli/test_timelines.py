@@ -21,6 +21,11 @@ async def charge(number: int) -> int:
     return 100 // number
 
 
+@step
+async def endless() -> None:
+    await asyncio.Event().wait()
+
+
 @workflow
 async def order(number: int) -> int:
     first, _ = await asyncio.gather(charge(2), charge(5))
@@ -108,6 +113,28 @@ def test_a_step_that_goes_on_has_no_end(journal):
     lines = timeline(begun, until=begun[0].at + timedelta(seconds=5), width=60)
     assert lines[0].endswith("5s so far")
     assert "…" in lines[0]
+
+
+def test_a_step_that_a_forced_end_cut_off_is_not_told_as_going_on(database_url, monkeypatch, capsys):
+    @workflow
+    async def waits_long() -> None:
+        await asyncio.gather(charge(2), endless())
+
+    async def begun(client: Client) -> None:
+        async with Worker(client.url, workflows=[waits_long], grace="0s"):
+            while not any(entry.key == "endless" for entry in client.journal("this-one")):
+                await asyncio.sleep(0.01)
+
+    monkeypatch.setenv("HOLDFAST_URL", database_url)
+    with Client(database_url) as client:
+        client.start(waits_long, id="this-one")
+        asyncio.run(begun(client))
+        assert main(["show", "this-one"]) == 0
+        assert " so far\n" in capsys.readouterr().out
+        client.cancel("this-one", force=True)
+    assert main(["show", "this-one"]) == 0
+    shown = capsys.readouterr().out
+    assert (", unfinished\n" in shown, "so far" in shown) == (True, False)
 
 
 def test_an_empty_journal_has_no_timeline():

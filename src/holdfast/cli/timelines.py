@@ -14,6 +14,7 @@ _ENDS = frozenset({"step_completed", "step_failed", "child_ended"})
 _POINTS = frozenset(
     {"timer_fired", "signal", "event", "hook", "cancel", "claimed", "patched", "run_retrying", "blocked"}
 )
+_LAST = frozenset({"ended", "stopped"})
 _NARROWEST = 10
 
 
@@ -68,7 +69,8 @@ def timeline(entries: Sequence[JournalEntry], *, until: datetime, width: int = 8
     whole = max(ended - began, timedelta(microseconds=1))
     labels = [_shortened(row.label, 32) for row in rows]
     wide = max(map(len, labels))
-    times = [_took(row, ended) for row in rows]
+    is_over = entries[-1].kind in _LAST
+    times = [_took(row, ended, is_over) for row in rows]
     room = max(_NARROWEST, width - wide - max(map(len, times)) - 4)
     lines = []
     for row, label, took in zip(rows, labels, times, strict=True):
@@ -96,11 +98,14 @@ def _bar(row: Row, began: datetime, now: datetime, whole: timedelta, room: int) 
     return "".join(cells)
 
 
-def _took(row: Row, now: datetime) -> str:
+def _took(row: Row, now: datetime, is_over: bool) -> str:
     if row.is_point:
         return ""
     text = spoken(((row.ended or now) - row.began) // timedelta(microseconds=1)) or "0s"
-    return f"{text} so far" if row.ended is None else text
+    if row.ended is not None:
+        return text
+    # A run that has ended without it, as by force, will never hear of its end.
+    return f"{text}, unfinished" if is_over else f"{text} so far"
 
 
 def _word(kind: str) -> str:
