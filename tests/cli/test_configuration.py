@@ -125,7 +125,7 @@ def test_a_codec_that_is_none_is_refused(place, capsys, monkeypatch, name):
     monkeypatch.setattr(sys, "path", list(sys.path))
     (place / "storage_of_whispers.py").write_text(STORAGE)
     (place / "holdfast.toml").write_text(f'codec = "{name}"\n')
-    assert main(["runs"]) == 1
+    assert main(["runs"]) == 2
     told = capsys.readouterr().err
     assert told.startswith("holdfast: codec ")
     assert "workflows" not in told

@@ -9,7 +9,10 @@
 
 from __future__ import annotations
 
-from holdfast.errors import HoldfastError, StoreAway
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast.errors import DefinitionError, HoldfastError, StoreAway
 
 DONE = 0
 WRONG = 1
@@ -20,6 +23,15 @@ INTERRUPTED = 130
 
 class WrongSettings(HoldfastError):
     """A setting in a file or in the environment that can't be one."""
+
+
+@contextmanager
+def wrong_settings() -> Iterator[None]:
+    """Inside, what a setting names and is not there is the setting's fault."""
+    try:
+        yield
+    except DefinitionError as error:
+        raise WrongSettings(str(error)) from error
 
 
 def code_of(error: BaseException) -> int:

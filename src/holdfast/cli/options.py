@@ -29,7 +29,7 @@ from holdfast.model import RunFilter, RunStatus
 from holdfast.settings import Settings, checked, duration, resolve, settings_folder
 from holdfast.store import check_address, parse_url
 
-from .exits import WrongSettings
+from .exits import WrongSettings, wrong_settings
 
 Url = Annotated[
     str | None, typer.Option("--url", help="The database; by default the one that the settings name.", metavar="URL")
@@ -241,7 +241,10 @@ def missing_file(url: str) -> str | None:
 
 def codec_of(settings: Settings) -> Codec | None:
     """The codec that the settings name, if they do."""
-    return None if settings.codec is None else find_codec(settings.codec, home=settings_folder())
+    if settings.codec is None:
+        return None
+    with wrong_settings():
+        return find_codec(settings.codec, home=settings_folder())
 
 
 def tags_of(given: Sequence[str] | None) -> dict[str, str]:

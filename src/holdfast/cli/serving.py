@@ -18,6 +18,7 @@ from holdfast.errors import DefinitionError
 from holdfast.observe import Observer
 from holdfast.worker import LoopThreads, Worker
 
+from .exits import wrong_settings
 from .plan import ServingPlan
 
 _YOUNG = 10_000
@@ -49,7 +50,8 @@ def find(plan: ServingPlan) -> Found:
     found = discover(plan.targets, ignore=plan.ignore, directory=plan.directory, home=plan.home)
     if plan.codec is None:
         return found
-    codec = find_codec(plan.codec, directory=plan.directory, home=plan.home)
+    with wrong_settings():
+        codec = find_codec(plan.codec, directory=plan.directory, home=plan.home)
     if found.codec not in (None, codec):
         raise DefinitionError(f"the setting codec names {plan.codec!r}, and the modules hold another Codec; keep one")
     return replace(found, codec=codec)
