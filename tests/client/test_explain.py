@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from holdfast.client import OpenWait, Reason
 from holdfast.client.explain import Surroundings, explain
@@ -306,10 +307,16 @@ def test_a_run_in_its_first_turn_is_held_by_its_worker():
     assert "its first steps execute or stand in line for a thread, or it waits for a short timer" in text
 
 
+def test_a_worker_that_is_late_to_renew_its_lease_is_told_with_when_it_was_last_heard_of():
+    late = structs.replace(worker(), renewed_at=NOW - timedelta(seconds=20), lease_until=NOW + timedelta(seconds=10))
+    where = "held on worker w1 (host anvil, pid 42, last heard of at 2030-01-01 11:59:40 UTC)"
+    assert where in why(record(**BEGUN), workers=(late,))[1]
+
+
 def test_a_run_whose_worker_died_is_taken_over():
     reason, text, _ = why(record(**{**BEGUN, "owner": "gone"}))
     assert reason is Reason.TAKEOVER
-    assert "was held by worker gone, whose lease has ended; the next of 1 live worker to look takes it over." in text
+    assert "was held by worker gone, which is gone; the next of 1 live worker to look takes it over." in text
 
 
 def test_a_run_whose_worker_died_and_whom_nobody_else_knows_says_so():

@@ -96,9 +96,12 @@ def workers(*, place: Place, as_json: Json = False) -> None:
         print_line("no worker is alive; start one: holdfast worker")
         return
     print_table(
-        ["ID", "HOST", "PID", "STARTED", "WORKFLOWS"],
+        ["ID", "HOST", "PID", "STARTED", "LAST HEARD OF", "WORKFLOWS"],
         [
-            [one.id, one.host, one.pid, one.started_at, ", ".join(sorted({lane.workflow for lane in one.lanes}))]
+            [
+                *(one.id, one.host, one.pid, one.started_at, one.renewed_at),
+                ", ".join(sorted({lane.workflow for lane in one.lanes})),
+            ]
             for one in found
         ],
     )

@@ -349,7 +349,8 @@ class AsyncClient(Messaging, Managing, Archiving):
         return moment_of(await (await self._connection.opened()).read_clock())
 
     async def workers(self) -> list[WorkerRecord]:
-        """Every worker that is alive, and what it knows."""
+        """Every worker that is alive, and what it knows: one of this host that died is missing at once, others when
+        their lease has ended. `renewed_at` says when it was last heard of."""
         refuse_in_body("client.workers()", "do it in a step")
         return await (await self._connection.opened()).list_workers()
 

@@ -17,7 +17,6 @@ from enum import StrEnum
 from typing import Any
 
 from holdfast.model import (
-    SECOND,
     Cancel,
     Entry,
     Lane,
@@ -38,6 +37,7 @@ from holdfast.model import (
     spoken,
 )
 
+from .moments import spelt, time_left
 from .unfinished import UNNAMED, OpenStep, OpenWait, is_wanted, open_children, open_steps, open_wait
 
 
@@ -179,7 +179,7 @@ def _decide(scene: _Scene) -> _Answer:
 
 def _ended(scene: _Scene) -> _Answer:
     run = scene.run
-    when = "" if run.ended_at is None else f" at {_told(run.ended_at)}"
+    when = "" if run.ended_at is None else f" at {spelt(run.ended_at)}"
     details: dict[str, Any] = {"status": run.status, "ended_at": run.ended_at}
     if run.status is RunStatus.FAILED and run.error:
         details["error"] = scene.describe(run.error)
@@ -203,10 +203,10 @@ def _held(scene: _Scene) -> _Answer:
     """It has an owner: alive, or not any more."""
     run, owner = scene.run, scene.owner
     if owner is None:
-        text = f"was held by worker {run.owner}, whose lease has ended; "
+        text = f"was held by worker {run.owner}, which is gone; "
         text += _next_worker(scene, "takes it over", "it is taken over when one that knows it is started")
         return Reason.TAKEOVER, text, {"owner": run.owner, "steps": scene.steps}
-    where = f"on worker {owner.id} (host {owner.host}, pid {owner.pid})"
+    where = f"on worker {owner.id} (host {owner.host}, pid {owner.pid}{_silence_told(owner, scene.now)})"
     details: dict[str, Any] = {"worker": owner, "steps": scene.steps}
     if run.blocked is not None:
         return Reason.BLOCKED, f"is blocked {where}: {run.blocked}", {**details, "report": run.blocked}
@@ -225,13 +225,19 @@ def _held(scene: _Scene) -> _Answer:
         return Reason.WAITING, told, {**details, "waits": scene.waits}
     if run.started_at is not None and scene.retrying is None and run.status is RunStatus.RUNNING:
         what = "its first steps execute or stand in line for a thread, or it waits for a short timer"
-        return Reason.ADVANCING, f"is held {where}, begun at {_told(run.started_at)}: {what}.", details
+        return Reason.ADVANCING, f"is held {where}, begun at {spelt(run.started_at)}: {what}.", details
     return Reason.ADVANCING, f"is held {where}.", details
+
+
+def _silence_told(worker: WorkerRecord, now: datetime) -> str:
+    """One that has not renewed its lease when it should have may be dead, and its host too far away to tell."""
+    is_late = now - worker.renewed_at > (worker.lease_until - worker.renewed_at) / 2
+    return f", last heard of at {spelt(worker.renewed_at)}" if is_late else ""
 
 
 def _blocked(scene: _Scene) -> _Answer:
     run = scene.run
-    again = "" if run.due_at is None else f" It is tried again at {_told(run.due_at)}."
+    again = "" if run.due_at is None else f" It is tried again at {spelt(run.due_at)}."
     end = f"a cancel with force=True, or in a shell `holdfast cancel --force {shlex.quote(run.id)}`, ends it"
     text = f"is blocked and intact; a fixed deploy lets it go on, and {end}.{again} The report: {run.blocked}"
     return Reason.BLOCKED, text, {"report": run.blocked, "retry_at": run.due_at}
@@ -260,7 +266,7 @@ def _parked(scene: _Scene) -> _Answer:
     waits = _waits_told(scene)
     if run.due_at is None:
         return Reason.WAITING, f"waits for {waits or UNNAMED}. Nothing else would wake it.", details
-    until = f"{_told(run.due_at)}, {_left(run.due_at, scene.now)}"
+    until = f"{spelt(run.due_at)}, {time_left(run.due_at, scene.now)}"
     details["until"] = run.due_at
     if run.started_at is None:
         if run.deadline_at is not None and run.deadline_at <= run.due_at:
@@ -286,13 +292,13 @@ def _asides(scene: _Scene) -> Iterable[str]:
     if scene.cancel is not None:
         why = f" ({scene.cancel.reason})" if scene.cancel.reason else ""
         kind = "Its deadline passed" if scene.cancel.deadline else f"It was cancelled{why}"
-        yield f"{kind} at {_told(moment_of(scene.cancel.at))}, and its cleanup has not ended."
+        yield f"{kind} at {spelt(moment_of(scene.cancel.at))}, and its cleanup has not ended."
     elif scene.around.cancel is not None:
         yield _cancel_told(scene, scene.around.cancel)
     if run.crashes:
         yield f"It has taken its worker down {counted(run.crashes, 'time')} without progress."
     if run.deadline_at is not None and scene.cancel is None:
-        yield f"Its deadline is {_told(run.deadline_at)}."
+        yield f"Its deadline is {spelt(run.deadline_at)}."
     if scene.set_aside:
         last = scene.set_aside[-1]
         many = counted(len(scene.set_aside), "message")
@@ -318,7 +324,7 @@ def _cancel_told(scene: _Scene, cancel: Message) -> str:
     else:
         when = "when a worker that knows it is started"
     end = f"a cancel with force=True, or in a shell `holdfast cancel --force {shlex.quote(run.id)}`, ends it at once"
-    return f"A cancel was asked for{why} at {_told(moment_of(cancel.sent_at))} and is delivered {when}; {end}."
+    return f"A cancel was asked for{why} at {spelt(moment_of(cancel.sent_at))} and is delivered {when}; {end}."
 
 
 def _is_parked(scene: _Scene) -> bool:
@@ -338,7 +344,7 @@ def _waits_told(scene: _Scene) -> str:
 
 def _wait_told(wait: WaitRecord) -> str:
     match = "" if wait.match is None else f" that holds {wait.match.decode(errors='replace')}"
-    until = "" if wait.expires_at is None else f", which expires at {_told(moment_of(wait.expires_at))}"
+    until = "" if wait.expires_at is None else f", which expires at {spelt(moment_of(wait.expires_at))}"
     return f"the {wait.kind} {wait.name!r}{match}{until}"
 
 
@@ -353,14 +359,14 @@ def _steps_told(scene: _Scene) -> str:
 
 
 def _step_told(step: OpenStep, now: datetime) -> str:
-    since = "" if step.since is None else f", since {_told(step.since)}"
+    since = "" if step.since is None else f", since {spelt(step.since)}"
     if step.retry_at is None:
         return f"waits for step {step.key!r} (attempt {step.attempt}{since})"
     if _is_due(step, now):
         return f"waits for step {step.key!r} (attempt {step.attempt}{since}; the last one failed with {step.error})"
     return (
-        f"retries step {step.key!r} at {_told(step.retry_at)}, {_left(step.retry_at, now)} (attempt {step.attempt}; "
-        f"the last one failed with {step.error})"
+        f"retries step {step.key!r} at {spelt(step.retry_at)}, {time_left(step.retry_at, now)} "
+        f"(attempt {step.attempt}; the last one failed with {step.error})"
     )
 
 
@@ -382,14 +388,3 @@ def _next_worker(scene: _Scene, does: str, otherwise: str) -> str:
 def _lanes(workers: Iterable[WorkerRecord]) -> list[Lane]:
     found = {lane for worker in workers for lane in worker.lanes}
     return sorted(found)
-
-
-def _told(moment: datetime) -> str:
-    return moment.isoformat(" ", "milliseconds" if moment.microsecond else "seconds").replace("+00:00", " UTC")
-
-
-def _left(moment: datetime, now: datetime) -> str:
-    left = instant_of(moment) - instant_of(now)
-    # Whole seconds are precise enough for a reader, except at the very end.
-    rounded = round(left / SECOND) * SECOND if left > SECOND else left
-    return f"in {spoken(rounded)}" if left > 0 else "now"

@@ -377,7 +377,7 @@ class Store(Protocol):
         """A worker that stops in good order leaves; what it still held becomes due at once."""
 
     async def list_workers(self) -> list[WorkerRecord]:
-        """Every worker whose lease holds."""
+        """Every worker whose lease holds, but for those of this host whose process is gone, where that can be told."""
 
     async def list_versions(self, workflow: str | None = None, *, now: Instant | None = None) -> list[WorkflowVersion]:
         """Versions of this workflow, or of all, that workers have ever registered; the newest last."""

@@ -77,6 +77,14 @@ class ProcessLocks:
             return None
         return self._try(worker_id, create=False)
 
+    def is_dead(self, worker_id: str) -> bool:
+        """Whether the worker's process is gone, as far as can be told. Nothing is taken from it."""
+        descriptor = self.take_if_dead(worker_id)
+        if descriptor is None:
+            return False
+        os.close(descriptor)
+        return True
+
     def drop(self, worker_id: str, descriptor: int) -> None:
         """Remove a dead worker's file and let go of its lock."""
         with contextlib.suppress(OSError):

@@ -353,7 +353,7 @@ class PostgresStore(LifeStore):
         await self._commits.home.close_here()
 
     async def list_workers(self) -> list[WorkerRecord]:
-        return await self._read(workers.list_workers)
+        return await self._read(partial(workers.list_workers, locks=self._locks))
 
     async def list_versions(self, workflow: str | None = None, *, now: Instant | None = None) -> list[WorkflowVersion]:
         return await self._read(partial(workflows.list_versions, workflow=workflow, now=now))

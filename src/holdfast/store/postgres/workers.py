@@ -166,10 +166,14 @@ async def remove_worker(tx: Transaction, worker_id: str) -> None:
     tx.known.inbox_floors.pop(worker_id, None)
 
 
-async def list_workers(tx: Transaction) -> list[WorkerRecord]:
-    """Every worker whose lease holds."""
+async def list_workers(tx: Transaction, locks: ProcessLocks) -> list[WorkerRecord]:
+    """Every worker whose lease holds, but for those of this host whose process is gone."""
     rows = await tx.all("list_workers", {"namespace_id": tx.namespace_id, "now": None})
-    return [worker_record(row) for row in rows if row[_LEASE_UNTIL] >= row[_NOW]]
+    return [worker_record(row) for row in rows if row[_LEASE_UNTIL] >= row[_NOW] and not _is_gone(row, locks)]
+
+
+def _is_gone(row: Row, locks: ProcessLocks) -> bool:
+    return bool(row[_HAS_LOCK]) and row[1] == host_name() and locks.is_dead(row[0])
 
 
 async def _release(tx: Transaction, worker_ids: Sequence[str], at: Instant) -> None:

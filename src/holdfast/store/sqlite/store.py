@@ -296,7 +296,7 @@ class SqliteStore(LifeStore):
         self._locks.release(worker_id)
 
     async def list_workers(self) -> list[WorkerRecord]:
-        return await self._read(workers.list_workers)
+        return await self._read(partial(workers.list_workers, locks=self._locks))
 
     async def list_versions(self, workflow: str | None = None, *, now: Instant | None = None) -> list[WorkflowVersion]:
         return await self._read(partial(workflows.list_versions, workflow=workflow, now=now))

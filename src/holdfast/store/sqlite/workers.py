@@ -12,7 +12,7 @@ from holdfast.store.subscribers import News
 from .claims import lanes_json
 from .rows import worker_record
 from .starts import lane_id
-from .transactions import Transaction, as_json
+from .transactions import Row, Transaction, as_json
 
 
 def register_worker(
@@ -107,14 +107,18 @@ def remove_worker(tx: Transaction, worker_id: str) -> None:
     _release(tx, [worker_id], tx.now(None))
 
 
-def list_workers(tx: Transaction) -> list[WorkerRecord]:
-    """Every worker whose lease holds."""
+def list_workers(tx: Transaction, locks: ProcessLocks) -> list[WorkerRecord]:
+    """Every worker whose lease holds, but for those of this host whose process is gone."""
     now = tx.now(None)
     rows = tx.all("list_workers", {"namespace_id": tx.namespace_id})
-    return [worker_record(row) for row in rows if row[_LEASE_UNTIL] >= now]
+    return [worker_record(row) for row in rows if row[_LEASE_UNTIL] >= now and not _is_gone(row, locks)]
 
 
 _HAS_LOCK, _LEASE_UNTIL = 3, 6
+
+
+def _is_gone(row: Row, locks: ProcessLocks) -> bool:
+    return bool(row[_HAS_LOCK]) and row[1] == host_name() and locks.is_dead(row[0])
 
 
 def _find_dead(tx: Transaction, locks: ProcessLocks, worker_id: str, at: Instant) -> tuple[list[str], dict[str, int]]:

@@ -132,6 +132,17 @@ class TestProcesses:
             assert (run.id, run.is_takeover, run.crashes) == (started.id, True, 1)
             assert await stage.store.reap_workers("parent") == []
 
+    async def test_a_killed_process_is_not_listed_and_nothing_is_taken_from_it(self, stage: Stage, url: str) -> None:
+        [started] = await stage.store.start_runs([new_run()])
+        async with _running(url, HOLD) as child:
+            await _line(child)
+            assert [worker.id for worker in await stage.store.list_workers()] == ["child"]
+            child.send_signal(signal.SIGKILL)
+            await asyncio.to_thread(child.wait)
+            assert [await stage.store.list_workers() for _ in range(2)] == [[], []]
+            assert (await stage.run(started.id)).owner == "child"
+            assert await stage.store.reap_workers("parent") == ["child"]
+
     async def test_a_process_that_was_stopped_is_alive(self, stage: Stage, url: str) -> None:
         await stage.store.start_runs([new_run()])
         async with _running(url, HOLD) as child:
