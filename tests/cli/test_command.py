@@ -46,6 +46,18 @@ def test_migrate_sql_prints_statements_and_touches_no_database(tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
+def test_migrate_sql_prints_what_a_schema_of_a_number_lacks(capsys):
+    assert main(["migrate", "--sql", "--from", "1"]) == 0
+    assert "create table runs" not in capsys.readouterr().out.lower()
+
+
+def test_from_without_sql_is_refused_for_the_database_knows_better(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["migrate", "--from", "1"]) == 2
+    assert "it goes with --sql" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_database_that_cannot_be_opened_is_an_error_on_stderr(tmp_path, capsys):
     assert main(["migrate", "--url", f"sqlite:///{tmp_path / 'no' / 'such' / 'directory' / 'x.db'}"]) == 3
     seen = capsys.readouterr()

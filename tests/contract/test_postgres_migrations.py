@@ -14,6 +14,7 @@ import pytest
 from holdfast.errors import StoreError, StoreTooNew
 from holdfast.model import RowChange, RunFilter, RunStatus
 from holdfast.store import migration_sql, open_store
+from holdfast.store.postgres.migrations import migrations
 from holdfast.testing.contract.stage import LANE, LEASE, new_run, turn
 from tests.servers import execute, installations
 
@@ -97,6 +98,16 @@ async def test_a_role_without_grants_is_told_what_is_missing(url, worker_url):
 @pytest.mark.parametrize("schema", [None, "tenant_7"])
 async def test_what_is_printed_can_be_executed_by_hand_and_is_all_there_is_to_it(url, schema):
     await execute(url, migration_sql(url, schema=schema))
+    assert await use(url, schema=schema, migrate=False) == 3
+
+
+@pytest.mark.parametrize("schema", [None, "tenant_7"])
+async def test_what_is_printed_for_a_schema_that_is_there_is_what_it_lacks(url, schema, monkeypatch):
+    await execute(url, migration_sql(url, schema=schema))
+    known = migrations()
+    later = [*known, (len(known) + 1, "CREATE TABLE holdfast.later (number integer);")]
+    monkeypatch.setattr("holdfast.store.postgres.migrations.migrations", lambda: later)
+    await execute(url, migration_sql(url, schema=schema, after=len(known)))
     assert await use(url, schema=schema, migrate=False) == 3
 
 

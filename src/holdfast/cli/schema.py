@@ -19,13 +19,29 @@ def migrate(
     *,
     url: Url = None,
     schema: Schema = None,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the statements and touch no database.")] = False,
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Print the statements for an empty database, and touch none; see --from.")
+    ] = False,
+    after: Annotated[
+        int | None,
+        typer.Option(
+            "--from",
+            metavar="N",
+            min=0,
+            help="With --sql: print what a database lacks whose schema is number N, max(number) in its migrations.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Bring a database to this version's schema. Repeating it changes nothing."""
+    """Bring a database to this version's schema. Repeating it changes nothing.
+
+    What --sql prints is for an empty database, and can't be executed twice; with --from N it is the rest.
+    """
+    if after is not None and not sql:
+        raise typer.BadParameter("it goes with --sql; without that the database itself says", param_hint="--from")
     settings = settings_of(url=url, schema=schema)
     if sql:
-        text = migration_sql(settings.url, schema=settings.schema)
+        text = migration_sql(settings.url, schema=settings.schema, after=after or 0)
         print_answer(text, {"sql": text}, as_json=as_json)
         return
     shown = redact_url(settings.url)

@@ -12,6 +12,7 @@ from importlib import resources
 from holdfast.errors import StoreTooNew
 
 BREAKING = 1000
+NOTHING_LACKING = "-- nothing is to be done: the database has this version's schema\n"
 
 
 def migrations_of(package: str) -> list[tuple[int, str]]:
@@ -29,3 +30,9 @@ def refuse_newer(applied: int, newest: int, shown: str) -> None:
         raise StoreTooNew(
             f"{shown}: its schema is number {applied}, and this Holdfast knows up to {newest}; upgrade Holdfast"
         )
+
+
+def lacking_of(known: list[tuple[int, str]], applied: int) -> list[tuple[int, str]]:
+    """Those of a dialect's migrations that a schema of this number lacks. Raises StoreTooNew as a store does."""
+    refuse_newer(applied, known[-1][0], "the database")
+    return [one for one in known if one[0] > applied]

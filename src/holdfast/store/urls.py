@@ -122,12 +122,15 @@ def store_for(settings: Settings, *, folder: str | None = None) -> Store:
     )
 
 
-def migration_sql(url: str, *, schema: str | None = None) -> str:
-    """What migrating an empty database of that kind executes, as text to read or to run by hand."""
+def migration_sql(url: str, *, schema: str | None = None, after: int = 0) -> str:
+    """What migrating a database of that kind executes, as text to read or to run by hand.
+
+    `after` is the number of the schema that it has; 0: it is empty. Raises StoreTooNew.
+    """
     if parse_url(url).scheme == "postgresql":
-        text: str = _postgres().migration_sql(DEFAULT_SCHEMA if schema is None else schema)
+        text: str = _postgres().migration_sql(DEFAULT_SCHEMA if schema is None else schema, after=after)
         return text
-    return sqlite_sql()
+    return sqlite_sql(after=after)
 
 
 def _postgres() -> Any:

@@ -3,6 +3,9 @@
 import asyncio
 import sqlite3
 
+import pytest
+
+from holdfast.errors import StoreTooNew
 from holdfast.store import migration_sql, open_store
 from holdfast.store.sqlite.migrations import migrations, split_statements
 
@@ -40,3 +43,23 @@ def test_what_is_printed_is_what_is_applied(tmp_path):
     assert printed.execute(numbers).fetchall() == applied.execute(numbers).fetchall()
     printed.close()
     applied.close()
+
+
+def test_what_is_printed_for_a_schema_that_is_there_is_what_it_lacks(monkeypatch):
+    later = [*migrations(), (len(migrations()) + 1, "CREATE TABLE later (number INTEGER);")]
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(migration_sql("sqlite:///any.db"))
+    monkeypatch.setattr("holdfast.store.sqlite.migrations.migrations", lambda: later)
+    connection.executescript(migration_sql("sqlite:///any.db", after=len(later) - 1))
+    assert [name for name, _ in tables(connection)].count("later") == 1
+    assert connection.execute("SELECT max(number) FROM migrations").fetchone() == (len(later),)
+    connection.close()
+
+
+def test_for_a_schema_that_lacks_nothing_a_comment_is_printed():
+    assert migration_sql("sqlite:///any.db", after=len(migrations())).startswith("-- nothing is to be done")
+
+
+def test_for_a_schema_that_this_version_can_t_work_with_nothing_is_printed():
+    with pytest.raises(StoreTooNew):
+        migration_sql("sqlite:///any.db", after=9999)

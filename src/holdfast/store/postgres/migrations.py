@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors import StoreError
-from holdfast.store.schemas import migrations_of, refuse_newer
+from holdfast.store.schemas import NOTHING_LACKING, lacking_of, migrations_of, refuse_newer
 
 from .connections import sqlstate
 from .statements import DEFAULT_SCHEMA, blocks_for, in_schema
@@ -18,11 +18,16 @@ def migrations() -> list[tuple[int, str]]:
     return migrations_of(__package__)
 
 
-def migration_sql(schema: str = DEFAULT_SCHEMA) -> str:
-    """What migrating an empty database executes, as text to read or to run by hand."""
+def migration_sql(schema: str = DEFAULT_SCHEMA, *, after: int = 0) -> str:
+    """What migrating a database executes whose schema has this number, 0 if it is empty, as text to run by hand."""
+    lacking = lacking_of(migrations(), after)
+    if not lacking:
+        return NOTHING_LACKING
     blocks = blocks_for(schema)
-    parts = ["BEGIN;", blocks["create_schema"] + ";", blocks["create_migrations"] + ";"]
-    for number, text in migrations():
+    parts = ["BEGIN;"]
+    if not after:
+        parts += [blocks["create_schema"] + ";", blocks["create_migrations"] + ";"]
+    for number, text in lacking:
         parts.append(f"-- migration {number}\n{in_schema(text, schema).strip()}")
         parts.append(blocks["insert_migration"].replace(":number", str(number)) + ";")
     return "\n\n".join([*parts, "COMMIT;"]) + "\n"

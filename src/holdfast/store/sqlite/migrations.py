@@ -6,7 +6,7 @@ import sqlite3
 import time
 
 from holdfast.errors import StoreError
-from holdfast.store.schemas import migrations_of, refuse_newer
+from holdfast.store.schemas import NOTHING_LACKING, lacking_of, migrations_of, refuse_newer
 
 from .connections import patiently
 from .statements import SQL
@@ -21,10 +21,13 @@ def migrations() -> list[tuple[int, str]]:
     return migrations_of(__package__)
 
 
-def migration_sql() -> str:
-    """What migrating an empty database executes, as text to read or to run by hand."""
-    parts = [SQL["create_migrations"] + ";"]
-    for number, text in migrations():
+def migration_sql(*, after: int = 0) -> str:
+    """What migrating a database executes whose schema has this number, 0 if it is empty, as text to run by hand."""
+    lacking = lacking_of(migrations(), after)
+    if not lacking:
+        return NOTHING_LACKING
+    parts = [] if after else [SQL["create_migrations"] + ";"]
+    for number, text in lacking:
         parts.append(f"-- migration {number}\n{text.strip()}")
         noted = SQL["insert_migration"].replace(":number", str(number)).replace(":now", _NOW)
         parts.append(f"{noted};")
