@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import sys
+from asyncio import tasks
+
+import pytest
 
 from holdfast import Pending, current_run, sleep, workflow
-from holdfast.engine import Runners
+from holdfast.engine import Runners, calls, departure, hosts
 from holdfast.errors import Suspended
 from tests.engine.alerts import ALERTS, put_away
 from tests.engine.samples import clean_up, double, echo, triple
@@ -263,6 +267,52 @@ def test_putting_away_from_inside_another_loop_leaves_that_loop_running(begin):
         assert asyncio.get_running_loop() is before
         await asyncio.sleep(0)
         return before
+
+    asyncio.run(host())
+
+
+@pytest.fixture
+def one_task_a_thread(monkeypatch):
+    """What Python 3.14 does: while a task of one loop is current, none of another can be entered."""
+    if sys.version_info >= (3, 14):
+        return
+    # A test that failed may have left some.
+    before = list(tasks._current_tasks)
+
+    def enter(loop, task):
+        if others := [one for at, one in tasks._current_tasks.items() if at not in (loop, *before)]:
+            raise RuntimeError(f"Cannot enter into task {task!r} while another task {others[0]!r} is being executed.")
+        tasks._enter_task(loop, task)
+
+    monkeypatch.setattr(hosts, "_ONE_A_THREAD", True)
+    for module in (hosts, departure, calls):
+        monkeypatch.setattr(module, "_enter_task", enter)
+
+
+def test_a_body_is_put_away_from_a_task_of_a_thread_that_has_one_current_task(begin, one_task_a_thread):
+    @workflow
+    async def body() -> None:
+        await asyncio.gather(double(1), sleep(1))
+
+    async def host() -> None:
+        before = asyncio.current_task()
+        put_away(begin(body))
+        assert asyncio.current_task() is before
+
+    asyncio.run(host())
+
+
+def test_a_stubborn_body_does_not_stay_the_current_task_of_its_thread(begin, one_task_a_thread):
+    @workflow
+    def body() -> None:
+        while True:
+            with contextlib.suppress(BaseException):
+                double(1)
+
+    async def host() -> None:
+        before = asyncio.current_task()
+        put_away(begin(body))
+        assert asyncio.current_task() is before
 
     asyncio.run(host())
 

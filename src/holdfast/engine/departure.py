@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
+from asyncio import current_task, events
 from asyncio.tasks import _enter_task, _leave_task
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -18,6 +19,7 @@ from greenlet import getcurrent, greenlet
 
 from holdfast.errors import Suspended
 
+from .hosts import enter
 from .loop import BodyLoop
 from .runners import STUBBORN, Pumped, Runners, is_entered, run_beside
 from .tasks import BodyTask
@@ -36,8 +38,6 @@ class Departing(Pumped, Protocol):
     @property
     def runners(self) -> Runners: ...
 
-    def enter(self) -> Callable[[], None]: ...
-
     def open_generators(self) -> list[AsyncGenerator[Any, Any]]:
         """Those not closed yet; each is named once."""
 
@@ -47,7 +47,7 @@ class Departing(Pumped, Protocol):
 def put_away(body: Departing) -> None:
     """End every task of the body, youngest first, then forget it."""
     body.is_dead = True
-    leave = body.enter()
+    leave = enter(body.loop, events._get_running_loop())
     body.runners.pumped = body
     body.hub = getcurrent()
     ready: deque[Any] = body.runners.ready
@@ -73,6 +73,9 @@ def _end(body: Departing, task: BodyTask[Any]) -> bool:
     for _ in range(_PATIENCE):
         if task.greenlet is not None:
             if task.greenlet.throw(Suspended()) is STUBBORN:
+                if current_task(body.loop) is task:
+                    # It stays in the midst of a step of its own, which the host would find where its task belongs.
+                    _leave_task(body.loop, task)
                 return False
             if task.done():
                 return True

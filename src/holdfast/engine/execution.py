@@ -11,13 +11,9 @@ Invariants:
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
-import sys
 import weakref
-from asyncio import events
-from asyncio.tasks import _enter_task, _leave_task
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -48,6 +44,7 @@ from .commands import Advance, Command
 from .deliveries import Deliveries
 from .departure import put_away
 from .divergence import ending
+from .hosts import enter
 from .life import Lived, lived
 from .loop import Handle
 from .outcome import settle, would_retry
@@ -164,20 +161,11 @@ class Execution(Deliveries):
         put_away(self)
 
     def _run(self) -> None:
-        host = self.runners.host
-        host_task = None
-        if sys.version_info >= (3, 14) and host is not None:
-            # From 3.14 on the current task is kept per thread, not per loop.
-            host_task = asyncio.current_task(host)
-            if host_task is not None:
-                _leave_task(host, host_task)
-        events._set_running_loop(self.loop)
+        leave = enter(self.loop, self.runners.host)
         try:
             self.runners.run(self)
         finally:
-            events._set_running_loop(host)
-            if host is not None and host_task is not None:
-                _enter_task(host, host_task)
+            leave()
         if self.fault is not None:
             raise self.fault
 
@@ -351,12 +339,6 @@ class Execution(Deliveries):
         self.fail_with(self.divergence(what, held, at=self._cursor))
         assert self.fault is not None
         raise self.fault
-
-    def enter(self) -> Callable[[], None]:
-        """Make this body's loop the running one; the answer undoes it."""
-        host = events._get_running_loop()
-        events._set_running_loop(self.loop)
-        return lambda: events._set_running_loop(host)
 
     def open_generators(self) -> list[AsyncGenerator[Any, Any]]:
         found, self._generators = self._generators, None
