@@ -16,7 +16,7 @@ import holdfast
 from holdfast.errors import StoreAway, StoreError
 from holdfast.store import open_store
 from holdfast.store.postgres import connections
-from holdfast.testing.contract.stage import LEASE, new_run, until
+from holdfast.testing.contract.stage import LANE, LEASE, new_run, until
 from tests.servers import execute
 from tests.servers.wire import Wire
 
@@ -233,3 +233,19 @@ async def test_a_look_for_the_dead_that_failed_lets_the_next_one_find_them(datab
     await execute(url, "ALTER TABLE holdfast.runs RENAME COLUMN owned_by TO owner")
     assert await store.reap_workers("one") == ["dead"]
     await store.close()
+
+
+async def test_a_lease_is_renewed_over_a_connection_that_is_there_when_no_other_can_be_made(database):
+    url, _, role, own = database
+    store = open_store(own)
+    await store.open()
+    try:
+        await store.register_worker("one", [LANE], LEASE)
+        assert await asyncio.to_thread(store.renew_lease, "one", LEASE) is not None
+        store._thread.post(store._renewals.drop)
+        await execute(url, f"ALTER ROLE {role} NOLOGIN")
+        assert await asyncio.to_thread(store.renew_lease, "one", LEASE) is not None
+        assert not store._renewals.is_open
+    finally:
+        await execute(url, f"ALTER ROLE {role} LOGIN")
+        await store.close()

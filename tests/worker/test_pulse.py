@@ -13,6 +13,7 @@ from holdfast.store import SqliteStore
 from holdfast.store.sqlite.transactions import host_clock
 from holdfast.worker.clock import SystemClock
 from holdfast.worker.lease import Lease, Pulse
+from holdfast.worker.upkeep import Upkeep
 from tests.worker.stage import LATER, until
 
 LENGTH = 30_000_000
@@ -101,6 +102,58 @@ def test_a_lease_is_not_shortened_by_an_answer_that_was_overtaken():
     lease.renewed(5)
     lease.renewed(2)
     assert lease.until == 5 + LENGTH
+
+
+def test_a_worker_whose_own_lease_has_lapsed_ends_nobody_else_s():
+    clock = Standing()
+    lease = Lease(clock, LENGTH)
+    assert not lease.may_reap()
+    lease.renewed(0)
+    assert lease.may_reap()
+    clock.at = LENGTH
+    assert not lease.may_reap()
+
+
+def test_after_an_outage_others_get_the_time_of_a_renewal_to_come_back():
+    clock = Standing()
+    lease = Lease(clock, LENGTH)
+    lease.renewed(0)
+    clock.at = 2 * LENGTH
+    lease.renewed(clock.at)
+    assert not lease.may_reap()
+    clock.at += LENGTH // 3
+    assert lease.may_reap()
+
+
+async def test_a_renewal_that_failed_is_an_outage_though_the_lease_still_holds(database_url):
+    async with watching(database_url) as watch:
+        watch.pulse._renew(0)
+        watch.store.is_away = True
+        watch.clock.at = LENGTH // 3
+        assert not watch.pulse._renew(watch.clock.at)
+        watch.store.is_away = False
+        watch.clock.at += 1_000_000
+        assert watch.pulse._renew(watch.clock.at)
+        assert watch.lease.holds()
+        assert not watch.lease.may_reap()
+        watch.clock.at += LENGTH // 3
+        assert watch.pulse._renew(watch.clock.at)
+        assert watch.lease.may_reap()
+
+
+async def test_a_worker_reaps_when_its_own_lease_holds_and_not_before(database_url):
+    async with watching(database_url) as watch:
+        await watch.store.register_worker("dead", [Lane("body", "1")], 1)
+        reaped = asyncio.Event()
+        upkeep = Upkeep(watch.store, watch.clock, "me", watch.lease, reaped.set, lambda: None)
+        for is_held in (False, True):
+            if is_held:
+                watch.pulse._renew(0)
+            looking = asyncio.create_task(upkeep.run())
+            # It looks at once.
+            await asyncio.wait([asyncio.ensure_future(reaped.wait())], timeout=5 if is_held else 0.5)
+            looking.cancel()
+            assert reaped.is_set() is is_held
 
 
 async def test_a_renewal_counts_from_when_it_was_asked_for_however_long_its_answer_took(database_url):

@@ -34,6 +34,8 @@ class Lease:
         self._clock = clock
         self.until = 0
         self.is_lost = False
+        self._is_missed = False
+        self._reaps_from = 0
 
     def holds(self) -> bool:
         return not self.is_lost and self._clock.monotonic() < self.until
@@ -42,8 +44,20 @@ class Lease:
         """Whether it has held all the time since it was to last until then."""
         return self.holds() and self._clock.monotonic() < until
 
+    def may_reap(self) -> bool:
+        """Whether this worker may end the leases of others. What keeps it from renewing its own may keep them from it,
+        too: they get the time of a renewal after that, to come back."""
+        return self.holds() and self._clock.monotonic() >= self._reaps_from
+
+    def missed(self) -> None:
+        """It could not be renewed when it was time to."""
+        self._is_missed = True
+
     def renewed(self, asked_at: int) -> None:
         """It was renewed by a request sent at `asked_at`: counting from there errs on the safe side."""
+        if self._is_missed or (self.until and not self.holds()):
+            self._is_missed = False
+            self._reaps_from = self._clock.monotonic() + self.length // 3
         self.until = max(self.until, asked_at + self.length)
 
 
@@ -126,6 +140,7 @@ class Pulse:
             # Whatever it is: without this thread the worker would begin nothing any more, and never say why.
             if self._stop.is_set():
                 return False
+            self._lease.missed()
             if not self._is_away:
                 self._is_away = True
                 trace = None if isinstance(error, StoreError) else error

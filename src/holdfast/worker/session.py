@@ -120,7 +120,9 @@ class Session(Claiming):
             return
         self.ahead = Ahead(plan.ahead, plan.concurrency)
         kept = self._plan.event_retention
-        upkeep = Upkeep(self.store, self._clock, self.worker_id, self._wake.set, self._changed, self.swept, kept)
+        upkeep = Upkeep(
+            self.store, self._clock, self.worker_id, self.lease, self._wake.set, self._changed, self.swept, kept
+        )
         self.tasks = [loop.create_task(self._serve()), loop.create_task(upkeep.run())]
 
     def renewed(self) -> None:

@@ -12,6 +12,7 @@ from holdfast.model import Swept
 from holdfast.store import Store
 
 from .clock import Clock
+from .lease import Lease
 
 _REAP_EVERY = 1.0
 _POLL_EVERY = 5
@@ -30,6 +31,7 @@ class Upkeep:
         store: Store,
         clock: Clock,
         worker_id: str,
+        lease: Lease,
         found: Callable[[], None],
         look: Callable[[], None],
         swept: Callable[[Swept], None] | None = None,
@@ -38,6 +40,7 @@ class Upkeep:
         self._store = store
         self._clock = clock
         self._worker_id = worker_id
+        self._lease = lease
         self._found = found
         self._look = look
         self._swept = swept
@@ -47,7 +50,9 @@ class Upkeep:
         """Until it is cancelled. The store being away only makes it later."""
         for count in itertools.count():
             with suppress(StoreAway):
-                if await self._store.reap_workers(self._worker_id, now=self._clock.store_time()):
+                if self._lease.may_reap() and await self._store.reap_workers(
+                    self._worker_id, now=self._clock.store_time()
+                ):
                     self._found()
             if count % _SWEEP_EVERY == _SWEEP_EVERY - 1:
                 with suppress(StoreAway):

@@ -294,6 +294,10 @@ class Pool:
                     if loop.time() > ends or not is_held_up(error):
                         raise
 
+    def spare(self) -> Link | None:
+        """A link that is connected, and that nobody uses."""
+        return next((one for one in self._links if one.is_open and not one.is_busy), None)
+
     async def _try(self, deed: Callable[[Transaction], Awaitable[T]], is_one: bool) -> T:
         async with self._free:
             link = next((one for one in self._links if not one.is_busy), None)
@@ -307,6 +311,18 @@ class Pool:
         self._is_closed = True
         links, self._links = self._links, []
         await asyncio.gather(*(link.close(patience) for link in links))
+
+
+async def run_on_either(link: Link, pool: Pool, deed: Callable[[Transaction], Awaitable[T]]) -> T:
+    """Do a single statement over this link, or over one of the pool's if this one can't be made."""
+    try:
+        return await link.run(deed, is_one=True)
+    except StoreAway:
+        spare = None if link.is_open else pool.spare()
+        if spare is None:
+            raise
+    # The server lets nobody in any more, as when it has too many: whoever is in still gets an answer.
+    return await spare.run(deed, is_one=True, tries=1)
 
 
 class HomeLinks:

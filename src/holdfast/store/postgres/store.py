@@ -51,7 +51,7 @@ from .connections import COMMAND_TIMEOUT, parse_target
 from .guests import Home, PostgresGuest
 from .lanes import add_lanes, find_lanes
 from .life import LifeStore
-from .links import PARTING, Link, Pool
+from .links import PARTING, Link, Pool, run_on_either
 from .loans import PostgresLender, find_epoch
 from .loops import LoopThread
 from .messaging import Deed
@@ -316,7 +316,9 @@ class PostgresStore(LifeStore):
         self._refuse_closed()
         deed = partial(workers.renew_lease, worker_id=worker_id, lease=lease, now=now)
         try:
-            return self._thread.wait(partial(self._renewals.run, deed, is_one=True), max(lease / 3_000_000, 1.0))
+            return self._thread.wait(
+                partial(run_on_either, self._renewals, self._pool, deed), max(lease / 3_000_000, 1.0)
+            )
         except TimeoutError as error:
             raise StoreAway(f"{self.url}: no answer in time. Work goes on when the database answers again") from error
 
