@@ -126,7 +126,7 @@ async def test_two_who_wait_see_the_world_at_each_moment():
 async def test_a_wait_without_end_raises_and_says_what_the_run_waits_for():
     async with environment() as env:
         run = await env.client.start(for_ever)
-        with pytest.raises(HoldfastError, match=r"would never end: nothing is under way.*waits for a message"):
+        with pytest.raises(HoldfastError, match=r"would never end: nothing is under way.*waits on worker"):
             await run.result()
 
 

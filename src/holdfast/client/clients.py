@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
@@ -21,7 +20,6 @@ from holdfast.model import (
     OnConflict,
     RunFilter,
     RunRecord,
-    RunStatus,
     WorkerRecord,
     WorkflowCount,
     moment_of,
@@ -32,13 +30,13 @@ from holdfast.store import Store
 from . import journals
 from .archiving import Archiving
 from .connections import Connection
-from .entries import readable
-from .explain import Explanation, Surroundings, explain
+from .explain import Explanation
+from .explaining import explained
 from .journals import Journal
 from .listings import AsyncRuns, checked_filter, shown
 from .managing import Managing
 from .messaging import Messaging
-from .runs import AsyncRun, described, error_of
+from .runs import AsyncRun
 from .starting import Starter
 from .starts import Call, calls_of, check_options, merged, name_of, refuse_others
 
@@ -327,21 +325,7 @@ class AsyncClient(Messaging, Managing, Archiving):
         """Why a run is not moving: `print(await client.explain(run.id))` says it in words. Raises RunNotFound."""
         refuse_in_body("client.explain()", "do it in a step")
         store, record = await self._connection.found(run_id)
-        is_told = record.status in (RunStatus.COMPLETED, RunStatus.CONTINUED)
-        rows = [] if is_told else await store.read_journal(run_id)
-        entries, damage = readable(run_id, rows)
-        surroundings = Surroundings(
-            await store.list_workers(),
-            store.namespace,
-            moment_of(await store.read_clock()),
-            lambda stored: described(error_of(self.codec, stored)),
-            () if record.status.is_final else await store.read_waits(run_id),
-            None if record.status.is_final else await store.find_cancel(run_id),
-            () if record.status.is_final else await store.count_unread(run_id),
-        )
-        found = explain(record, entries, surroundings)
-        # What blocks it is told by itself, and may be just that.
-        return found if damage is None or record.blocked else replace(found, text=f"{found} But {damage}.")
+        return await explained(store, record, self.codec)
 
     async def now(self) -> datetime:
         """The database's time: what was created, is due or has ended goes by that, whatever this host's clock says."""

@@ -1,0 +1,32 @@
+"""What an explanation is made of, read from the store. How it is put into words is in explain.py, which is pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from holdfast.codec import Codec
+from holdfast.model import RunRecord, RunStatus, moment_of
+from holdfast.store import Store
+
+from .entries import readable
+from .explain import Explanation, Surroundings, explain
+from .runs import described, error_of
+
+
+async def explained(store: Store, record: RunRecord, codec: Codec) -> Explanation:
+    """Why a run is not moving. A journal that can't be read, or a row of it, is told beside what else is known."""
+    is_told = record.status in (RunStatus.COMPLETED, RunStatus.CONTINUED)
+    is_final = record.status.is_final
+    entries, damage = readable(record.id, [] if is_told else await store.read_journal(record.id))
+    surroundings = Surroundings(
+        await store.list_workers(),
+        store.namespace,
+        moment_of(await store.read_clock()),
+        lambda stored: described(error_of(codec, stored)),
+        () if is_final else await store.read_waits(record.id),
+        None if is_final else await store.find_cancel(record.id),
+        () if is_final else await store.count_unread(record.id),
+    )
+    found = explain(record, entries, surroundings)
+    # What blocks it is told by itself, and may be just that.
+    return found if damage is None or record.blocked else replace(found, text=f"{found} But {damage}.")
