@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from opentelemetry.trace import StatusCode
 
-from holdfast import AsyncClient, Client, RunFailed, Worker, current_run, workflow
+from holdfast import AsyncClient, Client, RunFailed, Worker, current_run, step, wait_for_signal, workflow
 from holdfast.observe import Tracing
 from tests.observe.observed import (
     PATIENCE,
@@ -18,7 +18,7 @@ from tests.observe.observed import (
     waits,
 )
 from tests.observe.watchers import Traces
-from tests.worker.stage import stage
+from tests.worker.stage import ONCE, stage
 
 
 async def test_a_run_and_its_steps_are_spans_with_the_agreed_attributes(database_url):
@@ -147,14 +147,73 @@ async def test_a_retry_by_a_client_that_traces_nothing_stays_in_the_trace_of_the
 async def test_a_run_knows_its_trace_to_hand_it_on(database_url):
     traces = Traces()
 
+    @step
+    async def tell() -> str | None:
+        return current_run().trace
+
     @workflow
     async def body() -> str | None:
-        return current_run().trace
+        return await tell()
 
     async with stage(database_url, body, observers=[traces.observer()]) as on:
         told = await (await on.client.start(body)).result(timeout=PATIENCE)
     context = traces.one("workflow.run").context
     assert told == f"00-{context.trace_id:032x}-{context.span_id:016x}-01"
+
+
+async def test_a_body_is_told_the_same_trace_whether_its_worker_traces_or_not(database_url):
+    traces = Traces()
+
+    @step
+    async def pass_on(trace: str | None) -> str | None:
+        return trace
+
+    @workflow
+    async def body() -> str | None:
+        told = await pass_on(current_run().trace)
+        await wait_for_signal("go")
+        return told
+
+    watching = {"observers": [traces.observer()]}
+    async with stage(database_url, client=watching) as on:
+        with traces.tracer.start_as_current_span("request") as request:
+            run = await on.client.start(body)
+        async with on.worker(body, observers=[]):
+            await on.until_waiting(run)
+        async with on.worker(body, observers=[traces.observer()]):
+            await run.signal("go")
+            told = await run.result(timeout=PATIENCE)
+    assert told is not None
+    assert f"{request.get_span_context().span_id:016x}" in told
+
+
+async def test_the_body_of_a_retry_is_told_the_trace_of_the_run_that_it_retries(database_url):
+    traces = Traces()
+    is_mended = []
+
+    @step
+    async def pass_on(trace: str | None) -> str | None:
+        return trace
+
+    @step(retry=ONCE)
+    async def breaks() -> None:
+        assert is_mended
+
+    @workflow
+    async def body() -> str | None:
+        told = await pass_on(current_run().trace)
+        await breaks()
+        return told
+
+    watching = {"observers": [traces.observer()]}
+    async with stage(database_url, body, client=watching) as on:
+        with traces.tracer.start_as_current_span("request") as request:
+            run = await on.client.start(body)
+        await run.wait(PATIENCE)
+        is_mended.append(True)
+        told = await (await on.client.retry(run.id)).result(timeout=PATIENCE)
+    assert told is not None
+    assert f"{request.get_span_context().span_id:016x}" in told
 
 
 async def test_without_tracing_a_run_passes_its_caller_s_trace_on(database_url):

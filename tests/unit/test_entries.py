@@ -88,8 +88,8 @@ def test_a_turn_comes_back_in_order(some):
         (Blocked(1, 2), ["blocked", 1, 2]),
         (RunRetrying(1, 2, b"e", 3, 4), ["run_retrying", 1, 2, b"e", 3, 4, None, []]),
         (
-            RunRetrying(1, 0, b"e", 1, 1, Former("r1", 5, 6, None), ("kid",)),
-            ["run_retrying", 1, 0, b"e", 1, 1, ["r1", 5, 6, None], ["kid"]],
+            RunRetrying(1, 0, b"e", 1, 1, Former("r1", 5, 6, None, "t"), ("kid",)),
+            ["run_retrying", 1, 0, b"e", 1, 1, ["r1", 5, 6, None, "t"], ["kid"]],
         ),
         (Ended(1, "completed", b"o"), ["ended", 1, "completed", b"o", None]),
     ],
@@ -106,6 +106,9 @@ def test_an_entry_with_a_field_that_came_later_can_still_be_read():
 
 def test_an_entry_without_the_optional_fields_can_be_read():
     assert decode_entries(msgspec.msgpack.encode([["cancel", 1]])) == [Cancel(1)]
+    retrying = RunRetrying(1, 0, b"e", 1, 1, Former("r1", 5, 6, None))
+    stored = ["run_retrying", 1, 0, b"e", 1, 1, ["r1", 5, 6, None]]
+    assert decode_entries(msgspec.msgpack.encode([stored])) == [retrying]
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", msgspec.msgpack.encode([["no_such_kind", 1]])])

@@ -125,6 +125,7 @@ def _row(history: Sequence[Entry], record: RunRecord, at: Instant) -> bytes:
         instant_of(record.created_at),
         instant_of(record.started_at or record.created_at),
         None if record.deadline_at is None else instant_of(record.deadline_at),
+        record.trace,
     )
     failed = tuple(entry.key for entry in history if isinstance(entry, ChildEnded) and entry.is_failure)
     # Attempt 0: a run retried by hand has the whole of its workflow's own retries before it.

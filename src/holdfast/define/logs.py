@@ -15,7 +15,7 @@ class _RunFilter(logging.Filter):
             return True
         run = scope.run
         record.run_id, record.workflow = run.id, run.workflow
-        if (trace := run.trace) is not None:
+        if (trace := run.own_trace) is not None:
             record.trace_id = trace[3:35]
         if isinstance(scope, StepInfo):
             record.step = scope.key

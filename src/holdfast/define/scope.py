@@ -117,8 +117,18 @@ class RunInfo:
 
     @property
     def trace(self) -> str | None:
-        """What its steps and children belong to, as W3C writes it: its own span where it is traced, else what it was
-        started in. To be handed to whatever else should be in its trace."""
+        """The trace that it belongs to, as W3C writes it. To be handed to whatever else should be in it.
+
+        In a step it is the run's own span where its worker traces, else what the run was started in. In a body it is
+        always the latter, or None: that is stored with the run, and whether a worker traces may change between replays.
+        """
+        if not is_body(current_scope.get()):
+            return self.own_trace
+        return self.caller_trace if self.former is None else self.former.trace
+
+    @property
+    def own_trace(self) -> str | None:
+        """What its steps, children and messages belong to: its own span where it is traced. Bodies are not told."""
         found: str | None = self.caller_trace if self.span is None else self.span.text
         return found
 

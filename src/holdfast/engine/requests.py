@@ -333,7 +333,7 @@ class Requests(Compensations):
             parent_id=run.own_id,
             parent_key=key,
             on_parent_end=options.on_parent_end or "cancel",
-            trace=run.trace,
+            trace=run.own_trace,
         )
 
     def _child_id(self, key: str) -> str:

@@ -43,7 +43,7 @@ class Sends(Calls):
         if self.is_replaying or life.has_keys:
             child = next((one for one in life.children.values() if one.new.id == run_id), None)
         joined = child.key if child is not None and child.new.key is not None else None
-        signal = OutSignal(run_id, name, self._codec.message(payload), self.run.trace, joined)
+        signal = OutSignal(run_id, name, self._codec.message(payload), self.run.own_trace, joined)
         if not self.is_replaying:
             life.signals.append(signal)
         elif child is not None:
@@ -53,7 +53,7 @@ class Sends(Calls):
     def send_event(self, name: str, payload: Any) -> None:
         data = self._to_send(payload)
         if data is not None:
-            self.life.events.append(OutEvent(name, data, self.run.trace))
+            self.life.events.append(OutEvent(name, data, self.run.own_trace))
 
     def send_value(self, name: str, value: Any) -> None:
         data = self._to_send(value)

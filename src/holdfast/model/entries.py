@@ -238,6 +238,7 @@ class Former(msgspec.Struct, array_like=True, frozen=True, gc=False):
     created_at: Instant
     started_at: Instant
     deadline_at: Instant | None
+    trace: str | None = None
 
 
 class RunRetrying(_Entry, frozen=True, gc=False, tag="run_retrying"):

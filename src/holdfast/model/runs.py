@@ -90,7 +90,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rows: tuple[bytes, ...] = ()
     """Journal rows that the run begins with, from seq 0: a retry's."""
     trace: str | None = None
-    """The trace that it belongs to, as W3C writes it: that of whoever started it. Neither a body nor a step sees it."""
+    """The trace that it belongs to, as W3C writes it: that of whoever started it. Its body is told this one."""
     takes_key_of: str | None = None
     """Take `key` over from this run, which must be there and have ended; if another holds it, nothing is created."""
 

@@ -45,9 +45,9 @@ class LogContext(logging.Filter):
         record.run_id, record.workflow, record.workflow_version = run.id, run.workflow, run.version
         if isinstance(scope, StepInfo):
             record.step, record.attempt = scope.key, scope.attempt
-            self._trace(record, run.trace)
+            self._trace(record, run.own_trace)
             return True
-        self._spell(record, run.trace)
+        self._spell(record, run.own_trace)
         return not scope.is_silent
 
     def _trace(self, record: logging.LogRecord, trace: str | None) -> None:

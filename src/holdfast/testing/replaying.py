@@ -207,11 +207,13 @@ def _info(run: RunRecord | None, workflow: Workflow[..., Any], started_at: Insta
         )  # fmt: skip  # one line a group reads better here
     if run.workflow != workflow.name:
         raise DefinitionError(f"this is the journal of a run of {run.workflow!r}, not of {workflow.name!r}")
-    return RunInfo(
+    info = RunInfo(
         id=run.id, workflow=run.workflow, version=run.version, key=run.key, tags=run.tags, priority=run.priority,
         chain_id=run.chain_id, origin_id=run.origin_id, parent_id=run.parent_id, created_at=instant_of(run.created_at),
         started_at=started_at, deadline_at=_instant(run.deadline_at),
     )  # fmt: skip  # as above
+    info.caller_trace = run.trace
+    return info
 
 
 def _instant(moment: datetime | None) -> Instant | None:
