@@ -15,7 +15,7 @@ import pytest
 import holdfast
 from holdfast.errors import StoreAway, StoreError
 from holdfast.store import open_store
-from holdfast.store.postgres import connections
+from holdfast.store.postgres import connections, watcher
 from holdfast.testing.contract.stage import LANE, LEASE, new_run, until
 from tests.servers import execute
 from tests.servers.wire import Wire
@@ -249,3 +249,24 @@ async def test_a_lease_is_renewed_over_a_connection_that_is_there_when_no_other_
     finally:
         await execute(url, f"ALTER ROLE {role} LOGIN")
         await store.close()
+
+
+async def test_who_can_t_listen_looks_often_and_knocks_less_and_less(database, monkeypatch):
+    tries = []
+
+    async def connect(target):
+        tries.append(target)
+        raise StoreAway("not now")
+
+    store = open_store(database[-1])
+    await store.open()
+    monkeypatch.setattr(watcher, "connect", connect)
+    monkeypatch.setattr(watcher, "_UNHEARD", 0.01)
+    monkeypatch.setattr(watcher, "_LONGEST_PAUSE", 0.1)
+    looks = []
+    unsubscribe = store.subscribe(lambda: looks.append(len(tries)))
+    assert await until(lambda: len(tries) >= 10)
+    unsubscribe()
+    await store.close()
+    # By then it waits for ten looks between two tries; a machine that is slow coalesces some.
+    assert looks.count(9) > 3

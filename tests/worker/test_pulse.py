@@ -156,6 +156,18 @@ async def test_a_worker_reaps_when_its_own_lease_holds_and_not_before(database_u
             assert reaped.is_set() is is_held
 
 
+async def test_what_can_t_be_renewed_is_tried_again_soon_while_the_lease_holds_and_less_often_then(database_url):
+    async with watching(database_url) as watch:
+        watch.pulse._renew(0)
+        watch.store.is_away = True
+        assert [watch.pulse._next_pause() for _ in range(5)] == [200_000, 400_000, 800_000, 1_000_000, 1_000_000]
+        watch.clock.at = LENGTH
+        assert [watch.pulse._next_pause() for _ in range(4)] == [1_000_000, 2_000_000, 4_000_000, 5_000_000]
+        watch.store.is_away = False
+        watch.pulse._renew(watch.clock.at)
+        assert watch.pulse._next_pause() == 200_000
+
+
 async def test_a_renewal_counts_from_when_it_was_asked_for_however_long_its_answer_took(database_url):
     async with watching(database_url) as watch:
         watch.store.takes = 7_000_000

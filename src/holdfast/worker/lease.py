@@ -24,6 +24,11 @@ from .threads import Threads
 _log = logging.getLogger("holdfast.worker")
 _TICKS = 4
 """A second."""
+_FIRST_PAUSE = 200_000
+_WHILE_IT_HOLDS = 1_000_000
+_LONGEST_PAUSE = 5_000_000
+"""Between two tries to renew. When the lease has lapsed there is no hurry any more: a server that refuses a whole fleet
+is not to be kept busy with that."""
 
 
 class Lease:
@@ -95,6 +100,7 @@ class Pulse:
         self._patience = max(1, blocked_after * _TICKS // 1_000_000)
         self._reported: object = None
         self._is_away = False
+        self._pause = _FIRST_PAUSE
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"holdfast-pulse-{worker_id[-6:]}", daemon=True)
 
@@ -129,9 +135,15 @@ class Pulse:
                     )
                     due = now + self._lease.length // 3
                     continue
-                due = now + (self._lease.length // 3 if self._renew(now) else 200_000)
+                due = now + (self._lease.length // 3 if self._renew(now) else self._next_pause())
             if self._lease.is_lost:
                 return
+
+    def _next_pause(self) -> int:
+        """How long to wait after a try that failed."""
+        pause = self._pause
+        self._pause = min(2 * pause, _WHILE_IT_HOLDS if self._lease.holds() else _LONGEST_PAUSE)
+        return pause
 
     def _renew(self, asked_at: int) -> bool:
         try:
@@ -146,6 +158,7 @@ class Pulse:
                 trace = None if isinstance(error, StoreError) else error
                 _log.warning("the lease can't be renewed, work goes on until it ends: %s", error, exc_info=trace)
             return False
+        self._pause = _FIRST_PAUSE
         if self._is_away:
             self._is_away = False
             _log.warning("the lease could be renewed again")

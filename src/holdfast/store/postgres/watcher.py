@@ -31,6 +31,10 @@ _NOTIFY_PAUSE = 0.01
 _SOONEST = 0.02
 _LATEST = 1.0
 _GROWTH = 1.5
+_UNHEARD = 0.5
+"""Seconds between two looks while nothing can be heard."""
+_LONGEST_PAUSE = 5.0
+"""Seconds between two tries to listen: a server that refuses us is not to be kept busy with that."""
 
 
 class Watcher:
@@ -60,6 +64,7 @@ class Watcher:
         self._news = News.NONE
         self._since: Instant | None = None
         self._pause = _SOONEST
+        self._has_heard = False
 
     def tell(self, news: News, since: Instant | None = None) -> None:
         """This store has committed something that others may wait for, as old as that if not of just now."""
@@ -135,7 +140,10 @@ class Watcher:
             self.signal()
 
     async def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        pause = _UNHEARD
         while True:
+            self._has_heard = False
             # asyncpg's own error about itself: the server's farewell came between two statements.
             with contextlib.suppress(
                 StoreError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError
@@ -146,8 +154,11 @@ class Watcher:
                 finally:
                     connection.terminate()
             # Also for a server that lets us in and refuses to be listened to, as a standby does.
-            await asyncio.sleep(_LATEST / 2)
-            self.signal()
+            pause = _UNHEARD if self._has_heard else min(2 * pause, _LONGEST_PAUSE)
+            again_at = loop.time() + pause
+            while loop.time() < again_at:
+                await asyncio.sleep(_UNHEARD)
+                self.signal()
 
     async def _hear(self, connection: asyncpg.Connection[Any]) -> None:
         gone = asyncio.Event()
@@ -161,6 +172,7 @@ class Watcher:
 
         connection.add_termination_listener(lambda _: gone.set())
         await connection.add_listener(self.channel, heard)
+        self._has_heard = True
         # What happened while nobody listened.
         self.signal()
         await gone.wait()
