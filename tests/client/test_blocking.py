@@ -80,7 +80,8 @@ def test_a_run_is_started_watched_and_found_without_a_loop(blocking):
     assert [entry.kind for entry in blocking.journal(run.id)][-1] == "ended"
     assert blocking.explain(run.id).reason == "ended"
     assert not blocking.cancel(run.id)
-    assert blocking.workers()[0].id == "hands"
+    # The store that it had registered in is closed, which on one host is its end.
+    assert blocking.workers() == []
     assert blocking.workflows()[0].counts == {"completed": 1}
 
 
