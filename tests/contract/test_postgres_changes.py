@@ -17,7 +17,7 @@ from holdfast.errors import StoreAway, StoreError
 from holdfast.store import open_store
 from holdfast.store.postgres import connections, watcher
 from holdfast.testing.contract.stage import LANE, LEASE, new_run, until
-from tests.servers import execute
+from tests.servers import execute, fetch
 from tests.servers.wire import Wire
 
 FAREWELL = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
@@ -270,3 +270,18 @@ async def test_who_can_t_listen_looks_often_and_knocks_less_and_less(database, m
     await store.close()
     # By then it waits for ten looks between two tries; a machine that is slow coalesces some.
     assert looks.count(9) > 3
+
+
+@pytest.mark.parametrize(("given", "name"), [("", "holdfast"), ("?application_name=shop", "shop")])
+async def test_connections_have_a_name_that_the_server_shows(database, given, name):
+    url, found, _, own = database
+    store = open_store(f"{own}{given}")
+    await store.open()
+    lender = store.lender(LEASE)
+    connection = await lender.take()
+    try:
+        rows = await fetch(url, f"SELECT DISTINCT application_name FROM pg_stat_activity WHERE datname = '{found}'")
+        assert [tuple(row) for row in rows] == [(name,)]
+    finally:
+        await connection.close()
+        await store.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import StoreAway
+from holdfast.errors import StoreAway, StoreError
 from holdfast.store import open_store
 from holdfast.testing.contract.stage import LEASE, Stage, new_run, turn
 
@@ -139,3 +139,13 @@ def test_a_log_that_sqlite_takes_away_and_makes_anew_is_nobody_s_fault(path):
             assert not beside(path, "-wal").exists()
 
     asyncio.run(act())
+
+
+def test_a_damaged_file_is_told_with_what_a_restore_may_have_left_beside_it(play, path):
+    play(lambda stage: stage.start(50))
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (size - 4096))
+    with pytest.raises(StoreError, match=r"malformed.* remove .*holdfast\.db-wal and .*holdfast\.db-shm"):
+        play(lambda stage: stage.start(1))

@@ -7,7 +7,8 @@ be sent again. Nothing here shows a password.
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -62,6 +63,8 @@ class Target:
     """The url without its password."""
     is_pooled: bool
     """Through a pooler that gives each transaction another connection: no session may be relied on."""
+    server_settings: Mapping[str, str] = field(default_factory=dict)
+    """What a connection begins with: a name by which to find it in pg_stat_activity, if the url has none."""
 
 
 def parse_target(url: str, shown: str) -> Target:
@@ -72,7 +75,9 @@ def parse_target(url: str, shown: str) -> Target:
     if pooler not in (None, "transaction", "session"):
         raise DefinitionError(f"url {shown!r}: pooler={pooler!r}; expected transaction or session")
     dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
-    return Target(dsn, shown, pooler == "transaction")
+    named = {} if "application_name" in options else {"application_name": "holdfast"}
+    # Not by the url, which tells one database's locks from another's.
+    return Target(dsn, shown, pooler == "transaction", named)
 
 
 async def connect(target: Target, lock_timeout: str = LOCK_TIMEOUT) -> asyncpg.Connection[Any]:
@@ -85,6 +90,7 @@ async def connect(target: Target, lock_timeout: str = LOCK_TIMEOUT) -> asyncpg.C
             command_timeout=COMMAND_TIMEOUT,
             # Without sessions there are no prepared statements to come back to.
             statement_cache_size=0 if target.is_pooled else 256,
+            server_settings=dict(target.server_settings),
         )
         keep_alive(connection)
         if connection.get_server_version() < (13,):

@@ -81,7 +81,10 @@ class PostgresLender:
             if not connection.is_closed():
                 return connection
         connection = await asyncpg.connect(
-            self.target.dsn, timeout=CONNECT_TIMEOUT, statement_cache_size=0 if self.target.is_pooled else 100
+            self.target.dsn,
+            timeout=CONNECT_TIMEOUT,
+            statement_cache_size=0 if self.target.is_pooled else 100,
+            server_settings=dict(self.target.server_settings),
         )
         keep_alive(connection)
         try:

@@ -32,7 +32,8 @@ _GIVES_WAY = 0.002
 """Seconds for which whoever had the write lock leaves it to those who wait: longer than they pause."""
 _BUSY = frozenset({5, 6})  # BUSY, LOCKED
 _AWAY = frozenset({3, 7, 8, 10, 13, 14, 15})  # PERM, NOMEM, READONLY, IOERR, FULL, CANTOPEN, PROTOCOL
-_BROKEN = frozenset({11, 26})  # CORRUPT, NOTADB
+_CORRUPT = 11
+_BROKEN = frozenset({_CORRUPT, 26})  # NOTADB
 _ERROR = 1
 T = TypeVar("T")
 
@@ -74,9 +75,13 @@ def explained(error: BaseException, path: str) -> BaseException:
             " work goes on"
         )
     if code in _BROKEN:
-        return StoreError(
-            f"{path}: {error}. This is not a SQLite database, or a damaged one; restore it or name another file"
-        )
+        told = f"{path}: {error}. This is not a SQLite database, or a damaged one; restore it or name another file"
+        if code == _CORRUPT:
+            told += (
+                f". If it was restored just now, the log of the file before it may have been carried over into it: stop"
+                f" all who have it open, remove {path}-wal and {path}-shm, and restore it once more"
+            )
+        return StoreError(told)
     return error
 
 
