@@ -16,6 +16,7 @@ from tests.servers import Databases
 SEEDS = 80
 CHUNK = 20
 ELSEWHERE = {
+    "read_clock": "each has a clock of its own; tests/contract has it",
     "subscribe": "what comes of a notification is a matter of time; tests/contract has it",
     "guest": "a caller's own connection is of another kind in each dialect; tests/contract has it",
     "lender": "so is the one that a step is lent; tests/worker and tests/acceptance have it",

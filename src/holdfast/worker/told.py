@@ -1,7 +1,7 @@
 """What a worker logs of runs and attempts that fail: one line each, when it happens and never on a replay.
 
-An attempt that is tried again is everyday life, and told for whoever wants to know; a step that has failed for good may
-be caught by its body; a run that has failed needs somebody to look.
+An attempt that is tried again is everyday life, and so is a step that has failed for good, which its body may expect:
+both are told for whoever wants to know. A run that has failed needs somebody to look.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def attempt_retrying(attempt: Attempt, error: BaseException, pause: int) -> None
 
 
 def step_failed(attempt: Attempt, error: BaseException) -> None:
-    if _log.isEnabledFor(logging.WARNING):
+    if _log.isEnabledFor(logging.INFO):
         told = _described(error, _place(error))
-        _log.warning("%r failed for good with %s", attempt, told, exc_info=_trace(error))
+        _log.info("%r failed for good with %s", attempt, told, exc_info=_trace(error))
 
 
 def run_retrying(run: RunInfo, codec: Codec, stored: bytes, pause: int) -> None:
