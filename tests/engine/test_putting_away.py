@@ -284,7 +284,7 @@ def one_task_a_thread(monkeypatch):
             raise RuntimeError(f"Cannot enter into task {task!r} while another task {others[0]!r} is being executed.")
         tasks._enter_task(loop, task)
 
-    monkeypatch.setattr(hosts, "_ONE_A_THREAD", True)
+    monkeypatch.setattr(hosts, "ONE_A_THREAD", True)
     for module in (hosts, departure, calls):
         monkeypatch.setattr(module, "_enter_task", enter)
 

@@ -243,13 +243,9 @@ class Deliveries(Requests):
             child.reply.set_exception(failure)
 
     def _take_in(self, entry: Any) -> None:
-        self.run.journal_length += 1
-        self._record(entry)
-
-    def _record(self, entry: Any) -> None:
-        """Of what the body never sees, only this: a step that is tried for long would fill the journal else."""
         if entry.at > self.time:
             self.time = entry.at
+        self.run.journal_length += 1
         if not self.is_replaying:
             self._entries.append(entry)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextvars
 import weakref
+from asyncio import events
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, NoReturn
 
@@ -40,11 +41,11 @@ from holdfast.model import (
     TimerFired,
 )
 
+from . import hosts
 from .commands import Advance, Command
 from .deliveries import Deliveries
 from .departure import put_away
 from .divergence import ending
-from .hosts import enter
 from .life import Lived, lived
 from .loop import Handle
 from .outcome import settle, would_retry
@@ -161,11 +162,18 @@ class Execution(Deliveries):
         put_away(self)
 
     def _run(self) -> None:
-        leave = enter(self.loop, self.runners.host)
+        host = self.runners.host
+        leave = hosts.enter(self.loop, host) if hosts.ONE_A_THREAD else None
+        if leave is None:
+            # As `enter` does, without its calls: this is every advance.
+            events._set_running_loop(self.loop)
         try:
             self.runners.run(self)
         finally:
-            leave()
+            if leave is None:
+                events._set_running_loop(host)
+            else:
+                leave()
         if self.fault is not None:
             raise self.fault
 
@@ -292,7 +300,9 @@ class Execution(Deliveries):
         elif kind is StepRetrying:
             command = self._addressee(entry)
             if command is not None:
-                self._record(entry)
+                self._take_in(entry)
+                # The body never sees it: a step that is tried for long would fill the journal.
+                self.run.journal_length -= 1
                 command.attempt = entry.attempt + 1
                 command.retry_at = entry.retry_at
                 command.first_at = entry.first_at

@@ -13,12 +13,13 @@ from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Callable
 from functools import partial
 
-_ONE_A_THREAD = sys.version_info >= (3, 14)
+ONE_A_THREAD = sys.version_info >= (3, 14)
+"""Whether a thread has one current task, whatever its loops are."""
 
 
 def enter(loop: asyncio.AbstractEventLoop, host: asyncio.AbstractEventLoop | None) -> Callable[[], None]:
     """Make the body's loop the running one, in which no task is current yet; the answer undoes it."""
-    task = asyncio.current_task(host) if _ONE_A_THREAD and host is not None else None
+    task = asyncio.current_task(host) if ONE_A_THREAD and host is not None else None
     if host is None or task is None:
         events._set_running_loop(loop)
         return partial(events._set_running_loop, host)
