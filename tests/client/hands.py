@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.client import AsyncClient, Client
+from holdfast.client import AsyncClient, AsyncRun, Client
 from holdfast.define import Workflow, step, workflow
 from holdfast.model import (
     ClaimedRun,
@@ -23,6 +23,7 @@ from holdfast.model import (
     StepCompleted,
     StepFailed,
     Turn,
+    decode_entries,
     encode_entries,
     microseconds,
 )
@@ -129,3 +130,15 @@ class Hands:
         """End a run as cancelled."""
         run = await self.claim(run_id)
         await self.write(run, Ended(at(), "cancelled"), change=RowChange(status=RunStatus.CANCELLED))
+
+
+async def failed(client: AsyncClient, hands: Hands, **options: Any) -> AsyncRun[int]:
+    """A run that has failed."""
+    run = await client.start(total, 1, **options)
+    await hands.fail(run.id, ValueError("no"))
+    return run
+
+
+async def entries_of(client: AsyncClient, run_id: str) -> list[Entry]:
+    """A run's journal."""
+    return [entry for row in await client.store.read_journal(run_id) for entry in decode_entries(row.data)]

@@ -19,12 +19,11 @@ from holdfast.model import (
     Reseeded,
     RunRetrying,
     StepCompleted,
-    decode_entries,
     instant_of,
     moment_of,
 )
 from holdfast.store import SqliteStore
-from tests.client.hands import Hands, total
+from tests.client.hands import Hands, entries_of, failed, total
 from tests.servers import Databases
 
 HOUR = 3_600_000_000
@@ -48,16 +47,6 @@ def hands(client: AsyncClient, monkeypatch: pytest.MonkeyPatch) -> Hands:
     """A worker that goes by the store's clock, as workers do."""
     monkeypatch.setattr("tests.client.hands.at", an_hour_ago)
     return Hands(client)
-
-
-async def failed(client, hands, **options):
-    run = await client.start(total, 1, **options)
-    await hands.fail(run.id, ValueError("no"))
-    return run
-
-
-async def entries_of(client, run_id):
-    return [entry for row in await client.store.read_journal(run_id) for entry in decode_entries(row.data)]
 
 
 def is_of_the_store(at: Instant) -> bool:

@@ -16,21 +16,10 @@ from holdfast.model import (
     Started,
     StepAsked,
     StepCompleted,
-    decode_entries,
     history_of,
     microseconds,
 )
-from tests.client.hands import total
-
-
-async def failed(client, hands, **options):
-    run = await client.start(total, 1, **options)
-    await hands.fail(run.id, ValueError("no"))
-    return run
-
-
-async def entries_of(client, run_id):
-    return [entry for row in await client.store.read_journal(run_id) for entry in decode_entries(row.data)]
+from tests.client.hands import entries_of, failed, total
 
 
 async def test_a_retry_is_a_new_run_of_the_same_chain_and_the_old_one_stays(client, hands):

@@ -1,13 +1,17 @@
-"""Databases with a table of the caller's own, and every way to bring a connection to one along."""
+"""Databases with a table of the caller's own, every way to bring a connection to one along, and a stage on a file."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast import Client
+from holdfast.store import open_store
+from holdfast.testing.contract.stage import Stage
 from tests.contract import ways
 from tests.servers import Databases, Postgres
 
@@ -17,6 +21,27 @@ def server() -> Iterator[Postgres]:
     """A server of our own, to be stopped and killed; whoever needs it starts it first."""
     with Postgres(durable=False) as running:
         yield running
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a SQLite file may be."""
+    return tmp_path / "holdfast.db"
+
+
+@pytest.fixture
+def play(path: Path):
+    """Run an `async def` on a stage whose store is open."""
+
+    async def on_stage(act):
+        stage = Stage(lambda: open_store(f"sqlite:///{path}"))
+        await stage.store.open()
+        try:
+            await act(stage)
+        finally:
+            await stage.close()
+
+    return lambda act: asyncio.run(on_stage(act))
 
 
 @pytest.fixture

@@ -16,11 +16,6 @@ PAGE = 4096
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "holdfast.db"
-
-
-@pytest.fixture
 def play(path: Path):
     """Run an `async def` on a stage whose store is open, with a run held."""
 

@@ -13,27 +13,7 @@ from holdfast.errors import StoreAway, StoreError, StoreTooNew
 from holdfast.model import RowChange, RunFilter, RunStatus
 from holdfast.store import SqliteStore, open_store
 from holdfast.store.sqlite.links import Link, Role
-from holdfast.testing.contract.stage import LANE, LEASE, Stage, new_run, turn
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "holdfast.db"
-
-
-@pytest.fixture
-def play(path: Path):
-    """Run an `async def` on a stage whose store is open."""
-
-    async def on_stage(act):
-        stage = Stage(lambda: open_store(f"sqlite:///{path}"))
-        await stage.store.open()
-        try:
-            await act(stage)
-        finally:
-            await stage.close()
-
-    return lambda act: asyncio.run(on_stage(act))
+from holdfast.testing.contract.stage import LANE, LEASE, new_run, turn
 
 
 def writing(store: SqliteStore) -> sqlite3.Connection:

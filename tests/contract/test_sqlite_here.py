@@ -15,11 +15,6 @@ from holdfast.testing.contract.stage import Stage, turn
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "holdfast.db"
-
-
-@pytest.fixture
 def play(path: Path, monkeypatch):
     """Run an `async def` on a stage whose store is open, with three runs held. No commit counts as slow, and the thread
     does nothing more with the connection once it has answered."""

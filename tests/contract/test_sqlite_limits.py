@@ -16,11 +16,6 @@ LARGE = b"x" * 20_000
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "holdfast.db"
-
-
-@pytest.fixture
 def play(path: Path):
     """Run an `async def` on a stage whose store, with one connection for everything, is open."""
 

@@ -17,26 +17,6 @@ from holdfast.testing.contract.stage import LEASE, Stage, new_run, turn
 AGAIN = "end every process that has opened it and start it again"
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "holdfast.db"
-
-
-@pytest.fixture
-def play(path: Path):
-    """Run an `async def` on a stage whose store is open."""
-
-    async def on_stage(act):
-        stage = Stage(lambda: open_store(f"sqlite:///{path}"))
-        await stage.store.open()
-        try:
-            await act(stage)
-        finally:
-            await stage.close()
-
-    return lambda act: asyncio.run(on_stage(act))
-
-
 def beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
