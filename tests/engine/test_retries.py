@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from holdfast import (
     DeadlineExceeded,
     FatalError,
@@ -104,44 +102,6 @@ def test_results_are_kept_and_the_failed_step_is_asked_anew(begin):
     drive.fail("refuse", Declined("visa", cents=1))
     drive.run_again()
     assert drive.open == ["refuse"]
-
-
-@workflow
-async def helper() -> None: ...
-
-
-def asked_anew(begin, **options):
-    """What is asked for a child first, and what the next try of its parent gives out."""
-
-    @workflow(retry=THRICE)
-    async def body() -> None:
-        child = helper.options(**options).start()
-        child.signal("go", 1)
-        child.cancel()
-        await refuse("visa")
-
-    drive = begin(body)
-    [former] = drive.out[0].children
-    drive.fail("refuse", Declined("visa", cents=1))
-    drive.run_again()
-    drive.execution.ask_anew(drive.execution.time)
-    drive.take()
-    return former, drive.out[-1]
-
-
-def test_a_child_that_ends_with_its_parent_is_called_off_and_another_is_told_what_it_was(begin):
-    former, out = asked_anew(begin, on_parent_end="cancel")
-    [child] = out.children
-    assert child.id != former.id
-    assert [(one.run_id, one.name) for one in out.signals] == [(child.id, "go")]
-    assert out.cancels == (former.id, child.id)
-
-
-@pytest.mark.parametrize("options", [{"on_parent_end": "abandon"}, {"id": "its own"}])
-def test_a_child_that_others_may_mean_is_the_same_run_and_is_told_nothing_twice(begin, options):
-    former, out = asked_anew(begin, **options)
-    [child] = out.children
-    assert (child.id, out.signals, out.cancels) == (former.id, (), (former.id,))
 
 
 def test_the_failed_steps_attempts_are_counted_from_one(begin):

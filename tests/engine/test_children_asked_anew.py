@@ -1,0 +1,46 @@
+"""What the next try of a run asks for where a child is open: another run, or the one that was there."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import Retry, workflow
+from tests.engine.samples import Declined, refuse
+
+
+@workflow
+async def helper() -> None: ...
+
+
+def asked_anew(begin, **options):
+    """What is asked for a child first, and what the next try of its parent gives out."""
+
+    @workflow(retry=Retry(attempts=3, initial="1s", jitter=0))
+    async def body() -> None:
+        child = helper.options(**options).start()
+        child.signal("go", 1)
+        child.cancel()
+        await refuse("visa")
+
+    drive = begin(body)
+    [former] = drive.out[0].children
+    drive.fail("refuse", Declined("visa", cents=1))
+    drive.run_again()
+    drive.execution.ask_anew(drive.execution.time)
+    drive.take()
+    return former, drive.out[-1]
+
+
+def test_a_child_that_ends_with_its_parent_is_called_off_and_another_is_told_what_it_was(begin):
+    former, out = asked_anew(begin, on_parent_end="cancel")
+    [child] = out.children
+    assert child.id != former.id
+    assert [(one.run_id, one.name) for one in out.signals] == [(child.id, "go")]
+    assert out.cancels == (former.id, child.id)
+
+
+@pytest.mark.parametrize("options", [{"on_parent_end": "abandon"}, {"id": "its own"}])
+def test_a_child_that_others_may_mean_is_the_same_run_and_is_told_nothing_twice(begin, options):
+    former, out = asked_anew(begin, **options)
+    [child] = out.children
+    assert (child.id, out.signals, out.cancels) == (former.id, (), (former.id,))
