@@ -156,15 +156,13 @@ class StepInfo:
     """
 
     __slots__ = (
-        "attempt", "began_at", "cancelled", "deadline", "done", "error", "heartbeat_details", "key", "kind", "name",
+        "attempt", "began_at", "cancelled", "deadline", "done", "error", "heartbeat_details", "key", "name",
         "resources", "run", "span",
     )  # fmt: skip  # a name a line would be a page
     began_at: Instant
     """When this attempt began."""
     error: BaseException | None
-    """What it failed with. It and those below are there only where somebody observes."""
-    kind: str
-    """How it executes: "async", which is on the loop, "thread" or "transaction"."""
+    """What it failed with. It is there only where somebody observes, and `span` where an observer enters steps."""
     span: Any
     """What an observer keeps about it."""
 
@@ -194,6 +192,11 @@ class StepInfo:
     def idempotency_key(self) -> str:
         """The same for every attempt of this step: give it to a service that must not do the same thing twice."""
         return f"{self.run.origin_id}/{self.key}"
+
+    @property
+    def kind(self) -> str:
+        """How it executes: "async", which is on the loop, "thread" or "transaction"."""
+        raise NotImplementedError
 
     @property
     def whole(self) -> StepInfo:

@@ -16,8 +16,10 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 
 from holdfast.codec import message_of
-from holdfast.define import RunInfo, StepInfo
+from holdfast.define import RunInfo
 from holdfast.model import RunRecord
+
+from .contexts import OwnContext, make_context
 
 UNSET = Status(StatusCode.UNSET)
 _SCOPE = InstrumentationScope("holdfast")
@@ -27,7 +29,7 @@ class LiveSpan(trace.Span, ReadableSpan):
     """A span that is current while something executes, and exported when that has ended."""
 
     # The names are those that ReadableSpan reads.
-    __slots__ = ("_context", "_end_time", "_extra", "_parent", "_said", "_start_time")
+    __slots__ = ("_end_time", "_extra", "_start_time")
     # What most spans have in common is the class's.
     _name: str
     _kind = SpanKind.CONSUMER
@@ -44,18 +46,19 @@ class LiveSpan(trace.Span, ReadableSpan):
     _end_time: int | None
     _extra: BoundedAttributes | None
     """What user code has said of it."""
-    _said: Any
-    """What we say of it."""
 
     @property
-    def _attributes(self) -> dict[str, Any]:  # type: ignore[override]  # nobody writes it
+    def attributes(self) -> dict[str, Any]:
+        """What is said of it."""
         # Put together for those who read it, on whose thread that is: most spans go to an exporter, and some nowhere.
         found = self._told()
         return found if self._extra is None else {**found, **self._extra}
 
+    _attributes = attributes
+
     def _told(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._said
-        return found
+        """What we say of it."""
+        raise NotImplementedError
 
     def get_span_context(self) -> SpanContext:
         return self._context
@@ -117,47 +120,72 @@ class LiveSpan(trace.Span, ReadableSpan):
         """Nothing: the step's end is the span's, whoever thinks it is theirs to end."""
 
 
-# Processors ask for it, and that is every span: this is the slot itself.
-LiveSpan.context = vars(LiveSpan)["_context"]  # type: ignore[method-assign]
+class MessageSpan(LiveSpan):
+    """That of a message which a run has taken in."""
 
-
-class StepSpan(LiveSpan):
-    """That of an attempt of a step."""
-
-    __slots__ = ()
-    _name = "workflow.step"
-    _kind = SpanKind.INTERNAL
-    _said: StepInfo | tuple[RunInfo, str, str, str, int]
-    """The step that executes; when it has ended its run, its status, name and kind, and which attempt it was: the step
-    itself is not kept until it is exported."""
+    __slots__ = ("_context", "_parent", "_said")
+    _said: dict[str, Any]
 
     def _told(self) -> dict[str, Any]:
-        said = self._said
-        if isinstance(said, StepInfo):
-            return named(said.run) | {"step.name": said.name, "step.kind": said.kind, "step.attempt": said.attempt}
-        run, status, name, kind, attempt = said
-        return {
-            "workflow.name": run.workflow,
-            "workflow.version": run.version,
-            "run_id": run.id,
-            "status": status,
-            "step.name": name,
-            "step.kind": kind,
-            "step.attempt": attempt,
-        }
+        return self._said
 
 
 class RunSpan(LiveSpan):
     """That of a run, which has ended."""
 
-    __slots__ = ()
+    __slots__ = ("_context", "_parent", "_run", "_state")
     _name = "workflow.run"
-    _said: tuple[RunInfo, str]
-    """The run, and its status."""
+    _run: RunInfo
+    _state: str
+    """How it ended."""
 
     def _told(self) -> dict[str, Any]:
-        run, status = self._said
-        return {**named(run), "status": status}
+        return {**named(self._run), "status": self._state}
+
+
+class StepSpan(LiveSpan):
+    """That of an attempt of a step.
+
+    There is one for every step, and it is kept until it is exported, so it is one object and no more: what else there
+    is to it follows from what it holds, and is made for whoever asks.
+    """
+
+    __slots__ = ("_attempt", "_id", "_mode", "_run", "_state", "_step")
+    _name = "workflow.step"
+    _kind = SpanKind.INTERNAL
+    _run: RunInfo
+    _id: int
+    _step: str
+    _mode: str
+    _attempt: int
+    _state: str | None
+    """How it ended; None while it executes."""
+
+    @property
+    def _context(self) -> SpanContext:  # type: ignore[override]  # nobody writes it
+        above: SpanContext = self._run.span.context
+        return make_context(OwnContext, (above[0], self._id, False, above[3], above[4], True))
+
+    context = _context
+
+    @property
+    def _parent(self) -> SpanContext:  # type: ignore[override]  # nobody writes it
+        above: SpanContext = self._run.span.context
+        return above
+
+    def _told(self) -> dict[str, Any]:
+        run = self._run
+        found = {
+            "workflow.name": run.workflow,
+            "workflow.version": run.version,
+            "run_id": run.id,
+            "step.name": self._step,
+            "step.kind": self._mode,
+            "step.attempt": self._attempt,
+        }
+        if self._state is not None:
+            found["status"] = self._state
+        return found
 
 
 def named(run: RunInfo | RunRecord) -> dict[str, Any]:

@@ -11,59 +11,31 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from hashlib import blake2b
 from random import getrandbits
-from struct import Struct
 from typing import Any, TypeVar
 
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import SpanLimits
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-from opentelemetry.sdk.trace.sampling import Decision, Sampler
-from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 
 from holdfast.codec import message_of
 from holdfast.define import RunInfo, StepInfo
-from holdfast.model import Instant, RunStatus
+from holdfast.model import RunStatus
 
-from .contexts import CURRENT, DROPPED, EMPTY, NO_STATE, SAMPLED, OwnContext, make_context, make_current, read, written
+from .contexts import CURRENT, EMPTY, OwnContext, make_context, make_current, read
 from .facts import RunEnded, StepEnded
-from .live import UNSET, LiveSpan, RunSpan, StepSpan, named
+from .live import UNSET, LiveSpan, MessageSpan, RunSpan, StepSpan, named
+from .places import Places, RunTrace
 from .processors import Processors
 
 _ERROR = Status(StatusCode.ERROR)
-# By names of our own: to get a member of an enum from its class takes a call in Python.
-_CONSUMER, _KEPT, _FAILED = SpanKind.CONSUMER, Decision.RECORD_AND_SAMPLE, RunStatus.FAILED
-
-
-class RunTrace:
-    """Where a run stands in its trace: worked out anew by every process that holds it, and always the same."""
-
-    __slots__ = ("_base", "context", "is_sampled", "parent")
-
-    def __init__(self, context: SpanContext, parent: SpanContext | None, is_sampled: bool) -> None:
-        self.context = context
-        self.parent = parent
-        self.is_sampled = is_sampled
-        self._base: Context | None = None
-
-    @property
-    def base(self) -> Context:
-        """What its steps see if they have no span of their own: the run's, which is not to be written to."""
-        if self._base is None:
-            self._base = Context({CURRENT: NonRecordingSpan(self.context)})
-        return self._base
-
-    @property
-    def text(self) -> str:
-        return written(self.context)
-
+_FAILED = RunStatus.FAILED
+"""By a name of our own: to get a member of an enum from its class takes a call in Python."""
 
 T = TypeVar("T", bound=LiveSpan)
 _new = object.__new__
-_ids = blake2b(person=b"holdfast span", digest_size=24)
-_three = Struct(">QQQ").unpack
 
 
 class Spans:
@@ -75,51 +47,34 @@ class Spans:
         if type(tracer.id_generator) is RandomIdGenerator:
             self._new_id = partial(getrandbits, 64)  # As it does.
         common = {"_resource": tracer.resource, "_limits": SpanLimits()}
-        self._message_span = _derived(LiveSpan, common)
+        self._message_span = _derived(MessageSpan, common)
         self._step_span, self._run_span = _derived(StepSpan, common), _derived(RunSpan, common)
-        self._sampler: Sampler = tracer.sampler
+        self.place = Places(tracer.sampler).place
 
     def hold(self, run: RunInfo) -> None:
         """Find out where a run stands that this worker is to execute."""
         self._processors.look()
-        run.span = self.trace_of(seed_of(run.created_instant, run.id), run.caller_trace, named(run))
-
-    def trace_of(self, seed: bytes, caller: str | None, attributes: dict[str, Any]) -> RunTrace:
-        """Where a run stands: in its caller's trace, or at the head of one of its own. `seed` is the run's."""
-        ids = _ids.copy()
-        ids.update(seed)
-        high, low, span_id = _three(ids.digest())
-        parent = None if caller is None else read(caller)
-        if parent is None:
-            trace_id, above = high << 64 | low, EMPTY
-        else:
-            trace_id, above = parent.trace_id, trace.set_span_in_context(NonRecordingSpan(parent), EMPTY)
-        asked = self._sampler.should_sample(above, trace_id, "workflow.run", _CONSUMER, attributes)
-        is_sampled = asked.decision is _KEPT
-        flags = SAMPLED if is_sampled else DROPPED
-        if parent is not None and parent.trace_flags & ~TraceFlags.SAMPLED:
-            # Whatever else the caller says about its trace holds for all of it.
-            flags = TraceFlags(flags | parent.trace_flags & ~TraceFlags.SAMPLED)
-        context = make_context(OwnContext, (trace_id, span_id, False, flags, asked.trace_state or NO_STATE, True))
-        return RunTrace(context, parent, is_sampled)
+        run.span = self.place(run, run.created_instant, run.caller_trace)
 
     def enter(self, step: StepInfo) -> None:
         """Make the step's span, or the run's where it is not sampled, current for the code that is about to execute."""
-        run: RunTrace | None = step.run.span
-        if run is None:
+        run = step.run
+        traced: RunTrace | None = run.span
+        if traced is None:
             return
-        if not run.is_sampled:
-            make_current(run.base)
+        if not traced.is_sampled:
+            make_current(Context({CURRENT: traced}))
             return
-        parent = run.context
         span = step.span = _new(self._step_span)
-        span._context = make_context(OwnContext, (parent[0], self._new_id() or 1, False, parent[3], parent[4], True))
-        span._parent = parent
+        span._run = run
+        span._id = self._new_id() or 1
+        span._step = step.name
+        span._mode = step.kind
+        span._attempt = step.attempt
         span._start_time = step.began_at * 1_000
-        span._said = step
-        span._end_time = span._extra = None
+        span._end_time = span._extra = span._state = None
         if self._processors.tells_starts:
-            self._processors.begun(span, run.base)
+            self._processors.begun(span, Context({CURRENT: traced}))
         make_current(Context({CURRENT: span}))
 
     def finish(self, steps: Sequence[StepEnded], runs: Sequence[RunEnded]) -> None:
@@ -133,7 +88,7 @@ class Spans:
                 at = fact.at * 1_000
                 if fact.error is not None:
                     _explain(span, fact.error, at)
-                span._said = (step.run, fact.status, step.name, step.kind, step.attempt)
+                span._state = fact.status
                 span._end_time = at
                 ended.append(span)
         broken: Exception | None = None
@@ -154,21 +109,24 @@ class Spans:
     def _of_run(self, fact: RunEnded, traced: RunTrace) -> RunSpan:
         run = fact.run
         span = _new(self._run_span)
-        span._said = (run, fact.status._value_)
+        span._run, span._state = run, fact.status._value_
         self._begin(span, traced.context, traced.parent, run.started_instant * 1_000, EMPTY)
         if fact.status is _FAILED and span._status is UNSET:
             span._status = _ERROR
         span._end_time = fact.at * 1_000
         return span
 
-    def message(self, run: RunTrace, kind: str, at: int, attributes: dict[str, Any], sender: str | None) -> None:
+    def message(self, run: RunInfo, kind: str, name: str, at: int, sender: str | None) -> None:
         """A message that a run has taken in: a moment in its trace, linked with where its sender stood in its own."""
-        parent = run.context
+        traced: RunTrace | None = run.span
+        if traced is None or not traced.is_sampled:
+            return
+        parent = traced.context
         context = make_context(OwnContext, (parent[0], self._new_id() or 1, False, parent[3], parent[4], True))
         span = _new(self._message_span)
         span._name = f"workflow.{kind}"
-        span._said = attributes
-        self._begin(span, context, parent, at, run.base)
+        span._said = {**named(run), f"{kind}.name": name}
+        self._begin(span, context, parent, at, Context({CURRENT: traced}))
         origin = read(sender)
         if origin is not None:
             span._links = (*span._links, trace.Link(origin))
@@ -176,7 +134,12 @@ class Spans:
         self._processors.ended((span,))
 
     def _begin(
-        self, span: LiveSpan, context: SpanContext, parent: SpanContext | None, began_at: int, above: Context
+        self,
+        span: MessageSpan | RunSpan,
+        context: SpanContext,
+        parent: SpanContext | None,
+        began_at: int,
+        above: Context,
     ) -> None:
         span._context = context
         span._parent = parent
@@ -189,12 +152,6 @@ class Spans:
 def _derived(kind: type[T], common: dict[str, Any]) -> type[T]:
     """A class of its own for the spans of one tracer."""
     return type(kind.__name__, (kind,), common)
-
-
-def seed_of(created: Instant, run_id: str) -> bytes:
-    """What a run's ids are drawn from. The time is there because an id that a user has chosen may be somebody else's,
-    too."""
-    return f"{created} {run_id}".encode()
 
 
 def _explain(span: LiveSpan, error: BaseException, at: int) -> None:

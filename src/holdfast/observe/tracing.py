@@ -80,9 +80,7 @@ class Tracing(GroupObserver):
         spans = self._spans or self._made(self._api.get_tracer_provider())
         if spans is None:
             return None
-        found: str = spans.trace_of(
-            self._room.seed_of(instant_of(run.created_at), run.id), run.trace, self._room.named(run)
-        ).text
+        found: str = spans.place(run, instant_of(run.created_at), run.trace).text
         return found
 
     def hold(self, run: RunInfo) -> None:
@@ -113,10 +111,8 @@ class Tracing(GroupObserver):
             self._spans.finish(steps, runs)
 
     def _message_taken(self, fact: MessageTaken) -> None:
-        traced = fact.run.span
-        if traced is not None and traced.is_sampled:
-            attributes = {**self._room.named(fact.run), f"{fact.kind}.name": fact.name or ""}
-            self._spans.message(traced, fact.kind, fact.at * 1_000, attributes, fact.trace)
+        if self._spans is not None:
+            self._spans.message(fact.run, fact.kind, fact.name or "", fact.at * 1_000, fact.trace)
 
     def _message_sent(self, fact: MessageSent) -> None:
         tracer = (self._provider or self._api).get_tracer("holdfast")

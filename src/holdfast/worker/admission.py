@@ -37,14 +37,15 @@ class Admission(Turns):
     is_lenient = False
     """In a test environment: crashes are the test's own doing, and held against nobody."""
 
-    def admit(self, claimed: ClaimedRun) -> None:
-        """Rebuild the body if it is not in memory, and let the run go on."""
-        held = self._hold(claimed)
-        try:
-            self._let_in(held, claimed)
-        except Exception as error:
-            # Not its fault, but it must not be held by nobody.
-            self.block(held, error)
+    def admit(self, claimed: Sequence[ClaimedRun]) -> None:
+        """Rebuild the bodies that are not in memory, and let the runs go on."""
+        # One thing for all of them, then the other: what has just executed is still in the processor's caches.
+        for held, run in [(self._hold(run), run) for run in claimed]:
+            try:
+                self._let_in(held, run)
+            except Exception as error:
+                # Not its fault, but it must not be held by nobody.
+                self.block(held, error)
 
     @property
     def may_suspect(self) -> bool:

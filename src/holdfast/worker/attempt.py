@@ -67,6 +67,10 @@ class Attempt(StepInfo):
         self.turn: tuple[Turn, Told] | None = None
         """What its transaction is to commit."""
 
+    @property
+    def kind(self) -> str:
+        return self.command.step.kind
+
     def send_value(self, name: str, value: Any) -> None:
         self._attempts.send(self, name, value, is_value=True)
 

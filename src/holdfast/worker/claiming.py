@@ -182,8 +182,7 @@ class Claiming(ABC):
                 if run.is_untouched:
                     self.runs.give_back(run)
             claimed = [run for run in claimed if not run.is_untouched]
-        for run in claimed:
-            self.runs.admit(run)
+        self.runs.admit(claimed)
 
     async def _claim(self, limit: int, run_id: str | None = None, *, is_ahead: bool = False) -> list[ClaimedRun]:
         self._has_strays = True

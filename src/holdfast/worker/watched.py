@@ -72,13 +72,13 @@ class WatchedAttempts(Attempts):
         self._runs: list[RunEnded] = []
         """What those who are told in groups have yet to hear of."""
         self._is_called = self._is_next = False
-        self._enter = self._watched_enter
+        if self._enters:
+            self._enter = self._watched_enter
         self._after: Callable[[Attempt, Outcome], None] = self._done
         self._done = self._watched_done
 
     def _watched_enter(self, attempt: Attempt) -> None:
         current_scope.set(attempt)
-        attempt.kind = attempt.command.step.kind
         attempt.span = None
         for enter in self._enters:
             try:
