@@ -127,7 +127,7 @@ class MessageSpan(LiveSpan):
     _said: dict[str, Any]
 
     def _told(self) -> dict[str, Any]:
-        return self._said
+        return dict(self._said)
 
 
 class RunSpan(LiveSpan):
