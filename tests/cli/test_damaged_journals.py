@@ -51,3 +51,16 @@ def test_an_export_of_all_leaves_it_out_and_says_so(damaged, client, capsys):
     assert json.loads(seen.out)["id"] == other
     assert f"left out: the journal of run {damaged} can't be read" in seen.err
     assert main(["export", damaged]) == 1
+
+
+def test_a_replay_says_which_it_is_and_replays_the_others(damaged, client, capsys):
+    other = failed(client)
+    chosen = ["--status", "failed", "--code", "tests.cli.halving", "--json"]
+    assert main(["replay", *chosen]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert {one["id"]: (one["state"], one["workflow"], one["version"]) for one in told["runs"]} == {
+        damaged: ("damaged", "halve", "1"),
+        other: ("matches", "halve", "1"),
+    }
+    assert main(["replay", damaged, "--code", "tests.cli.halving"]) == 1
+    assert f"damaged {damaged}\nthe journal of run {damaged} can't be read at row 0" in capsys.readouterr().out

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import holdfast
-from holdfast import workflow
+from holdfast import Client, RunNotFound, workflow
 from holdfast.cli import main
+from holdfast.client import Journal
 from tests.cli.halving import halve
 
 
@@ -28,3 +29,22 @@ def test_a_workflow_that_only_the_database_knows_is_looked_at(client, capsys):
     client.start(forgotten)
     assert main(["replay", "--workflow", "forgotten", "--code", "tests.cli.halving"]) == 1
     assert "1 run replayed, 1 run would not go on" in capsys.readouterr().err
+
+
+def test_a_run_that_is_gone_when_its_turn_comes_is_left_out_and_one_that_was_named_is_missed(
+    client, capsys, monkeypatch
+):
+    holdfast.run(halve, 4, url=client.url)
+    gone = client.start(halve, 6, delay="1h")
+    read = Client.journal
+
+    def journal(self: Client, run_id: str) -> Journal:
+        if run_id == gone.id:
+            raise RunNotFound(f"no run {run_id!r}")
+        return read(self, run_id)
+
+    monkeypatch.setattr(Client, "journal", journal)
+    assert main(["replay", "--workflow", "halve", "--code", "tests.cli.halving"]) == 0
+    assert capsys.readouterr().err == "0 runs replayed, 0 runs would not go on\n"
+    assert main(["replay", gone.id, "--code", "tests.cli.halving"]) == 1
+    assert f"no run {gone.id!r}" in capsys.readouterr().err

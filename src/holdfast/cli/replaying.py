@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from holdfast.client import Client, Journal, read_archive
 from holdfast.codec import Codec
 from holdfast.define import Workflow
 from holdfast.discovery import discover
-from holdfast.errors import DefinitionError, HoldfastError, UnknownWorkflow
+from holdfast.errors import DefinitionError, HoldfastError, NotDecodable, RunNotFound, UnknownWorkflow
 from holdfast.model import LIVE, counted
 from holdfast.settings import settings_folder
 from holdfast.testing import replay
@@ -25,9 +25,12 @@ from .output import lines_of, print_json, print_line, print_note, tracked, worki
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    journal: Journal
+    id: str
+    workflow: str | None
+    version: str | None
     state: str
-    """`matches`, `diverged`, or `unknown`: this code has no such workflow in that version."""
+    """`matches`, `diverged`, `unknown`: this code has no such workflow in that version; or `damaged`: its journal
+    can't be read."""
     report: str | None = None
 
 
@@ -60,22 +63,23 @@ def replay_command(
     targets = tuple(code or ()) or settings.workflows
     found = discover(targets, ignore=settings.ignore, home=settings_folder())
     codec = found.codec or codec_of(settings)
+    known = {(one.name, one.version): one for one in found.workflows}
+    # One after the other: there may be many, and what is kept of each is what came of it.
     if file is not None:
-        stored = list(_from_file(file, codec))
+        outcomes = [_replayed(one, known, codec) for one in _from_file(file, codec)]
     else:
         if not run_ids and not chosen.is_given and not all_live:
             raise typer.BadParameter("which runs? Name them, narrow them by --workflow and so on, or say --all-live")
-        with working("reading journals"), place.client() as client:
+        with place.client() as client:
             _check_name(chosen.workflow, [one.name for one in found.workflows], client)
-            stored = list(_from_database(client, run_ids or (), chosen))
-    known = {(one.name, one.version): one for one in found.workflows}
-    outcomes = [_replayed(one, known, codec) for one in tracked(stored, "replaying")]
-    wrong = [one for one in outcomes if one.state == "diverged" or (one.state == "unknown" and not skip_unknown)]
+            outcomes = list(_from_database(client, run_ids or (), chosen, known, codec))
+    fine = {"matches", "unknown"} if skip_unknown else {"matches"}
+    wrong = [one for one in outcomes if one.state not in fine]
     if as_json:
-        print_json({"ok": not wrong, "runs": [_told(one) for one in outcomes]})
+        print_json({"ok": not wrong, "runs": [asdict(one) for one in outcomes]})
     else:
         for one in wrong:
-            print_line(f"{one.state} {one.journal.run.id}\n{one.report}\n")
+            print_line(f"{one.state} {one.id}\n{one.report}\n")
         print_note(f"{counted(len(outcomes), 'run')} replayed, {counted(len(wrong), 'run')} would not go on")
     if wrong:
         raise typer.Exit(WRONG)
@@ -101,17 +105,39 @@ def _replayed(journal: Journal, known: dict[tuple[str, str], Workflow[Any, Any]]
         versions = ", ".join(version for name, version in known if name == run.workflow)
         has = f"it has version {versions}" if versions else "it has no workflow of that name"
         report = f"{run.workflow!r} in version {run.version!r} is not in this code: {has}"
-        return _Outcome(journal, "unknown", report)
+        return _Outcome(run.id, run.workflow, run.version, "unknown", report)
     try:
         replay(journal, workflow, codec=codec)
     except HoldfastError as error:
-        return _Outcome(journal, "diverged", f"{type(error).__name__}: {error}")
-    return _Outcome(journal, "matches")
+        return _Outcome(run.id, run.workflow, run.version, "diverged", f"{type(error).__name__}: {error}")
+    return _Outcome(run.id, run.workflow, run.version, "matches")
 
 
-def _from_database(client: Client, run_ids: Sequence[str], chosen: Chosen) -> Iterator[Journal]:
-    ids = run_ids or [run.id for run in client.runs(chosen.filter(LIVE))]
-    return (client.journal(run_id) for run_id in ids)
+def _from_database(
+    client: Client,
+    run_ids: Sequence[str],
+    chosen: Chosen,
+    known: dict[tuple[str, str], Workflow[Any, Any]],
+    codec: Codec | None,
+) -> Iterator[_Outcome]:
+    asked = run_ids
+    if not asked:
+        with working("looking for runs"):
+            asked = [run.id for run in client.runs(chosen.filter(LIVE))]
+    for run_id in tracked(asked, "replaying"):
+        try:
+            journal = client.journal(run_id)
+        except NotDecodable as error:
+            # It says nothing about the others.
+            record = client.get_run(run_id).record
+            workflow, version = (record.workflow, record.version) if record is not None else (None, None)
+            yield _Outcome(run_id, workflow, version, "damaged", str(error))
+        except RunNotFound:
+            if run_ids:
+                raise
+            # It has ended since they were looked for, and is gone.
+        else:
+            yield _replayed(journal, known, codec)
 
 
 def _from_file(file: Path, codec: Codec | None) -> Iterator[Journal]:
@@ -122,14 +148,3 @@ def _from_file(file: Path, codec: Codec | None) -> Iterator[Journal]:
             yield read_archive(line, codec=codec)
         except DefinitionError as error:
             raise DefinitionError(f"{file}, line {number}: {error}") from error
-
-
-def _told(outcome: _Outcome) -> dict[str, Any]:
-    run = outcome.journal.run
-    return {
-        "id": run.id,
-        "workflow": run.workflow,
-        "version": run.version,
-        "state": outcome.state,
-        "report": outcome.report,
-    }
