@@ -14,6 +14,7 @@ from holdfast.model import (
     Ended,
     Entry,
     JournalRow,
+    Message,
     RowChange,
     RunStatus,
     Stopped,
@@ -106,8 +107,7 @@ class Admission(Turns):
         if cancel is not None and _is_unbegun(held, claimed):
             self._stop_unbegun(held, cancel.payload.decode() or None)
             return
-        for message in claimed.inbox:
-            self.arrive(held, message)
+        self._get(held, claimed.inbox)
         is_late = held.is_late(max(self._clock.now(), claimed.claimed_at))
         if claimed.is_paused and not is_late and not any(message.kind == "cancel" for message in claimed.inbox):
             # Paused while it was being claimed, by somebody who could not know whom to tell, or while it stood ahead.
@@ -121,6 +121,15 @@ class Admission(Turns):
         # A claim brings the whole inbox, but no event that was published while nobody was there to match it.
         is_heard = held.execution is None or not held.execution.awaits_event
         self.resume(held, heard_at=claimed.claimed_at if is_heard else 0, was_paused=claimed.is_paused)
+
+    def _get(self, held: Held, inbox: Sequence[Message]) -> None:
+        """Let its messages arrive, but for those that its body has in memory: a claim brings them all."""
+        if inbox:
+            self._mailed.add(held.id)
+            known = held.unread()
+            for message in inbox:
+                if message.id not in known:
+                    self.arrive(held, message)
 
     def _end_pause(self, held: Held) -> None:
         """Let what ends a pause, a cancel or the deadline, come before all that has waited, but for results of steps.
