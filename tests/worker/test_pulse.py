@@ -7,16 +7,23 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from holdfast import AsyncClient, Worker, workflow
 from holdfast.errors import StoreAway
-from holdfast.model import Instant, Lane
+from holdfast.model import Instant, Lane, Swept
 from holdfast.store import SqliteStore
 from holdfast.store.sqlite.transactions import host_clock
+from holdfast.worker import upkeep
 from holdfast.worker.clock import SystemClock
 from holdfast.worker.lease import Lease, Pulse
 from holdfast.worker.upkeep import Upkeep
-from tests.worker.stage import LATER, until
+from tests.worker.stage import LATER, PATIENCE, until
 
 LENGTH = 30_000_000
+
+
+@workflow
+async def body() -> None:
+    pass
 
 
 class Standing(SystemClock):
@@ -145,11 +152,11 @@ async def test_a_worker_reaps_when_its_own_lease_holds_and_not_before(database_u
     async with watching(database_url) as watch:
         await watch.store.register_worker("dead", [Lane("body", "1")], 1)
         reaped = asyncio.Event()
-        upkeep = Upkeep(watch.store, watch.clock, "me", watch.lease, reaped.set, lambda: None)
+        task = Upkeep(watch.store, watch.clock, "me", watch.lease, reaped.set, lambda: None)
         for is_held in (False, True):
             if is_held:
                 watch.pulse._renew(0)
-            looking = asyncio.create_task(upkeep.run())
+            looking = asyncio.create_task(task.run())
             # It looks at once.
             await asyncio.wait([asyncio.ensure_future(reaped.wait())], timeout=5 if is_held else 0.5)
             looking.cancel()
@@ -263,3 +270,30 @@ async def test_whoever_gives_up_waiting_for_its_end_leaves_no_thread_behind(data
         await asyncio.wait([joining])
         watch.pulse.stop()
         await until(lambda: not any(thread.is_alive() for thread in begun))
+
+
+class Littered(SqliteStore):
+    """A store in which there is always more to remove, and which tells whether leases are ended meanwhile."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url.removeprefix("sqlite:///"), url, "default")
+        self.is_sweeping = False
+        self.reaped = asyncio.Event()
+
+    async def sweep(self, limit: int, *, events_before: Instant, now: Instant | None = None) -> Swept:
+        self.is_sweeping = True
+        return Swept((), 0, is_all=False)
+
+    async def reap_workers(self, worker_id: str, *, now: Instant | None = None) -> list[str]:
+        if self.is_sweeping:
+            self.reaped.set()
+        return await super().reap_workers(worker_id, now=now)
+
+
+async def test_a_sweep_that_takes_long_keeps_no_dead_worker_s_runs_waiting(database_url, monkeypatch):
+    monkeypatch.setattr(upkeep, "_SWEEP_EVERY", 1)
+    monkeypatch.setattr(upkeep, "_REAP_EVERY", 0.01)
+    store = Littered(database_url)
+    async with AsyncClient(store), Worker(store, workflows=[body]):
+        async with asyncio.timeout(PATIENCE):
+            await store.reaped.wait()

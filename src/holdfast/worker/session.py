@@ -123,7 +123,7 @@ class Session(Claiming):
         upkeep = Upkeep(
             self.store, self._clock, self.worker_id, self.lease, self._wake.set, self._changed, self.swept, kept
         )
-        self.tasks = [loop.create_task(self._serve()), loop.create_task(upkeep.run())]
+        self.tasks = [loop.create_task(one) for one in (self._serve(), upkeep.run(), upkeep.sweep())]
 
     def renewed(self) -> None:
         """The lease holds: what was held up because it did not, goes on."""

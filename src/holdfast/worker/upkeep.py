@@ -16,15 +16,18 @@ from .lease import Lease
 
 _REAP_EVERY = 1.0
 _POLL_EVERY = 5
-_SWEEP_EVERY = 60
+_SWEEP_EVERY = 60.0
 _SWEEP = 200
 _SWEEP_PAUSE = 0.1
 WEEK = 7 * 24 * 3600 * 1_000_000
 
 
 class Upkeep:
-    """A task beside a session. `found` is called when something has become due, `look` when it is time to, and `swept`,
-    if there is one, with what each sweep came to."""
+    """Two tasks beside a session: a sweep may take long, and the dead don't wait for it.
+
+    `found` is called when something has become due, `look` when it is time to, and `swept`, if there is one, with what
+    each sweep came to.
+    """
 
     def __init__(
         self,
@@ -47,20 +50,24 @@ class Upkeep:
         self._event_retention = event_retention
 
     async def run(self) -> None:
-        """Until it is cancelled. The store being away only makes it later."""
+        """End the leases of the dead, and look. Until it is cancelled; the store being away only makes it later."""
         for count in itertools.count():
             with suppress(StoreAway):
                 if self._lease.may_reap() and await self._store.reap_workers(
                     self._worker_id, now=self._clock.store_time()
                 ):
                     self._found()
-            if count % _SWEEP_EVERY == _SWEEP_EVERY - 1:
-                with suppress(StoreAway):
-                    await sweep(self._store, self._clock, self._event_retention, self._swept)
             if count % _POLL_EVERY == 0:
                 # Notifications are hints: a look now and then bounds the delay if one is lost.
                 self._look()
             await asyncio.sleep(_REAP_EVERY)
+
+    async def sweep(self) -> None:
+        """Remove what was kept long enough. Until it is cancelled, as above."""
+        while True:
+            await asyncio.sleep(_SWEEP_EVERY)
+            with suppress(StoreAway):
+                await sweep(self._store, self._clock, self._event_retention, self._swept)
 
 
 async def sweep(store: Store, clock: Clock, event_retention: int, told: Callable[[Swept], None] | None = None) -> None:

@@ -136,7 +136,7 @@ class Forks:
             keys = sorted(one.key for one in results)
             self._oracle.report("forks", f"{name} keeps results of {keys}; it should keep those of {sorted(expected)}")
         others = [one for one in carried if one not in results]
-        cause = known[len(shared)] if asked.result is None and shared else None
+        cause = known[len(shared)] if asked.result is None and 0 < len(shared) < len(known) else None
         if others not in ([], [cause]):
             self._oracle.report("forks", f"{name} also takes along {_kinds(others)}, from behind the cut")
 
