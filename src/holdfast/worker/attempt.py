@@ -12,9 +12,10 @@ from holdfast.model import Instant, Turn
 from holdfast.store import Loan
 
 from .clock import Alarm
+from .commits import Verdict
 from .held import Held
 
-Told = Callable[[Held, Turn, bool], None]
+Told = Callable[[Held, Turn, Verdict], None]
 _NO_ITEMS: dict[str, int] = {}
 
 
