@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from holdfast.codec.arguments import ArgumentsCodec, plain_call
 from holdfast.codec.codec import Codec
-from holdfast.codec.exceptions import Relayed, message_of, traceback_text
+from holdfast.codec.exceptions import Relayed, message_of, noted, traceback_text
 from holdfast.codec.hints import known_hints
 from holdfast.codec.loaded import find_all, find_class
 from holdfast.codec.plain import plain
@@ -43,6 +43,7 @@ __all__ = [
     "last_place",
     "message_of",
     "misfit",
+    "noted",
     "parameter_schemas",
     "place_of",
     "plain",

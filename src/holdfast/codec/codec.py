@@ -132,8 +132,8 @@ class Codec:
         return self._seal.open(stored) if stored[:1] == b"\x00" else stored
 
     def encode_exception(self, error: BaseException, *, notes: Sequence[str] = ()) -> bytes:
-        """An exception as sealed bytes. Never raises: what can't be kept becomes a note."""
-        plain = error.kept(notes) if isinstance(error, Relayed) else lower_exception(error, notes, self._loaded)
+        """An exception as sealed bytes. Raises only what the chain raises: what can't be kept becomes a note."""
+        plain = error.kept(notes) if type(error) is Relayed else lower_exception(error, notes, self._loaded)
         data = encode_json(plain)
         if len(data) > self._seal.limit:
             data = encode_json(shortened(plain))

@@ -49,7 +49,7 @@ class Relayed(Exception):
 
     def kept(self, notes: Sequence[str]) -> dict[str, Any]:
         """Plain data for it, with what was noted since."""
-        added = [clean(str(note)) for note in (*_notes(self), *notes)]
+        added = [*noted(self), *map(clean, notes)]
         return {**self._plain, "notes": [*self._plain.get("notes", ()), *added]}
 
 
@@ -143,8 +143,7 @@ def _lower(
     findings = lower_findings(error, plain["message"], lost)
     if findings is not None:
         plain["findings"] = findings
-    own = [clean(str(note)) for note in _notes(error)]
-    plain["notes"] = [*own, *(f"could not be kept: {item}" for item in lost), *(clean(note) for note in notes)]
+    plain["notes"] = [*noted(error), *(f"could not be kept: {item}" for item in lost), *(clean(note) for note in notes)]
     plain["rebuild"] = (loaded is None or cls.__module__ in loaded) and _may_be_rebuilt(cls, plain)
     return plain
 
@@ -329,9 +328,17 @@ def _unprintable(cls: type) -> str:
     return clean(f"<{cls.__qualname__} without a printable message>")
 
 
-def _notes(error: BaseException) -> list[Any]:
+def noted(error: BaseException) -> list[str]:
+    """The notes of an exception, also of one whose notes are none, or can't be printed."""
     notes = getattr(error, "__notes__", None)
-    return list(notes) if isinstance(notes, (list, tuple)) else []
+    return [_note(note) for note in notes] if isinstance(notes, (list, tuple)) else []
+
+
+def _note(note: object) -> str:
+    try:
+        return clean(str(note))
+    except Exception:
+        return shown(note)
 
 
 def traceback_text(error: BaseException) -> str:

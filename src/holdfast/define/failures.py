@@ -20,7 +20,8 @@ def pause_after(
     if type(error) is RuntimeError and error.args == _LEFT_COROUTINE:
         # What Python makes of a StopIteration that leaves a coroutine; user code may make another one of its own.
         error = error.__cause__ or error
-    if not isinstance(error, Exception) or isinstance(error, _FINAL):
+    # By its type: `isinstance` asks for its `__class__`, which may be a property that raises.
+    if not issubclass(type(error), Exception) or issubclass(type(error), _FINAL):
         return error, None
     try:
         return error, policy.delay(error, attempt, spent, dice)

@@ -113,15 +113,16 @@ def as_final(error: E) -> E:
 
 def is_final(error: BaseException) -> bool:
     """Whether no policy tries again after it: it is fatal, or marked, or such a one is among those of a task group."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(_is_final) is not None
+    # By their types, here and below: `isinstance` asks for a `__class__`, which may be a property that raises.
+    if issubclass(type(error), BaseExceptionGroup):
+        return error.subgroup(_is_final) is not None  # type: ignore[attr-defined]  # it is one
     return _is_final(error)
 
 
 def _is_final(error: BaseException) -> bool:
     try:
         # Past what its class says of attributes: not every `__getattr__` works where `__init__` never ran.
-        return isinstance(error, FatalError) or bool(object.__getattribute__(error, FINAL_MARK))
+        return issubclass(type(error), FatalError) or bool(object.__getattribute__(error, FINAL_MARK))
     except AttributeError:
         return False
 

@@ -18,15 +18,14 @@ from functools import partial
 from typing import Any
 
 from holdfast.codec import Codec
-from holdfast.define import Step, StepInfo, current_scope, pause_after
+from holdfast.define import Step, StepInfo, current_scope
 from holdfast.engine import Command
-from holdfast.errors import CodecError
-from holdfast.model import StepCompleted, StepRetrying, as_final, moment_of
+from holdfast.model import StepCompleted, StepRetrying, moment_of
 from holdfast.model import StepFailed as StepFailedEntry
 
 from .attempt import Attempt, Item
 from .clock import Clock
-from .failures import as_step_failed, notes_of, timed_out, unreadable
+from .failures import recorded, recorded_part, refused, timed_out, unread, weighed
 from .given import no_manager
 from .held import Held
 from .inside import Inside
@@ -217,10 +216,10 @@ class Attempts:
         self._enter(attempt)
         try:
             args, kwargs = command.shapes.arguments.unpack(command.args)
-        except Exception as error:
+        except BaseException as error:
             # This process has written them itself: they can't be read the next time, either.
             if not attempt.is_settled:
-                self._end_failed(attempt, error)
+                self._end_failed(attempt, unread(attempt, error))
             return self._landed(attempt)
         try:
             try:
@@ -261,9 +260,11 @@ class Attempts:
             else:
                 self._succeed(attempt, value)
         finally:
-            if attempt.loan is not None:
-                await self.inside.end(attempt)
-            self._landed(attempt)
+            try:
+                if attempt.loan is not None:
+                    await self.inside.end(attempt)
+            finally:
+                self._landed(attempt)
 
     async def _inside_middleware(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         step = attempt.command.step
@@ -310,11 +311,10 @@ class Attempts:
             return
         try:
             stored = attempt.command.shapes.result.encode(value)
-        except Exception as error:
-            refused = error if isinstance(error, CodecError) else unreadable(attempt, error)
-            # Nor is it by its workflow's policy, or a parent's.
-            self._end_failed(attempt, as_final(refused))
-            return
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return self._end_failed(attempt, refused(attempt, error))
         self._settle(attempt)
         self._done(attempt, StepCompleted(self._clock.now(), attempt.key, attempt.attempt, stored))
 
@@ -322,13 +322,10 @@ class Attempts:
         if attempt.is_settled:
             return
         now = self._clock.now()
-        policy, spent = attempt.command.step.retry, now - attempt.first_at
-        error, pause = pause_after(error, policy, attempt.attempt, spent, self.dice())
+        error, pause = weighed(attempt, error, now, self.dice())
         if pause is None:
-            if isinstance(error, StopIteration) or not isinstance(error, Exception):
-                error = as_final(as_step_failed(error))
             return self._end_failed(attempt, error)
-        stored = self._codec.encode_exception(error, notes=notes_of(attempt))
+        stored = recorded(attempt, error, self._codec)
         self._settle(attempt)
         attempt_retrying(attempt, error, pause)
         self._done(
@@ -337,11 +334,7 @@ class Attempts:
         )
 
     def _end_failed(self, attempt: Attempt, error: BaseException) -> None:
-        stored = self._codec.encode_exception(error, notes=notes_of(attempt))
-        done: bytes | None = None
-        if attempt.done is not None:
-            with contextlib.suppress(Exception):  # What can't be stored can't be undone.
-                done = attempt.command.shapes.result.encode(attempt.done)
+        stored, done = recorded(attempt, error, self._codec), recorded_part(attempt)
         self._settle(attempt)
         step_failed(attempt, error)
         self._done(attempt, StepFailedEntry(self._clock.now(), attempt.key, attempt.attempt, stored, done))

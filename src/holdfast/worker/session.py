@@ -242,6 +242,9 @@ class Session(Claiming):
                 await asyncio.wait([news, *self.runs.attempts.tasks], return_when=asyncio.FIRST_COMPLETED)
             finally:
                 news.cancel()
+        else:
+            # Whatever is open is not in flight, and only the end of the grace period ends it.
+            await asyncio.sleep(_QUIET)
 
     async def quiet(self) -> None:
         """Wait until none of the runs here has anything under way, passing on what comes for them meanwhile."""

@@ -2,12 +2,15 @@
 
 An attempt that is tried again is everyday life, and so is a step that has failed for good, which its body may expect:
 both are told for whoever wants to know. A run that has failed needs somebody to look.
+
+An attempt comes to its end also if what it failed with can't be told, or if a filter of the application's fails.
 """
 
 from __future__ import annotations
 
 import logging
 import traceback
+from contextlib import suppress
 
 from holdfast.codec import Codec, is_users, last_place, message_of, place_of
 from holdfast.define import RunInfo
@@ -23,14 +26,16 @@ _LONGEST = 300
 
 def attempt_retrying(attempt: Attempt, error: BaseException, pause: int) -> None:
     if _log.isEnabledFor(logging.INFO):
-        told = _described(error, _place(error))
-        _log.info("%r failed with %s; it is tried again %s", attempt, told, _when(pause), exc_info=_trace(error))
+        with suppress(Exception):
+            told = _described(error, _place(error))
+            _log.info("%r failed with %s; it is tried again %s", attempt, told, _when(pause), exc_info=_trace(error))
 
 
 def step_failed(attempt: Attempt, error: BaseException) -> None:
     if _log.isEnabledFor(logging.INFO):
-        told = _described(error, _place(error))
-        _log.info("%r failed for good with %s", attempt, told, exc_info=_trace(error))
+        with suppress(Exception):
+            told = _described(error, _place(error))
+            _log.info("%r failed for good with %s", attempt, told, exc_info=_trace(error))
 
 
 def run_retrying(run: RunInfo, codec: Codec, stored: bytes, pause: int) -> None:

@@ -15,6 +15,11 @@ class Nasty(Exception):
         raise RuntimeError("no attributes")
 
 
+class Note:
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+
 NASTY = [
     Unprintable("x"),
     ValueError("\ud800"),
@@ -40,6 +45,25 @@ def test_one_that_can_t_be_looked_at_says_what_it_was():
     assert type(back) is errors.StepFailed
     assert back.type == f"{__name__}.Nasty"
     assert back.__notes__ == ["step charge", "reading it raised RuntimeError", f"it was raised as {__name__}.Nasty"]
+
+
+def test_one_whose_class_is_a_property_that_raises_says_what_it_was():
+    class Masked(Exception):
+        @property
+        def __class__(self):
+            raise RuntimeError("nobody's class")
+
+    back = round_trip(Masked("x"))
+    assert type(back) is errors.StepFailed
+    assert back.type.endswith(".Masked")
+
+
+def test_a_note_that_can_t_be_printed_costs_an_exception_nothing_else():
+    error = ValueError("x")
+    error.__notes__ = [Note(), "why"]
+    back = round_trip(error)
+    assert type(back) is ValueError
+    assert back.__notes__ == ["<Note>", "why"]
 
 
 def nested(depth):

@@ -1,0 +1,285 @@
+"""Ends of steps whose own code fails when they are looked at: each attempt is settled all the same."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from holdfast import Codec, NotEncodable, StepFailed, step, workflow
+from tests.worker.gates import Gate, body_of
+from tests.worker.stage import ONCE, PATIENCE, QUICK, failure_of, stage, until
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Panic(BaseException):
+    """As extension modules raise it, that are written in Rust."""
+
+
+@dataclass
+class Unread:
+    """Raises what it is told to when its field is read."""
+
+    error: Any
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__("__dict__").get(name) if name == "error" else None
+        if found is not None:
+            raise found
+        return super().__getattribute__(name)
+
+
+class Masked(Exception):
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("nobody's class")
+
+
+class Sealed(BaseException):
+    """Nothing of it can be read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError("closed")
+
+
+class Note:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def noted(error: BaseException, notes: Any) -> BaseException:
+    error.__notes__ = notes
+    return error
+
+
+@pytest.mark.parametrize(
+    ("cause", "told"),
+    [
+        (Mute(), "Mute: <Mute without a printable message>"),
+        (Panic("index out of bounds"), "Panic: index out of bounds"),
+    ],
+    ids=["mute", "panic"],
+)
+async def test_a_result_that_can_t_be_read_fails_once_whatever_its_code_raises(database_url, cause, told):
+    effects: list[int] = []
+
+    @step(retry=QUICK)
+    async def load() -> Unread:
+        effects.append(1)
+        return Unread(cause)
+
+    @workflow
+    async def body() -> None:
+        await load()
+
+    async with stage(database_url, body) as on:
+        error = await failure_of(await on.client.start(body))
+    assert type(error) is NotEncodable
+    assert told in str(error)
+    assert effects == [1]
+
+
+@dataclass
+class Panics:
+    """Can be made once, and never be read."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name == "":
+            raise Panic("no name")
+        self.name = ""
+
+
+async def test_arguments_whose_code_raises_what_is_no_exception_fail_the_step_once(database_url):
+    executed: list[str] = []
+
+    @step(retry=QUICK)
+    async def greet(who: Panics) -> None:
+        executed.append(who.name)
+
+    @workflow
+    async def body() -> None:
+        await greet(Panics("Wilma"))
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        error = await failure_of(run)
+        assert "step_retrying" not in await on.kinds(run)
+    assert (type(error), str(error)) == (StepFailed, "no name")
+    assert executed == []
+
+
+@pytest.mark.parametrize(
+    ("notes", "kept"),
+    [(None, []), (5, []), ([Note(), "why"], ["<Note>", "why"])],
+    ids=["none", "a number", "one that can't be printed"],
+)
+@pytest.mark.parametrize("kind", [Panic, ValueError])
+async def test_a_failure_with_odd_notes_keeps_its_words_and_what_can_be_read(database_url, kind, notes, kept):
+    @step(retry=ONCE)
+    async def fails() -> None:
+        raise noted(kind("x"), notes)
+
+    @workflow
+    async def body() -> list[str]:
+        try:
+            await fails()
+        except (StepFailed, ValueError) as failed:
+            return [str(failed), *failed.__notes__]
+        return []
+
+    async with stage(database_url, body) as on:
+        words, *found = await (await on.client.start(body)).result(PATIENCE)
+    assert words == "x"
+    assert [note for note in found if note in ("<Note>", "why")] == kept
+
+
+@pytest.mark.parametrize("colour", ["async", "def"])
+@pytest.mark.parametrize("kind", [Masked, Sealed])
+async def test_a_failure_that_can_t_be_looked_at_is_step_failed_and_not_tried_again(database_url, kind, colour):
+    tries: list[int] = []
+
+    @step(retry=QUICK)
+    async def async_step() -> None:
+        tries.append(1)
+        raise kind
+
+    @step(retry=QUICK)
+    def def_step() -> None:
+        tries.append(1)
+        raise kind
+
+    @workflow
+    async def body(which: str) -> bool:
+        try:
+            if which == "def":
+                def_step()
+            else:
+                await async_step()
+        except Exception:
+            return True
+        return False
+
+    async with stage(database_url, body, concurrency=1) as on:
+        assert await (await on.client.start(body, colour)).result(PATIENCE)
+    assert tries == [1]
+
+
+async def test_an_end_that_can_t_be_told_says_so_in_the_run_and_why_in_the_log(database_url, caplog):
+    @step
+    async def fails() -> None:
+        raise Sealed
+
+    @workflow
+    async def body() -> None:
+        await fails()
+
+    async with stage(database_url, body) as on:
+        error = await failure_of(await on.client.start(body))
+    assert type(error) is StepFailed
+    assert str(error) == "the step 'fails' has ended, and what it came to can't be told: the worker's log says why"
+    (line,) = [one for one in caplog.records if one.levelno == logging.ERROR and one.exc_info]
+    assert "has ended, and what it came to can't be told" in line.message
+    assert str(line.exc_info[1]) == "closed"
+
+
+class Away:
+    """Keys that are somewhere else, and out of reach once they have been used so often."""
+
+    id = "away"
+    encrypts = True
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def apply(self, data: bytes) -> bytes:
+        self.left -= 1
+        if self.left < 0:
+            raise ConnectionError("no keys")
+        return data[::-1]
+
+    def revert(self, data: bytes) -> bytes:
+        return data[::-1]
+
+
+async def test_a_codec_that_can_t_write_a_failure_leaves_no_attempt_open(database_url):
+    keys = Away(left=1)
+    caught: list[str] = []
+
+    @step(retry=ONCE)
+    async def fails() -> None:
+        raise ValueError("secret")
+
+    @workflow
+    async def body() -> int:
+        try:
+            await fails()
+        except StepFailed as failed:
+            caught.append(str(failed))
+            keys.left = 100
+        return 1
+
+    async with stage(database_url, body, client={"codec": Codec(chain=[keys])}) as on:
+        run = await on.client.start(body)
+        assert await run.result(PATIENCE) == 1
+        assert b"secret" not in b"".join(row.data for row in await on.store.read_journal(run.id))
+    assert caught == ["the step 'fails' has ended, and what it came to can't be told: the worker's log says why"]
+
+
+class Broken(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        raise RuntimeError("no log")
+
+
+@pytest.mark.parametrize("retry", [ONCE, QUICK], ids=["once", "again"])
+async def test_a_log_that_fails_keeps_no_failure_from_its_run(database_url, caplog, retry):
+    caplog.set_level(logging.INFO, logger="holdfast.worker")
+    broken = Broken()
+
+    @step(retry=retry)
+    async def fails() -> None:
+        logging.getLogger("holdfast.worker").addFilter(broken)
+        raise ValueError("x")
+
+    @workflow
+    async def body() -> str:
+        try:
+            await fails()
+        except ValueError as error:
+            return str(error)
+        return "nothing"
+
+    try:
+        async with stage(database_url, body) as on:
+            assert await (await on.client.start(body)).result(PATIENCE) == "x"
+    finally:
+        logging.getLogger("holdfast.worker").removeFilter(broken)
+
+
+async def test_a_stop_does_not_spin_while_nothing_is_in_flight_that_could_end(database_url):
+    gate = Gate()
+    body = body_of(gate.step())
+    looks = 0
+    async with stage(database_url) as on:
+        await on.client.start(body)
+        worker = on.worker(body, grace="500ms")
+        async with worker:
+            await until(lambda: gate.begun)
+            session = worker._session
+            hear = session._hear_meanwhile
+
+            async def counted() -> None:
+                nonlocal looks
+                looks += 1
+                await hear()
+
+            session._hear_meanwhile = counted
+            session.runs.attempts.tasks.clear()
+    assert 0 < looks < 100
