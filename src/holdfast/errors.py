@@ -133,7 +133,7 @@ class BadArguments(CodecError, TypeError):
 
 
 class NotEncodable(CodecError, TypeError):
-    """A value that can't be stored; the message holds its type and its path.
+    """A value that can't be stored; the message holds its type and its path, or what its own code raised when read.
 
     Annotate it with a type that can (dataclasses, pydantic, msgspec, attrs, plain data), or return something smaller. A
     step whose result can't be stored fails once and is not tried again: it would do its work a second time.

@@ -266,7 +266,7 @@ async def test_a_result_whose_own_code_fails_when_it_is_read_says_so_and_fails_o
     async with stage(database_url, body) as on:
         error = await failure_of(await on.client.start(body))
     assert type(error) is NotEncodable
-    assert "the result of the step 'load' can't be stored: RuntimeError: the session is closed" in str(error)
+    assert "result can't be stored: RuntimeError: the session is closed; return plain data, read while" in str(error)
     assert effects == [1]
 
 

@@ -23,7 +23,7 @@ from holdfast.codec.seals import as_text, from_text
 from holdfast.codec.showing import Shown
 from holdfast.codec.tracebacks import is_users, last_place, place_of, told_traceback, without_own
 from holdfast.codec.transforms import AesGcm, Transform, Zstd
-from holdfast.codec.values import ValueCodec
+from holdfast.codec.values import ValueCodec, unreadable
 
 __all__ = [
     "AesGcm",
@@ -50,5 +50,6 @@ __all__ = [
     "plain_call",
     "told_traceback",
     "traceback_text",
+    "unreadable",
     "without_own",
 ]

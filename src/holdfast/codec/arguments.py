@@ -33,8 +33,8 @@ from holdfast.codec.scalars import PLAIN, Plain
 from holdfast.codec.seals import PICKLED, Seal
 from holdfast.codec.shapes import Misfit, Mismatch, Shape, Unstorable, encode_json
 from holdfast.codec.unions import Union
-from holdfast.codec.values import TOO_DEEP, json_bytes, parsed
-from holdfast.errors import BadArguments, NotDecodable, NotEncodable
+from holdfast.codec.values import TOO_DEEP, json_bytes, parsed, unreadable
+from holdfast.errors import BadArguments, IOInBody, NotDecodable, NotEncodable
 
 _Kind = inspect._ParameterKind
 
@@ -188,6 +188,10 @@ class ArgumentsCodec:
             raise NotEncodable(f"{name}{misfit.path}: {misfit.why} (argument of {self._name})") from None
         except RecursionError:
             raise NotEncodable(f"{name}: {TOO_DEEP} (argument of {self._name})") from None
+        except IOInBody:  # Of a body that reads it: its code is to be mended.
+            raise
+        except Exception as error:
+            raise unreadable(name, error, f" (argument of {self._name})", deed="give") from error
 
     def _bind(
         self, known: _Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]

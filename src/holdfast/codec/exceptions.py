@@ -57,7 +57,9 @@ def lower_exception(error: BaseException, notes: Sequence[str], loaded: Containe
     """Plain data for an exception, its causes and its members. `loaded`: only classes of these modules are known."""
     try:
         return _lower(error, notes, MAX_DEPTH, frozenset(), loaded)
-    except Exception as problem:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:
         # Some attribute of it raises. That it failed, and by what, must survive all the same.
         unseen = RuntimeError("<an exception that can't be looked at>")
         plain = _lower(as_final(unseen) if is_final(error) else unseen, notes, 1, frozenset(), loaded)
@@ -320,7 +322,9 @@ def message_of(error: BaseException) -> str:
     """What an exception says of itself, also if its `__str__` does not work."""
     try:
         return clean(str(error))[:MAX_MESSAGE]
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return _unprintable(type(error))
 
 

@@ -7,6 +7,7 @@ import pickle
 from typing import Any
 
 from holdfast.codec.bare import is_secret
+from holdfast.codec.exceptions import message_of
 from holdfast.codec.seals import PICKLED
 from holdfast.codec.shapes import Misfit, Secret, type_name
 from holdfast.errors import NotDecodable, NotEncodable
@@ -32,7 +33,8 @@ def pickled(value: object, what: str, is_encrypted: bool) -> bytes:
     except Misfit as misfit:
         raise NotEncodable(f"{what}: {misfit.why}") from None
     except Exception as error:
-        raise NotEncodable(f"{what}: {type_name(type(value))} is neither JSON nor to be pickled: {error}") from error
+        why = f"{type_name(type(value))} is neither JSON nor to be pickled: {message_of(error)}"
+        raise NotEncodable(f"{what}: {why}") from error
     return file.getvalue()
 
 

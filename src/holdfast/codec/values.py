@@ -16,12 +16,13 @@ import msgspec
 
 from holdfast.codec.annotations import Builder
 from holdfast.codec.bare import HUGE, SURROGATE
+from holdfast.codec.exceptions import message_of
 from holdfast.codec.hints import Unresolved
 from holdfast.codec.pickles import pickled, unpickled
 from holdfast.codec.scalars import Plain
 from holdfast.codec.seals import PICKLED, Seal
 from holdfast.codec.shapes import Misfit, Shape, Unstorable, decode_json, encode_json
-from holdfast.errors import NotDecodable, NotEncodable
+from holdfast.errors import IOInBody, NotDecodable, NotEncodable
 
 Source = Callable[[], tuple[Any, str | None]]
 
@@ -96,6 +97,10 @@ class ValueCodec:
             raise self._refusal(misfit) from misfit.__cause__
         except RecursionError:
             raise NotEncodable(f"{self._what}: {TOO_DEEP}{self._who}") from None
+        except IOInBody:  # Of a body that reads it: its code is to be mended.
+            raise
+        except Exception as error:
+            raise self._unreadable(error) from error
         data = json_bytes(plain, self._what, self._who)
         if self._is_unproven:
             try:
@@ -104,6 +109,8 @@ class ValueCodec:
                 raise NotEncodable(
                     f"{self._what}{misfit.path}: could be written but not read back: {misfit.why}{self._who}"
                 ) from misfit.__cause__
+            except Exception as error:
+                raise self._unreadable(error) from error
         return data
 
     def _decode(self, stored: bytes) -> Any:
@@ -120,6 +127,9 @@ class ValueCodec:
 
     def _refusal(self, misfit: Misfit) -> NotEncodable:
         return NotEncodable(f"{self._what}{misfit.path}: {misfit.why}{self._who}")
+
+    def _unreadable(self, error: Exception) -> NotEncodable:
+        return unreadable(self._what, error, self._who, deed="return" if self._what == "result" else "give")
 
     def _resolve(self) -> Shape:
         if self._shape is not None:
@@ -140,6 +150,14 @@ class ValueCodec:
         self._shape = shape
         self._source = None
         return shape
+
+
+def unreadable(what: str, cause: BaseException, who: str = "", *, deed: str = "return") -> NotEncodable:
+    """What is raised for a value whose own code fails while it is read, such as a property of a detached object."""
+    return NotEncodable(
+        f"{what} can't be stored: {type(cause).__name__}: {message_of(cause)}; "
+        f"{deed} plain data, read while its source is open{who}"
+    )
 
 
 def json_bytes(plain: Any, what: str, who: str) -> bytes:

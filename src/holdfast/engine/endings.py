@@ -6,14 +6,20 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from holdfast.errors import Continued, IOInBody
+from holdfast.codec import message_of
+from holdfast.errors import Continued, IOInBody, StepFailed
 
 
 def failure_of(main: asyncio.Task[Any]) -> BaseException | None:
     """What the body ended with. What is thrown in a task group comes out of it in a group, and means what it meant."""
     error = main.exception()
-    if not isinstance(error, BaseExceptionGroup):
-        return error
+    try:
+        if not isinstance(error, BaseExceptionGroup):
+            return error
+    except Exception:
+        # That asks for a `__class__`, which may be a property that raises. It is a failure like any other.
+        assert error is not None
+        return StepFailed(message_of(error), type=f"{type(error).__module__}.{type(error).__qualname__}")
     if (refused := error.subgroup(IOInBody)) is not None:
         return _first(refused)
     continued, others = error.split(Continued)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any, Protocol
 
-from holdfast.codec import Codec
+from holdfast.codec import Codec, unreadable
 from holdfast.define import RunInfo, Workflow
 from holdfast.errors import CodecError, Continued, DeadlineExceeded, JournalLimitReached, NotCompensated
 from holdfast.model import Cancel, Ended, Inherited, Instant, NewRun, RunRetrying, RunStatus, encode_entries
@@ -126,12 +126,20 @@ def _result(body: Finished, codec: Codec) -> tuple[bytes | None, BaseException |
         return None, error
     try:
         return codec.result(body.workflow.fn).encode(main.result()), None
-    except CodecError as refused:
-        refused.add_note(
-            f"this is the result of the workflow {body.workflow.name!r}: annotate it, or return plain data; "
-            "then retry the run, which keeps what its steps have done"
-        )
-        return None, refused
+    except CodecError as said:
+        refused: CodecError = said
+    except (Exception, KeyboardInterrupt):
+        # Not the value's own: the codec's chain can't be applied here and now, say. That blocks the run.
+        raise
+    except BaseException as odd:
+        # The result's own code raised it, and whoever holds the run must not fall over it.
+        refused = unreadable("result", odd)
+        refused.__cause__ = odd
+    refused.add_note(
+        f"this is the result of the workflow {body.workflow.name!r}: annotate it, or return plain data; "
+        "then retry the run, which keeps what its steps have done"
+    )
+    return None, refused
 
 
 def _main(body: Finished) -> BodyTask[Any] | None:

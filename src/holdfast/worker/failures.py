@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 
-from holdfast.codec import Codec, message_of, noted, traceback_text
+from holdfast.codec import Codec, message_of, noted, traceback_text, unreadable
 from holdfast.define import pause_after
 from holdfast.errors import CodecError, NotEncodable, StepFailed, StepTimeout
 from holdfast.model import Instant, as_final, spoken
@@ -58,7 +58,7 @@ def refused(attempt: Attempt, error: BaseException) -> BaseException:
     Nor is it by its workflow's policy, or a parent's.
     """
     try:
-        return as_final(error if issubclass(type(error), CodecError) else _unreadable(attempt, error))
+        return as_final(error if issubclass(type(error), CodecError) else _unstored(attempt, error))
     except KeyboardInterrupt:
         raise
     except BaseException as problem:
@@ -97,12 +97,13 @@ def _untold(attempt: Attempt, problem: BaseException) -> StepFailed:
     )
 
 
-def _unreadable(attempt: Attempt, cause: BaseException) -> NotEncodable:
-    """A result whose own code failed while it was read, such as a property of a detached object."""
-    error = NotEncodable(
-        f"the result of the step {attempt.key!r} can't be stored: {type(cause).__name__}: {message_of(cause)}; "
-        "return plain data, read while its source is open"
-    )
+def _unstored(attempt: Attempt, cause: BaseException) -> NotEncodable:
+    """Of what the codec itself lets pass: the result's own code raised no Exception, or the chain failed."""
+    what = f"the result of the step {attempt.key!r}"
+    if issubclass(type(cause), Exception):
+        error = NotEncodable(f"{what} can't be stored: {type(cause).__name__}: {message_of(cause)}")
+    else:
+        error = unreadable(what, cause)
     error.__cause__ = cause
     return error
 

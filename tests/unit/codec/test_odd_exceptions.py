@@ -58,6 +58,27 @@ def test_one_whose_class_is_a_property_that_raises_says_what_it_was():
     assert back.type.endswith(".Masked")
 
 
+class Panic(BaseException):
+    """As extension modules raise it, that are written in Rust."""
+
+
+def test_one_whose_words_are_no_exception_is_still_itself():
+    class Panicking(Exception):
+        def __str__(self):
+            raise Panic
+
+    assert str(round_trip(Panicking())) == f"<{Panicking.__qualname__} without a printable message>"
+
+
+def test_one_whose_attributes_raise_what_is_no_exception_says_what_it_was():
+    class Panicking(Exception):
+        @property
+        def __dict__(self):
+            raise Panic
+
+    assert round_trip(Panicking()).type.endswith(".Panicking")
+
+
 def test_a_note_that_can_t_be_printed_costs_an_exception_nothing_else():
     error = ValueError("x")
     error.__notes__ = [Note(), "why"]

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.codec import AesGcm, Codec
 from holdfast.errors import NotDecodable, NotEncodable, PayloadTooLarge
-from tests.unit.codec.samples import BigItem, Cat, Item
+from tests.unit.codec.samples import BigItem, Cat, Item, Unprintable
 
 pickling = Codec(pickle=True)
 
@@ -70,6 +70,15 @@ def test_a_pickled_value_becomes_the_one_argument_of_a_call(value, chain):
 def test_what_can_t_be_pickled_either_is_refused():
     with pytest.raises(NotEncodable, match="neither"):
         pickling.value(Any).encode(threading.Lock())
+
+
+def test_what_refuses_to_be_pickled_with_an_error_that_has_no_words_is_refused():
+    class Closed:
+        def __reduce__(self):
+            raise Unprintable("x")
+
+    with pytest.raises(NotEncodable, match="neither JSON nor to be pickled: <Unprintable without a printable message>"):
+        pickling.value(Any).encode(Closed())
 
 
 def test_a_broken_pickle_is_not_decodable():
