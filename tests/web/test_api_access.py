@@ -266,6 +266,17 @@ async def test_without_keys_nobody_else_is_served(database_url, address):
         ("origin", "null"),
         ("x-forwarded-for", "8.8.8.8"),
         ("forwarded", "for=8.8.8.8"),
+        ("via", "1.1 proxy.example"),
+        ("x-forwarded-host", "shop.example"),
+        ("x-forwarded-proto", "https"),
+        ("x-original-forwarded-for", "8.8.8.8"),
+        ("x-envoy-external-address", "8.8.8.8"),
+        ("x-client-ip", "8.8.8.8"),
+        ("x-cluster-client-ip", "8.8.8.8"),
+        ("cf-connecting-ip", "8.8.8.8"),
+        ("cf-connecting-ipv6", "2001:db8::1"),
+        ("true-client-ip", "8.8.8.8"),
+        ("fastly-client-ip", "8.8.8.8"),
     ],
 )
 async def test_neither_a_proxy_nor_a_page_in_a_browser_is_this_host(database_url, name, value):

@@ -25,6 +25,13 @@ _ID = re.compile(r"[A-Za-z0-9-]{1,40}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NEEDED: dict[str, Right] = {"GET": "read", "HEAD": "read", "OPTIONS": "read", "DELETE": "admin"}
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_OF_PROXIES = frozenset(
+    {
+        *("forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-original-forwarded-for"),
+        *("x-envoy-external-address", "true-client-ip", "fastly-client-ip", "cf-connecting-ip", "cf-connecting-ipv6"),
+    }
+)
+"""Headers that only proxies add, besides those that begin with x-forwarded-."""
 _WRITTEN = "<id>:<read|operate|admin>[+payloads]:<sha-256 of the key>"
 
 
@@ -132,11 +139,12 @@ def foreign(headers: Mapping[str, str], address: str, origins: Iterable[str]) ->
     """Why a request without a key is not from this host, in words; None if it is.
 
     A loopback address is not enough: a proxy on this host forwards for the whole world, and a page in a browser on
-    this host may send what it likes to localhost, or have its own name resolve to 127.0.0.1.
+    this host may send what it likes to localhost, or have its own name resolve to 127.0.0.1. A proxy that adds no
+    header and says localhost for the name looks like a caller of this host.
     """
     if not is_loopback(address):
         return "it does not come from this host"
-    if any(name in headers for name in ("forwarded", "x-forwarded-for", "x-real-ip")):
+    if any(name in _OF_PROXIES or name.startswith("x-forwarded-") for name in map(str.lower, headers)):
         return "it was forwarded by a proxy"
     host = headers.get("host", "")
     if host and _name_of(host) not in _LOCAL_NAMES:
