@@ -84,6 +84,14 @@ def test_a_command_that_asks_a_database_that_is_not_there_names_it_and_makes_non
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("arguments", [["runs"], ["start", "order"], ["migrate"]], ids=" ".join)
+def test_where_the_folder_is_missing_it_is_the_folder_that_is_told(arguments, tmp_path, capsys):
+    assert main([*arguments, "--url", f"sqlite:///{tmp_path / 'mistyped' / 'shop.db'}"]) == 3
+    told = capsys.readouterr().err
+    assert f"there is no folder {tmp_path / 'mistyped'}; create it" in told
+    assert "holdfast migrate" not in told
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

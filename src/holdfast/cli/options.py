@@ -73,7 +73,9 @@ class Place:
         """
         settings = self.settings()
         codec = codec_of(settings)
-        if not may_create and (path := missing_file(settings.url)) is not None:
+        path = None if may_create else missing_file(settings.url)
+        # Where the folder is missing, too, the store says so: a command that makes the file would fail as well.
+        if path is not None and os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise StoreAway(
                 f"there is no database {path}; correct the url, or create it by `holdfast migrate` or the first worker"
             )

@@ -32,7 +32,7 @@ def check_database(settings: Settings) -> tuple[list[Check], bool]:
         parent = Path(path).absolute().parent
         if os.path.isdir(parent):
             return [
-                note("database", f"{path} is not there yet", "the first start or `holdfast migrate` creates it")
+                note("database", f"{path} is not there yet", "the first worker or `holdfast migrate` creates it")
             ], False
         return [mend("database", f"there is no folder {parent}", "create it, or name another file")], False
     is_readable = _is_readable(settings, found)
