@@ -1,7 +1,8 @@
 """Durable calls that nobody awaits: in an `async def` body they are coroutines, and do nothing until awaited.
 
-A call is handed on if it is an argument (gather, create_task), stored under a name that is used, or put into a list:
-that is somebody else's to await. It is forgotten if it stands alone, or where only a value makes sense.
+A call is handed on if it is an argument (gather, create_task) or stored under a name that is used: that is somebody
+else's to await. It is forgotten if it stands alone, or where only a value makes sense. Of one that is put into a list,
+a mapping or a comprehension, what becomes of that decides.
 """
 
 from __future__ import annotations
@@ -24,6 +25,14 @@ _WANT_VALUES = frozenset(
         *("builtins.repr", "builtins.abs", "builtins.round", "json.dumps"),
     }
 )
+_LOOKS = frozenset(
+    {
+        *("builtins.len", "builtins.str", "builtins.repr", "builtins.bool", "builtins.print", "builtins.any"),
+        *("builtins.all", "json.dumps"),
+    }
+)
+"""Functions that await nothing of what is in their argument, and hand nothing of it on."""
+_HOLDERS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def is_forgotten(call: ast.Call, scope: Scope, owner: ast.AST) -> bool:
@@ -51,8 +60,8 @@ def _is_lost(call: ast.expr, parent: ast.AST | None, scope: Scope, owner: ast.AS
         case ast.IfExp(test=test) if test is not call:
             # One of two values: what becomes of that decides.
             return _is_lost(parent, scope.source.parent(parent), scope, owner)
-        case ast.Tuple() | ast.List():
-            return isinstance(scope.source.parent(parent), ast.Expr)
+        case ast.expr() if isinstance(parent, _HOLDERS):
+            return _is_lost_inside(parent, scope, owner)
         case ast.Expr() | ast.Compare() | ast.BoolOp() | ast.BinOp() | ast.UnaryOp() | ast.FormattedValue():
             return True
         case ast.Attribute() | ast.Assert() | ast.Raise():
@@ -63,6 +72,8 @@ def _is_lost(call: ast.expr, parent: ast.AST | None, scope: Scope, owner: ast.AS
             return test is call
         case ast.For(iter=iterated):
             return iterated is call
+        case ast.comprehension(ifs=conditions) if call in conditions:
+            return True
         case ast.comprehension(iter=iterated, is_async=0):
             return iterated is call
         case ast.Return():
@@ -71,16 +82,40 @@ def _is_lost(call: ast.expr, parent: ast.AST | None, scope: Scope, owner: ast.AS
         case ast.Call(func=func) if func is not call:
             return _wants_value(func, scope)
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-            return not _is_used(name, owner)
+            return not _is_used(name, scope, owner)
+        case _:
+            return False
+
+
+def _is_lost_inside(holder: ast.expr, scope: Scope, owner: ast.AST) -> bool:
+    """Whether nobody can await what is in a list, a mapping or the like. In doubt somebody can."""
+    match parent := scope.source.parent(holder):
+        case ast.Expr() | ast.FormattedValue():
+            return True
+        case ast.expr() if isinstance(parent, _HOLDERS):
+            return _is_lost_inside(parent, scope, owner)
+        case ast.IfExp(test=test) if test is not holder:
+            return _is_lost_inside(parent, scope, owner)
+        case ast.For(target=ast.Name(id=name), iter=iterated) if iterated is holder:
+            return not _is_used(name, scope, owner)
+        case ast.Return():
+            return _is_workflow(owner, scope)
+        case ast.Call(func=func) if func is not holder:
+            return scope.path(func) in _LOOKS or _makes_step(func, scope)
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return not _is_used(name, scope, owner)
         case _:
             return False
 
 
 def _wants_value(func: ast.expr, scope: Scope) -> bool:
-    found = scope.meaning(func)
-    if isinstance(found, Function):
-        return found.kind in (Kind.STEP, Kind.WORKFLOW)
-    return found in _WANT_VALUES
+    return scope.path(func) in _WANT_VALUES or _makes_step(func, scope)
+
+
+def _makes_step(func: ast.expr, scope: Scope) -> bool:
+    """Whether what it is given is stored: a coroutine can't be."""
+    found = scope.function(func)
+    return found is not None and found.kind in (Kind.STEP, Kind.WORKFLOW)
 
 
 def _is_workflow(owner: ast.AST, scope: Scope) -> bool:
@@ -89,7 +124,16 @@ def _is_workflow(owner: ast.AST, scope: Scope) -> bool:
     return scope.outer.function_at(owner).kind is Kind.WORKFLOW
 
 
-def _is_used(name: str, owner: ast.AST) -> bool:
-    return any(
-        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) for node in ast.walk(owner)
-    )
+def _is_used(name: str, scope: Scope, owner: ast.AST) -> bool:
+    """Whether something is done with a name but to look at it. One that belongs to a function outside is used there."""
+    for node in ast.walk(owner):
+        if isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names:
+            return True
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+            parent = scope.source.parent(node)
+            is_looked_at = (
+                isinstance(parent, ast.Call) and parent.func is not node and scope.path(parent.func) in _LOOKS
+            )
+            if not is_looked_at and not isinstance(parent, ast.FormattedValue):
+                return True
+    return False
