@@ -10,6 +10,7 @@ import time
 import time as time_module
 from collections.abc import Iterable
 from datetime import UTC, timedelta
+from io import open as open_file
 from pathlib import Path, PurePath
 
 import httpx
@@ -69,6 +70,10 @@ async def looks(card: str, time: float, open: bool, random: list[int]) -> object
     await call("stamp", real_work, card)
     await holdfast.call("stamp", lambda: datetime.datetime.now())
     await call("stamp", functools.partial(real_work, card))
+    await call("read", functools.partial(open_file, "x"))
+    await call("clock", fn=functools.partial(time_module.time))
+    clock = functools.partial(time_module.time)
+    await call("clock", clock)
     await call("raw", time_module.time)
     compensate(undo, card)
     print(f"{total} {later}")

@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import functools
 import glob
 import io
 import itertools
@@ -272,6 +273,12 @@ async def outside(card: str) -> None:
 async def arguments(card: str) -> None:
     await holdfast.call("stamp", render, time.time())  # hazard: clock
     await holdfast.call("where", render, os.environ)  # hazard: environment
+    await holdfast.call("stamp", functools.partial(render, time.time()))  # hazard: clock
+    await holdfast.call("stamp", functools.partial(time.ctime, time.time()))  # hazard: clock
+    functools.partial(time.time)()  # hazard: clock
+    clock = functools.partial(time.time)
+    clock()  # hazard: clock
+    list(map(functools.partial(open, mode="w"), [card]))  # hazard: io
     await holdfast.map(charge, os.listdir("."))  # hazard: io
     holdfast.compensate(render, str(uuid.uuid4()))  # hazard: random
 

@@ -30,7 +30,7 @@ _STEP_MAKERS = frozenset(
     }
 )
 """What executes a function that it is given as a step, or undoes with it: elsewhere, and once."""
-_CALLERS = frozenset({"builtins.map", "builtins.filter", "functools.partial", "functools.reduce"})
+_CALLERS = frozenset({"builtins.map", "builtins.filter", "functools.reduce"})
 """Functions that call what they are given."""
 _SORTERS = frozenset({"builtins.sorted", "builtins.min", "builtins.max", "builtins.list.sort"})
 """Functions that call the `key=` that they are given."""
@@ -162,8 +162,12 @@ class _Reader:
 
     def _made_steps(self, call: ast.Call, scope: Scope) -> list[ast.expr]:
         """Functions among the arguments that are called as steps, not here."""
-        path = scope.path(call.func)
-        if path is None or path.rstrip("()") not in _STEP_MAKERS:
+        if _is_partial(call, scope):
+            # Of what it is made of, only the function is called there.
+            above = scope.source.parent(call)
+            maker = scope.source.parent(above) if isinstance(above, ast.keyword) else above
+            return call.args[:1] if isinstance(maker, ast.Call) and _makes_steps(maker, scope) else []
+        if not _makes_steps(call, scope):
             return []
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
         return [one for one in given if isinstance(one, ast.Lambda) or self._is_callable(one, scope)]
@@ -172,7 +176,7 @@ class _Reader:
         """A function that is handed on by its name. What is called here to make an argument is not."""
         found = scope.meaning(expr)
         if isinstance(found, Function):
-            return True
+            return not _is_partial(expr, scope)
         return isinstance(expr, (ast.Name, ast.Attribute)) and isinstance(found, str) and found not in READ
 
     def _follow(self, expr: ast.expr, scope: Scope) -> None:
@@ -329,6 +333,15 @@ class _Reader:
         text = f"{told} (workflow {name})"
         end = getattr(node, "end_lineno", None) or line
         self._found.append(Finding(self._body.scope.source.shown, line, column, hazard.code, text, end))
+
+
+def _makes_steps(call: ast.Call, scope: Scope) -> bool:
+    path = scope.path(call.func)
+    return path is not None and path.rstrip("()") in _STEP_MAKERS
+
+
+def _is_partial(expr: ast.expr, scope: Scope) -> bool:
+    return isinstance(expr, ast.Call) and scope.path(expr.func) == "functools.partial"
 
 
 def _is_module_iterator(expr: ast.expr, scope: Scope) -> bool:
