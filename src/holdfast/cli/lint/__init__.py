@@ -1,6 +1,7 @@
 """A static check of workflow bodies, by their syntax alone: no module of the user's is ever executed.
 
     sources      files, parsed; how modules of a project find each other
+    bindings     where names get their meaning
     meanings     what a name or an expression stands for: `dt.now` is "datetime.datetime.now"
     bodies       which functions are bodies, and which helpers they call
     choices      what may be called by way of a table, a loop or a choice

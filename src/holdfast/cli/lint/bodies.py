@@ -13,12 +13,13 @@ from itertools import chain
 from pathlib import Path
 
 from .awaits import is_forgotten
+from .bindings import FUNCTIONS, FunctionNode, own_nodes
 from .choices import choices
 from .fields import left_to_factories
 from .findings import CODES, Allowances, Finding
 from .hazards import READ, Hazard, hazard_of
 from .loaded import made_when_loaded
-from .meanings import Class, Function, FunctionNode, Kind, Scope, own_nodes
+from .meanings import Class, Function, Kind, Scope
 from .sources import Project
 from .ties import tied_in
 from .unordered import is_only_told, minds_no_order, unordered_in
@@ -45,7 +46,6 @@ _CONTAINERS = frozenset(
     | {f"collections.{name}" for name in ("defaultdict", "Counter", "deque", "OrderedDict")}
 )
 _ITERATORS = frozenset(f"builtins.{name}" for name in ("iter", "enumerate", "map", "filter", "zip", "reversed"))
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def check(project: Project, path: Path) -> list[Finding]:
@@ -77,7 +77,7 @@ def _bodies(module: Scope) -> Iterator[Function]:
 
 def _functions(scope: Scope, top: ast.AST) -> Iterator[Function]:
     for node in own_nodes(top):
-        if isinstance(node, _FUNCTIONS):
+        if isinstance(node, FUNCTIONS):
             yield scope.function_at(node)
             yield from _functions(scope.inside(node), node)
         elif isinstance(node, ast.ClassDef):
@@ -369,7 +369,7 @@ def _put_around(function: Function) -> Iterator[Function]:
 
 def _defined_in(function: Function) -> Iterator[Function]:
     scope = function.scope.inside(function.node)
-    yield from (scope.function_at(node) for node in own_nodes(function.node) if isinstance(node, _FUNCTIONS))
+    yield from (scope.function_at(node) for node in own_nodes(function.node) if isinstance(node, FUNCTIONS))
 
 
 def _is_class(expr: ast.expr, scope: Scope) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from .meanings import Class, Element, Scope
+from .bindings import Element
+from .meanings import Class, Scope
 
 _DEEPEST = 8
 Choice = tuple[ast.expr, Scope]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 
+from .bindings import Binding
 from .hazards import READ, Hazard, hazard_of
-from .meanings import Binding, Scope
+from .meanings import Scope
 
 _CODES = frozenset({"clock", "random", "environment"})
 _CONVERSIONS = frozenset({f"builtins.{name}" for name in ("int", "float", "str", "bool", "bytes", "round", "repr")})

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 
-from .meanings import Function, Scope, own_nodes
+from .bindings import own_nodes
+from .meanings import Function, Scope
 from .unordered import is_set
 
 _SORTERS = frozenset({"builtins.sorted", "builtins.min", "builtins.max"})

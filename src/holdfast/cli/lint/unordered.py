@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 
+from .bindings import own_nodes
 from .fields import fields_of
-from .meanings import Class, Function, Kind, Scope, own_nodes
+from .meanings import Class, Function, Kind, Scope
 
 _SET_TYPES = frozenset({"builtins.set", "builtins.frozenset", "typing.Set", "typing.FrozenSet", "typing.AbstractSet"})
 _SETS_BY_ANNOTATION = _SET_TYPES | {"collections.abc.Set", "collections.abc.MutableSet", "typing.MutableSet"}
