@@ -1,8 +1,10 @@
 """Look-alikes: what reads like a hazard and is none. Nothing here is ever executed."""
 
 import asyncio
+import collections
 import datetime
 import functools
+import importlib
 import logging
 import os.path
 import random
@@ -89,6 +91,23 @@ async def looks(card: str, time: float, open: bool, random: list[int]) -> object
     return [ident, draw, parsed, joined, name, EPOCH]
 
 
+class Watch:
+    def time(self) -> float:
+        return 5.0
+
+
+@workflow
+async def by_text(card: str, kind: str) -> object:
+    # What a text names is as harmless as what it stands for, and nobody knows what a variable names.
+    getattr(Watch(), "time")()
+    getattr(card, "time", print)()
+    getattr(time_module, kind)()
+    importlib.import_module(kind).time()
+    importlib.import_module("math").floor(1.5)
+    importlib.import_module(".time", "shop").time()
+    return await getattr(asyncio, "gather")(charge(card))
+
+
 @workflow
 async def orders(names: set[str], numbers_only: set[int], kinds: Iterable[str]) -> list[str]:
     for name in sorted(names):
@@ -108,6 +127,7 @@ async def orders(names: set[str], numbers_only: set[int], kinds: Iterable[str]) 
     if "a" in names and len(names) > 1 and "b" in NAMES:
         biggest = max(names)
         total = sum(len(name) for name in names)
+        print(collections.Counter(sorted(names)).most_common(1))
         print(biggest, total, any(name == "a" for name in names))
     upper = {name.upper() for name in names}
     names = sorted(upper)

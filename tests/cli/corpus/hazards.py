@@ -1,9 +1,11 @@
 """Bodies with one hazard on each marked line. Nothing here is ever executed."""
 
 import asyncio
+import collections
 import datetime
 import functools
 import glob
+import importlib
 import io
 import itertools
 import locale
@@ -93,6 +95,13 @@ async def clocks() -> None:
     time.localtime()  # hazard: clock
     clock = time.monotonic
     clock()  # hazard: clock
+    getattr(time, "time")()  # hazard: clock
+    getattr(time, "monotonic", None)()  # hazard: clock
+    getattr(getattr(datetime, "datetime"), "now")()  # hazard: clock
+    importlib.import_module("time").time()  # hazard: clock
+    __import__("time").time()  # hazard: clock
+    module = importlib.import_module("time")
+    module.time()  # hazard: clock
     if time.time() - started > 5:  # hazard: clock
         return
     time.sleep(1)  # hazard: sleep
@@ -125,6 +134,8 @@ async def files(folder: Path) -> None:
     pathlib.Path("x").open()  # hazard: io
     os.listdir(".")  # hazard: io
     os.path.exists("x")  # hazard: io
+    __import__("os.path").listdir(".")  # hazard: io
+    importlib.import_module("os.path").exists("x")  # hazard: io
     glob.glob("*")  # hazard: io
     shutil.copy("x", "y")  # hazard: io
     tempfile.mkdtemp()  # hazard: io
@@ -208,6 +219,8 @@ async def order(names: set[str], card: str, some: set[str] | None = None) -> lis
     for name in found.keys() - {"a"}:  # hazard: unordered
         print(name)
     both += names  # hazard: unordered
+    collections.Counter(names).most_common(1)  # hazard: unordered
+    collections.OrderedDict.fromkeys(names)  # hazard: unordered
     for name in some or ():  # hazard: unordered
         await charge(name)
     await charge(f"all of {names}")  # hazard: unordered

@@ -19,6 +19,7 @@ from .sources import Project, Source
 _ROOMS = frozenset({"define", "client", "worker", "script"})
 _SEEDED = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.RandomState"})
 _GENERATORS = frozenset({"random.Random", "numpy.random.Generator", "numpy.random.RandomState"})
+_BY_TEXT = frozenset({"builtins.getattr", "builtins.__import__", "importlib.import_module"})
 _DEEPEST = 12
 
 
@@ -225,6 +226,8 @@ class Scope:
             return _instance(found)
         if found == "functools.partial" and call.args:
             return self.meaning(call.args[0], depth + 1)
+        if found in _BY_TEXT:
+            return self._by_text(found, call.args, depth)
         if found in _SEEDED and (call.args or call.keywords) and self.outer is not None:
             # One at the top of a module is shared by all runs, and goes on drawing while they replay.
             return "seeded()"
@@ -232,6 +235,19 @@ class Scope:
         if made is not None and isinstance(given := self.meaning(call.args[0], depth + 1), Function):
             return replace(given, kind=made)
         return f"{found}()"
+
+    def _by_text(self, path: str, args: list[ast.expr], depth: int) -> Meaning:
+        """What a call names by a text that stands there: `getattr(time, "time")`, `import_module("time")`."""
+        match path, args:
+            case "builtins.getattr", [of, ast.Constant(value=str() as name), *_]:
+                return self._member(self.meaning(of, depth + 1), name, depth)
+            case "builtins.__import__", [ast.Constant(value=str() as name)]:
+                # As `import os.path` does, it gives the outer one.
+                return self._imported(Binding(0, path=name.partition(".")[0]), depth)
+            case "importlib.import_module", [ast.Constant(value=str() as name)]:
+                return self._imported(Binding(0, path=name), depth)
+            case _:
+                return None
 
     def _quoted(self, text: str, depth: int) -> Meaning:
         try:

@@ -20,6 +20,7 @@ _IN_ORDER = frozenset(
         *("builtins.list", "builtins.tuple", "builtins.enumerate", "builtins.iter", "builtins.zip", "builtins.map"),
         *("builtins.filter", "builtins.dict", "builtins.reversed", "builtins.dict.fromkeys", "collections.deque"),
         *("holdfast.map", "functools.reduce", "collections.OrderedDict", "itertools.chain.from_iterable"),
+        *("collections.OrderedDict.fromkeys", "collections.Counter"),
     }
 )
 """Functions that hand on the order of what they are given."""
