@@ -11,16 +11,26 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from holdfast import AsyncClient, DefinitionError, errors
+import holdfast
+from holdfast import AsyncClient, DefinitionError, errors, workflow
 from holdfast.observe import Prometheus
 from holdfast.web import AuditRecord, api, new_key
 from holdfast.web.limits import Buckets, Slots, is_too_deep
 from holdfast.web.problems import TABLE
 from holdfast.web.service import Readiness
-from tests.web.stage import reached, served
+from tests.web.stage import WORKFLOWS, reached, served
 
 SELDOM = 0.001
 """One request at once, and no other however slow the machine is: real time fills the buckets of a server."""
+
+TOO_LARGE = "x" * (4 * 1024 * 1024 + 10)
+
+
+@workflow
+async def told_by_a_hook() -> str:
+    hook = holdfast.hook(name="told", type=str)
+    holdfast.set_value("token", hook.token)
+    return await hook.wait()
 
 
 class Clock:
@@ -175,10 +185,27 @@ async def test_a_body_that_was_cut_off_changes_nothing(database_url):
         assert (await run.refresh()).status == "waiting"
 
 
-async def test_a_value_that_is_too_large_for_the_database_is_413(database_url):
-    async with served(database_url) as made:
-        answer = await made.call("POST", "/v1/workflows/checkout/runs", {"input": ["x" * (4 * 1024 * 1024 + 10)]})
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("workflows/checkout/runs", {"input": [TOO_LARGE]}, "input"),
+        ("runs/done/fork", {"input": [TOO_LARGE]}, "input"),
+        ("runs/done/fork", {"at": "charge", "result": TOO_LARGE}, "result"),
+        ("runs/waiting/signals/answer", TOO_LARGE, "payload"),
+        ("events/paid", TOO_LARGE, "payload"),
+        ("hooks/{token}", TOO_LARGE, "payload"),
+    ],
+    ids=["start", "fork", "fork with a result", "signal", "event", "hook"],
+)
+async def test_a_value_that_is_too_large_for_the_database_is_413_and_named(database_url, path, body, field):
+    async with served(database_url, *WORKFLOWS, told_by_a_hook) as made:
+        await made.client.start("approval", "ann", id="waiting")
+        await (await made.client.start("checkout", "a", id="done")).result("60s")
+        run = await made.client.start("told_by_a_hook")
+        await made.stage.until_waiting(run)
+        answer = await made.call("POST", f"/v1/{path.format(token=await run.value('token'))}", body)
         assert (answer.status_code, answer.json()["type"]) == (413, "urn:holdfast:problem:payload-too-large")
+        assert [(one["place"], one["field"]) for one in answer.json()["errors"]] == [("body", field)]
         assert len(answer.text) < 2000
 
 

@@ -261,12 +261,17 @@ async def test_runs_are_filtered_by_when_they_were_created(database_url):
         ("input.=1", 422, "input."),
         ("input.a=1&input.a.b=2", 422, "input.a.b"),
         ("key=%00", 422, "key"),
+        (r'input.text="\ud800"', 422, "input.text"),
+        (r'input.text={"a":["\u0000"]}', 422, "input.text"),
+        (r'input.text={"\udc00":1}', 422, "input.text"),
+        (f"input.text={'[' * 600}{']' * 600}", 422, "input.text"),
     ],
 )
 async def test_a_filter_that_can_not_be_is_named(database_url, query, status, field):
     async with served(database_url) as api:
         answer = await api.call("GET", f"/v1/runs?{query}")
         assert answer.status_code == status
+        assert "RunFilter" not in answer.text
         assert answer.json()["errors"][0]["field"].partition(".0")[0] == field
 
 

@@ -64,6 +64,7 @@ from .runs import (
     RunStatus,
     StartedRun,
     Turn,
+    is_json,
 )
 from .stops import FORCED, skipped
 from .streams import StepItems, StepValue, StreamName, StreamRecord, ValueName
@@ -173,6 +174,7 @@ __all__ = [
     "holds",
     "instant_of",
     "is_final",
+    "is_json",
     "is_name",
     "is_text",
     "microseconds",

@@ -309,18 +309,19 @@ class RunFilter:
                 raise DefinitionError(f"RunFilter({what}={text!r}): expected text")
         if not isinstance(self.tags, Mapping) or not all(is_text(k) and is_text(v) for k, v in self.tags.items()):
             raise DefinitionError(f'RunFilter(tags={self.tags!r}): expected a mapping of text to text, as {{"a": "b"}}')
-        if not isinstance(self.input, Mapping) or not all(is_text(k) and _is_json(v) for k, v in self.input.items()):
+        if not isinstance(self.input, Mapping) or not all(is_text(k) and is_json(v) for k, v in self.input.items()):
             raise DefinitionError(
                 f"RunFilter(input={self.input!r}): expected arguments by name with what they hold as plain JSON, as "
                 '{"order": {"card": "4711"}}'
             )
 
 
-def _is_json(value: object) -> bool:
+def is_json(value: object) -> bool:
+    """Whether it is plain JSON that every store can keep: no text in it has a NUL or a lone surrogate."""
     if isinstance(value, Mapping):
-        return all(is_text(key) and _is_json(one) for key, one in value.items())
+        return all(is_text(key) and is_json(one) for key, one in value.items())
     if isinstance(value, (list, tuple)):
-        return all(map(_is_json, value))
+        return all(map(is_json, value))
     return value is None or is_text(value) or isinstance(value, (bool, int, float))
 
 

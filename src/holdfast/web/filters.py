@@ -9,13 +9,15 @@ from http import HTTPStatus
 from typing import Any
 
 from holdfast.errors import DefinitionError
-from holdfast.model import RunFilter, instant_of, is_text
+from holdfast.model import RunFilter, instant_of, is_json, is_text
 
 from .access import Caller
+from .limits import DEEPEST, is_too_deep
 from .problems import Refused
 
 INPUT = "input."
-_DEEPEST = 20
+_LONGEST = 20
+"""Names in a row."""
 
 
 def filter_of(
@@ -64,7 +66,7 @@ def _input(query: Iterable[tuple[str, str]], caller: Caller) -> dict[str, Any]:
                 field=("query", name),
             )
         *path, last = name.removeprefix(INPUT).split(".")
-        if "" in (*path, last) or len(path) > _DEEPEST or not is_text(name):
+        if "" in (*path, last) or len(path) > _LONGEST or not is_text(name):
             raise _wrong(name, "expected the name of an argument, and of fields inside it, as input.order.card")
         place = wanted
         for part in path:
@@ -83,8 +85,10 @@ def _value(name: str, text: str) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = text
-    if not is_text(text):
-        raise _wrong(name, "expected text without a NUL")
+    if isinstance(value, (list, dict)) and is_too_deep(text.encode()):
+        raise _wrong(name, f"it nests deeper than {DEEPEST} levels")
+    if not is_json(value):
+        raise _wrong(name, "expected JSON, or text, without a NUL or a lone surrogate in it")
     return value
 
 

@@ -16,7 +16,7 @@ from holdfast.errors import DefinitionError
 from holdfast.model import NOT_GIVEN, RunStatus, is_name
 
 from . import showing
-from .problems import Refused, declared
+from .problems import Refused, declared, too_large
 from .service import CallerDep, Cursor, FoundRun, ServiceDep, ValueName
 from .shapes import (
     Cancelled,
@@ -84,13 +84,16 @@ async def fork_run(
             "a result needs `at`, the key of the step whose result it is",
             field=("body", "at"),
         )
+    given = asked.model_fields_set & {"input", "result"}
     try:
-        new = await service.client.fork(
-            run.id,
-            at=asked.at,
-            input=NOT_GIVEN if asked.input is None else asked.input,
-            result=asked.result if "result" in asked.model_fields_set else NOT_GIVEN,
-        )
+        # Of two that are given, nobody says which one it is.
+        with too_large(given.pop() if len(given) == 1 else None):
+            new = await service.client.fork(
+                run.id,
+                at=asked.at,
+                input=NOT_GIVEN if asked.input is None else asked.input,
+                result=asked.result if "result" in asked.model_fields_set else NOT_GIVEN,
+            )
     except DefinitionError as error:
         raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, "bad-fork", str(error), field=("body", "at")) from None
     caller.run_id = new.id

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 from fastapi import APIRouter, Body, Header
 from pydantic import StringConstraints
 
-from .problems import declared
+from .problems import declared, too_large
 from .service import EventName, FoundRun, ServiceDep, SignalName, Token
 from .shapes import Accepted
 
@@ -28,7 +28,8 @@ async def send_signal(
     run: FoundRun, signal: SignalName, service: ServiceDep, payload: Payload = None, message_id: MessageId = None
 ) -> Accepted:
     """It waits in the run's inbox until the run takes it. One that does not fit what the run waits for is refused."""
-    await service.client.signal(run.id, signal, payload, message_id=message_id)
+    with too_large("payload"):
+        await service.client.signal(run.id, signal, payload, message_id=message_id)
     return Accepted()
 
 
@@ -37,7 +38,8 @@ async def publish_event(
     event: EventName, service: ServiceDep, payload: Payload = None, message_id: MessageId = None
 ) -> Accepted:
     """Every run that waits for it, or will, may take it; it begins a run of each workflow that is declared so."""
-    await service.client.publish(event, payload, message_id=message_id)
+    with too_large("payload"):
+        await service.client.publish(event, payload, message_id=message_id)
     return Accepted()
 
 
@@ -48,5 +50,6 @@ async def resume_hook(
     token: Token, service: ServiceDep, payload: Payload = None, message_id: MessageId = None
 ) -> Accepted:
     """A hook is resumed once. A payload that does not fit is refused, and the hook stays open."""
-    await service.client.resume_hook(token, payload, message_id=message_id)
+    with too_large("payload"):
+        await service.client.resume_hook(token, payload, message_id=message_id)
     return Accepted()

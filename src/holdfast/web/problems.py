@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
@@ -141,6 +142,17 @@ def unforeseen(error: Exception, request_id: str) -> Response:
     _logger.error("request %s failed: %s", request_id, type(error).__name__, exc_info=error)
     detail = "something broke here; the log of the server has it under this request's id"
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail, request_id=request_id)
+
+
+@contextmanager
+def too_large(field: str | None) -> Iterator[None]:
+    """Inside, a value that is too large to be stored is the one in this field of the body."""
+    try:
+        yield
+    except errors.PayloadTooLarge as error:
+        place = None if field is None else ("body", field)
+        status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        raise Refused(status, "payload-too-large", _text(error), field=place) from error
 
 
 async def handle(request: Request, error: Exception) -> Response:

@@ -16,7 +16,7 @@ from holdfast.model import NOT_GIVEN, microseconds
 
 from . import showing
 from .filters import filter_of
-from .problems import Refused, declared
+from .problems import Refused, declared, too_large
 from .service import (
     CallerDep,
     Cursor,
@@ -80,7 +80,8 @@ async def start_run(
         retention=body.retention if "retention" in body.model_fields_set else NOT_GIVEN,
     )
     args, kwargs = (body.input, {}) if isinstance(body.input, list) else ([], body.input)
-    run = await service.client.start_call(workflow, args, kwargs, version=body.version, options=options)
+    with too_large("input"):
+        run = await service.client.start_call(workflow, args, kwargs, version=body.version, options=options)
     caller.run_id = run.id
     created = run.created
     await run.refresh()
