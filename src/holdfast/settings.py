@@ -23,6 +23,7 @@ from holdfast.model import SECOND, is_text, microseconds
 
 _SQLITE = "sqlite:///"
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+")
+_SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 _SECRET = frozenset({"url", "api_keys"})
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
@@ -200,6 +201,13 @@ def _name(value: Any) -> str:
     return _text(value)
 
 
+def _schema(value: Any) -> str:
+    """A name that Postgres takes without quotes; what begins with pg_ is its own."""
+    if not isinstance(value, str) or _SCHEMA.fullmatch(value) is None:
+        raise ValueError("expected lower-case letters, digits and underscores, at most 63, no pg_ in front")
+    return value
+
+
 def _texts(value: Any) -> tuple[str, ...]:
     texts = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
     if not isinstance(texts, (list, tuple)) or not texts:
@@ -255,7 +263,7 @@ def _origins(value: Any) -> tuple[str, ...]:
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "url": _url,
     "namespace": _name,
-    "schema": _text,
+    "schema": _schema,
     "max_payload": _count,
     "max_retention": duration,
     "event_retention": duration,

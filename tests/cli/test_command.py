@@ -115,6 +115,8 @@ def test_where_the_folder_is_missing_it_is_the_folder_that_is_told(arguments, tm
         ["signal", "one", "go", "--payload", "{"],
         ["prune", "--older-than", "long"],
         ["runs", "--url", "mysql://host/x"],
+        ["runs", "--url", "postgresql://nowhere/x", "--schema", "My Shop"],
+        ["migrate", "--sql", "--url", "postgresql://nowhere/x", "--schema", "pg_shop"],
         ["start", "order", "--priority", "11"],
         ["start", "order", "--tag", "a=1", "--tag", "a=2"],
         ["start", "order", "--timeout", "5s"],

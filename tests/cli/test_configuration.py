@@ -86,6 +86,13 @@ def test_a_key_of_a_table_is_named_whole(place, capsys):
     assert "tool.holdfast.concurrency 0: expected" in capsys.readouterr().err
 
 
+def test_a_schema_that_can_not_be_one_is_refused_before_the_database_is_asked(place, capsys, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_URL", "postgresql://nowhere/x")
+    monkeypatch.setenv("HOLDFAST_SCHEMA", "My Shop")
+    assert main(["runs"]) == 2
+    assert "the environment variable HOLDFAST_SCHEMA 'My Shop': expected lower-case" in capsys.readouterr().err
+
+
 def test_a_wrong_variable_is_told_by_its_name(place, capsys, monkeypatch):
     monkeypatch.setenv("HOLDFAST_CONCURRENCY", "many")
     assert main(["runs"]) == 2

@@ -132,6 +132,9 @@ def test_an_unknown_key_in_a_pyproject_is_named_with_its_table(place):
     ("key", "value", "expected"),
     [
         ("namespace", '""', "expected text"),
+        ("schema", '"My Shop"', "expected lower-case letters"),
+        ("schema", '"pg_shop"', "no pg_ in front"),
+        ("schema", "3", "expected lower-case letters"),
         ("max_payload", "0", "expected a whole number from 1"),
         ("max_payload", "true", "expected a whole number from 1"),
         ("migrate", '"perhaps"', "expected true or false"),

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from holdfast.errors import DefinitionError
+from holdfast.settings import checked
 from holdfast.store.blocks import Blocks, numbered
 
 DEFAULT_SCHEMA = "holdfast"
-_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _QUALIFIED = re.compile(r"\bholdfast(?=\.|;|$)")
 
 
@@ -35,12 +34,8 @@ def blocks_for(schema: str) -> PostgresBlocks:
 
 
 def checked_schema(schema: str) -> str:
-    """The name, if it can be one without quotes."""
-    if _NAME.fullmatch(schema) is None or schema.startswith("pg_"):
-        raise DefinitionError(
-            f"schema {schema!r}: expected lower-case letters, digits and underscores, at most 63, no pg_ in front"
-        )
-    return schema
+    """The name, if it can be one without quotes: whoever opens a store need not have it from the settings."""
+    return str(checked({"schema": schema}, str)["schema"])
 
 
 def in_schema(text: str, schema: str) -> str:
