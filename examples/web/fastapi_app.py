@@ -1,5 +1,6 @@
 """FastAPI: requests start and tell runs, and the worker lives in the application's own lifespan.
 
+    pip install holdfast fastapi uvicorn 'sqlalchemy[asyncio]' aiosqlite
     SHOP_DATABASE=shop.db uvicorn fastapi_app:app
 
 One process does everything here. With more load, leave the worker out of the lifespan and run `holdfast worker` beside

@@ -26,6 +26,11 @@ WEB = ROOT / "examples" / "web"
 Send = Callable[..., tuple[int, Any]]
 
 
+def test_what_the_fastapi_program_needs_beside_holdfast_is_said_in_it_and_on_the_page():
+    for text in ((WEB / "fastapi_app.py").read_text(), (ROOT / "docs" / "web_frameworks.md").read_text()):
+        assert "fastapi uvicorn 'sqlalchemy[asyncio]' aiosqlite" in text
+
+
 def environment(database: Path) -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
     paths = os.pathsep.join([str(ROOT / "src"), str(WEB)])
