@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import wait_for
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -95,6 +97,46 @@ async def slow_to_end() -> None:
         await holdfast.sleep("1h")
 
 
+@workflow
+async def given_a_second(how: str, options: dict[str, str]) -> list[Any]:
+    begun, child = holdfast.now(), slow_to_end.options(**options).start()
+
+    async def inside() -> None:
+        await child
+
+    waits: dict[str, Any] = {"itself": lambda: child, "gather": lambda: asyncio.gather(child), "task": inside}
+    try:
+        await wait_for(waits[how](), 1)
+    except TimeoutError:
+        return [child.id, holdfast.now() - begun == timedelta(seconds=1)]
+    return ["no timeout"]
+
+
+@workflow
+async def given_no_time() -> str:
+    try:
+        await asyncio.wait_for(slow_to_end.start(), 0)
+    except TimeoutError:
+        return "out of time"
+    return "no timeout"
+
+
+@workflow
+async def given_a_day() -> None:
+    await wait_for(slow_to_end.start(), 86_400)
+
+
+@workflow
+async def cancelling_later() -> str:
+    child = tidy.start()
+    asyncio.get_running_loop().call_later(60, child.cancel)
+    try:
+        await child
+    except RunCancelled as error:
+        return error.run_id
+    return "not cancelled"
+
+
 @step(retry=Retry(attempts=1))
 async def check() -> None: ...
 
@@ -176,6 +218,43 @@ async def test_a_timeout_around_the_wait_calls_the_child_off():
     async with Environment([out_of_time, tidy]) as env:
         child = await env.client.get_run(await (await env.client.start(out_of_time)).result())
         assert await child.wait() is RunStatus.CANCELLED
+
+
+@pytest.mark.parametrize("how", ["itself", "gather", "task"])
+async def test_wait_for_gives_up_in_time_and_calls_the_child_off(how):
+    async with Environment([given_a_second, slow_to_end]) as env:
+        child_id, *rest = await (await env.client.start(given_a_second, how, {})).result()
+        assert rest == [True]
+        assert await (await env.client.get_run(child_id)).wait() is RunStatus.CANCELLED
+
+
+async def test_wait_for_without_time_gives_up_at_once():
+    async with Environment([given_no_time, slow_to_end]) as env:
+        begun = env.now
+        assert await (await env.client.start(given_no_time)).result() == "out of time"
+        assert env.now == begun
+
+
+async def test_wait_for_gives_up_a_run_that_was_only_joined_and_that_goes_on():
+    async with Environment([given_a_second, slow_to_end]) as env:
+        there = await env.client.start(slow_to_end, id="there")
+        assert await (await env.client.start(given_a_second, "itself", {"id": "there"})).result() == ["there", True]
+        assert (await there.refresh()).status is RunStatus.WAITING
+
+
+async def test_a_parent_that_is_cancelled_in_wait_for_ends_at_once():
+    async with Environment([given_a_day, slow_to_end]) as env:
+        run = await env.client.start(given_a_day)
+        await env.until_waiting(run)
+        begun = env.now
+        await run.cancel()
+        assert await run.wait() is RunStatus.CANCELLED
+        assert env.now == begun
+
+
+async def test_a_cancel_that_the_loop_calls_later_is_the_bodys_own():
+    async with Environment([cancelling_later, tidy]) as env:
+        assert await (await env.client.start(cancelling_later)).result() in cleaned
 
 
 async def test_a_run_that_is_retried_meanwhile_cancels_the_child_that_takes_its_place():

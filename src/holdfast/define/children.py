@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any, TypeVar
 
 from holdfast.model import NOT_GIVEN
@@ -12,6 +13,8 @@ from .scope import body_for
 from .steps import checked_name
 
 T = TypeVar("T")
+_WAITS = vars(asyncio.tasks)
+"""Where asyncio waits for others. A cancel that its loop was told to call later comes from elsewhere."""
 
 
 class ChildRun(Pending[T]):
@@ -36,9 +39,10 @@ class ChildRun(Pending[T]):
         """Ask the child to end, with this turn; False if it has ended. Its end is delivered as always: to wait for it
         raises RunCancelled once it has ended cancelled, and it may clean up until then. A run that was there before
         and was only joined goes on."""
-        if msg is not NOT_GIVEN:
-            # asyncio's own, which always says why: whoever waits here is cancelled or out of time, and calls it off.
-            return super().cancel(msg)
+        if msg is not NOT_GIVEN or sys._getframe(1).f_globals is _WAITS:
+            # asyncio's own: whoever waits here is cancelled or out of time, and calls it off. It says why, but for
+            # wait_for on Python 3.11, which then waits until this is done: a child's cleanup may take its time.
+            return super().cancel(None if msg is NOT_GIVEN else msg)
         if self.done():
             return False
         body_for("ChildRun.cancel()").cancel_child(self)
