@@ -256,6 +256,21 @@ async def test_a_cancel_that_comes_with_the_failure_leaves_nothing_uncompensated
         assert names(env) == ["cancel_room"]
 
 
+async def test_a_cancel_in_the_pause_before_the_next_attempt_leaves_nothing_uncompensated():
+    @workflow(retry=Retry(attempts=3, initial="1h", jitter=0))
+    async def persistent() -> None:
+        await book_room("Ada")
+        await book_room("Ben")
+        raise ValueError("sold out")
+
+    async with Environment(persistent) as env:
+        run = await env.client.start(persistent)
+        await env.until_waiting(run)
+        await run.cancel()
+        assert await run.wait() is RunStatus.FAILED
+        assert len(names(env)) == 2
+
+
 async def test_a_cancel_does_not_interrupt_a_compensation():
     @step(retry=Retry(attempts=2, initial="1h", jitter=0))
     async def undo() -> None:

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 import holdfast
-from holdfast import AlreadyCompensated, DeadlineExceeded, Retry, RunCancelled, RunFailed, step, workflow
+from holdfast import AlreadyCompensated, DeadlineExceeded, Retry, RunCancelled, RunFailed, RunStatus, step, workflow
 from holdfast.testing import Environment, takes
+from tests.worker.stage import LATER, PATIENCE, stage
 
 done: list[str] = []
 
@@ -46,6 +47,12 @@ async def charge() -> str:
 
 @step(retry=Retry(attempts=1))
 async def breaks() -> None:
+    raise ValueError("broken")
+
+
+@workflow(retry=Retry(attempts=3, initial="1h", jitter=0))
+async def fails_after_a_charge() -> None:
+    await charge()
     raise ValueError("broken")
 
 
@@ -146,3 +153,14 @@ async def test_a_compensated_run_can_not_be_retried() -> None:
         await run.wait()
         with pytest.raises(AlreadyCompensated, match="start a new run"):
             await env.client.retry(run.id)
+
+
+async def test_a_cancel_by_a_clock_that_was_set_back_does_not_come_before_a_recorded_result(database_url) -> None:
+    done.clear()
+    async with stage(database_url, fails_after_a_charge) as on:
+        run = await on.client.start(fails_after_a_charge)
+        await on.until_waiting(run)
+        on.clock.skipped -= LATER
+        await run.cancel()
+        assert await run.wait(PATIENCE) is RunStatus.FAILED
+        assert done == ["refund"]

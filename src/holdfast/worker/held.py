@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +13,7 @@ from holdfast.define import RunInfo, Workflow
 from holdfast.engine import Advance, Execution
 from holdfast.model import (
     MESSAGES,
+    Cancel,
     ClaimedRun,
     Entry,
     History,
@@ -34,6 +36,7 @@ _WARN_LENGTH = 10_000
 _PORTION = 16 * 1024 * 1024
 """Bytes of values that a turn takes in, unless one alone has more: no store has rows of a gigabyte."""
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
+_order = attrgetter("when", "rank")
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
@@ -208,6 +211,24 @@ class Held:
 
     def __repr__(self) -> str:
         return f"<held {self.info!r}, epoch {self.epoch}, seq {self.seq}>"
+
+
+def in_order(arrivals: Sequence[Arrival]) -> list[Arrival]:
+    """By time, then by rank; of the same time, what the journal holds comes first: it was there before.
+
+    A cancel comes behind all results that are recorded, also if a clock was set back since, or if it was sent before
+    one that came while the body was blocked: what those steps did may have to be undone.
+    """
+    recorded = max((one.when for one in arrivals if one.is_recorded and one.rank == RESULT), default=None)
+    if recorded is None:
+        return sorted(arrivals, key=_order)
+
+    def order(one: Arrival) -> tuple[Instant, bool, int]:
+        # But for a deadline that stands before the start.
+        is_behind = isinstance(one.entry, Cancel) and one.when >= 0
+        return max(one.when, recorded) if is_behind else one.when, not one.is_recorded, one.rank
+
+    return sorted(arrivals, key=order)
 
 
 def _size(entry: Input | Message) -> int:

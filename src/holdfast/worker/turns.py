@@ -15,7 +15,6 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -45,11 +44,10 @@ from holdfast.model import (
 from .arrivals import Arrivals
 from .clock import Clock
 from .commits import GroupWriter, Verdict
-from .held import MESSAGE, TIMER, Arrival, Held
+from .held import MESSAGE, TIMER, Arrival, Held, in_order
 from .told import journal_grown, run_failed, run_retrying
 from .waits import check_details, open_commands
 
-_order = attrgetter("when", "rank")
 _UNWRITTEN_AFTER = 1_000_000
 _FIRST = -1
 """Before the start of a run, which comes at 0."""
@@ -177,7 +175,7 @@ class Turns(Arrivals):
         arrivals: Sequence[Arrival] = held.arrivals
         held.arrivals = ()
         if len(arrivals) > 1:
-            arrivals = held.portion(sorted(arrivals, key=_order))
+            arrivals = held.portion(in_order(arrivals))
         inputs: list[Input | Message] = []
         has_messages = False
         for arrival in arrivals:
