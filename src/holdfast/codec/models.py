@@ -16,7 +16,7 @@ from typing import Any
 
 from holdfast.codec import bare
 from holdfast.codec.fields import Field
-from holdfast.codec.records import excluded, refuse_subclass, unwrapped
+from holdfast.codec.records import escaped, excluded, refuse_subclass, unwrapped
 from holdfast.codec.shapes import ANY_KIND, Misfit, Mismatch, Shape, Unstorable, encode_json, type_name
 
 UNSET = "~unset"
@@ -76,7 +76,7 @@ class Model(Shape):
         unset = [name for name in self._fields if name not in value.model_fields_set]
         if unset:
             out[UNSET] = unset
-        return out
+        return escaped(out)
 
     def load(self, plain: Any) -> Any:
         plain = dict(unwrapped(self, plain))

@@ -1,9 +1,9 @@
 """Shapes of types with named fields: dataclasses, attrs classes, msgspec Structs, NamedTuples, TypedDicts.
 
-A record is written as a JSON object by field name. On reading, fields that are unknown now are ignored and those
-that are missing take their defaults. It is rebuilt through its own `__init__`, so that derived attributes exist and
-its checks run; then each stored field is put back as it was, so that a converter or a `__post_init__` that is not
-idempotent changes nothing.
+A record is written as a JSON object by field name, or as pairs if that would look like an envelope. On reading, fields
+that are unknown now are ignored and those that are missing take their defaults. It is rebuilt through its own
+`__init__`, so that derived attributes exist and its checks run; then each stored field is put back as it was, so that a
+converter or a `__post_init__` that is not idempotent changes nothing.
 
 An instance of a subclass is refused: its own fields would be lost.
 """
@@ -11,15 +11,15 @@ An instance of a subclass is refused: its own fields would be lost.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import cached_property
 from typing import Any
 
 import msgspec
 
-from holdfast.codec.containers import refuse_other_type
+from holdfast.codec.containers import pairs_in, refuse_other_type
 from holdfast.codec.fields import MISSING, Field
-from holdfast.codec.shapes import Misfit, Mismatch, Secret, Shape, Unstorable, expected_json, type_name
+from holdfast.codec.shapes import Misfit, Mismatch, Secret, Shape, Unstorable, envelope, expected_json, type_name
 
 _COLLECTIONS = (dict, list, tuple, set, frozenset, deque)
 
@@ -28,8 +28,8 @@ class Record(Shape):
     """An instance with fields."""
 
     __slots__ = (
-        "_fields", "_hides", "_is_restored", "_is_struct", "_items_of", "_make", "_names", "_put", "_rebuilds_others",
-        "type",
+        "_fields", "_hides", "_is_restored", "_is_struct", "_items_of", "_keys", "_make", "_names", "_put",
+        "_rebuilds_others", "type",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, cls: type, name: str, *, is_restored: bool, make: Callable[..., Any] | None, hides: str) -> None:
@@ -45,6 +45,7 @@ class Record(Shape):
         self._rebuilds_others = is_restored and make is not None
         self._items_of: Any = next((kind for kind in _COLLECTIONS if issubclass(cls, kind)), None)
         self._names: set[str] = set()
+        self._keys: set[str] = set()
         self._is_struct = issubclass(cls, msgspec.Struct)
         self._put: Callable[[Any, str, Any], None] = (
             msgspec.structs.force_setattr if self._is_struct else object.__setattr__
@@ -54,6 +55,7 @@ class Record(Shape):
         """Told after construction, so that a field may refer to the record itself."""
         self._fields = fields
         self._names = {field.name for field in fields}
+        self._keys = {field.key for field in fields}
 
     def lower(self, value: Any) -> Any:
         if type(value) is not self.type:
@@ -78,10 +80,10 @@ class Record(Shape):
             if self._items_of is not None and self._items_of.__len__(value):
                 kind = self._items_of.__name__
                 raise Unstorable(f"{self.name} is a {kind}, whose items would be lost: keep them in a field")
-        return out
+        return escaped(out)
 
     def load(self, plain: Any) -> Any:
-        plain = unwrapped(self, plain)
+        plain = unwrapped(self, plain, self._keys)
         arguments: dict[str, Any] = {}
         stored: list[tuple[str, Any]] = []
         for field in self._fields:
@@ -185,10 +187,10 @@ class Keyed(Shape):
             if key not in self._fields:
                 raise Mismatch(f"{self.name} has no key {key!r:.60}")
         self._check_required(value)
-        return _lower_entries(list(self._fields.values()), value.items())
+        return escaped(_lower_entries(list(self._fields.values()), value.items()))
 
     def load(self, plain: Any) -> Any:
-        plain = unwrapped(self, plain)
+        plain = unwrapped(self, plain, self._fields)
         self._check_required(plain)
         out = {}
         for key, item in plain.items():
@@ -216,15 +218,25 @@ def _lower_entries(fields: list[Field], entries: Iterable[tuple[str, Any]]) -> d
     return out
 
 
-def unwrapped(shape: Shape, plain: Any) -> dict[str, Any]:
-    """The object to read a record from, out of the tag it has if the annotation was a union when it was written."""
+def escaped(out: dict[str, Any]) -> dict[str, Any]:
+    """An object to be written: as pairs if it would be read as an envelope, as a dict is."""
+    return out if envelope(out) is None else {"~dict": [[key, out[key]] for key in out]}
+
+
+def unwrapped(shape: Shape, plain: Any, keys: Container[str] = ()) -> dict[str, Any]:
+    """The object to read a record from, out of the tag it has if the annotation was a union when it was written.
+
+    One of its own `keys` is no tag: earlier versions have written such an object as it is.
+    """
     if type(plain) is not dict:
         raise expected_json(shape, plain)
     if len(plain) == 1:
         ((key, item),) = plain.items()
         if key == f"~:{shape.name}":
-            return unwrapped(shape, item)
-        if key[:1] == "~":
+            return unwrapped(shape, item, keys)
+        if key == "~dict" and all(type(name) is str for name, _ in pairs_in(item)):
+            return dict(item)
+        if key[:1] == "~" and key not in keys:
             raise Mismatch(f"expected {shape.name}, found {key.lstrip('~:')}")
     return plain
 

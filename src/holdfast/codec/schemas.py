@@ -197,16 +197,22 @@ def _wrong_inside(schema: Schema, value: Any, root: Schema, path: str, depth: in
 
 
 def _unwrapped(value: Any) -> Any:
-    """What is inside an envelope of a bare value: a date is text, a set is an array."""
+    """What is inside an envelope of a bare value: a date is text, a set is an array, pairs with names an object."""
     if isinstance(value, dict) and len(value) == 1:
         [(name, inner)] = value.items()
         if name == "~float":
             return float(inner)
+        if name.startswith("~:"):
+            return _unwrapped(inner)
         if name.startswith("~") and name != "~dict":
             return inner
         if name == "~dict":
-            return {}
+            return dict(inner) if isinstance(inner, list) and all(map(_is_field, inner)) else {}
     return value
+
+
+def _is_field(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)
 
 
 def _shown(value: Any) -> str:

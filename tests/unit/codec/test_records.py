@@ -1,12 +1,14 @@
 """What an instance holds beside its fields: made again by its class, or refused, and never lost in silence."""
 
 from dataclasses import dataclass, field
+from typing import Any, TypedDict
 
 import msgspec
+import pydantic
 import pytest
 
-from holdfast.codec import Codec
-from holdfast.errors import NotEncodable
+from holdfast.codec import Codec, misfit
+from holdfast.errors import NotDecodable, NotEncodable
 
 codec = Codec()
 
@@ -39,6 +41,19 @@ class Counted:
 
 class Open(msgspec.Struct, dict=True):
     x: int
+
+
+class Renamed(msgspec.Struct, rename={"rate": "~rate"}):
+    rate: int
+    note: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Loose(pydantic.BaseModel, extra="allow"):
+    pass
+
+
+Rates = TypedDict("Rates", {"~rate": int, "~set": list[int], "note": str}, total=False)
+Rate = TypedDict("Rate", {"~rate": int})
 
 
 def test_a_collection_with_fields_is_refused_if_it_holds_anything():
@@ -79,3 +94,36 @@ def test_an_attribute_with_an_underscore_is_the_class_s_own_affair():
     given.cache = {}
     with pytest.raises(NotEncodable, match="Counted has cache, which is none of its fields"):
         codec.value(Counted).encode(given)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "given"),
+    [
+        (Rates, {"~rate": 1}),
+        (Rates, {"~set": [1]}),
+        (Rates, {"~rate": 1, "note": "x"}),
+        (Rates | None, {"~rate": 1}),
+        (Rates | Open, {"~rate": 1}),
+        (list[Rate], [{"~rate": 1}]),
+        (Renamed, Renamed(1)),
+        (Loose, Loose.model_validate({"~rate": 1})),
+    ],
+)
+def test_an_object_that_looks_like_an_envelope_is_read_back(annotation: Any, given: Any):
+    value = codec.value(annotation)
+    assert value.decode(value.encode(given)) == given
+
+
+@pytest.mark.parametrize(("annotation", "given"), [(Rates, {"~rate": 1}), (Renamed, Renamed(1))])
+def test_one_that_was_written_as_it_is_can_be_read(annotation: Any, given: Any):
+    assert codec.value(annotation).decode(b'{"~rate":1}') == given
+    with pytest.raises(NotDecodable, match="found date"):
+        codec.value(annotation).decode(b'{"~date":"2026-01-01"}')
+
+
+def test_one_that_was_sent_without_an_annotation_can_be_read_and_fits():
+    sent = codec.value(Any).encode({"~rate": 1})
+    assert codec.value(Rate).decode(sent) == {"~rate": 1}
+    assert misfit(msgspec.json.decode(codec.schema(Rate)), msgspec.json.decode(sent)) is None
+    with pytest.raises(NotDecodable, match="found dict"):
+        codec.value(Rates).decode(codec.value(Any).encode({1: 2}))
