@@ -283,6 +283,44 @@ async def test_a_retry_that_is_due_behind_the_deadline_is_not_begun():
         assert (env.now - begun, len(env.calls(failing))) == (timedelta(hours=1), 1)
 
 
+async def test_deadline_exceeded_has_the_last_failure_of_an_open_step_as_its_cause():
+    answers = [ValueError("first"), ValueError("last")]
+
+    @step(retry=Retry(attempts=None, initial="40m", max="40m", jitter=0))
+    async def failing() -> None:
+        raise answers.pop(0)
+
+    @step(retry=Retry(attempts=None, initial="2h", max="2h", jitter=0))
+    async def failing_once() -> None:
+        raise ValueError("before")
+
+    @workflow(deadline="1h")
+    async def trying() -> None:
+        await asyncio.gather(failing(), failing_once())
+
+    async with Environment(trying) as env:
+        failure = await cause(await env.client.start(trying))
+        assert isinstance(failure, DeadlineExceeded)
+        assert repr(failure.__cause__) == "ValueError('last')"
+
+
+async def test_it_is_not_that_of_an_earlier_try_if_a_step_has_failed_since():
+    answers = [KeyError("the first try"), *(ValueError("the second") for _ in range(9))]
+
+    @step(retry=Retry(attempts=None, initial="25m", max="25m", jitter=0, unless=(KeyError,)))
+    async def failing() -> None:
+        raise answers.pop(0)
+
+    @workflow(deadline="1h", retry=Retry(attempts=None, initial="25m", max="25m", jitter=0))
+    async def trying() -> None:
+        await failing()
+
+    async with Environment(trying) as env:
+        failure = await cause(await env.client.start(trying))
+        assert isinstance(failure, DeadlineExceeded)
+        assert repr(failure.__cause__) == "ValueError('the second')"
+
+
 async def test_a_step_sees_the_run_s_deadline_as_its_own_if_that_comes_first():
     @step(timeout="2h")
     async def long() -> datetime | None:

@@ -31,6 +31,9 @@ class Command(msgspec.Struct, eq=False, gc=False):
     retry_at: Instant | None = None
     details: bytes | None = None
     """What the last attempt said of itself before it failed."""
+    failed_at: Instant = 0
+    failure: bytes = b""
+    """What the last attempt failed with, as it is stored; empty if there was none."""
 
     def __repr__(self) -> str:
         return f"<command {self.key}, attempt {self.attempt}>"

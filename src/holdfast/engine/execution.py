@@ -48,7 +48,7 @@ from .departure import put_away
 from .divergence import ending
 from .life import Lived, lived
 from .loop import Handle
-from .outcome import settle, would_retry
+from .outcome import last_failure, settle, would_retry
 from .runners import Runners, is_entered, run_beside
 from .tasks import BodyTask, as_coroutine
 
@@ -307,6 +307,7 @@ class Execution(Deliveries):
                 command.retry_at = entry.retry_at
                 command.first_at = entry.first_at
                 command.details = entry.details
+                command.failed_at, command.failure = entry.at, entry.error
         elif kind is Cancel:
             if self.cancel is None:
                 if not self.is_replaying:
@@ -314,6 +315,7 @@ class Execution(Deliveries):
                     entry = msgspec.structs.replace(entry, at=max(entry.at, self.stamp, self.time))
                 self._take_in(entry)
                 self.cancel = entry
+                self.failure = last_failure(self)
                 if self._life is not None and self._life.is_compensating:
                     self._life.is_exempt = True
                 # Before the start: the body is cancelled before it begins, and there is only what others left to undo.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, Protocol
 
 from holdfast.codec import Codec, unreadable
@@ -17,6 +18,8 @@ from .life import Life, id_after
 from .loop import BodyLoop
 from .tasks import BodyTask
 
+_failed_at = attrgetter("failed_at")
+
 
 class Finished(Protocol):
     """What this file needs of an execution whose main task is done."""
@@ -30,7 +33,7 @@ class Finished(Protocol):
     ended_main: BodyTask[Any] | None
     verdict: Exception | None
     failure: bytes
-    """What an earlier try of the run came to, as it is stored; empty if there was none."""
+    """What an earlier try of the run came to, or of a step that the deadline cut off, as it is stored; or empty."""
     commands: dict[str, Command]
     loop: BodyLoop
     _life: Life | None
@@ -105,6 +108,11 @@ def _is_late(body: Finished, error: BaseException | None) -> bool:
     if error is None or isinstance(error, Continued) or body.verdict is not None:
         return False
     return _is_over(body, life.failed_at if life is not None and life.is_compensating else body.time)
+
+
+def last_failure(body: Finished) -> bytes:
+    """What failed last when the run's time was over: a step that was to be retried, else an earlier try of the run."""
+    return max((one for one in body.commands.values() if one.failure), key=_failed_at, default=body).failure
 
 
 def _is_over(body: Finished, at: Instant) -> bool:
