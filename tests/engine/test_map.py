@@ -150,7 +150,7 @@ def test_a_def_body_maps(begin):
     assert begin(body).finish().check().result == [1, 4]
 
 
-@pytest.mark.parametrize("options", [{"concurrency": 0}, {"chunk": 0}, {"on_error": "ignore"}])
+@pytest.mark.parametrize("options", [{"concurrency": 0}, {"concurrency": None}, {"chunk": 0}, {"on_error": "ignore"}])
 def test_nonsense_is_refused_where_it_is_written(begin, options):
     @workflow
     async def body() -> str:

@@ -141,7 +141,7 @@ async def test_no_more_chunks_than_asked_for_are_under_way_at_once():
         assert most["ever"] <= 3
 
 
-@pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"chunk": -1}, {"on_error": "shrug"}])
+@pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"concurrency": None}, {"chunk": -1}, {"on_error": "shrug"}])
 async def test_nonsense_is_refused_where_it_is_written(wrong):
     @workflow
     async def odd() -> str:

@@ -124,7 +124,9 @@ def mapped(
     if on_error not in ("stop", "collect"):
         raise DefinitionError(f"map(on_error={on_error!r}): expected 'stop' or 'collect'")
     for what, number in (("concurrency", concurrency), ("chunk", chunk)):
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+        if number is None and what == "chunk":
+            continue
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise DefinitionError(f"map({what}={number!r}): expected a whole number from 1")
     if not isinstance(items, Iterable):
         raise DefinitionError(
