@@ -51,6 +51,14 @@ def test_migrate_sql_prints_what_a_schema_of_a_number_lacks(capsys):
     assert "create table runs" not in capsys.readouterr().out.lower()
 
 
+@pytest.mark.parametrize("number", ["99", "9999"])
+def test_migrate_sql_refuses_a_number_that_no_schema_of_this_version_has(number, capsys):
+    assert main(["migrate", "--sql", "--from", number]) == 1
+    seen = capsys.readouterr()
+    assert seen.out == ""
+    assert f"its schema is number {number}, and this Holdfast knows up to " in seen.err
+
+
 def test_from_without_sql_is_refused_for_the_database_knows_better(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["migrate", "--from", "1"]) == 2

@@ -33,6 +33,10 @@ def refuse_newer(applied: int, newest: int, shown: str) -> None:
 
 
 def lacking_of(known: list[tuple[int, str]], applied: int) -> list[tuple[int, str]]:
-    """Those of a dialect's migrations that a schema of this number lacks. Raises StoreTooNew as a store does."""
-    refuse_newer(applied, known[-1][0], "the database")
+    """Those of a dialect's migrations that a schema of this number lacks. Raises StoreTooNew for any newer one, also
+    for one that a store would work with: the number was written by hand, and may be mistyped."""
+    newest = known[-1][0]
+    if applied > newest:
+        told = f"the database: its schema is number {applied}, and this Holdfast knows up to {newest}"
+        raise StoreTooNew(f"{told}; correct the number, or upgrade Holdfast")
     return [one for one in known if one[0] > applied]

@@ -60,6 +60,8 @@ def test_for_a_schema_that_lacks_nothing_a_comment_is_printed():
     assert migration_sql("sqlite:///any.db", after=len(migrations())).startswith("-- nothing is to be done")
 
 
-def test_for_a_schema_that_this_version_can_t_work_with_nothing_is_printed():
-    with pytest.raises(StoreTooNew):
-        migration_sql("sqlite:///any.db", after=9999)
+@pytest.mark.parametrize("url", ["sqlite:///any.db", "postgresql://nowhere/x"])
+def test_for_a_schema_that_this_version_does_not_know_nothing_is_printed(url):
+    for number in (len(migrations()) + 50, 9999):
+        with pytest.raises(StoreTooNew, match=f"number {number}.*correct the number, or upgrade"):
+            migration_sql(url, after=number)
