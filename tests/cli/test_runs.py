@@ -28,6 +28,11 @@ async def passes_on(word: str) -> str:
     return await holdfast.wait_for_signal("go")
 
 
+@workflow
+async def pay(order: dict[str, Any]) -> str:
+    return str(order["card"])
+
+
 @pytest.fixture
 def client(client: Client) -> Client:
     """On a database in which `halve` has been executed once."""
@@ -70,6 +75,19 @@ def test_runs_are_filtered(client, say, options, expected):
     client.start(halve, 2, key="second", tags={"kind": "gift"})
     told = json.loads(say("runs", "--json", *options))
     assert [run["key"] for run in told["runs"]] == expected
+
+
+def test_runs_are_filtered_by_fields_inside_an_argument(client, say):
+    for card in ("zz", "yy"):
+        holdfast.run(pay, {"card": card, "buyer": {"name": "ann", "id": 7}}, key=card)
+    for options, expected in (
+        (["--where", "order.card=zz"], ["zz"]),
+        (["--where", "order.card=zz", "--where", "order.buyer.id=7"], ["zz"]),
+        (["--where", "order.buyer.id=8"], []),
+        (["--where", 'order={"card": "yy"}'], ["yy"]),
+    ):
+        told = json.loads(say("runs", "--json", "--workflow", "pay", *options))
+        assert [run["key"] for run in told["runs"]] == expected
 
 
 def test_what_nests_too_deeply_to_be_json_is_text(client, say):

@@ -25,7 +25,7 @@ from holdfast.client import Client
 from holdfast.codec import Codec
 from holdfast.discovery import find_codec
 from holdfast.errors import DefinitionError, StoreAway
-from holdfast.model import RunFilter, RunStatus
+from holdfast.model import RunFilter, RunStatus, add_wanted, quoted
 from holdfast.settings import Settings, checked, duration, resolve, settings_folder
 from holdfast.store import check_address, parse_url
 
@@ -100,7 +100,11 @@ class Chosen:
     tag: Tags = None
     where: Annotated[
         list[str] | None,
-        typer.Option("--where", help="An argument of the run, by its name; may be repeated.", metavar="NAME=JSON"),
+        typer.Option(
+            "--where",
+            help="An argument of the run, or a field inside it with dots; may be repeated.",
+            metavar="NAME=JSON",
+        ),
     ] = None
     since: Annotated[str | None, typer.Option("--since", help="Created since: a time, or '1h' for an hour ago.")] = None
     until: Annotated[str | None, typer.Option("--until", help="Created before: a time, or '1h' for an hour ago.")] = (
@@ -121,7 +125,7 @@ class Chosen:
                 status=_statuses(self.status) or tuple(statuses) or None,
                 key=self.key,
                 tags=tags_of(self.tag),
-                input={name: _plain(value) for name, value in _pairs(self.where, "--where")},
+                input=_wanted(self.where),
                 since=moment_given(self.since, "--since"),
                 until=moment_given(self.until, "--until"),
                 parent=self.parent,
@@ -328,6 +332,17 @@ def _pairs(given: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
             raise typer.BadParameter(f"{name!r} is given twice; expected one value", param_hint=option)
         found.append((name, value))
     return found
+
+
+def _wanted(given: Sequence[str] | None) -> dict[str, Any]:
+    """`--where order.card=4711` as {"order": {"card": 4711}}."""
+    wanted: dict[str, Any] = {}
+    for name, text in _pairs(given, "--where"):
+        try:
+            add_wanted(wanted, name, _plain(text))
+        except ValueError as error:
+            raise typer.BadParameter(f"{quoted(name)}: {error}", param_hint="--where") from None
+    return wanted
 
 
 def _plain(text: str) -> Any:

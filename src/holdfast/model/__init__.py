@@ -70,6 +70,7 @@ from .stops import FORCED, skipped
 from .streams import StepItems, StepValue, StreamName, StreamRecord, ValueName
 from .texts import NOT_GIVEN, NotGiven, counted, is_name, is_text, quoted
 from .waits import FIRST_HOOK, EventWait, Looked, NewWait, Trigger, Unmatched, WaitRecord
+from .wanted import add_wanted
 from .workers import Lane, WorkerRecord
 from .workflows import KEPT, Declared, Parameter, Registration, WorkflowCount, WorkflowVersion, natural
 
@@ -164,6 +165,7 @@ __all__ = [
     "WorkerRecord",
     "WorkflowCount",
     "WorkflowVersion",
+    "add_wanted",
     "as_final",
     "bounded_id",
     "check_id",

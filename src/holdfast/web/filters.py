@@ -9,15 +9,13 @@ from http import HTTPStatus
 from typing import Any
 
 from holdfast.errors import DefinitionError
-from holdfast.model import RunFilter, instant_of, is_json, is_text
+from holdfast.model import RunFilter, add_wanted, instant_of, is_json, is_text
 
 from .access import Caller
 from .limits import DEEPEST, is_too_deep
 from .problems import Refused
 
 INPUT = "input."
-_LONGEST = 20
-"""Names in a row."""
 
 
 def filter_of(
@@ -65,17 +63,11 @@ def _input(query: Iterable[tuple[str, str]], caller: Caller) -> dict[str, Any]:
                 "to filter by input needs a key that may see payloads",
                 field=("query", name),
             )
-        *path, last = name.removeprefix(INPUT).split(".")
-        if "" in (*path, last) or len(path) > _LONGEST or not is_text(name):
-            raise _wrong(name, "expected the name of an argument, and of fields inside it, as input.order.card")
-        place = wanted
-        for part in path:
-            place = place.setdefault(part, {})
-            if not isinstance(place, dict):
-                raise _wrong(name, "it asks for a field of a value that another parameter says is not an object")
-        if last in place:
-            raise _wrong(name, "it is asked for twice")
-        place[last] = _value(name, text)
+        value = _value(name, text)
+        try:
+            add_wanted(wanted, name.removeprefix(INPUT), value)
+        except ValueError as error:
+            raise _wrong(name, str(error)) from None
     return wanted
 
 
