@@ -17,6 +17,7 @@ from enum import Enum, Flag
 from typing import Any
 
 from holdfast.codec.loaded import find_class, main_name
+from holdfast.codec.printable import shown
 from holdfast.codec.shapes import (
     ANY_KIND,
     AWAIT,
@@ -143,12 +144,14 @@ def _lower_dict(value: dict[Any, Any]) -> dict[str, Any]:
     try:
         for key, item in value.items():
             if type(key) is not str:
-                return {"~dict": _lower_pairs(value)}
+                break
             out[key] = lower(item)
+        else:
+            # Escaped, or it would be read as one of our own.
+            return out if envelope(out) is None else {"~dict": [[key, out[key]] for key in out]}
     except Misfit as misfit:
         raise misfit.under(f"[{key!r}]") from None
-    # Escaped, or it would be read as one of our own.
-    return out if envelope(out) is None else {"~dict": [[key, out[key]] for key in out]}
+    return {"~dict": _lower_pairs(value)}
 
 
 def _lower_pairs(value: dict[Any, Any]) -> list[Any]:
@@ -161,7 +164,7 @@ def _lower_pairs(value: dict[Any, Any]) -> list[Any]:
         try:
             pairs.append([plain_key, lower(item)])
         except Misfit as misfit:
-            raise misfit.under(f"[{key!r}]") from None
+            raise misfit.under(f"[{shown(key)}]") from None
     return pairs
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.codec.bare import HUGE, is_ours, sort_plain
+from holdfast.codec.printable import shown
 from holdfast.codec.shapes import (
     Misfit,
     Mismatch,
@@ -145,11 +146,11 @@ class Dict(Shape):
         try:
             plain_key = self._key.lower(key)
         except Misfit as misfit:
-            raise misfit.under(f".key({key!r:.60})") from None
+            raise misfit.under(f".key({shown(key):.60})") from None
         try:
             return plain_key, self._value.lower(item)
         except Misfit as misfit:
-            raise misfit.under(f"[{key!r:.60}]") from None
+            raise misfit.under(f"[{shown(key):.60}]") from None
 
     def load(self, plain: Any) -> Any:
         if type(plain) is not dict:

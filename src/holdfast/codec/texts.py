@@ -20,6 +20,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from holdfast.codec.shapes import Unstorable
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -87,6 +89,13 @@ def _read_bytes(text: str) -> bytes:
     return binascii.a2b_base64(text, strict_mode=True) if text else b""
 
 
+def _write_fraction(value: Fraction) -> str:
+    try:
+        return str(value)
+    except ValueError:
+        raise Unstorable("Fraction of too many digits: store it as bytes") from None
+
+
 def _plain(cls: type, tag: str) -> Text:
     return Text(cls, tag, str, cls)
 
@@ -103,7 +112,7 @@ TEXTS: dict[type, Text] = {
         Text(type(Path()), "path", str, Path),
         _plain(Decimal, "decimal"),
         _plain(UUID, "uuid"),
-        _plain(Fraction, "fraction"),
+        Text(Fraction, "fraction", _write_fraction, Fraction),
         _plain(PurePosixPath, "posixpath"),
         _plain(PureWindowsPath, "windowspath"),
         _plain(ipaddress.IPv4Address, "ipv4address"),

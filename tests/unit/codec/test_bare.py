@@ -11,6 +11,7 @@ import sys
 import threading
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -255,3 +256,23 @@ def test_a_set_is_written_in_one_order_whatever_its_hashes():
         return subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, check=True).stdout
 
     assert run("1") == run("2") == run("3")
+
+
+HUGE = Fraction(10**5000, 3)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "path"),
+    [
+        (list[Fraction], [Fraction(1), HUGE], r"\[1\]"),
+        (Any, [Fraction(1), HUGE], r"\[1\]"),
+        (dict[str, Fraction], {"a": HUGE}, r"\['a'\]"),
+        (dict[Fraction, int], {HUGE: 1}, r"\.key\(<Fraction>\)"),
+        (Any, {HUGE: 1}, r"\.key\[0\]"),
+        (dict[int, Fraction], {10**5000: HUGE}, r"\[<int>\]"),
+        (Any, {10**5000: HUGE}, r"\[<int>\]"),
+    ],
+)
+def test_a_fraction_of_too_many_digits_is_refused_with_its_path(annotation, value, path):
+    with pytest.raises(NotEncodable, match=f"value{path}: Fraction of too many digits: store it as bytes"):
+        codec.value(annotation).encode(value)
