@@ -230,6 +230,10 @@ class ClientClosed(HoldfastError):
     """The client was closed, and can't be used any more."""
 
 
+class StoreClosed(StoreError, ClientClosed):
+    """The store is not open: whoever had opened it, such as a client, has closed it. Nothing was done."""
+
+
 class RunFailed(HoldfastError):
     """The run ended as failed. `__cause__` is the exception that left its body.
 

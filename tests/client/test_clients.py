@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -14,6 +15,7 @@ from holdfast.client import AsyncClient
 from holdfast.client.connections import Connection
 from holdfast.codec import Codec
 from holdfast.errors import ClientClosed, DefinitionError, StoreAway, StoreError
+from holdfast.model import RunFilter
 from holdfast.store import open_store
 from tests.client.hands import Hands, total
 
@@ -223,6 +225,29 @@ async def test_a_client_that_is_cancelled_while_it_is_entered_leaves_no_store_op
         await opening
     with pytest.raises(StoreError, match="is not open"):
         await client.store.get_run("nobody")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client, _: client.start(total, 1),
+        lambda client, run_id: client.signal(run_id, "go"),
+        lambda client, _: client.publish("go"),
+        lambda client, _: client.count(RunFilter()),
+    ],
+    ids=["start", "signal", "publish", "count"],
+)
+async def test_what_is_under_way_when_its_client_is_closed_says_so(database_url, ask):
+    # At whichever point: from its beginning to what it asks of the store there may be several turns of the loop.
+    for turns in range(12):
+        client = AsyncClient(database_url)
+        run = await client.start(total, 1)
+        asking = asyncio.create_task(ask(client, run.id))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await client.close()
+        with contextlib.suppress(ClientClosed):
+            await asking
 
 
 async def test_a_client_whose_close_is_cut_short_leaves_no_store_open(database_url):

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import filterfalse
 from typing import Any, TypeVar
 
-from holdfast.errors import StoreAway, StoreError
+from holdfast.errors import StoreAway, StoreClosed
 from holdfast.model import (
     ClaimedRun,
     Instant,
@@ -365,7 +365,7 @@ class PostgresStore(LifeStore):
 
     def _refuse_closed(self) -> None:
         if not self._is_open:
-            raise StoreError(f"the store {self.url} is not open; call `await store.open()` first")
+            raise StoreClosed(f"the store {self.url} is not open: it was closed, or nobody has opened it yet")
 
     async def _call(self, deed: Callable[[], Coroutine[Any, Any, T]]) -> T:
         self._refuse_closed()

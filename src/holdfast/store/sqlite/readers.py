@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdfast.errors import StoreError
+from holdfast.errors import StoreClosed
 from holdfast.store.stats import Stats
 
 from .connections import explained, is_away, patiently
@@ -31,10 +31,10 @@ class Readers:
         self._left: list[concurrent.futures.Future[None]] = []
 
     def submit(self, job: Job) -> None:
-        """Have it done by whichever thread is free. Raises StoreError once the readers were stopped."""
+        """Have it done by whichever thread is free. Raises StoreClosed once the readers were stopped."""
         with self._lock:
             if self._is_stopped:
-                raise StoreError("the store is not open; call `await store.open()` first")
+                raise StoreClosed("the store is not open: it was closed")
             if not self._left:
                 self._left = [concurrent.futures.Future() for _ in range(THREADS)]
                 for done in self._left:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from holdfast.errors import StoreError
+from holdfast.errors import StoreClosed, StoreError
 from holdfast.model import (
     ClaimedRun,
     Instant,
@@ -306,7 +306,7 @@ class SqliteStore(LifeStore):
 
     def _refuse_closed(self) -> None:
         if not self._is_open:
-            raise StoreError(f"the store {self.url} is not open; call `await store.open()` first")
+            raise StoreClosed(f"the store {self.url} is not open: it was closed, or nobody has opened it yet")
 
     async def _submit(self, deed: Callable[[Transaction], T]) -> T:
         loop = asyncio.get_running_loop()

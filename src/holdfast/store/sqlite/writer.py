@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from holdfast.errors import StoreError
+from holdfast.errors import StoreClosed, StoreError
 from holdfast.store.stats import Stats
 from holdfast.store.subscribers import News
 
@@ -53,7 +53,7 @@ class Writer:
         """Inline: who waits for the connection while it is lent, and what."""
 
     def submit(self, job: AnyJob) -> None:
-        """Have it done with the next commit. Raises StoreError once the writer was stopped."""
+        """Have it done with the next commit. Raises StoreClosed once the writer was stopped."""
         with self._lock:
             self._refuse_stopped()
             if self._is_inline and self._lendings:
@@ -127,7 +127,7 @@ class Writer:
 
     def _refuse_stopped(self) -> None:
         if self._is_stopped:
-            raise StoreError(f"{self._link.path}: the store is not open; call `await store.open()` first")
+            raise StoreClosed(f"{self._link.path}: the store is not open: it was closed")
 
     def resume(self) -> None:
         """Take jobs again after a stop."""
