@@ -96,6 +96,21 @@ async def test_fixed_code_gets_the_result_of_the_step_that_ended_before_the_faul
     assert calls == {"charge": 1, "mail": 1}
 
 
+async def test_a_body_that_ends_before_it_gets_such_a_result_is_told_of_it(database_url):
+    @workflow(name="order")
+    async def ends_at_once() -> None:
+        charge.start(1).done()
+
+    async with stage(database_url) as on:
+        async with on.worker(reaches_out):
+            run = await on.client.start(reaches_out)
+            await on.until_blocked(run)
+        async with on.worker(ends_at_once):
+            await until_tried_again(on, run)
+            blocked = await on.until_blocked(run)
+    assert "holds: step_completed of 'charge', attempt 1\n  the code asked for: the end of the run" in blocked
+
+
 async def test_what_a_body_asked_for_before_it_was_blocked_is_not_in_the_journal(database_url):
     @workflow
     async def body() -> None:

@@ -98,12 +98,12 @@ class Execution(Deliveries):
         if history:
             self._run()
         if self._cursor < len(history):
-            self._diverge(self._what_it_does())
+            self._diverge(self._what_it_does(), history[self._cursor])
         is_beyond = not self.is_replaying
         self._next_life(carried)
         self._feed, self.is_replaying = (), False
         if self.main is not None and self.main.done() and not is_beyond:
-            self._diverge(f"the end of the run{ending(self.main)}", history)
+            self._diverge(f"the end of the run{ending(self.main)}", next(iter(carried), None))
         self._entries = self._begun = _NOTHING
         self._withdrawn = ()
         if self._life is not None and not is_beyond:
@@ -346,8 +346,7 @@ class Execution(Deliveries):
         body = fn(*args, **kwargs) if self.workflow.is_async else as_coroutine(fn, args, kwargs)
         self.main = self.loop.create_task(body, name="body", context=self.context)
 
-    def _diverge(self, what: str, history: Sequence[Entry] | None = None) -> NoReturn:
-        held = None if history is not None else self._feed[self._cursor]
+    def _diverge(self, what: str, held: Entry | None) -> NoReturn:
         self.fail_with(self.divergence(what, held, at=self._cursor))
         assert self.fault is not None
         raise self.fault

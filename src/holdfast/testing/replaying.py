@@ -113,11 +113,11 @@ def _replay(execution: Execution, entries: list[Entry], codec: Codec) -> Replaye
     history = found.entries
     ended = _ended(entries)
     if ended is None or not _is_own_end(entries):
-        execution.replay(history, found.lives)
+        execution.replay(history, found.lives, found.carried)
         return Replayed(len(entries), _status(entries), _waits(execution) if ended is None else ())
     # The body ended with the last thing delivered to it: up to there it is replayed, and that is taken in anew.
     last = max(index for index, entry in enumerate(history) if not isinstance(entry, ASKS))
-    execution.replay(history[:last], found.lives)
+    execution.replay(history[:last], found.lives, history[last : last + 1])
     with _silent(execution):
         done = execution.advance([history[last]])  # type: ignore[list-item]  # what is no ask is an input
     _compare(execution, history[last + 1 :], done.entries[1:], at=last + 1)
