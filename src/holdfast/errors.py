@@ -21,9 +21,9 @@ Exception
    ├─ StoreError
    │  ├─ StoreAway                        the database can't be reached: work pauses, nothing is lost
    │  ├─ StoreTooNew                      its schema was written by a newer version
+   │  ├─ StoreClosed (also ClientClosed)  whoever had opened it has closed it
    │  └─ LeaseLost
-   ├─ UnknownWorkflow, RunNotFound, KeyTaken, RunEnded
-   ├─ NotRetryable, ClientClosed
+   ├─ UnknownWorkflow, RunNotFound, KeyTaken, RunEnded, NotRetryable, ClientClosed
    ├─ RunFailed, RunCancelled             what `result()` raises; RunFailed's __cause__ is the body's own exception
    ├─ JournalDiverged, JournalLimitReached
    ├─ DeadlineExceeded (also TimeoutError), RunCrashed
@@ -155,10 +155,7 @@ class PayloadTooLarge(CodecError, ValueError):
 
 
 class StoreError(HoldfastError):
-    """Something about the database.
-
-    A wrong password, a missing right, a schema that may not be migrated: the message says what to check.
-    """
+    """Something about the database. What to check says the message: a password, a right, a schema to migrate."""
 
 
 class StoreAway(StoreError):
