@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
+from operator import methodcaller
 from types import TracebackType
 from typing import Any, Protocol, Self, cast
 
@@ -160,7 +161,7 @@ class Worker:
         self._stopping = asyncio.Event()
         self._session: Session | None = None
         self._task: asyncio.Task[None] | None = None
-        self._is_at_work = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = asyncio.Event()
         self._gate = Gate()
         """Of the store: drives may each have a loop of their own, and none opens it while another closes it."""
@@ -210,16 +211,22 @@ class Worker:
             return await drive(session, plan, run_id, seconds)
 
     def stop(self) -> None:
-        """Ask it to stop in good order; `run` returns when it has. From here on no step begins."""
-        self._stopping.set()
-        if self._session is not None:
-            self._session.begin_no_more()
+        """Ask it to stop in good order; `run` returns when it has. From here on no step begins. From any thread."""
+        self._tell(methodcaller("begin_no_more"))
 
     def leave(self) -> None:
         """Stop at once, without grace and without writing anything: what is in flight executes again elsewhere."""
-        self._stopping.set()
-        if self._session is not None:
-            self._session.leave()
+        self._tell(methodcaller("leave"))
+
+    def _tell(self, session: Callable[[Session], None]) -> None:
+        loop = self._loop
+        if loop is None or loop is asyncio._get_running_loop():
+            self._stopping.set()
+            if self._session is not None:
+                session(self._session)
+        else:
+            with contextlib.suppress(RuntimeError):  # It has stopped, and its loop is closed.
+                loop.call_soon_threadsafe(lambda: self._tell(session) if self._loop is loop else None)
 
     async def wait(self) -> None:
         """Inside `async with`: wait until it has stopped, whoever told it to. An error that ended it is raised."""
@@ -256,7 +263,7 @@ class Worker:
 
     def _refuse_twice(self) -> None:
         # A task that has not begun yet has said nothing of being at work.
-        if self._is_at_work or (self._task is not None and not self._task.done()):
+        if self._loop is not None or (self._task is not None and not self._task.done()):
             raise MisplacedCall("this worker is at work already, and one stop would be for both; make another Worker")
 
     def _told_to_stop(self) -> None:
@@ -280,7 +287,7 @@ class Worker:
             self._plan = replace(self._plan, codec=self._plan.codec.for_worker())
 
     async def _work(self, *, is_patient: bool) -> None:
-        self._is_at_work = True
+        self._loop = asyncio.get_running_loop()
         try:
             async with self._open_store(is_patient=is_patient) as is_open, contextlib.AsyncExitStack() as stack:
                 if not is_open:
@@ -290,8 +297,7 @@ class Worker:
                 while not self._stopping.is_set():
                     await self._serve(opened)
         finally:
-            self._is_at_work = False
-            self._session = None
+            self._session = self._loop = None
             # Others, for these belong to this loop, and it may be entered again in another.
             self._ready, self._stopping = asyncio.Event(), asyncio.Event()
 
