@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import threading
 
 import pytest
@@ -205,6 +206,35 @@ async def test_an_abandoned_def_step_sends_nothing(database_url, is_mapped):
         let_go.set()
         await until(ended.is_set)
         on.skip("2h")
+        await run.result(PATIENCE)
+        assert await run.value("last word") == "the body's"
+        assert await run.streams() == []
+
+
+async def test_an_abandoned_transaction_on_sqlite_takes_along_what_it_has_sent(database_url):
+    let_go, ended = threading.Event(), threading.Event()
+
+    @step(transaction=True, timeout=0.1, retry=ONCE)
+    def slow(db: sqlite3.Connection) -> None:
+        set_value("last word", "the step's")
+        emit("words", "the step's")
+        let_go.wait(20)
+        ended.set()
+
+    @workflow
+    async def body() -> None:
+        try:
+            slow()
+        except StepTimeout:
+            set_value("last word", "the body's")
+            await sleep("1h")
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        await on.until_waiting(run)
+        let_go.set()
+        await until(ended.is_set)
+        on.skip("1h")
         await run.result(PATIENCE)
         assert await run.value("last word") == "the body's"
         assert await run.streams() == []

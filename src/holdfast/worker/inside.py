@@ -192,6 +192,7 @@ class Inside:
         attempt.loan = None
         kept, attempt.kept = attempt.kept or (), None
         for item in kept:
+            # One past its timeout was abandoned, and ends when it likes: its body may have said something else since.
             if not attempt.held.is_lost and not attempt.is_timed_out:
                 self._send(item)
 
