@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import pytest
@@ -17,6 +17,10 @@ from tests.client.hands import Hands, ship, total
 
 @workflow
 async def keep(order: dict[str, Any]) -> None: ...
+
+
+@workflow
+async def plan(days: dict[date, str], seats: dict[int, str], odd: Any = None) -> None: ...
 
 
 async def test_iterating_gives_every_run_newest_first_whatever_the_pages(client):
@@ -63,6 +67,18 @@ async def test_input_goes_by_the_names_of_all_arguments(client, hands):
     assert await found(client, input={"b": 2}) == [two.id, one.id]
     assert await found(client, input={"a": 2, "b": 2}) == [two.id]
     assert await found(client, input={"a": 2, "c": 2}) == []
+
+
+async def test_a_dict_whose_keys_are_no_text_is_the_same_by_whichever_start(client, hands):
+    await hands.register(workflows=[plan])
+    days, seats = {date(2026, 1, 31): "off", date(2026, 2, 1): "on"}, {1: "Ada", 2: "Ben"}
+    by_function = await client.start(plan, days, seats)
+    by_name = await client.start("plan", days, seats, odd={1: "a", "1": "b"})
+    both = [by_name.id, by_function.id]
+    assert await found(client, input={"seats": {"1": "Ada"}}) == both
+    assert await found(client, input={"seats": {"1": "Ada", "2": "Ada"}}) == []
+    assert await found(client, input={"days": {"2026-01-31": "off"}}) == both
+    assert await found(client, input={"odd": {"1": "b"}}) == []
 
 
 async def test_a_client_knows_the_names_of_what_it_has_started(client):

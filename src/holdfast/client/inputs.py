@@ -49,7 +49,9 @@ class InputTest:
                 self._nameless.add((record.workflow, record.version))
                 return False
             names = ()
-        return holds({**dict(zip(names, positional, strict=False)), **named}, self._wanted)
+        given = {**dict(zip(names, positional, strict=False)), **named}
+        # Whoever starts a run by its name alone knows no annotations.
+        return holds(given, self._wanted, has_pairs=True)
 
     def check(self) -> None:
         """Raise DefinitionError if it could not be told of some run whether it is meant."""
@@ -71,7 +73,7 @@ class InputTest:
     def _may_hold(self, named: Mapping[str, Any]) -> bool:
         """Whether it does by what has a name, and something is left that an argument without one may be."""
         known = {name: value for name, value in self._wanted.items() if name in named}
-        return len(known) < len(self._wanted) and holds(named, known)
+        return len(known) < len(self._wanted) and holds(named, known, has_pairs=True)
 
 
 def _names(declared: Declared | None) -> tuple[str, ...] | None:

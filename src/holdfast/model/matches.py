@@ -16,13 +16,19 @@ from typing import Any
 import msgspec
 
 
-def holds(value: object, wanted: object) -> bool:
-    """Whether `wanted` is a part of `value`: objects by their fields, everything else by equality."""
+def holds(value: object, wanted: object, *, has_pairs: bool = False) -> bool:
+    """Whether `wanted` is a part of `value`: objects by their fields, everything else by equality.
+
+    With `has_pairs`, a dict that was written as pairs is the object that it is where an annotation says what its keys
+    are. Not for messages: the probes by which they are found know nothing of that.
+    """
     # In a loop: whoever publishes may nest more deeply than calls go here.
     left = [(value, wanted, False)]
     while left:
         value, wanted, is_whole = left.pop()
         value, wanted = _opened(value), _opened(wanted)
+        if has_pairs:
+            value, wanted = _as_object(value), _as_object(wanted)
         if isinstance(wanted, Mapping):
             if not isinstance(value, Mapping) or not wanted.keys() <= value.keys():
                 return False
@@ -80,6 +86,18 @@ def _opened(value: Any) -> Any:
             break
         value = inner
     return value
+
+
+def _as_object(value: Any) -> Any:
+    """Pairs as an object, if all of their keys can be names there."""
+    pairs = value.get("~dict") if isinstance(value, Mapping) and len(value) == 1 else None
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        return value
+    keys = [_opened(key) for key, _ in pairs]
+    if not all(type(key) is str or type(key) is int for key in keys):
+        return value
+    named = {str(key): item for key, (_, item) in zip(keys, pairs, strict=True)}
+    return named if len(named) == len(pairs) else value
 
 
 def _digest(name: str, path: str, value: Any) -> bytes:
