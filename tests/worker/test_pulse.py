@@ -295,5 +295,4 @@ async def test_a_sweep_that_takes_long_keeps_no_dead_worker_s_runs_waiting(datab
     monkeypatch.setattr(upkeep, "_REAP_EVERY", 0.01)
     store = Littered(database_url)
     async with AsyncClient(store), Worker(store, workflows=[body]):
-        async with asyncio.timeout(PATIENCE):
-            await store.reaped.wait()
+        assert await asyncio.wait_for(store.reaped.wait(), PATIENCE)

@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import IOInBody, NotEncodable, StepFailed, step, workflow
+from tests.worker.oddities import Masked, Sealed
 from tests.worker.stage import ONCE, PATIENCE, failure_of, stage
 
 
@@ -129,17 +130,6 @@ async def test_what_a_step_sends_or_says_of_itself_is_its_own_error(database_url
 
     async with stage(database_url, body) as on:
         assert type(await failure_of(await on.client.start(body))) is NotEncodable
-
-
-class Masked(Exception):
-    @property
-    def __class__(self) -> Any:
-        raise RuntimeError("nobody's class")
-
-
-class Sealed(BaseException):
-    def __getattribute__(self, name: str) -> Any:
-        raise RuntimeError("closed")
 
 
 class Mute(Exception):

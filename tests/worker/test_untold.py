@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import Codec, NotEncodable, StepFailed, step, workflow
 from tests.worker.gates import Gate, body_of
+from tests.worker.oddities import Masked, Sealed
 from tests.worker.stage import ONCE, PATIENCE, QUICK, failure_of, stage, until
 
 
@@ -33,19 +34,6 @@ class Unread:
         if found is not None:
             raise found
         return super().__getattribute__(name)
-
-
-class Masked(Exception):
-    @property
-    def __class__(self) -> Any:
-        raise RuntimeError("nobody's class")
-
-
-class Sealed(BaseException):
-    """Nothing of it can be read."""
-
-    def __getattribute__(self, name: str) -> Any:
-        raise RuntimeError("closed")
 
 
 class Note:
