@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ import pytest
 
 from holdfast import Client
 from holdfast.store import open_store
-from holdfast.testing.contract.stage import Stage
 from tests.contract import ways
+from tests.contract.playing import play_on
 from tests.servers import Databases, Postgres
 
 
@@ -32,16 +31,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def play(path: Path):
     """Run an `async def` on a stage whose store is open."""
-
-    async def on_stage(act):
-        stage = Stage(lambda: open_store(f"sqlite:///{path}"))
-        await stage.store.open()
-        try:
-            await act(stage)
-        finally:
-            await stage.close()
-
-    return lambda act: asyncio.run(on_stage(act))
+    return lambda act: play_on(lambda: open_store(f"sqlite:///{path}"), act)
 
 
 @pytest.fixture

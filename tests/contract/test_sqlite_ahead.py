@@ -1,6 +1,5 @@
 """The log is written ahead of its use, and nobody notices but the clock."""
 
-import asyncio
 import contextlib
 import sqlite3
 from pathlib import Path
@@ -10,7 +9,8 @@ import pytest
 from holdfast.errors import StoreAway
 from holdfast.store import open_store
 from holdfast.store.sqlite import ahead
-from holdfast.testing.contract.stage import Stage, turn
+from holdfast.testing.contract.stage import turn
+from tests.contract.playing import play_on
 
 PAGE = 4096
 
@@ -19,15 +19,13 @@ PAGE = 4096
 def play(path: Path):
     """Run an `async def` on a stage whose store is open, with a run held."""
 
-    async def on_stage(act):
-        stage = Stage(lambda: open_store(f"sqlite:///{path}"))
-        await stage.store.open()
-        try:
+    def on_stage(act):
+        async def with_a_run(stage):
             await act(stage, await stage.held())
-        finally:
-            await stage.close()
 
-    return lambda act: asyncio.run(on_stage(act))
+        play_on(lambda: open_store(f"sqlite:///{path}"), with_a_run)
+
+    return on_stage
 
 
 def log(path: Path) -> int:

@@ -1,13 +1,13 @@
 """What is deleted leaves no row behind, in any table: looked at from beside the store."""
 
-import asyncio
 import sqlite3
 
 import pytest
 
 from holdfast.model import NewWait, Out, OutEvent, OutSignal, RowChange, RunStatus, Sent, StepItems
 from holdfast.store import open_store
-from holdfast.testing.contract.stage import T0, Stage, after, new_run, turn
+from holdfast.testing.contract.stage import T0, after, new_run, turn
+from tests.contract.playing import play_on
 
 STAYS = {"migrations", "namespaces", "lanes", "registered", "workers", "sqlite_sequence"}
 
@@ -18,15 +18,7 @@ def file(tmp_path):
 
 
 def play(file, act):
-    async def on_stage():
-        stage = Stage(lambda: open_store(f"sqlite:///{file}"))
-        await stage.store.open()
-        try:
-            await act(stage)
-        finally:
-            await stage.close()
-
-    asyncio.run(on_stage())
+    play_on(lambda: open_store(f"sqlite:///{file}"), act)
 
 
 def counts(file):

@@ -11,6 +11,7 @@ import pytest
 from holdfast.model import RowChange, RunFilter, RunStatus
 from holdfast.store import SqliteStore, open_store
 from holdfast.testing.contract.stage import LANE, T0, Stage, ids_of, new_run, turn
+from tests.contract.playing import play_on
 
 LARGE = b"x" * 20_000
 
@@ -18,16 +19,7 @@ LARGE = b"x" * 20_000
 @pytest.fixture
 def play(path: Path):
     """Run an `async def` on a stage whose store, with one connection for everything, is open."""
-
-    async def on_stage(act):
-        stage = Stage(lambda: SqliteStore(str(path), f"sqlite:///{path}", "default", inline=True))
-        await stage.store.open()
-        try:
-            await act(stage)
-        finally:
-            await stage.close()
-
-    return lambda act: asyncio.run(on_stage(act))
+    return lambda act: play_on(lambda: SqliteStore(str(path), f"sqlite:///{path}", "default", inline=True), act)
 
 
 def limit_length(store: SqliteStore, length: int) -> None:
