@@ -11,7 +11,7 @@ import pytest
 from holdfast import Client
 from holdfast.store import open_store
 from tests.contract import ways
-from tests.contract.playing import play_on
+from tests.contract.staging import play_on
 from tests.servers import Databases, Postgres
 
 

@@ -10,7 +10,7 @@ from holdfast.errors import StoreAway
 from holdfast.store import open_store
 from holdfast.store.sqlite import ahead
 from holdfast.testing.contract.stage import turn
-from tests.contract.playing import play_on
+from tests.contract.staging import play_on
 
 PAGE = 4096
 

@@ -7,22 +7,14 @@ import pytest
 from holdfast.model import NewWait, Out, OutEvent, OutSignal, RowChange, RunStatus
 from holdfast.store import open_store
 from holdfast.store.sqlite import watcher
-from holdfast.testing.contract.stage import LANE, T0, Stage, new_run, row_write, turn
+from holdfast.testing.contract.stage import LANE, T0, new_run, row_write, turn
+from tests.contract.staging import play_on
 
 
 @pytest.fixture
 def play(tmp_path):
     """Run an `async def` on a stage whose store is open, and return what it returns."""
-
-    async def on_stage(act):
-        stage = Stage(lambda: open_store(f"sqlite:///{tmp_path}/holdfast.db"))
-        await stage.store.open()
-        try:
-            return await act(stage)
-        finally:
-            await stage.close()
-
-    return lambda act: asyncio.run(on_stage(act))
+    return lambda act: play_on(lambda: open_store(f"sqlite:///{tmp_path}/holdfast.db"), act)
 
 
 async def spent(store, call):

@@ -12,6 +12,7 @@ from holdfast.store import open_store
 from holdfast.store.sqlite.ahead import Ahead
 from holdfast.store.sqlite.pace import Pace
 from holdfast.testing.contract.stage import Stage, turn
+from tests.contract.staging import play_on
 
 
 @pytest.fixture
@@ -21,16 +22,14 @@ def play(path: Path, monkeypatch):
     monkeypatch.setattr(Pace, "took", lambda pace, seconds: None)
     monkeypatch.setattr(Ahead, "look", lambda ahead: None)
 
-    async def on_stage(act):
-        stage = Stage(lambda: open_store(f"sqlite:///{path}"))
-        await stage.store.open()
-        try:
+    def on_stage(act):
+        async def with_three_runs(stage):
             await stage.start(3)
             await act(stage, await stage.claim())
-        finally:
-            await stage.close()
 
-    return lambda act: asyncio.run(on_stage(act))
+        play_on(lambda: open_store(f"sqlite:///{path}"), with_three_runs)
+
+    return on_stage
 
 
 def checkpoints_at(stage: Stage) -> int:

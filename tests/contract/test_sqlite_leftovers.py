@@ -7,7 +7,7 @@ import pytest
 from holdfast.model import NewWait, Out, OutEvent, OutSignal, RowChange, RunStatus, Sent, StepItems
 from holdfast.store import open_store
 from holdfast.testing.contract.stage import T0, after, new_run, turn
-from tests.contract.playing import play_on
+from tests.contract.staging import play_on
 
 STAYS = {"migrations", "namespaces", "lanes", "registered", "workers", "sqlite_sequence"}
 

@@ -11,7 +11,7 @@ import pytest
 from holdfast.model import RowChange, RunFilter, RunStatus
 from holdfast.store import SqliteStore, open_store
 from holdfast.testing.contract.stage import LANE, T0, Stage, ids_of, new_run, turn
-from tests.contract.playing import play_on
+from tests.contract.staging import play_on
 
 LARGE = b"x" * 20_000
 
