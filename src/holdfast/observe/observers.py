@@ -14,7 +14,7 @@ from holdfast.define import RunInfo, StepInfo
 from holdfast.errors import DefinitionError
 from holdfast.model import RunRecord
 
-from .facts import Fact, RunEnded, StepEnded
+from .facts import Fact, RunEnded, StepEnd
 
 _log = logging.getLogger("holdfast.observe")
 
@@ -56,8 +56,11 @@ class GroupObserver(Observer):
     """One of ours, who need not hear of each end at once, and pays less for hearing of many in one call."""
 
     @abstractmethod
-    def observe_group(self, steps: Sequence[StepEnded], runs: Sequence[RunEnded]) -> None:
-        """These have ended, in this order. Whatever comes after them is told after them."""
+    def observe_group(self, steps: Sequence[StepEnd], runs: Sequence[RunEnded]) -> None:
+        """These have ended, in this order. Whatever comes after them is told after them.
+
+        A step that failed has its error.
+        """
 
     def shortcut(self, name: str) -> Callable[..., None] | None:
         """A shorter way to what the method of that name does, now that it is open; None if there is none."""

@@ -31,6 +31,7 @@ from .facts import (
     RunsClaimed,
     RunsStarted,
     RunsSwept,
+    StepEnd,
     StepEnded,
     TurnsCommitted,
     WorkerBegan,
@@ -155,7 +156,7 @@ class Prometheus(GroupObserver):
     def _handlers(self) -> Mapping[type, Callable[[Any], None]]:
         workflows = self._workflows
         return {
-            StepEnded: lambda fact: self._steps_ended((fact,)),
+            StepEnded: lambda fact: self._steps_ended((fact.end,)),
             RunEnded: lambda fact: self._runs_ended((fact,)),
             TurnsCommitted: lambda fact: self._group(self._commits, self._batches, fact.took, fact.count),
             RowsWritten: lambda fact: self._rows.add_to((), fact.took),
@@ -178,18 +179,17 @@ class Prometheus(GroupObserver):
         with self._lock:
             self._takes[fact.__class__](fact)
 
-    def observe_group(self, steps: Sequence[StepEnded], runs: Sequence[RunEnded]) -> None:
+    def observe_group(self, steps: Sequence[StepEnd], runs: Sequence[RunEnded]) -> None:
         with self._lock:
             self._steps_ended(steps)
             self._runs_ended(runs)
 
-    def _steps_ended(self, ended: Sequence[StepEnded]) -> None:
+    def _steps_ended(self, ended: Sequence[StepEnd]) -> None:
         known, limits = self._by_step, self._step.limits
-        for fact in ended:
-            step, status = fact.step, fact.status
+        for step, status, at in ended:
             series = known.get((step.run.workflow, step.name, status)) or self._step_series(step, status)
-            took = fact.at - fact.began_at
-            # As `Spread.add` does, without calling it: this is every step.
+            took = at - step.began_at
+            # As `Spread.add_to` does, without calling it: this is every step.
             series[bisect_left(limits, took)] += 1
             series[-1] += took
             if status == "retrying":

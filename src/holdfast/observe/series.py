@@ -82,12 +82,10 @@ class Spread:
             found = self._series[labels] = [0] * (len(self.limits) + 2)
         return found
 
-    def add(self, series: list[int], value: int) -> None:
+    def add_to(self, labels: tuple[str, ...], value: int) -> None:
+        series = self._series.get(labels) or self.of(labels)
         series[bisect_left(self.limits, value)] += 1
         series[-1] += value
-
-    def add_to(self, labels: tuple[str, ...], value: int) -> None:
-        self.add(self.of(labels), value)
 
     def empty(self, core: Any) -> Any:
         return core.HistogramMetricFamily(self.name, self.text, labels=self.labels)

@@ -25,7 +25,7 @@ from holdfast.define import RunInfo, StepInfo
 from holdfast.model import RunStatus
 
 from .contexts import CURRENT, EMPTY, OwnContext, make_context, make_current, read
-from .facts import RunEnded, StepEnded
+from .facts import RunEnded, StepEnd
 from .live import UNSET, LiveSpan, MessageSpan, RunSpan, StepSpan, named
 from .places import Places, RunTrace
 from .processors import Processors
@@ -58,38 +58,35 @@ class Spans:
 
     def enter(self, step: StepInfo) -> None:
         """Make the step's span, or the run's where it is not sampled, current for the code that is about to execute."""
-        run = step.run
-        traced: RunTrace | None = run.span
+        traced: RunTrace | None = step.run.span
         if traced is None:
             return
         if not traced.is_sampled:
             make_current(Context({CURRENT: traced}))
             return
         span = step.span = _new(self._step_span)
-        span._run = run
+        span._of = step
         span._id = self._new_id() or 1
-        span._step = step.name
-        span._mode = step.kind
-        span._attempt = step.attempt
-        span._start_time = step.began_at * 1_000
-        span._end_time = span._extra = span._state = None
+        span._end_time = span._extra = None
         if self._processors.tells_starts:
+            span.copy(step)
             self._processors.begun(span, Context({CURRENT: traced}))
         make_current(Context({CURRENT: span}))
 
-    def finish(self, steps: Sequence[StepEnded], runs: Sequence[RunEnded]) -> None:
+    def finish(self, steps: Sequence[StepEnd], runs: Sequence[RunEnded]) -> None:
         """End the spans of these steps and runs and hand them on; a step that failed says why."""
         ended: list[LiveSpan] = []
-        for fact in steps:
-            step = fact.step
+        for step, status, at in steps:
             span: StepSpan | None = step.span
             if span is not None:
                 step.span = None
-                at = fact.at * 1_000
-                if fact.error is not None:
-                    _explain(span, fact.error, at)
-                span._state = fact.status
+                span.copy(step)
+                at *= 1_000
+                if status != "completed" and (error := getattr(step, "error", None)) is not None:
+                    _explain(span, error, at)
+                span._state = status
                 span._end_time = at
+                span._of = None
                 ended.append(span)
         broken: Exception | None = None
         for of_run in runs:

@@ -19,7 +19,7 @@ from holdfast.errors import DefinitionError
 from holdfast.extras import load_extra
 from holdfast.model import RunRecord, instant_of
 
-from .facts import Fact, MessageSent, MessageTaken, RunEnded, StepEnded
+from .facts import Fact, MessageSent, MessageTaken, RunEnded, StepEnd, StepEnded
 from .observers import GroupObserver
 
 _log = logging.getLogger("holdfast.observe")
@@ -98,7 +98,7 @@ class Tracing(GroupObserver):
     def observe(self, fact: Fact) -> None:
         kind = fact.__class__
         if kind is StepEnded:
-            self.observe_group((fact,), ())  # type: ignore[arg-type]  # its class says so
+            self.observe_group((fact.end,), ())  # type: ignore[union-attr]  # its class says so
         elif kind is RunEnded:
             self.observe_group((), (fact,))  # type: ignore[arg-type]  # as above
         elif kind is MessageTaken:
@@ -106,7 +106,7 @@ class Tracing(GroupObserver):
         elif kind is MessageSent:
             self._message_sent(fact)  # type: ignore[arg-type]  # as above
 
-    def observe_group(self, steps: Sequence[StepEnded], runs: Sequence[RunEnded]) -> None:
+    def observe_group(self, steps: Sequence[StepEnd], runs: Sequence[RunEnded]) -> None:
         if self._spans is not None:
             self._spans.finish(steps, runs)
 

@@ -24,6 +24,8 @@ _NOBODY: Mapping[str, Held] = MappingProxyType({})
 class Arrivals(Waits):
     """Arrivals wait in the run until its next turn; what comes while one is being committed waits for the one after."""
 
+    __slots__ = ()
+
     @abstractmethod
     def _take(self, held: Held) -> None:
         """Advance the body by everything that has arrived, and commit what came of it."""

@@ -42,6 +42,12 @@ Outcome = StepCompleted | StepFailedEntry | StepRetrying
 class Attempts:
     """The steps that this worker has in flight."""
 
+    __slots__ = (
+        "_beat", "_clock", "_codec", "_context", "_done", "_enter", "_flying", "_holds", "_interrupted", "_limits",
+        "_loop", "_may_begin", "_middleware", "_queues", "_threads", "dice", "inside", "is_cancelled", "outbox",
+        "resources", "stand_in", "tasks",
+    )  # fmt: skip  # a name a line would be a page
+
     def __init__(
         self,
         codec: Codec,

@@ -29,6 +29,11 @@ _SEEN_AGAIN = 60_000_000
 class Resting(ABC):
     """The runs that one worker holds, and those whose bodies it only remembers."""
 
+    # Of more than thirty attributes the interpreter finds none by a shortcut, and every step asks for dozens of them.
+    __slots__ = (
+        "_clock", "_context", "_freed", "_keep_parked", "_loop", "_parkings", "_rows", "_suspect", "_trial_ends_at",
+        "attempts", "busy", "cleared", "held", "is_lenient", "is_stopping", "parked", "worker_id",
+    )  # fmt: skip  # a name a line would be a page
     attempts: Attempts
     cleared: Callable[[], None]
     """What is called when a suspect may be claimed again."""
@@ -50,6 +55,8 @@ class Resting(ABC):
         self.busy = 0
         """Runs that advance or have a step in flight."""
         self.is_stopping = False
+        self.is_lenient = False
+        """In a test environment: crashes are the test's own doing, and held against nobody."""
         self._clock = clock
         self._rows = rows
         self._keep_parked = keep_parked

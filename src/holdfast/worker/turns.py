@@ -59,6 +59,8 @@ due before it come first, and the engine stamps it."""
 class Turns(Arrivals):
     """The turns of all runs that one worker holds. Everything here happens on the worker's loop."""
 
+    __slots__ = ("_codec", "_firsts", "_replay_each_turn", "_runners", "_turns", "_workflows", "advancing")
+
     def __init__(
         self,
         worker_id: str,

@@ -39,6 +39,11 @@ _NAMED = 5
 class Waits(Resting):
     """What happens to a run between two turns."""
 
+    __slots__ = (
+        "_block_counts", "_concurrency", "_heard_at", "_held_up", "_mailed", "_may_begin", "_taken", "_taken_over",
+        "line", "listen", "reserved",
+    )  # fmt: skip  # a name a line would be a page
+
     def __init__(
         self,
         worker_id: str,

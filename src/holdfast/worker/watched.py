@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.define import current_scope
@@ -17,8 +17,10 @@ from holdfast.model import (
     MESSAGES,
     ClaimedRun,
     History,
+    Instant,
     RowWrite,
     StepCompleted,
+    StepFailed,
     StepRetrying,
     Turn,
 )
@@ -35,6 +37,7 @@ from holdfast.observe import (
     RunRetrying,
     RunsClaimed,
     RunsSwept,
+    StepEnd,
     StepEnded,
     StepStatus,
     TurnsCommitted,
@@ -52,6 +55,8 @@ from .held import Arrival, Held
 from .plan import Plan
 from .session import Session
 
+_STATUSES: Mapping[type, StepStatus] = {StepCompleted: "completed", StepFailed: "failed", StepRetrying: "retrying"}
+
 
 class WatchedAttempts(Attempts):
     """Steps in flight, observed.
@@ -60,6 +65,10 @@ class WatchedAttempts(Attempts):
     ended in one call, when the loop has time for it.
     """
 
+    __slots__ = (
+        "_after", "_at_once", "_enters", "_in_groups", "_is_called", "_is_next", "_runs", "_steps", "holds",
+        "observers",
+    )  # fmt: skip  # a name a line would be a page
     observers: Observers
 
     def watch(self, observers: Observers) -> None:
@@ -68,7 +77,7 @@ class WatchedAttempts(Attempts):
         self._enters, self.holds = observers.ways("enter"), observers.ways("hold")
         self._at_once = observers.at_once
         self._in_groups = observers.in_groups
-        self._steps: list[StepEnded] = []
+        self._steps: list[StepEnd] = []
         self._runs: list[RunEnded] = []
         """What those who are told in groups have yet to hear of."""
         self._is_called = self._is_next = False
@@ -87,19 +96,20 @@ class WatchedAttempts(Attempts):
                 self.observers.failed(enter)
 
     def _watched_done(self, attempt: Attempt, outcome: Outcome) -> None:
-        kind = outcome.__class__
-        if kind is StepCompleted:
-            fact = StepEnded(attempt, "completed", attempt.began_at, outcome.at)
-        else:
-            status: StepStatus = "retrying" if kind is StepRetrying else "failed"
-            fact = StepEnded(attempt, status, attempt.began_at, outcome.at, attempt.error)
-        if self._at_once:
-            self._tell_each(fact)
-        if self._in_groups:
-            self._steps.append(fact)
+        if outcome.__class__ is StepCompleted and not self._at_once:
+            # As `_ended` does, without calling it: this is every step.
+            self._steps.append((attempt, "completed", outcome.at))
             if not self._is_called:
                 self._call()
+        else:
+            self._ended(attempt, _STATUSES[outcome.__class__], outcome.at)
         self._after(attempt, outcome)
+
+    def _ended(self, attempt: Attempt, status: StepStatus, at: Instant) -> None:
+        self._tell_each(StepEnded(attempt, status, attempt.began_at, at, getattr(attempt, "error", None)))
+        self._steps.append((attempt, status, at))
+        if not self._is_called:
+            self._call()
 
     def run_ended(self, fact: RunEnded) -> None:
         """Tell of the end of a run."""
@@ -164,18 +174,14 @@ class WatchedAttempts(Attempts):
 
     def withdraw(self, attempt: Attempt) -> None:
         if not attempt.is_settled and attempt.task is not None and hasattr(attempt, "began_at"):
-            fact = StepEnded(attempt, "cancelled", attempt.began_at, self._clock.now())
-            self._tell_each(fact)
-            if self._in_groups:
-                self._steps.append(fact)
-                if not self._is_called:
-                    self._call()
+            self._ended(attempt, "cancelled", self._clock.now())
         super().withdraw(attempt)
 
 
 class WatchedRuns(Admission):
     """The runs that a worker holds, observed."""
 
+    __slots__ = ()
     attempts: WatchedAttempts
 
     def _hold(self, claimed: ClaimedRun) -> Held:
