@@ -17,12 +17,14 @@ from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
+from asyncpg.protocol import NO_TIMEOUT
 
 from holdfast.errors import StoreAway, StoreError
 from holdfast.model import Instant
 from holdfast.store.subscribers import News
 
 from .connections import (
+    COMMAND_TIMEOUT,
     HASTE,
     HASTY_TIMEOUT,
     LOCK_TIMEOUT,
@@ -66,6 +68,11 @@ class Link:
         self._connection: asyncpg.Connection[Any] | None = None
         self._planned_at = 0.0
         self._drops = 0
+        self._prepared: dict[str, Any] = {}
+        """Statements of this connection for `fetch`: the driver finds them by their text, too, but not as quickly."""
+        self._asked_at: float | None = None
+        """Since when `fetch` waits for the server."""
+        self._watch: asyncio.TimerHandle | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -116,26 +123,46 @@ class Link:
 
         None: that is not open, or the statement failed. It may have been done: only for what may be done again.
         """
-        connection = self._connection
-        is_old = time.monotonic() > self._planned_at + PLANS_KEPT
+        connection, now = self._connection, time.monotonic()
+        is_old = now > self._planned_at + PLANS_KEPT
         if connection is None or is_old or self._lock.locked() or connection.is_closed() or self._target.is_pooled:
             return None
         async with self._lock:
+            self._asked_at = now
+            if self._watch is None:
+                self._watch = asyncio.get_running_loop().call_later(COMMAND_TIMEOUT, self._look)
             try:
-                rows: Sequence[Row] = await connection.fetch(text, *values)
+                statement = self._prepared.get(text)
+                if statement is None:
+                    statement = self._prepared[text] = await connection.prepare(text)
+                rows: Sequence[Row] = await statement.fetch(*values, timeout=NO_TIMEOUT)  # type: ignore[arg-type]
             except GeneratorExit:
                 # The loop has ended, and this with it: nothing can be told to it any more.
                 self.hang_up()
                 raise
             except BaseException as error:
+                self._prepared.pop(text, None)
                 if is_away(error) or not isinstance(error, Exception):
                     self.drop()
                 if not isinstance(error, Exception):
                     raise
                 return None
+            finally:
+                self._asked_at = None
         self._known.stats.statements += 1
         self._known.stats.commits += 1
         return rows
+
+    def _look(self) -> None:
+        """Hang up on a server that has not answered for too long. One timer in a while, not one for each `fetch`."""
+        self._watch = None
+        if self._asked_at is None:
+            return
+        left = self._asked_at + COMMAND_TIMEOUT - time.monotonic()
+        if left <= 0:
+            self.drop()
+        else:
+            self._watch = asyncio.get_running_loop().call_later(left, self._look)
 
     async def _try(self, deed: Callable[[Transaction], Awaitable[T]], is_one: bool, is_hasty: bool) -> T:
         connection = await self._connected()
@@ -174,7 +201,7 @@ class Link:
             except BaseException:
                 connection.terminate()
                 raise
-            self._connection = connection
+            self._connection, self._prepared = connection, {}
             self._planned_at = time.monotonic()
         return self._connection
 
