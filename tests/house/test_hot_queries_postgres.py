@@ -213,6 +213,12 @@ def test_a_hot_statement_goes_by_its_index(url, name, index, condition):
         assert [one for one in found if condition in bare(one)], found
 
 
+@pytest.mark.parametrize("name", ["read_inbox", "release_strays"])
+def test_what_a_worker_has_already_is_not_compared_with_each_row(url, name):
+    for plan in on_connection(url, lambda connection: plans_of(connection, BLOCKS.statement(name), VALUES)):
+        assert any("hashed SubPlan" in node.get("Filter", "") for node in nodes(plan))
+
+
 @pytest.mark.parametrize(
     "where",
     [

@@ -196,8 +196,8 @@ ORDER BY inbox.id;
 
 -- name: read_inbox
 -- Fresh messages for runs that a worker holds: few rows are fresh, so they are walked, not the runs. All lanes are asked
--- if it is not known which are the worker's. Unlike SQLite's it begins at a floor, finds strays, and answers the time in
--- any case.
+-- if it is not known which are the worker's. What is known, maybe thousands, is a set to look into: as a join, each row would
+-- be compared with each. Unlike SQLite's it begins at a floor, finds strays, and answers the time in any case.
 SELECT found.id, found.run_id, found.kind, found.name, found.payload, found.sent_at, found.wait, found.trace,
     found.is_stray, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 FROM (SELECT 1) AS always
@@ -216,7 +216,7 @@ LEFT JOIN (
     ) AS receiver
     WHERE lanes.namespace_id = :namespace_id AND (:lanes::integer[] IS NULL OR lanes.id = ANY (:lanes::integer[]))
         AND (receiver.owner = :owner OR receiver.ended_at IS NOT NULL AND sent.kind <> 'child')
-        AND NOT EXISTS (SELECT 1 FROM unnest(:known::bigint[]) AS known (id) WHERE known.id = sent.id)
+        AND (sent.id IN (SELECT known.id FROM unnest(:known::bigint[]) AS known (id))) IS NOT TRUE
 ) AS found ON true
 ORDER BY found.id;
 

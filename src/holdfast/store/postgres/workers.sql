@@ -103,10 +103,12 @@ WHERE workers.namespace_id = mine.namespace_id AND workers.id = mine.id AND work
 RETURNING workers.generation;
 
 -- name: release_strays
--- What a worker owns without knowing it goes back as if handed back: nothing of it was begun.
+-- What a worker owns without knowing it goes back as if handed back: nothing of it was begun. What it knows is a set, as
+-- what read_inbox is told.
 WITH strays AS MATERIALIZED (
     SELECT runs.number FROM holdfast.runs
-    WHERE runs.namespace_id = :namespace_id AND runs.owner = :id AND NOT runs.id = ANY (:held::text[])
+    WHERE runs.namespace_id = :namespace_id AND runs.owner = :id
+        AND (runs.id IN (SELECT held.id FROM unnest(:held::text[]) AS held (id))) IS NOT TRUE
     ORDER BY runs.number FOR NO KEY UPDATE
 )
 UPDATE holdfast.runs
