@@ -23,6 +23,14 @@ WHOLE = re.compile(r"\(namespace_id = \S+\)")
 """A condition that is true of every row of a tenant."""
 SMALL = {"runs_after", "runs_by_owner", "waits_unmatched"}
 """Indexes that hold only what is to be found by walking them."""
+BARE_RUNS = """
+INSERT INTO holdfast.runs (namespace_id, id, lane_id, status, priority, created_at)
+SELECT 1, 'parked-' || n, 1, 'waiting', 0, n FROM generate_series(1, {many}) AS n
+"""
+BARE_STARTS = """
+INSERT INTO holdfast.starts (number, due_at, input, seed, tags, parent_id, on_parent_end)
+SELECT number, 0, '', '', '', 'parked-7', 'cancel' FROM holdfast.runs
+"""
 # Counting all runs is not for hot paths, and says so.
 MAY_WALK = {"list_workflows"}
 
@@ -217,6 +225,33 @@ def test_a_hot_statement_goes_by_its_index(url, name, index, condition):
 def test_what_a_worker_has_already_is_not_compared_with_each_row(url, name):
     for plan in on_connection(url, lambda connection: plans_of(connection, BLOCKS.statement(name), VALUES)):
         assert any("hashed SubPlan" in node.get("Filter", "") for node in nodes(plan))
+
+
+@pytest.mark.parametrize("name", ["send_signals", "send_cancels"])
+@pytest.mark.parametrize("place", ["url", "empty"])
+def test_what_a_turn_sends_to_many_runs_is_not_compared_each_with_each(request, place, name):
+    many = 300
+    given = {
+        "namespace_id": 1, "now": 0, "places": [*range(many)], "ids": [f"parked-{n}" for n in range(1, many + 1)],
+        "names": ["news"] * many, "payloads": [b""] * many, "traces": [None] * many, "parents": [7] * many,
+    }  # fmt: skip  # one line a group reads better here
+
+    async def executed(connection):
+        statement = BLOCKS.statement(name)
+        transaction = connection.transaction()
+        await transaction.start()
+        if place == "empty":
+            await connection.execute(f"{BARE_RUNS.format(many=many)}; {BARE_STARTS}")
+        await connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+        found = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}", *statement.values(given))
+        await transaction.rollback()
+        return json.loads(found)[0]["Plan"]
+
+    rows = [
+        node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Join Filter", 0))
+        for node in nodes(on_connection(request.getfixturevalue(place), executed))
+    ]
+    assert max(rows) <= 10 * many
 
 
 @pytest.mark.parametrize(

@@ -87,30 +87,28 @@ FROM target;
 -- name: send_signals
 -- Signals that turns give out, in order, to the newest runs of chains. Answers the places of those whose run was
 -- continued, and the run: if that was while this statement waited for it, they are sent again. They are as old as this
--- statement, not as the turn, which may have been long on its way.
+-- statement, not as the turn, which may have been long on its way. Each run is looked up for itself, and so in send_cancels:
+-- as joins, the chain of each id would be looked for anew with each run.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
 asked AS MATERIALIZED (
-    SELECT given.place, given.id, given.name, given.payload, given.trace
+    SELECT given.place, given.name, given.payload, given.trace, last.number
     FROM unnest(:places::integer[], :ids::text[], :names::text[], :payloads::bytea[], :traces::text[])
         AS given (place, id, name, payload, trace)
-),
-targets AS MATERIALIZED (
-    SELECT runs.number, runs.lane_id, runs.ended_at, runs.status
-    FROM holdfast.runs
-    WHERE runs.number IN (
-        SELECT last.number FROM asked CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, asked.id) AS last
-    )
-    ORDER BY runs.number
-    FOR KEY SHARE OF runs
+    CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, given.id) AS last
 ),
 met AS MATERIALIZED (
-    SELECT asked.place, asked.name, asked.payload, asked.trace, targets.number, targets.lane_id, targets.ended_at,
-        targets.status
-    FROM asked
-    CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, asked.id) AS last
-    JOIN targets ON targets.number = last.number
+    SELECT asked.place, asked.name, asked.payload, asked.trace, target.number, target.lane_id, target.ended_at,
+        target.status
+    FROM (
+        SELECT asked.place, asked.name, asked.payload, asked.trace, asked.number FROM asked ORDER BY asked.number
+    ) AS asked
+    CROSS JOIN LATERAL (
+        SELECT runs.number, runs.lane_id, runs.ended_at, runs.status
+        FROM holdfast.runs WHERE runs.number = asked.number OFFSET 0
+        FOR KEY SHARE
+    ) AS target
 ),
 sent AS (
     INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, trace)
@@ -135,14 +133,24 @@ LIMIT 100;
 -- name: send_cancels
 -- Cancels that turns give out, for live children, once in a run's life. Whoever has only joined a run has no say in that.
 INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
-SELECT runs.number, runs.lane_id, 'cancel', ''::bytea,
+SELECT child.number, child.lane_id, 'cancel', ''::bytea,
     coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
-FROM unnest(:parents::bigint[], :ids::text[]) AS asked (parent, id)
-CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, asked.id) AS last
-JOIN holdfast.runs ON runs.number = last.number
-JOIN holdfast.starts ON starts.number = runs.number
-JOIN holdfast.runs AS parent ON parent.number = asked.parent
-WHERE runs.ended_at IS NULL AND starts.parent_id = parent.id
+FROM (
+    SELECT given.parent, last.number
+    FROM unnest(:parents::bigint[], :ids::text[]) AS given (parent, id)
+    CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, given.id) AS last
+    OFFSET 0
+) AS asked
+CROSS JOIN LATERAL (
+    SELECT runs.number, runs.lane_id
+    FROM holdfast.runs
+    WHERE runs.number = asked.number AND runs.ended_at IS NULL AND (
+        SELECT starts.parent_id FROM holdfast.starts WHERE starts.number = asked.number
+    ) = (
+        SELECT parent.id FROM holdfast.runs AS parent WHERE parent.number = asked.parent
+    )
+    OFFSET 0
+) AS child
 ON CONFLICT DO NOTHING;
 
 -- name: send_hook
