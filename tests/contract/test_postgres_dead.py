@@ -1,6 +1,10 @@
-"""Looking for dead workers on Postgres: what a look that fails half-way leaves behind, and who comes in its middle."""
+"""Looking for dead workers on Postgres: what a look that fails half-way leaves behind, and who comes in its middle.
+
+Also what is left of a worker that can't say that it is there.
+"""
 
 import asyncio
+import tempfile
 
 import pytest
 
@@ -57,3 +61,21 @@ async def test_a_worker_that_comes_in_the_middle_of_a_look_for_the_dead_keeps_wh
     finally:
         await looking.close()
         await coming.close()
+
+
+async def test_a_worker_that_could_not_register_or_leave_keeps_no_lock(postgres, tmp_path, monkeypatch):
+    async with Wire(postgres.create_database()) as wire:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        store = open_store(f"{wire.url}?pooler=transaction")
+        await store.open()
+        try:
+            wire.cut_before(lambda data: b"INSERT INTO holdfast.workers" in data)
+            with pytest.raises(StoreAway):
+                await store.register_worker("new", [LANE], LEASE)
+            await store.register_worker("old", [LANE], LEASE)
+            wire.cut_before(lambda data: b"DELETE FROM holdfast.workers" in data)
+            with pytest.raises(StoreAway):
+                await store.remove_worker("old")
+            assert not [*tmp_path.glob("**/*.lock")]
+        finally:
+            await store.close()

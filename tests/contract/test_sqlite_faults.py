@@ -338,6 +338,23 @@ def test_a_look_for_the_dead_that_failed_lets_the_next_one_find_them(play, path)
     play(act)
 
 
+def test_a_worker_that_could_not_register_or_leave_keeps_no_lock(play, path):
+    def rename(there, back):
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"ALTER TABLE {there} RENAME TO {back}")
+
+    async def act(stage):
+        await stage.store.register_worker("old", [LANE], LEASE)
+        rename("workers", "employees")
+        with pytest.raises(StoreAway):
+            await stage.store.register_worker("new", [LANE], LEASE)
+        with pytest.raises(StoreAway):
+            await stage.store.remove_worker("old")
+        assert not [*Path(f"{path}.holdfast").glob("*.lock")]
+
+    play(act)
+
+
 def test_a_store_that_could_not_be_opened_leaves_no_thread_behind(path):
     path.write_bytes(b"my diary, not a database" * 100)
     before = threading.enumerate()

@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Iterator
 from functools import partial
 from urllib.parse import quote
 from weakref import WeakSet
@@ -96,6 +97,17 @@ class ProcessLocks:
         descriptor = self._held.pop(worker_id, None)
         if descriptor is not None:
             self.drop(worker_id, descriptor)
+
+    @contextlib.contextmanager
+    def registering(self, worker_id: str) -> Iterator[None]:
+        """A lock that is taken inside goes if that fails: whoever tries again is another worker, again and again."""
+        was_held = worker_id in self._held
+        try:
+            yield
+        except BaseException:
+            if not was_held:
+                self.release(worker_id)
+            raise
 
     def release_all(self) -> None:
         """Let go of everything, and leave the files: their workers have not left in good order."""

@@ -310,7 +310,8 @@ class PostgresStore(LifeStore):
         )  # fmt: skip
         self._refuse_closed()
         self._commits.expect()
-        return await self._write(deed)
+        with self._locks.registering(worker_id):
+            return await self._write(deed)
 
     def renew_lease(self, worker_id: str, lease: int, *, now: Instant | None = None) -> Instant | None:
         self._refuse_closed()
@@ -350,8 +351,11 @@ class PostgresStore(LifeStore):
             self._missed_looked_at = time.monotonic()
 
     async def remove_worker(self, worker_id: str) -> None:
-        await self._write(partial(workers.remove_worker, worker_id=worker_id))
-        self._locks.release(worker_id)
+        try:
+            await self._write(partial(workers.remove_worker, worker_id=worker_id))
+        finally:
+            # Also if nobody could be told: it is at work no more, and its row is reaped when its lease lapses.
+            self._locks.release(worker_id)
         await self._commits.home.close_here()
 
     async def list_workers(self) -> list[WorkerRecord]:

@@ -263,7 +263,8 @@ class SqliteStore(LifeStore):
             workers.register_worker,
             locks=self._locks, worker_id=worker_id, lanes=lanes, lease=lease, registrations=workflows, now=now,
         )  # fmt: skip
-        return await self._write(deed)
+        with self._locks.registering(worker_id):
+            return await self._write(deed)
 
     def renew_lease(self, worker_id: str, lease: int, *, now: Instant | None = None) -> Instant | None:
         self._refuse_closed()
@@ -292,8 +293,11 @@ class SqliteStore(LifeStore):
         return await self._write(partial(workers.reap_workers, locks=self._locks, worker_id=worker_id, now=now))
 
     async def remove_worker(self, worker_id: str) -> None:
-        await self._write(partial(workers.remove_worker, worker_id=worker_id))
-        self._locks.release(worker_id)
+        try:
+            await self._write(partial(workers.remove_worker, worker_id=worker_id))
+        finally:
+            # Also if nobody could be told: it is at work no more, and its row is reaped when its lease lapses.
+            self._locks.release(worker_id)
 
     async def list_workers(self) -> list[WorkerRecord]:
         return await self._read(partial(workers.list_workers, locks=self._locks))
