@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Iterator
 from functools import partial
+from hashlib import sha256
 from urllib.parse import quote
 from weakref import WeakSet
 
@@ -23,6 +24,8 @@ except ImportError:  # Windows: leases end by lapsing only
     fcntl = None  # type: ignore[assignment]
 
 _TRIES = 20
+_LONGEST_NAME = 250
+"""Of a file, without its ending: file systems take 255 bytes."""
 _WITHOUT = (
     "so other processes can't tell whether this worker is alive: if it dies, they wait until its lease is over; let "
     "TMPDIR name a folder that can be written"
@@ -130,7 +133,11 @@ class ProcessLocks:
 
     def _path(self, worker_id: str) -> str:
         assert self._folder is not None
-        return os.path.join(self._folder, f"{quote(self._namespace, safe='')}.{quote(worker_id, safe='')}.lock")
+        name = f"{quote(self._namespace, safe='')}.{quote(worker_id, safe='')}"
+        if len(name) > _LONGEST_NAME:
+            # A letter of another alphabet is up to twelve here.
+            name = sha256(name.encode()).hexdigest()
+        return os.path.join(self._folder, f"{name}.lock")
 
 
 class WaitingRoom:

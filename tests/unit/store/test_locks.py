@@ -16,6 +16,14 @@ def test_a_lock_is_held_in_a_folder_made_for_it(tmp_path):
     locks.release_all()
 
 
+def test_a_lock_is_held_in_a_namespace_of_whatever_letters(tmp_path):
+    here, there = (ProcessLocks(str(tmp_path / "locks"), "\N{CJK UNIFIED IDEOGRAPH-5BA2}" * 200) for _ in range(2))
+    assert here.hold("w") is True
+    assert there.take_if_dead("w") is None
+    here.release_all()
+    assert there.is_dead("w")
+
+
 def test_a_folder_that_is_away_is_not_made_in_its_place(tmp_path):
     folder = str(tmp_path / "away" / "a.db.holdfast")
     assert ProcessLocks(folder, "default").hold("w") is False
