@@ -180,3 +180,25 @@ def test_an_idle_store_with_a_subscriber_asks_the_database_nothing(play, monkeyp
         unsubscribe()
 
     play(act)
+
+
+def test_what_is_sent_to_runs_that_were_joined_costs_no_more_the_more_of_it_there_is(play):
+    async def act(stage):
+        costs = []
+        for count in (50, 500):
+            keys = [f"{count}-{place}" for place in range(count)]
+            await stage.store.start_runs([new_run(key=key) for key in keys], now=T0)
+            asker = await stage.held()
+            children = tuple(new_run(key=key, parent_id=asker.id, parent_key=key) for key in keys)
+            await stage.commit(turn(asker, out=Out(children=children)))
+            signals = tuple(OutSignal(child.id, "go", b"1", child=child.parent_key) for child in children)
+            second = turn(asker, after=1, out=Out(signals=signals))
+            steps: list[None] = []
+            connection = stage.store._writer._link.use().connection
+            connection.set_progress_handler(lambda steps=steps: steps.append(None), 100)
+            assert await stage.commit(second) == [True]
+            connection.set_progress_handler(None, 0)
+            costs.append(len(steps))
+        assert costs[1] < 20 * costs[0]
+
+    play(act)

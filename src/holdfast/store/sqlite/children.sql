@@ -53,10 +53,11 @@ FROM (VALUES (?, ?, ?))
 WHERE column1 <> 0;
 
 -- name: find_followed
--- The live runs that others have joined instead of beginning children, by the ids that those children would have.
-SELECT asked.value ->> 2, followers.run
-FROM json_each(:asked) AS asked
-CROSS JOIN followers ON followers.follower = asked.value ->> 0 AND followers.parent_key = asked.value ->> 1;
+-- All that runs have joined instead of beginning children, and by which key each knows it: to look for some of it would be to
+-- walk all of it for each.
+SELECT followers.follower, followers.parent_key, followers.run
+FROM json_each(:askers) AS asked
+CROSS JOIN followers ON followers.follower = asked.value;
 
 -- name: drop_followers
 -- Who followed runs that have ended, and whom those followed.

@@ -63,9 +63,10 @@ def send_signals(tx: Transaction, signals: Sequence[tuple[int, OutSignal]], at: 
     """What turns send, each with its sender. A run that is not there any more gets nothing, and nobody is told."""
     chains = find_chains(tx, [signal.run_id for _, signal in signals])
     targets = {run_id: chain.run for run_id, chain in chains.items()}
-    strays = [(run, one.child, one.run_id) for run, one in signals if one.child and one.run_id not in targets]
+    strays = {(run, one.child): one.run_id for run, one in signals if one.child and one.run_id not in targets}
     if strays:
-        targets |= dict(tx.all("find_followed", {"asked": as_json(strays)}))
+        rows = tx.all("find_followed", {"askers": as_json(list({run for run, _ in strays}))})
+        targets |= {strays[run, key]: joined for run, key, joined in rows if (run, key) in strays}
     rows = [
         (targets[signal.run_id], "signal", signal.name, signal.payload, at, None, signal.trace)
         for _, signal in signals
