@@ -237,21 +237,61 @@ def test_what_a_turn_sends_to_many_runs_is_not_compared_each_with_each(request, 
     }  # fmt: skip  # one line a group reads better here
 
     async def executed(connection):
-        statement = BLOCKS.statement(name)
-        transaction = connection.transaction()
-        await transaction.start()
         if place == "empty":
             await connection.execute(f"{BARE_RUNS.format(many=many)}; {BARE_STARTS}")
-        await connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
-        found = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}", *statement.values(given))
-        await transaction.rollback()
-        return json.loads(found)[0]["Plan"]
+        return await most_rows(connection, name, given)
 
-    rows = [
+    assert undone(request.getfixturevalue(place), executed) <= 10 * many
+
+
+def test_the_ends_of_many_parents_are_not_compared_with_the_children_of_all(url):
+    parents, each = 100, 10
+
+    async def executed(connection):
+        await connection.execute(
+            "UPDATE holdfast.starts SET parent_id = 'parked-' || 1 + number % $1::bigint WHERE number <= $2::bigint",
+            parents,
+            parents * each,
+        )
+        ids = [f"parked-{place}" for place in range(1, parents + 1)]
+        rows = await connection.fetch("SELECT number FROM holdfast.runs WHERE id = ANY ($1::text[])", ids)
+        numbers = [number for (number,) in rows]
+        nothing, zeros = [None] * parents, [0] * parents
+        given = {
+            "runs": numbers, "seqs": [9] * parents, "epochs": zeros, "ats": zeros, "datas": [b""] * parents,
+            "changing": [True] * parents, "changed": numbers, "statuses": ["completed"] * parents, "due_ats": nothing,
+            "ended_ats": [1] * parents, "released": [True] * parents, "next_seqs": [1] * parents, "crashes": zeros,
+            "blocked": nothing, "outputs": nothing, "errors": nothing, "longest": None, "taken_runs": [],
+            "taken_ids": [],
+        }  # fmt: skip  # one line a group reads better here
+        return await most_rows(connection, "change_runs", given)
+
+    assert undone(url, executed) <= 10 * parents * each
+
+
+async def most_rows(connection, name, given):
+    """The most rows that come by a node of a statement's plan when it is executed."""
+    statement = BLOCKS.statement(name)
+    await connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+    found = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}", *statement.values(given))
+    return max(
         node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Join Filter", 0))
-        for node in nodes(on_connection(request.getfixturevalue(place), executed))
-    ]
-    assert max(rows) <= 10 * many
+        for node in nodes(json.loads(found)[0]["Plan"])
+    )
+
+
+def undone(url, act):
+    """Do it on a connection, and leave nothing of it behind."""
+
+    async def acted(connection):
+        transaction = connection.transaction()
+        await transaction.start()
+        try:
+            return await act(connection)
+        finally:
+            await transaction.rollback()
+
+    return on_connection(url, acted)
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]);
 -- Parents, followers and children are seen as they were when this statement began. A parent that ends or continues as new
 -- meanwhile is sent a message that nobody reads, which is as well: a successor does not know the child. A child that
 -- continues as new meanwhile gets its cancel by move_strays. Who joins a run meanwhile hears of its end by tell_missed.
+-- Most runs have no children, and that is asked once for all of them; else each has its own looked up, as in tell_ends.
 WITH locked AS MATERIALIZED (
     SELECT runs.number FROM holdfast.runs WHERE runs.number = ANY (:changed::bigint[])
     ORDER BY runs.number FOR NO KEY UPDATE SKIP LOCKED
@@ -203,18 +204,23 @@ told AS (
     ORDER BY hearers.run
     RETURNING inbox.run
 ),
-born AS MATERIALIZED (
-    SELECT starts.number, starts.parent_id FROM holdfast.starts
-    WHERE starts.parent_id = ANY (ARRAY(SELECT ended.id FROM ended)) AND starts.on_parent_end = 'cancel'
-),
 orphaned AS (
     INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
     SELECT children.number, children.lane_id, 'cancel', convert_to('its parent ' || ended.id || ' has ended', 'UTF8'),
         ended.ended_at
     FROM ended
-    JOIN born ON born.parent_id = ended.id
-    JOIN holdfast.runs AS children ON children.number = born.number
-    WHERE children.namespace_id = ended.namespace_id AND children.ended_at IS NULL
+    CROSS JOIN LATERAL (
+        SELECT starts.number FROM holdfast.starts
+        WHERE starts.parent_id = ended.id AND starts.on_parent_end = 'cancel'
+        OFFSET 0
+    ) AS born
+    CROSS JOIN LATERAL (
+        SELECT runs.number, runs.lane_id, runs.namespace_id
+        FROM holdfast.runs WHERE runs.number = born.number AND runs.ended_at IS NULL
+        OFFSET 0
+    ) AS children
+    WHERE EXISTS (SELECT 1 FROM holdfast.starts WHERE starts.parent_id = ANY (ARRAY(SELECT parent.id FROM ended AS parent)))
+        AND children.namespace_id = ended.namespace_id
         AND children.number NOT IN (SELECT gone.number FROM ended AS gone)
     ON CONFLICT DO NOTHING
     RETURNING inbox.run
