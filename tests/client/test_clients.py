@@ -100,6 +100,18 @@ async def test_whoever_opens_may_be_cancelled_and_the_others_go_on(client):
     assert first.cancelled()
 
 
+async def test_an_opening_that_was_cancelled_with_all_tasks_is_tried_again_by_the_next_call(client):
+    first = asyncio.ensure_future(client.workers())
+    # Two turns of the loop: the call begins, and then the opening that it asks for.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await asyncio.wait([first])
+    assert first.cancelled()
+    assert await client.workers() == []
+
+
 async def test_a_store_that_can_not_be_opened_is_tried_again_by_the_next_call(tmp_path):
     folder = tmp_path / "later"
     client = AsyncClient(f"sqlite:///{folder}/orders.db")

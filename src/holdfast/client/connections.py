@@ -234,7 +234,8 @@ class Connection:
 
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._opening is None or self._opening.get_loop() is not loop:
+        # An application may cancel all tasks of its loop, and go on: nobody would ever get past one that was cancelled.
+        if self._opening is None or self._opening.get_loop() is not loop or self._opening.cancelled():
             self._opening = loop.create_task(self._open_store(), name="holdfast: open the store")
         opening = self._opening
         try:
