@@ -120,7 +120,8 @@ class Attempts:
         self._flying[attempt.command.step.is_async] += 1
         # Whoever gets here does so from another step's context: nothing of that may be seen by this one.
         context = self._context.copy()
-        task = attempt.task = self._loop.create_task(self._run(attempt), name=attempt.key, context=context)
+        # Not by the loop, which may begin tasks at once: a step would be over before it is known to be in flight.
+        task = attempt.task = asyncio.Task(self._run(attempt), loop=self._loop, name=attempt.key, context=context)
         self.tasks.add(task)
 
     def _limit(self, attempt: Attempt) -> None:
