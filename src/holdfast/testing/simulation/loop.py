@@ -144,8 +144,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        if not self._is_closed and not self.current.is_dead:
-            self.failures.append(context)
+        if self._is_closed or self.current.is_dead:
+            return
+        self.failures.append(context)
+        error = context.get("exception")
+        if self.current is self.world and "handle" in context and isinstance(error, Exception):
+            # What carries questions and judges answers: whoever waits for one would wait for ever.
+            self.halt(error)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the world's own to its end, and everything beside it."""

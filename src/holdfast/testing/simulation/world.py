@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
@@ -29,7 +30,7 @@ from .loop import Domain, Spinning, Stuck, VirtualLoop
 from .maps import check_map
 from .network import FaultyStore, Sender, done
 from .nodes import Code, Errand, Mapped
-from .oracle import Oracle, Trace
+from .oracle import LawBroken, Oracle, Trace
 from .processes import Hand, Process
 from .programs import CHUNK, Author, Program
 from .quiet import Quiet
@@ -219,6 +220,12 @@ class World:
             self.oracle.report("P6", f"a worker spins: {error}")
         except Stuck as error:
             self.oracle.report("P6", f"everything stands still for ever: {error}")
+        except LawBroken:
+            pass  # It is raised below, when everything is put away.
+        except Exception as error:
+            # No promise was broken, but whoever mends this needs the seed, too.
+            where = "".join(traceback.format_exception(error))
+            self.oracle.report("simulation", f"it failed itself, and has judged nothing: {where}")
         finally:
             self._put_away()
             random.setstate(state)

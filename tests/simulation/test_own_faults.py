@@ -1,0 +1,21 @@
+"""The simulation fails itself: that ends the world, and is told with its seed."""
+
+import pytest
+
+from holdfast.testing.simulation import run_seed
+from holdfast.testing.simulation.laws import Laws
+from holdfast.testing.simulation.quiet import Quiet
+
+SEED = 5
+
+
+@pytest.mark.parametrize(("judge", "method"), [(Laws, "told"), (Quiet, "wait_for_ends")])
+def test_a_judge_that_fails_ends_the_world_and_is_told_with_the_seed(monkeypatch, judge, method):
+    def fail(*args):
+        raise KeyError("unknown to the judge")
+
+    monkeypatch.setattr(judge, method, fail)
+    report = run_seed(SEED)
+    assert report.law == "simulation"
+    assert "unknown to the judge" in report.said
+    assert f"--seed {SEED} " in str(report)
