@@ -293,6 +293,66 @@ async def test_what_ended_behind_the_cut_and_was_asked_for_before_it_is_not_done
         assert (len(env.calls(leave)), len(env.calls(slow))) == (2, 1)
 
 
+@workflow
+async def tidying() -> None:
+    await prepare(1)
+    holdfast.compensate(prepare, 2)
+    try:
+        await holdfast.sleep("30d")
+    finally:
+        await leave("bye")
+
+
+@pytest.mark.parametrize(("at", "again"), [("leave", ["leave", "prepare"]), ("prepare:1", ["prepare"])])
+async def test_a_fork_at_what_cleans_up_after_a_cancel_does_that_anew_and_ends(at, again):
+    """Of a run that was cancelled; what it has waited for is not waited for again."""
+    async with Environment(tidying) as env:
+        run = await env.client.start(tidying)
+        await env.until_waiting(run)
+        await run.cancel()
+        await run.wait()
+        done = {each: len(env.calls(each)) for each in (prepare, leave)}
+        fork = await env.client.fork(run.id, at=at)
+        await env.skip(0)
+        assert (await fork.refresh()).status is RunStatus.CANCELLED
+        assert [each.name for each in (leave, prepare) if len(env.calls(each)) == done[each] + 1] == again
+
+
+async def test_a_fork_at_the_first_of_two_steps_that_compensate_after_a_cancel_does_both_anew():
+    @workflow
+    async def undone() -> None:
+        holdfast.compensate(leave, "first")
+        holdfast.compensate(prepare, 1)
+        await holdfast.sleep("30d")
+
+    async with Environment(undone) as env:
+        run = await env.client.start(undone)
+        await env.until_waiting(run)
+        await run.cancel()
+        await run.wait()
+        fork = await env.client.fork(run.id, at="prepare")
+        await env.skip(0)
+        assert (await fork.refresh()).status is RunStatus.CANCELLED
+        assert (len(env.calls(prepare)), len(env.calls(leave))) == (2, 2)
+
+
+async def test_a_fork_at_a_step_that_a_cancelled_body_asked_for_and_left_is_refused():
+    @workflow
+    async def leaving() -> None:
+        try:
+            await holdfast.sleep("30d")
+        finally:
+            leave.start("bye").cancel()
+
+    async with Environment(leaving) as env:
+        run = await env.client.start(leaving)
+        await env.until_waiting(run)
+        await run.cancel()
+        await run.wait()
+        with pytest.raises(DefinitionError, match=r"ended in the very turn .* fork it at an earlier step"):
+            await env.client.fork(run.id, at="leave")
+
+
 async def test_a_fork_and_a_retry_are_begun_as_the_run_was():
     async with AsyncClient("sqlite:///:memory:") as client:
         run = await client.start(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from itertools import takewhile
 
 import msgspec
 
@@ -18,6 +17,7 @@ from holdfast.errors import DefinitionError, NoSuchStep
 from holdfast.model import (
     ASKS,
     Blocked,
+    Cancel,
     Checkpoint,
     ChildAsked,
     Ended,
@@ -90,17 +90,19 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
         raise NoSuchStep(
             f"fork(at={at!r}): run {record.id} never asked for a step with that key; it asked for: {known}"
         )
+    cause = max(i for i in range(place) if not isinstance(history[i], (*ASKS, Inherited, Reseeded)))
     until: tuple[str, ...] | None = None
-    if result is None:
-        before, coming, until = _cut_before(history, place)
+    if result is None and not _is_shared(history, cause):
+        before, coming, until = _cut_before(history, cause, place)
     else:
         after = next((i for i in range(place, len(history)) if not isinstance(history[i], ASKS)), len(history))
         if after == len(history) and _ends_with_asks(entries):
+            how, what = ("", "") if result is None else (", result=...", "without one, or ")
             raise DefinitionError(
-                f"fork(at={at!r}, result=...): run {record.id} ended in the very turn that asked for this step, which "
-                "never began, so nobody waits for its result; fork it without one, or at an earlier step"
+                f"fork(at={at!r}{how}): run {record.id} ended in the very turn that asked for this step, which "
+                f"never began, so nobody waits for its result; fork it {what}at an earlier step"
             )
-        before, coming = history[:after], [StepCompleted(now, at, 1, result)]
+        before, coming = history[:after], [] if result is None else [StepCompleted(now, at, 1, result)]
     asked = {entry.key for entry in before if isinstance(entry, (StepAsked, ChildAsked))}
     ended = {entry.key for entry in (*before, *coming) if isinstance(entry, (StepCompleted, StepFailed))} | {at}
     kept = [
@@ -120,20 +122,24 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
     return [*before, Blocked(now, len(carried)), *carried] if carried else before
 
 
-def _cut_before(history: list[Entry], place: int) -> tuple[list[Entry], list[Entry], tuple[str, ...] | None]:
+def _is_shared(history: list[Entry], cause: int) -> bool:
+    """Whether a fork at a step that follows from this input has it in its history: then that step is open there.
+
+    A checkpoint holds all that was before it in a machine, and what was asked for there is still to be done. A cancel
+    is nobody's to send again: without it the body would never come to what cleans up.
+    """
+    return isinstance(history[cause], Cancel) or (
+        isinstance(history[cause], Started) and isinstance(history[cause + 1], Checkpoint)
+    )
+
+
+def _cut_before(history: list[Entry], cause: int, place: int) -> tuple[list[Entry], list[Entry], tuple[str, ...]]:
     """What is kept so that the step at `place` is asked for anew, what is delivered then, and what is asked before it.
 
     What the body asks for after an input follows from that input, so the last one before the step is delivered anew.
     """
-    cause = max(i for i in range(place) if not isinstance(history[i], (*ASKS, Inherited, Reseeded)))
     until = tuple(entry.key for entry in history[cause:place] if isinstance(entry, (StepAsked, ChildAsked)))
-    if not isinstance(history[cause], Started):
-        return history[:cause], history[cause : cause + 1], until
-    if not isinstance(history[cause + 1], Checkpoint):
-        return history[:cause], [], until
-    # It holds all that was before it in a machine, and what was asked for there is still to be done.
-    asks = sum(1 for _ in takewhile(lambda entry: isinstance(entry, ASKS), history[cause + 1 :]))
-    return history[: cause + 1 + asks], [], None
+    return history[:cause], [] if isinstance(history[cause], Started) else [history[cause]], until
 
 
 def _ends_with_asks(entries: Sequence[Entry]) -> bool:

@@ -19,6 +19,7 @@ import msgspec
 from holdfast.model import (
     ASKS,
     Blocked,
+    Cancel,
     Checkpoint,
     Entry,
     Inherited,
@@ -53,6 +54,7 @@ class Asked:
     """The journal as the client found it."""
 
 
+_ASKED = tuple(kind for kind in ASKS if kind is not Checkpoint)
 asking: contextvars.ContextVar[Asked | None] = contextvars.ContextVar("simulated_fork", default=None)
 """The fork that the task of a client is about."""
 
@@ -145,9 +147,11 @@ class Forks:
         between = known[shared:place] if shared <= place else known[place:shared]
         if asked.result is None:
             inputs = [one for one in between if not isinstance(one, (*ASKS, Inherited, Reseeded))]
-            # Nothing is known of what was before a checkpoint: it is shared, with the asks behind it.
-            is_all_known = shared > place and isinstance(known[1], Checkpoint)
-            is_right = is_all_known or (shared <= place and len(inputs) == 1)
+            # Nothing is known of what was before a checkpoint, and nobody sends a cancel again: they are shared, with
+            # the asks behind them.
+            last = next(one for one in reversed(known[:place]) if not isinstance(one, (*_ASKED, Inherited, Reseeded)))
+            is_open = shared > place and isinstance(last, (Checkpoint, Cancel)) and not inputs
+            is_right = is_open or (shared <= place and len(inputs) == 1)
         else:
             is_right = shared > place and all(isinstance(one, ASKS) for one in between)
         if not is_right:
