@@ -78,7 +78,7 @@ class BadCursor(DefinitionError, ValueError):
 
 
 class NoSuchStep(DefinitionError):
-    """The run has not asked for the step at which it is to be forked.
+    """The run has not asked for the step at which it is to be forked, or has ended in the turn that asked for it.
 
     `client.journal(run_id)` and `holdfast journal` show the keys that it has asked for.
     """

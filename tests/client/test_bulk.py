@@ -154,6 +154,23 @@ async def test_all_runs_of_a_filter_that_have_the_step_are_forked_and_counted():
         assert sorted(results) == [0, 1, 2, 7, 7]
 
 
+async def test_a_run_that_ended_in_the_turn_that_asked_for_the_step_keeps_no_other_from_being_forked():
+    """Nobody waits for that step there; it is passed by as one that never asked for it."""
+
+    @workflow
+    async def hasty(is_in_a_hurry: bool) -> str:
+        asked = weigh.start(3)
+        if is_in_a_hurry:
+            asked.cancel()
+            return "gone"
+        return f"{await asked}"
+
+    async with Environment(workflows=[hasty]) as env:
+        for run in await env.client.start_many(hasty, [(False,), (True,)]):
+            await run.wait()
+        assert await env.client.fork(RunFilter(workflow=hasty), at="weigh", result=7) == 1
+
+
 async def test_arguments_that_fit_one_workflow_but_not_another_fork_nothing():
     async with Environment(workflows=[shipping, broken]) as env:
         for run in (await env.client.start(broken), await env.client.start(shipping, 1)):

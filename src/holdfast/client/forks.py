@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.errors import DefinitionError, NoSuchStep
+from holdfast.errors import NoSuchStep
 from holdfast.model import (
     ASKS,
     Blocked,
@@ -98,7 +98,7 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
         after = next((i for i in range(place, len(history)) if not isinstance(history[i], ASKS)), len(history))
         if after == len(history) and _ends_with_asks(entries):
             how, what = ("", "") if result is None else (", result=...", "without one, or ")
-            raise DefinitionError(
+            raise NoSuchStep(
                 f"fork(at={at!r}{how}): run {record.id} ended in the very turn that asked for this step, which "
                 f"never began, so nobody waits for its result; fork it {what}at an earlier step"
             )
