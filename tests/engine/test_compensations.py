@@ -263,6 +263,26 @@ def test_the_last_thing_that_a_task_was_undoing_when_the_body_failed_is_waited_f
     assert "clean_up: KeyError: 'x'" in drive.check().error.__notes__[0]
 
 
+def test_what_a_task_rolls_back_as_it_is_put_away_and_fails_is_told_once(begin):
+    """Both wait for it: the task, and what undoes the rest behind the body."""
+
+    @workflow
+    async def body() -> None:
+        async def last() -> None:
+            try:
+                await holdfast.sleep(60)
+            finally:
+                await rollback()
+
+        compensate(clean_up)
+        await asyncio.gather(last(), refuse("visa"))
+
+    drive = begin(body)
+    drive.fail("refuse", ValueError("no"))
+    drive.fail("clean_up", KeyError("x"))
+    assert drive.check().error.__notes__[0].count("clean_up: KeyError: 'x'") == 1
+
+
 def test_what_a_task_is_undoing_when_the_body_goes_on_anew_goes_along(begin):
     @workflow
     async def body() -> None:

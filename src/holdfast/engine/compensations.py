@@ -73,7 +73,9 @@ class Compensations(Sends):
                 life.compensations.append(found)
             raise
         except Exception as error:
-            life.uncompensated.append(f"{found.name}: {type(error).__name__}: {message_of(error)}")
+            # Once, also if a task's rollback() and what follows the body both wait for it.
+            told = len(life.uncompensated) if reply is None else reply.key
+            life.uncompensated[told] = f"{found.name}: {type(error).__name__}: {message_of(error)}"
             return error
         finally:
             if not life.is_compensating:

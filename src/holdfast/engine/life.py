@@ -175,7 +175,8 @@ class Life:
         """What continue_as_new has thrown: it holds, whatever the body catches."""
         self.is_reopened = False
         """What was open at a cut was asked for anew."""
-        self.uncompensated: list[str] = []
+        self.uncompensated: dict[str | int, str] = {}
+        """What could not be undone, by the key of its step if it got one."""
         self.patches: dict[str, bool] = {}
         self.markers: frozenset[str] | None = None
         """All changes that the journal knows of."""

@@ -160,7 +160,7 @@ def _undone(body: Finished) -> NotCompensated | None:
     life = body._life
     if life is None:
         return None
-    failed = list(life.uncompensated)
+    failed = [*life.uncompensated.values()]
     if body.verdict is not None:
         failed += dict.fromkeys(f"{one.name}: the run was stopped before it" for one in life.to_undo)
     return NotCompensated("could not be compensated: " + "; ".join(failed)) if failed else None
