@@ -115,3 +115,26 @@ def test_a_result_that_does_not_fit_what_undoes_it_is_told_with_the_run_s_error(
         with pytest.raises(RunFailed) as raised:
             run.result()
         assert "could not be compensated: takes_text: BadArguments" in "".join(raised.value.__cause__.__notes__)
+
+
+class Ticket:
+    """Nothing that can be stored."""
+
+
+@workflow
+async def returning() -> Any:
+    await pay(1200)
+    return "a ticket" if refunded.get("mended") else Ticket()
+
+
+async def test_nothing_is_undone_of_a_run_whose_result_can_t_be_stored_and_its_retry_goes_on():
+    refunded.clear()
+    async with Environment(returning) as env:
+        run = await env.client.start(returning)
+        with pytest.raises(RunFailed) as caught:
+            await run.result()
+        assert isinstance(caught.value.__cause__, NotEncodable)
+        assert not env.calls(refund)
+        refunded["mended"] = True
+        assert await (await env.client.retry(run.id)).result() == "a ticket"
+        assert len(env.calls(pay)) == 1
