@@ -336,9 +336,11 @@ class Deliveries(Requests):
         if done.retrying is not None:
             # Its next try asks for what is open anew, by other ids: what runs by these is called off.
             life.cancels += [child.new.id for child in life.children.values() if child.is_ours]
-            # A hook's token is out: whoever resumes it meanwhile is heard.
-            life.closed += [wait.number for wait in life.waits.values() if wait.is_registered and wait.kind != "hook"]
-            life.waits.clear()
+            # A hook's token is out, if only with this turn: whoever resumes it meanwhile is heard.
+            others = [wait for wait in life.waits.values() if wait.kind != "hook"]
+            life.closed += [wait.number for wait in others if wait.is_registered]
+            for wait in others:
+                del life.waits[wait.number]
         done.out = life.out()
 
     def _what_it_does(self) -> str:
