@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, Retry, RunFilter, RunStatus, Worker, step, workflow
+from holdfast import AsyncClient, Retry, RunCancelled, RunFailed, RunFilter, RunStatus, Worker, step, workflow
 from holdfast.testing import Environment
 from tests.life.doors import is_open
 from tests.life.waiting import until
@@ -100,3 +100,62 @@ async def test_a_payment_that_was_made_in_the_pause_is_not_made_again_on_any_sto
         is_open["door"] = True
         assert await run.result(timeout="60s") == "paid"
         assert await client.count(RunFilter(workflow=paying)) == 1
+
+
+@workflow
+async def handing_over(is_mended: bool) -> str:
+    payment = paying.options(key="X").start(100)
+    if not is_mended and not is_open["door"]:
+        raise KeyError("a mistake of the body's own")
+    return await payment
+
+
+async def test_a_retry_begins_a_child_with_a_key_again_that_a_forced_cancel_has_called_off():
+    async with Environment(workflows=[handing_over, paying]) as env:
+        run = await env.client.start(handing_over, True)
+        await env.until_waiting(run)
+        await run.cancel(force=True)
+        assert await (await env.client.retry(run.id)).result() == "paid"
+
+
+async def test_a_retry_begins_a_child_with_a_key_again_that_was_asked_for_where_the_body_failed():
+    async with Environment(workflows=[handing_over, paying]) as env:
+        run = await env.client.start(handing_over, False)
+        assert await run.wait() is RunStatus.FAILED
+        is_open["door"] = True
+        assert await (await env.client.retry(run.id)).result() == "paid"
+
+
+@workflow
+async def handing_over_late() -> str:
+    try:
+        await pass_through()
+    except ConnectionError:
+        return await paying.options(key="X").start(100)
+    raise AssertionError("the door is shut all the time")
+
+
+async def test_a_retry_begins_a_child_with_a_key_again_that_was_asked_for_behind_its_cut():
+    async with Environment(workflows=[handing_over_late, paying]) as env:
+        run = await env.client.start(handing_over_late)
+        await env.until_waiting(run)
+        await run.cancel(force=True)
+        assert await (await env.client.retry(run.id)).result() == "paid"
+
+
+@workflow
+async def joining() -> str:
+    await pass_through()
+    return await paying.options(key="X").start(100)
+
+
+async def test_a_retry_joins_what_others_have_begun_by_a_key_that_it_comes_to_for_the_first_time():
+    async with Environment(workflows=[joining, paying]) as env:
+        payment = await env.client.start(paying, 100, key="X")
+        await payment.cancel()
+        run = await env.client.start(joining)
+        await run.wait()
+        is_open["door"] = True
+        with pytest.raises(RunFailed) as failure:
+            await (await env.client.retry(run.id)).result()
+        assert isinstance(failure.value.__cause__, RunCancelled)

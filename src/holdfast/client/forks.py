@@ -77,7 +77,7 @@ def fork_of(
 
 
 def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | None, now: Instant) -> list[Entry]:
-    history, _, _, lives, _ = history_of(entries)
+    history, _, _, lives, *_ = history_of(entries)
     place = next((i for i, entry in enumerate(history) if isinstance(entry, StepAsked) and entry.key == at), None)
     if place is None:
         keys = [entry.key for entry in history if isinstance(entry, StepAsked)]

@@ -120,8 +120,8 @@ class Life:
     """One body's share of the outside."""
 
     __slots__ = (
-        "cancels", "children", "closed", "compensations", "continued", "events", "failed", "failed_at", "has_keys",
-        "has_undone", "hooks", "hooks_before", "in_hand", "is_cancel_held", "is_compensating", "is_exempt",
+        "called_off", "cancels", "children", "closed", "compensations", "continued", "events", "failed", "failed_at",
+        "has_keys", "has_undone", "hooks", "hooks_before", "in_hand", "is_cancel_held", "is_compensating", "is_exempt",
         "is_reopened", "items", "left_hooks", "mailbox", "markers", "marks", "new_children", "numbers", "patches",
         "resumed", "shields", "signals", "successor", "taken", "traces", "truncate",
         "uncompensated", "undoing", "values", "waits",
@@ -139,6 +139,8 @@ class Life:
         self.children: dict[str, Child] = {}
         self.failed: list[str] = []
         """Keys of children whose failure the body was told."""
+        self.called_off: frozenset[str] = frozenset()
+        """Keys of children that a run which this one retries has asked for (see model.History)."""
         self.has_keys = False
         """A child was asked for by a key of its own, so it may have joined another run."""
         self.hooks = 0

@@ -283,6 +283,9 @@ class Requests(Compensations):
         # The body was told the id that the journal holds, also if that is a child of the run which this one repeats.
         new = self._new_run(workflow, key, plain, first if held is None else held.run_id)
         if held is None:
+            if key in self.life.called_off and new.key is not None and new.on_parent_end == "cancel":
+                # What holds its key may be what the end of the retried run has called off: nobody waits for that.
+                new = msgspec.structs.replace(new, on_conflict="restart")
             self._entries.append(ChildAsked(key, new.id, workflow.name, digest))
             self.life.new_children.append(new)
         elif held.run_id.startswith(f"{self.run.own_id}.{key}"):

@@ -51,6 +51,8 @@ class History(NamedTuple):
     """Where in `entries` each new try of the run begins: a body is told its attempt as it was when it lived there."""
     is_cut: bool = False
     """The run goes on from a cut, and what was open there has not been asked for anew yet."""
+    called_off: frozenset[str] = frozenset()
+    """The keys of children that a run which this one retries has asked for: what had not ended, its end called off."""
 
 
 def history_of(entries: Iterable[Entry]) -> History:
@@ -61,6 +63,7 @@ def history_of(entries: Iterable[Entry]) -> History:
     retrying: RunRetrying | None = None
     lives: list[tuple[int, RunRetrying]] = []
     is_cut = False
+    called_off: frozenset[str] = frozenset()
     # Messages among those carried have no name of their own. Timers count up from zero.
     places = count(-1, -1)
     for entry in entries:
@@ -82,6 +85,8 @@ def history_of(entries: Iterable[Entry]) -> History:
                 carried |= zip(places, entry.mail, strict=False)
         elif isinstance(entry, RunRetrying):
             if not isinstance(entry, Relived):
+                if entry.former is not None:
+                    called_off |= {one.key for one in kept if isinstance(one, ChildAsked)}
                 kept, carried = _cut(kept, carried, places)
             retrying, is_cut = entry, True
             lives.append((len(kept), entry))
@@ -89,7 +94,7 @@ def history_of(entries: Iterable[Entry]) -> History:
             coming = entry.results
         elif isinstance(entry, Reopened):
             retrying, is_cut = None if entry.done else retrying, not entry.done
-    return History(kept, [*carried.values()], retrying, _left_of(lives), is_cut)
+    return History(kept, [*carried.values()], retrying, _left_of(lives), is_cut, called_off)
 
 
 def _left_of(lives: list[tuple[int, RunRetrying]]) -> tuple[tuple[int, RunRetrying], ...]:

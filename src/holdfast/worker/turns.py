@@ -146,6 +146,8 @@ class Turns(Arrivals):
         held.execution = Execution(held.workflow, held.info, held.input, held.seed, self._codec, self._runners)
         self.advancing = (held.info, self._clock.monotonic())
         try:
+            if history.called_off:
+                held.execution.life.called_off = history.called_off
             held.execution.replay(history.entries, history.lives, history.carried)
             if history.is_cut:
                 held.execution.ask_anew(self._clock.now(), history.carried)

@@ -115,9 +115,9 @@ class Forks:
         )
 
     def _check_shared(self, name: str, asked: Asked, at: str, begun_with: list[Entry]) -> None:
-        known, _, _, lives, _ = history_of(entry for row in asked.rows for entry in decode_entries(row.data))
+        known, _, _, lives, *_ = history_of(entry for row in asked.rows for entry in decode_entries(row.data))
         cut = next(n for n, entry in enumerate(begun_with) if isinstance(entry, Reseeded) and entry not in known)
-        shared, _, _, shared_lives, _ = history_of(begun_with[:cut])
+        shared, _, _, shared_lives, *_ = history_of(begun_with[:cut])
         behind = begun_with[cut + 1 :]
         if _attempts(shared_lives) != _attempts(life for life in lives if life[0] < len(shared)):
             self._oracle.report("forks", f"{name} begins with other attempts than the other has lived through")
