@@ -13,7 +13,7 @@ from tests.web.stage import Server
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     made = Server(f"sqlite:///{tmp_path_factory.mktemp('web') / 'holdfast.db'}")
     made.start()
-    made.is_up.wait(60)
+    assert made.is_up.wait(60), "the server did not come up within a minute"
     assert made.error is None, made.error
     yield made
     made.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 
 import pytest
@@ -373,3 +374,13 @@ async def test_siblings_go_on_while_a_step_waits_for_its_retry(database_url):
         assert len(attempts) == 1
         on.skip("2h")
         assert await run.result(PATIENCE) == "late"
+
+
+async def test_the_delay_of_a_retry_is_not_drawn_from_the_programs_own_random_numbers(database_url):
+    body, attempts = failing(Retry(attempts=2, initial=0.01, jitter=0.5))
+    random.seed(7)
+    before = random.getstate()
+    async with stage(database_url, body) as on:
+        await finish(on, await on.client.start(body))
+    assert attempts == [1, 2]
+    assert random.getstate() == before

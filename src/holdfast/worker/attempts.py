@@ -83,8 +83,9 @@ class Attempts:
         self.resources: Mapping[object, Any] = {}
         self.stand_in: Callable[[Step[..., Any], tuple[Any, ...], dict[str, Any]], Awaitable[Any] | None] | None = None
         """In a test environment: what to await in place of a step's function, or None to execute that."""
-        self.dice: Callable[[], float] = random.random
-        """Spreads the delays of retries; in a test environment it always shows the middle."""
+        self.dice: Callable[[], float] = random.SystemRandom().random
+        """Spreads the delays of retries; in a test environment it always shows the middle. Not the program's own random
+        numbers, which may be seeded alike in every process, and are not ours to draw."""
         self.inside: Inside
         self.is_cancelled: Callable[[], bool] = lambda: False
         self.tasks: set[asyncio.Task[None]] = set()

@@ -48,6 +48,8 @@ PARTING = 2.0
 PLANS_KEPT = 10.0
 LARGEST = 1_000_000_000
 """Bytes. The server hangs up on whoever sends a gigabyte at once, each time: that is no outage to be waited out."""
+_dice = random.SystemRandom()
+"""Not the program's own random numbers: those may be seeded alike in every process."""
 T = TypeVar("T")
 Tell: TypeAlias = Callable[[News, Instant | None], None]
 """Who is told what was committed that others may wait for, and how old it is if it is not of just now."""
@@ -115,7 +117,7 @@ class Link:
                             f"{self._target.shown}: {error}. Another transaction holds what this one needs: look for"
                             " one that was left open"
                         ) from error
-                await asyncio.sleep(random.uniform(0.001, 0.02) * (tries - left))
+                await asyncio.sleep(_dice.uniform(0.001, 0.02) * (tries - left))
             raise AssertionError("a deed that is tried ends")
 
     async def fetch(self, text: str, values: Sequence[Any]) -> Sequence[Row] | None:
@@ -309,7 +311,7 @@ class Pool:
         ends, pause = loop.time() + patience, _FIRST_PAUSE
         while True:
             # Not all at once: they may be in each other's way.
-            await asyncio.sleep(random.uniform(0.25, 1.0) * pause)
+            await asyncio.sleep(_dice.uniform(0.25, 1.0) * pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
             async with self._free_again:
                 if self._is_closed:
