@@ -60,6 +60,9 @@ def _is_lost(call: ast.expr, parent: ast.AST | None, scope: Scope, owner: ast.AS
         case ast.IfExp(test=test) if test is not call:
             # One of two values: what becomes of that decides.
             return _is_lost(parent, scope.source.parent(parent), scope, owner)
+        case ast.BoolOp(values=[*_, last]) if last is call:
+            # As `cached or charge(card)`. Of those before it the truth is asked, and a coroutine is always true.
+            return _is_lost(parent, scope.source.parent(parent), scope, owner)
         case ast.expr() if isinstance(parent, _HOLDERS):
             return _is_lost_inside(parent, scope, owner)
         case ast.Expr() | ast.Compare() | ast.BoolOp() | ast.BinOp() | ast.UnaryOp() | ast.FormattedValue():
