@@ -143,3 +143,32 @@ async def handed_to_a_function_inside(names: list[str]) -> list[str]:
     await refill()
     await drain()
     return await asyncio.gather(*make())
+
+
+def of_all(names: list[str]) -> object:
+    return map(mail, names)
+
+
+@workflow
+async def mapped(names: list[str]) -> list[object]:
+    list(map(mail, names))  # hazard: await
+    map(mail, names)  # hazard: await
+    sent = list(map(mail, names))  # hazard: await
+    waits = tuple(map(holdfast.sleep, [1, 2]))  # hazard: await
+    for _ in map(child, names):  # hazard: await
+        await holdfast.sleep(1)
+    print(len(list(map(mail, names))))  # hazard: await
+    render(list(map(mail, names)))  # hazard: await
+    list([mail(name) for name in names])  # hazard: await
+    list(map(render, names))
+    drawn = await asyncio.gather(*map(mail, names), *list(map(mail, names)))
+    for one in map(mail, names):
+        await one
+    tasks = list(map(asyncio.create_task, map(mail, names)))
+    late = [await one for one in map(mail, names)]
+    await all_of(list(map(mail, names)))
+    await asyncio.gather(*of_all(names))
+    pending = list(map(mail.start, names))
+    if names:
+        return [drawn, [await one for one in tasks], late, [await one for one in pending]]
+    return list(map(mail, names))  # hazard: await

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from .meanings import Function, Kind, Scope
+from .meanings import Function, Kind, Meaning, Scope
 
 _DURABLE = frozenset(
     {
@@ -32,27 +32,34 @@ _LOOKS = frozenset(
     }
 )
 """Functions that await nothing of what is in their argument, and hand nothing of it on."""
+_COPIES = frozenset({"builtins.list", "builtins.tuple", "builtins.set", "builtins.frozenset"})
+"""Functions that hold what is in their argument."""
 _HOLDERS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def is_forgotten(call: ast.Call, scope: Scope, owner: ast.AST) -> bool:
-    """Whether this call inside the `async def` function `owner` gives a coroutine that nobody awaits."""
+def forgotten_by(call: ast.Call, scope: Scope, owner: ast.AST) -> ast.expr | None:
+    """What this call inside the `async def` function `owner` gives a coroutine of that nobody awaits; None if there is
+    none. That is the function that it calls, or the one that it has map call."""
     found = scope.meaning(call.func)
     parent = scope.source.parent(call)
-    if isinstance(found, Function):
-        if found.attribute == "start":
-            # A child may be let go; a step that nobody looks at is an error when the body ends.
-            return found.kind is Kind.STEP and isinstance(parent, ast.Expr)
-        if found.attribute is not None or not found.is_async or found.kind is Kind.RESOURCE:
-            return False
-    elif isinstance(found, str):
-        if found in _PLAIN_COROUTINES:
-            return isinstance(parent, ast.Expr)
-        if found not in _DURABLE:
-            return False
+    if found == "builtins.map" and call.args:
+        mapped = call.args[0]
+        return mapped if _is_coroutine(scope.meaning(mapped)) and _is_lost_inside(call, scope, owner) else None
+    if isinstance(found, Function) and found.attribute == "start":
+        # A child may be let go; a step that nobody looks at is an error when the body ends.
+        is_lost = found.kind is Kind.STEP and isinstance(parent, ast.Expr)
+    elif isinstance(found, str) and found in _PLAIN_COROUTINES:
+        is_lost = isinstance(parent, ast.Expr)
     else:
-        return False
-    return _is_lost(call, parent, scope, owner)
+        is_lost = _is_coroutine(found) and _is_lost(call, parent, scope, owner)
+    return call.func if is_lost else None
+
+
+def _is_coroutine(found: Meaning) -> bool:
+    """Whether calling this gives one that does something durable."""
+    if isinstance(found, Function):
+        return found.attribute is None and found.is_async and found.kind is not Kind.RESOURCE
+    return isinstance(found, str) and found in _DURABLE
 
 
 def _is_lost(call: ast.expr, parent: ast.AST | None, scope: Scope, owner: ast.AST) -> bool:
@@ -104,7 +111,9 @@ def _is_lost_inside(holder: ast.expr, scope: Scope, owner: ast.AST) -> bool:
         case ast.Return():
             return _is_workflow(owner, scope)
         case ast.Call(func=func) if func is not holder:
-            return scope.path(func) in _LOOKS or _makes_step(func, scope)
+            if (path := scope.path(func)) in _COPIES:
+                return _is_lost_inside(parent, scope, owner)
+            return path in _LOOKS or _makes_step(func, scope)
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
             return not _is_used(name, scope, owner)
         case _:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from .awaits import is_forgotten
+from .awaits import forgotten_by
 from .bindings import FUNCTIONS, FunctionNode, own_nodes
 from .choices import choices
 from .fields import left_to_factories
@@ -227,8 +227,9 @@ class _Reader:
                 if keyword.arg == "key":
                     self._handed(keyword.value, scope)
         self._changed(call, scope)
-        if isinstance(owner, ast.AsyncFunctionDef) and is_forgotten(call, scope, owner):
-            self._add(call, f"{ast.unparse(call.func)}()", Hazard("await"))
+        forgotten = forgotten_by(call, scope, owner) if isinstance(owner, ast.AsyncFunctionDef) else None
+        if forgotten is not None:
+            self._add(call, f"{ast.unparse(forgotten)}()", Hazard("await"))
 
     def _chosen(self, call: ast.Call, scope: Scope, owner: FunctionNode) -> None:
         """What is called may be one of several."""
