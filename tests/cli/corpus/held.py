@@ -172,3 +172,43 @@ async def mapped(names: list[str]) -> list[object]:
     if names:
         return [drawn, [await one for one in tasks], late, [await one for one in pending]]
     return list(map(mail, names))  # hazard: await
+
+
+@workflow
+async def returned(names: list[str], ready: bool) -> object:
+    first = mail("ann")  # hazard: await
+    all_sent = list(map(mail, names))  # hazard: await
+    some = [mail(name) for name in names]
+    late = mail("bob")
+    if ready:
+        return first
+    if names:
+        some = await asyncio.gather(*some)
+        return some
+    if late:
+        return await late
+    return all_sent
+
+
+@workflow
+async def stored(names: list[str]) -> str:
+    held = mail("ann")  # hazard: await
+    render(held)
+    kept = [mail(name) for name in names]  # hazard: await
+    await child(kept)
+    return held_by_a_helper(names) and render(await mail("x"))
+
+
+def held_by_a_helper(names: list[str]) -> list[object]:
+    made = [mail(name) for name in names]
+    return made
+
+
+@workflow
+async def handed_on_by_a_function_inside(names: list[str]) -> list[str]:
+    waiting = [mail(name) for name in names]
+
+    def all_waiting() -> list[object]:
+        return waiting
+
+    return await asyncio.gather(*all_waiting())

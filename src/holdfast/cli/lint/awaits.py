@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 
+from .bindings import own_nodes
 from .meanings import Function, Kind, Meaning, Scope
 
 _DURABLE = frozenset(
@@ -137,15 +138,26 @@ def _is_workflow(owner: ast.AST, scope: Scope) -> bool:
 
 
 def _is_used(name: str, scope: Scope, owner: ast.AST) -> bool:
-    """Whether something is done with a name but to look at it. One that belongs to a function outside is used there."""
+    """Whether something is done with a name but to look at it or to store it. One that belongs to a function outside is
+    used there."""
     for node in ast.walk(owner):
         if isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names:
             return True
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
-            parent = scope.source.parent(node)
-            is_looked_at = (
-                isinstance(parent, ast.Call) and parent.func is not node and scope.path(parent.func) in _LOOKS
-            )
-            if not is_looked_at and not isinstance(parent, ast.FormattedValue):
-                return True
+        is_read = isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+        if is_read and not _is_looked_at(node, scope, owner):
+            return True
     return False
+
+
+def _is_looked_at(name: ast.AST, scope: Scope, owner: ast.AST) -> bool:
+    parent = scope.source.parent(name)
+    match parent:
+        case ast.FormattedValue():
+            return True
+        case ast.Return():
+            # A function inside hands it on.
+            return parent in own_nodes(owner) and _is_workflow(owner, scope)
+        case ast.Call(func=func) if func is not name:
+            return scope.path(func) in _LOOKS or _makes_step(func, scope)
+        case _:
+            return False
