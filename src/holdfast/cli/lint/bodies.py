@@ -319,7 +319,7 @@ class _Reader:
 
     def _iterated(self, node: ast.AST, scope: Scope) -> None:
         found = unordered_in(node, scope)
-        if found is not None and not minds_no_order(node, scope.source.parent(node), scope):
+        if found is not None and not minds_no_order(node, scope):
             self._add(found, f"the set {_shortened(ast.unparse(found))}", Hazard("unordered"))
         if (tied := tied_in(node, scope)) is not None:
             members, key = (_shortened(ast.unparse(one)) for one in tied)

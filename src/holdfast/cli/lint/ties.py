@@ -10,7 +10,7 @@ import ast
 
 from .bindings import own_nodes
 from .meanings import Function, Scope
-from .unordered import is_set
+from .unordered import copied_from, is_set
 
 _SORTERS = frozenset({"builtins.sorted", "builtins.min", "builtins.max"})
 _COARSE = frozenset(
@@ -32,9 +32,7 @@ def tied_in(node: ast.AST, scope: Scope) -> tuple[ast.expr, ast.expr] | None:
     if not isinstance(node, ast.Call) or len(node.args) != 1 or scope.path(node.func) not in _SORTERS:
         return None
     key = next((one.value for one in node.keywords if one.arg == "key"), None)
-    given = node.args[0]
-    if isinstance(given, (ast.GeneratorExp, ast.ListComp)):
-        given = given.generators[0].iter
+    given = copied_from(node.args[0], scope)
     return (given, key) if key is not None and _is_coarse(key, scope) and is_set(given, scope) else None
 
 

@@ -30,8 +30,15 @@ _WITHOUT_ORDER = frozenset(
         *("builtins.set", "builtins.frozenset", "builtins.len", "math.fsum", "statistics.mean"),
     }
 )
+_CALLING = frozenset({"builtins.map", "builtins.filter"})
+_COPIES = _CALLING | {
+    *("builtins.list", "builtins.tuple", "builtins.iter"),
+    *("itertools.chain", "itertools.chain.from_iterable"),
+}
+"""Functions that give what they are given, or what is made of each, in its order, and nothing beside that tells it."""
 _TEXTS = frozenset({"builtins.str", "builtins.repr", "builtins.ascii", "builtins.format"})
 _TELLING = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
+_HOLDERS = (ast.Starred, ast.GeneratorExp, ast.ListComp, ast.List, ast.Tuple)
 _OPERATORS = (ast.BitOr, ast.BitAnd, ast.Sub, ast.BitXor)
 _STARTS = frozenset({"create_task", "ensure_future", "start"})
 
@@ -95,17 +102,59 @@ def unordered_in(node: ast.AST, scope: Scope) -> ast.expr | None:
             return None
 
 
-def minds_no_order(node: ast.AST, parent: ast.AST | None, scope: Scope) -> bool:
-    """Whether a generator or comprehension is only handed to what doesn't care for order, and asks for nothing."""
-    if any(isinstance(one, (ast.Await, ast.Yield)) for one in ast.walk(node)):
+def minds_no_order(node: ast.AST, scope: Scope) -> bool:
+    """Whether what iterates here asks for nothing meanwhile, and only hands on to what doesn't care for order."""
+    if _asks_for_each(node, scope):
         return False
     if isinstance(node, ast.SetComp):
         return True
-    if isinstance(node, (ast.Starred, ast.GeneratorExp, ast.ListComp)):
-        if isinstance(parent, ast.Set):
+    is_copy = scope.path(node.func) in _COPIES if isinstance(node, ast.Call) else isinstance(node, _HOLDERS)
+    if not is_copy:
+        return False
+    parent = scope.source.parent(node)
+    match parent:
+        case ast.Set():
             return True
-        return isinstance(parent, ast.Call) and scope.path(parent.func) in _WITHOUT_ORDER
-    return False
+        case ast.Call(func=func) if func is not node:
+            return scope.path(func) in _WITHOUT_ORDER or minds_no_order(parent, scope)
+        case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[looked_in]):
+            return looked_in is node
+        case ast.List() | ast.Tuple() if isinstance(node, ast.Starred):
+            return minds_no_order(parent, scope)
+        case ast.comprehension(iter=iterated) if iterated is node:
+            return minds_no_order(scope.source.parent(parent) or parent, scope)
+        case ast.Starred():
+            return minds_no_order(parent, scope)
+        case _:
+            return False
+
+
+def copied_from(expr: ast.expr, scope: Scope) -> ast.expr:
+    """What something is made of that has as much order as that: `names` of `list(names)`."""
+    match expr:
+        case ast.GeneratorExp(generators=[first, *_]) | ast.ListComp(generators=[first, *_]):
+            return copied_from(first.iter, scope)
+        case ast.Call(func=func, args=[*_, last]) if scope.path(func) in _COPIES:
+            return copied_from(last, scope)
+        case ast.List(elts=[ast.Starred(value=value)]) | ast.Tuple(elts=[ast.Starred(value=value)]):
+            return copied_from(value, scope)
+        case _:
+            return expr
+
+
+def _asks_for_each(node: ast.AST, scope: Scope) -> bool:
+    """Whether it asks for something durable with each that it goes over. What it goes over is made before."""
+    parts: list[ast.AST] = []
+    match node:
+        case ast.GeneratorExp(elt=elt, generators=[first, *rest]) | ast.ListComp(elt=elt, generators=[first, *rest]):
+            parts = [elt, *first.ifs, *rest]
+        case ast.SetComp(elt=elt, generators=[first, *rest]):
+            parts = [elt, *first.ifs, *rest]
+        case ast.Call(func=func, args=[called, _, *_]) if scope.path(func) in _CALLING:
+            if _is_durable(called, scope):
+                return True
+            parts = [called]
+    return any(_asks(one, scope) for part in parts for one in ast.walk(part))
 
 
 def _unordered_call(call: ast.Call, scope: Scope) -> ast.expr | None:
@@ -140,12 +189,16 @@ def _asks(node: ast.AST, scope: Scope) -> bool:
         case ast.Await() | ast.Yield() | ast.YieldFrom():
             return True
         case ast.Call(func=func):
-            found = scope.meaning(func)
-            return isinstance(found, Function) and found.kind in (Kind.STEP, Kind.WORKFLOW)
+            return _is_durable(func, scope)
         case ast.IfExp() | ast.BoolOp():
             return any(_asks(one, scope) for one in ast.walk(node) if one is not node)
         case _:
             return False
+
+
+def _is_durable(func: ast.expr, scope: Scope) -> bool:
+    found = scope.meaning(func)
+    return isinstance(found, Function) and found.kind in (Kind.STEP, Kind.WORKFLOW)
 
 
 def _is_made(call: ast.Call, scope: Scope, depth: int) -> bool:
