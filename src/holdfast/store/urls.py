@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from typing import Any, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from holdfast.errors import DefinitionError
 from holdfast.extras import load_extra
@@ -19,6 +19,7 @@ from .sqlite import migration_sql as sqlite_sql
 _EXPECTED = (
     "expected sqlite:///relative.db, sqlite:////absolute/path.db, sqlite:///:memory: or postgresql://user@host/database"
 )
+_QUOTED = "in a password write %40 for @, %2F for /, %3F for ?, %23 for #, %5B for [ and %5D for ]"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 # Up to the last @: a password with a slash in it should have been quoted, and is one all the same.
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):.*(?=@)", re.DOTALL)
@@ -47,11 +48,7 @@ def parse_url(url: str) -> StoreUrl:
         raise DefinitionError(f"url {shown!r} has no scheme; {_EXPECTED}")
     scheme, rest = found[1].lower(), found[2]
     if scheme in ("postgresql", "postgres"):
-        # Several hosts have commas between them.
-        for host in re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[2].split(","):
-            if (one := _HOST.fullmatch(host)) is None or int(one[1] or 0) > 65535:
-                # Not the part itself: if a password was not quoted it may be a piece of that.
-                raise DefinitionError(f"url {shown!r} has a host or a port that can't be one; {_EXPECTED}")
+        _check_server(url, rest, shown)
         return StoreUrl("postgresql", rest)
     if scheme != "sqlite":
         raise DefinitionError(f"url {shown!r}: there is no store for {scheme}://; {_EXPECTED}")
@@ -66,6 +63,23 @@ def parse_url(url: str) -> StoreUrl:
     if not is_text(path):
         raise DefinitionError(f"url {shown!r}: a file's name can't have a NUL or a lone surrogate; {_EXPECTED}")
     return StoreUrl("sqlite", path)
+
+
+def _check_server(url: str, rest: str, shown: str) -> None:
+    """Refuse what names no server, here where a piece of a password can't be taken for the name of one."""
+    place = re.split("[/?#]", rest, maxsplit=1)[0]
+    who, _, hosts = place.rpartition("@")
+    # Several hosts have commas between them.
+    found = [_HOST.fullmatch(host) for host in hosts.split(",")]
+    is_wrong = any(one is None or int(one[1] or 0) > 65535 for one in found)
+    if any(mark in who for mark in "@[]") or (is_wrong and "@" in rest[len(place) :]):
+        raise DefinitionError(f"url {shown!r} has a user or a password that is not quoted; {_QUOTED}; {_EXPECTED}")
+    try:
+        urlsplit(url)
+    except ValueError:
+        is_wrong = True
+    if is_wrong:
+        raise DefinitionError(f"url {shown!r} has a host or a port that can't be one; {_EXPECTED}")
 
 
 def check_address(url: str, schema: str | None = None) -> StoreUrl:

@@ -55,6 +55,19 @@ def test_a_postgres_url_names_any_number_of_hosts_with_or_without_ports(place):
     assert parse_url(f"postgresql://{place}/db") == ("postgresql", f"{place}/db")
 
 
+@pytest.mark.parametrize("password", ["se@cret", "se[cret", "se]cret", "[secret]", "se/cret", "se#cret", "se?cret"])
+def test_a_password_that_was_not_quoted_is_refused_with_how_to_write_it(password):
+    with pytest.raises(DefinitionError, match=r"in a password write %40 for @, .* %5B for \[") as caught:
+        parse_url(f"postgresql://me:{password}@host/db")
+    assert "cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["[host]", "[1.2.3.4]", "[::1]x"])
+def test_a_host_in_brackets_that_is_no_address_is_refused(host):
+    with pytest.raises(DefinitionError, match="a host or a port that can't be one"):
+        parse_url(f"postgresql://me@{host}/db")
+
+
 @pytest.mark.parametrize("schema", ["", "Upper", "pg_own", 'a"b', "a-b", "x" * 64])
 def test_a_schema_that_needs_quotes_is_refused(schema):
     with pytest.raises(DefinitionError, match="schema"):
