@@ -144,7 +144,8 @@ def _nearest(directory: Path) -> tuple[Path, Any, str] | None:
 
 def _parsed(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        # With the mark that editors on Windows put before a text, which TOML knows nothing of.
+        return tomllib.loads(file.read_text("utf-8-sig"))
     except IsADirectoryError:
         raise DefinitionError(f"{file} is a folder; expected a file with settings: rename it, or write one") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -165,6 +165,15 @@ def test_a_bad_address_is_never_repeated_since_it_may_hold_a_password(place):
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("holdfast.toml", 'queues = ["mail"]\r\n'), ("pyproject.toml", '[tool.holdfast]\nqueues = "mail"\n')],
+)
+def test_a_byte_order_mark_as_editors_on_windows_write_it_is_no_setting(place, name, text):
+    (place / name).write_text(text, "utf-8-sig")
+    assert resolve(environ={}, directory=place).queues == ("mail",)
+
+
 def test_a_file_that_is_no_toml_is_named(place):
     (place / "holdfast.toml").write_text("url = \n")
     with pytest.raises(DefinitionError, match=r"holdfast\.toml can't be read"):
