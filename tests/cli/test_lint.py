@@ -94,6 +94,15 @@ def test_a_file_that_cannot_be_parsed_is_a_finding(module, capsys, text):
     assert "syntax" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("head", "encoding"), [("", "utf-8-sig"), ("# coding: latin-1\n", "latin-1"), ("", "utf-8")], ids=str
+)
+def test_a_file_is_read_in_the_encoding_that_python_reads_it_in(module, tmp_path, head, encoding):
+    body = 'from holdfast import workflow\n\n@workflow\nasync def order():\n    return "café"\n'
+    (tmp_path / "jobs.py").write_text(f"{head}{body}", encoding)
+    assert main(["lint", "jobs.py"]) == 0
+
+
 def test_the_setting_says_what_is_checked(tmp_path, monkeypatch, capsys):
     (tmp_path / "holdfast.toml").write_text('workflows = ["shop.orders"]\n')
     (tmp_path / "shop").mkdir()

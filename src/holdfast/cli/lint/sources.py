@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import tokenize
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -51,7 +52,9 @@ class Project:
         path = path.resolve()
         found = self._sources.get(path)
         if found is None:
-            text = path.read_text("utf-8")
+            # As Python reads it: by its byte order mark, or by the encoding that its first lines name.
+            with tokenize.open(path) as lines:
+                text = lines.read()
             found = self._sources[path] = Source(path, text, ast.parse(text, str(path)))
         return found
 
