@@ -222,6 +222,14 @@ async def test_an_id_names_the_run_and_a_second_start_returns_it(client):
     assert (first.id, first.created, again.id, again.created) == ("mine", True, "mine", False)
 
 
+async def test_an_id_that_is_taken_is_not_told_to_be_replaced_restarted_or_retried(client):
+    await client.start(total, 1, id="mine")
+    with pytest.raises(KeyTaken, match="has a run with that id already: mine, pending; take another one") as taken:
+        await client.start(total, 1, id="mine", on_conflict="raise")
+    assert 'on_conflict="return"' in str(taken.value)
+    assert "restart" not in str(taken.value)
+
+
 async def test_an_id_of_another_workflow_is_refused(client):
     await client.start(total, 1, id="mine")
     with pytest.raises(KeyTaken, match="belongs to a run of the workflow 'total', not of 'ship'"):

@@ -266,10 +266,15 @@ def taken(new: NewRun, record: RunRecord) -> KeyTaken:
             "take another id, or none to get one",
             record.id,
         )
-    what = f"key {new.key!r}" if record.id != new.id else "id"
+    if record.id == new.id:
+        # An id is that run's for as long as it is kept: nothing but a return can come of it.
+        what, choice = "id", 'let on_conflict="return" give that run'
+    else:
+        what = f"key {new.key!r}"
+        choice = 'choose what should happen: on_conflict="return", "replace", "restart" or "retry"'
     return KeyTaken(
         f"the workflow {new.workflow!r} has a run with that {what} already: {record.id}, {record.status}; "
-        f'take another one, or choose what should happen: on_conflict="return", "replace", "restart" or "retry"',
+        f"take another one, or {choice}",
         record.id,
     )
 
