@@ -139,6 +139,21 @@ def test_reading_goes_on_while_somebody_holds_the_write_lock(play, path):
     play(act)
 
 
+def test_a_database_is_opened_to_be_read_while_somebody_holds_the_write_lock(play, path, monkeypatch):
+    monkeypatch.setattr("holdfast.store.sqlite.connections.PATIENCE", 0.2)
+
+    async def act(stage):
+        run_id = await stage.start_one()
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            reader = open_store(f"sqlite:///{path}")
+            await reader.open()
+            assert (await reader.get_run(run_id)).id == run_id
+            await reader.close()
+
+    play(act)
+
+
 def test_a_lock_that_nobody_gives_back_is_away(play, path, monkeypatch):
     monkeypatch.setattr("holdfast.store.sqlite.connections.PATIENCE", 0.2)
 

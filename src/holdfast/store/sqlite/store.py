@@ -114,8 +114,9 @@ class SqliteStore(LifeStore):
             self._writer.resume()
             self._readers.resume()
         try:
-            # The first job connects and migrates.
-            await self._submit(_do_nothing)
+            # The first job connects and migrates. It takes no write lock: whoever only reads needs none, and somebody
+            # may hold it for long.
+            await self._submit(_do_nothing, is_read=True)
             self._is_open = True
         finally:
             with self._opening:
@@ -312,10 +313,10 @@ class SqliteStore(LifeStore):
         if not self._is_open:
             raise StoreClosed(f"the store {self.url} is not open: it was closed, or nobody has opened it yet")
 
-    async def _submit(self, deed: Callable[[Transaction], T]) -> T:
+    async def _submit(self, deed: Callable[[Transaction], T], *, is_read: bool = False) -> T:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._writer.submit(Job(deed, loop, future))
+        self._writer.submit(Job(deed, loop, future, is_read=is_read))
         return await future
 
     async def _write(self, deed: Callable[[Transaction], T]) -> T:
