@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar, TypeVarTuple, overload
 
 from holdfast import define
-from holdfast.define import NoClass, Pending, body_for, checked_wait, inline_step
+from holdfast.define import NoClass, OfOne, Pending, body_for, checked_wait, inline_step
 from holdfast.errors import WaitTimeout
 from holdfast.model import NOT_GIVEN, Duration, Retry, instant_of, microseconds
 
@@ -242,7 +242,7 @@ def hook(*, name: str = "hook", type: Any = Any, expires: Duration | None = "30d
 
 @overload
 def map(
-    target: define.AsyncStep[[T], R] | define.BlockingStep[[T], R] | define.Workflow[[T], R],
+    target: OfOne[T, R],
     items: Iterable[T],
     *,
     concurrency: int = 10,
@@ -251,7 +251,7 @@ def map(
 ) -> list[R]: ...
 @overload
 def map(
-    target: define.AsyncStep[[T], R] | define.BlockingStep[[T], R] | define.Workflow[[T], R],
+    target: OfOne[T, R],
     items: Iterable[T],
     *,
     concurrency: int = 10,

@@ -11,7 +11,7 @@ from .covered import covered, wrong_workflow
 from .failures import pause_after
 from .logs import logger
 from .machines import Context, Done, Machine, Next, State, state_of
-from .maps import Failure, map, mapped
+from .maps import Failure, OfOne, map, mapped
 from .messages import emit, publish, set_value, signal
 from .pending import Pending, Reply
 from .resources import Resource, resource
@@ -47,6 +47,7 @@ __all__ = [
     "Machine",
     "Next",
     "NoClass",
+    "OfOne",
     "Pace",
     "Pending",
     "Reply",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Any, Literal, TypeVar, cast, overload
+from typing import Any, Literal, Protocol, TypeVar, cast, overload
 
 from holdfast.codec import message_of
 from holdfast.errors import DefinitionError
@@ -23,11 +23,13 @@ from .chunk_runs import chunk_runs, orders_for
 from .chunks import chunk_step
 from .covered import covered
 from .fan_out import fan_out
+from .pending import Pending
 from .scope import Body, body_for
-from .steps import AsyncStep, BlockingStep, Step
+from .steps import Step
 from .workflows import Workflow
 
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 R = TypeVar("R")
 _MOST_IN_CHUNK = 1_000
 _CHUNKS = 200
@@ -52,9 +54,19 @@ class Failure:
         return False
 
 
+class OfOne(Protocol[T_contra, R]):
+    """What `map` takes, as type checkers see it: a step or a workflow that can be called with one argument.
+
+    Not a `Step[[T], R]`: pyright takes that for a function of one parameter alone, and refuses one that has another
+    with a default.
+    """
+
+    def start(self, item: T_contra, /) -> Pending[R]: ...
+
+
 @overload
 def map(
-    target: AsyncStep[[T], R] | BlockingStep[[T], R] | Workflow[[T], R],
+    target: OfOne[T, R],
     items: Iterable[T],
     *,
     concurrency: int = _CONCURRENCY,
@@ -63,7 +75,7 @@ def map(
 ) -> Coroutine[object, None, list[R]]: ...
 @overload
 def map(
-    target: AsyncStep[[T], R] | BlockingStep[[T], R] | Workflow[[T], R],
+    target: OfOne[T, R],
     items: Iterable[T],
     *,
     concurrency: int = _CONCURRENCY,
@@ -71,7 +83,7 @@ def map(
     chunk: int | None = None,
 ) -> Coroutine[object, None, list[R | Failure]]: ...
 def map(
-    target: Step[..., Any] | Workflow[..., Any],
+    target: OfOne[Any, Any],
     items: Iterable[Any],
     *,
     concurrency: int = _CONCURRENCY,
@@ -106,7 +118,7 @@ def map(
 
 def mapped(
     body: Body,
-    target: Step[..., Any] | Workflow[..., Any],
+    target: object,
     items: Iterable[Any],
     concurrency: int,
     on_error: str,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, assert_type
+from typing import Any, Literal, NoReturn, TypeVar, assert_type
 
 import holdfast
 from holdfast import ChildRun, Failure, Hook, blocking, step, workflow
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -22,6 +24,11 @@ async def fetch(url: str) -> bytes:
 @step
 def render(number: int) -> str:
     return ""
+
+
+@step
+async def same(thing: T) -> T:
+    return thing
 
 
 @workflow
@@ -69,6 +76,8 @@ async def parent() -> str:
     assert_type(await holdfast.map(render, range(5), concurrency=2), list[str])
     assert_type(await holdfast.map(fetch, ["a"], on_error="collect"), list[bytes | Failure])
     assert_type(await holdfast.map(plain_child, [1]), list[float])
+    assert_type(await holdfast.map(child, [1]), list[Answer])
+    assert_type(await holdfast.map(same, ["a"]), list[str])
     return ""
 
 
@@ -87,6 +96,7 @@ def blocked() -> str:
     assert_type(hook, blocking.Hook[Answer])
     assert_type(hook.wait(), Answer)
     assert_type(blocking.map(fetch, ["a"]), list[bytes])
+    assert_type(blocking.map(same, ["a"]), list[str])
     assert_type(blocking.map(render, [1], on_error="collect"), list[str | Failure])
     assert_type(child.start(1).result(), Answer)
     return ""

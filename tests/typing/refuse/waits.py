@@ -52,7 +52,7 @@ async def parent() -> None:
     child.start("one")  # refused: incompatible type "str"; expected "int"
     number: int = await child.start(1)  # refused: Incompatible types in assignment
     child.options(on_parent_end="keep")  # refused: incompatible type "Literal['keep']"
-    await holdfast.map(fetch, [1, 2])  # refused: Argument 1 to "map" has incompatible type
+    await holdfast.map(fetch, [1, 2])  # refused: Cannot infer value of type parameter "T" of "map"
     names: list[str] = await holdfast.map(fetch, ["a"])  # refused: Argument 1 to "map" has incompatible type
     holdfast.map(fetch, ["a"])  # refused: must be used
 
