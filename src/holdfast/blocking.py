@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import datetime
+from inspect import isawaitable
 from typing import Any, Generic, Literal, TypeVar, TypeVarTuple, overload
 
 from holdfast import define
 from holdfast.define import NoClass, OfOne, Pending, body_for, checked_wait, inline_step
-from holdfast.errors import WaitTimeout
+from holdfast.errors import DefinitionError, WaitTimeout
 from holdfast.model import NOT_GIVEN, Duration, Retry, instant_of, microseconds
 
 T = TypeVar("T")
@@ -77,6 +78,10 @@ def gather(
 def gather(*pendings: Pending[Any]) -> list[Any]:
     """Every result, in the order given. The first failure is raised; the others go on."""
     body = body_for("blocking.gather()")
+    for one in pendings:
+        # In an async body it may also be the coroutine of a step.
+        if not isawaitable(one):
+            raise _no_pending("gather", one)
     return body.block(asyncio.gather(*pendings))
 
 
@@ -89,7 +94,7 @@ def wait(
     """
     body = body_for("blocking.wait()")
     seconds = None if timeout is None else microseconds(timeout, what="wait(timeout=)") / 1_000_000
-    left = list(pendings)
+    left = _listed("wait", pendings)
     for pending in left:
         # It is looked at, also if a timeout comes before what waits for it has begun.
         pending.done()
@@ -99,7 +104,7 @@ def wait(
 def as_completed(pendings: Iterable[Pending[T]], *, timeout: Duration | None = None) -> Iterator[Pending[T]]:
     """Each of them as it ends; raises WaitTimeout when the time is over and some have not."""
     body = body_for("blocking.as_completed()")
-    race = _Race(pendings)
+    race = _Race(_listed("as_completed", pendings))
     end = None if timeout is None else body.now() + microseconds(timeout, what="as_completed(timeout=)")
     try:
         while race.left:
@@ -114,11 +119,31 @@ def as_completed(pendings: Iterable[Pending[T]], *, timeout: Duration | None = N
         race.leave()
 
 
+def _listed(what: str, pendings: Iterable[Pending[T]]) -> list[Pending[T]]:
+    # One by itself can be iterated, too: that is how it is awaited.
+    if asyncio.isfuture(pendings):
+        raise DefinitionError(
+            f"blocking.{what}(): expected several Pendings, such as [step.start(...)], not one; it has .result()"
+        )
+    listed = list(pendings)
+    for one in listed:
+        if not asyncio.isfuture(one):
+            raise _no_pending(what, one)
+    return listed
+
+
+def _no_pending(what: str, given: object) -> DefinitionError:
+    return DefinitionError(
+        f"blocking.{what}(): a {type(given).__name__} is no Pending; expected what step.start(...) returns. A step "
+        "that is called in a `def` body has ended by then, and this may be its value"
+    )
+
+
 class _Race(Generic[T]):
     """Pendings of which each calls once, when it has ended: to ask them all about each one's end would be quadratic."""
 
-    def __init__(self, pendings: Iterable[Pending[T]]) -> None:
-        self._pendings = list(pendings)
+    def __init__(self, pendings: list[Pending[T]]) -> None:
+        self._pendings = pendings
         self.left = len(self._pendings)
         self._places: dict[Pending[T], list[int]] = {}
         for place, pending in enumerate(self._pendings):
