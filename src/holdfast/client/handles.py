@@ -14,6 +14,7 @@ from .runs import AsyncRun, Cancellation
 from .streams import StreamInfo, StreamItem, ValueInfo
 
 T = TypeVar("T")
+D = TypeVar("D")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -90,6 +91,12 @@ class Run(Generic[R_co]):
         work = self._run.signal(name, payload, message_id=message_id, connection=connection)
         self._client._inside(connection, work)
 
+    @overload
+    def value(self, name: str, *, type: type[T]) -> T | None: ...
+    @overload
+    def value(self, name: str, *, default: D, type: type[T]) -> T | D: ...
+    @overload
+    def value(self, name: str, *, default: Any = None, type: NoClass = ...) -> Any: ...
     def value(self, name: str, *, default: Any = None, type: Any = Any) -> Any:
         """As AsyncRun.value."""
         return self._client._portal.call(self._run.value(name, default=default, type=type))

@@ -56,6 +56,7 @@ from .streams import (
 )
 
 T = TypeVar("T")
+D = TypeVar("D")
 R_co = TypeVar("R_co", covariant=True)
 BRIEF = 1.0
 """Seconds for a look when a caller's time is up: at the run, or for what to say of it."""
@@ -192,6 +193,12 @@ class AsyncRun(Generic[R_co]):
         """Send the run a signal; as `client.signal`."""
         await send_signal(self._connection, self.id, name, payload, message_id, connection)
 
+    @overload
+    async def value(self, name: str, *, type: type[T]) -> T | None: ...
+    @overload
+    async def value(self, name: str, *, default: D, type: type[T]) -> T | D: ...
+    @overload
+    async def value(self, name: str, *, default: Any = None, type: NoClass = ...) -> Any: ...
     async def value(self, name: str, *, default: Any = None, type: Any = Any) -> Any:
         """The live state that the run has set last under this name, as a `type`; `default` if it has set none."""
         refuse_in_body("run.value()", "do it in a step")

@@ -50,6 +50,11 @@ async def slow(client: AsyncClient) -> None:
     async for item in run.stream("receipts", after=3, type=Receipt):
         assert_type(item, StreamItem[Receipt])
     run.stream("receipts", type=Receipt | None)
+    assert_type(await run.value("receipt", type=Receipt), Receipt | None)
+    assert_type(await run.value("receipt", default=0, type=Receipt), Receipt | int)
+    await run.value("receipt", default=0, type=Receipt | str)
+    assert_type(await run.value("receipt", default=0), Any)
+    assert_type(await run.value("receipt"), Any)
     async for bare in run.stream("receipts"):
         assert_type(bare, StreamItem[Any])
 
@@ -66,6 +71,9 @@ def quick(client: Client) -> None:
     assert_type(client.get_run(checkout, key="order-42"), Run[Receipt])
     for one in client.runs():
         assert_type(one, Run[Any])
+    assert_type(run.value("receipt", type=Receipt), Receipt | None)
+    assert_type(run.value("receipt", default=0, type=Receipt), Receipt | int)
+    assert_type(run.value("receipt"), Any)
     for item in run.stream("receipts", type=list[Receipt]):
         assert_type(item, StreamItem[list[Receipt]])
 

@@ -30,6 +30,8 @@ async def slow(client: AsyncClient) -> None:
     await run.result("30s", 5)  # refused: Too many arguments for "result" of "AsyncRun"
     async for item in run.stream("cents", type=int):
         word: str = item.value  # refused: Incompatible types in assignment (expression has type "int"
+    cents: int = await run.value("cents", type=int)  # refused: Incompatible types in assignment
+    await run.value("cents", default=0, type=5)  # refused: No overload variant of "value"
     run.stream("cents", type=5)  # refused: No overload variant of "stream"
     run.id = 5  # refused: Incompatible types in assignment
     run.status = "completed"  # refused: Property "status" defined in "AsyncRun" is read-only
