@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, TypeVar
@@ -42,8 +42,8 @@ class Retry:
     max: Duration = _MAX
     jitter: float = 0.2
     kind: Kind = "exponential"
-    on: tuple[type[BaseException], ...] = (Exception,)
-    unless: tuple[type[BaseException], ...] = ()
+    on: Sequence[type[BaseException]] = (Exception,)
+    unless: Sequence[type[BaseException]] = ()
     within: Duration | None = None
     _initial: int = field(init=False, repr=False, compare=False, default=0)
     _max: int = field(init=False, repr=False, compare=False, default=0)
@@ -81,7 +81,7 @@ class Retry:
             return None
         if isinstance(error, RetryAfter):
             pause = microseconds(error.delay, what="RetryAfter")
-        elif isinstance(error, self.unless) or not isinstance(error, self.on):
+        elif isinstance(error, _kept(self.unless)) or not isinstance(error, _kept(self.on)):
             return None
         else:
             pause = self._pause(attempt, dice)
@@ -129,7 +129,9 @@ def _is_final(error: BaseException) -> bool:
 
 def stored_retry(retry: Retry) -> StoredRetry:
     """A policy as a journal keeps it."""
-    on, unless = (tuple((one.__module__, one.__qualname__) for one in names) for names in (retry.on, retry.unless))
+    on, unless = (
+        tuple((one.__module__, one.__qualname__) for one in _kept(classes)) for classes in (retry.on, retry.unless)
+    )
     return StoredRetry(
         retry.attempts, retry._initial, retry.factor, retry._max, retry.jitter, retry.kind, on, unless, retry._within
     )
@@ -156,6 +158,12 @@ def restored_retry(stored: StoredRetry, find: Callable[[str, str], type | None])
 
 def _is_number(given: object) -> bool:
     return isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given)
+
+
+def _kept(classes: Sequence[type[BaseException]]) -> tuple[type[BaseException], ...]:
+    # However they were given: a policy keeps them as `isinstance` takes them.
+    assert isinstance(classes, tuple), classes
+    return classes
 
 
 def _classes(given: object, what: str) -> tuple[type[BaseException], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -288,7 +288,7 @@ class RunFilter:
 
     workflow: Any = None
     """A name, or the decorated function itself."""
-    status: RunStatus | str | tuple[RunStatus | str, ...] | None = None
+    status: RunStatus | str | Collection[RunStatus | str] | None = None
     key: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     input: Mapping[str, Any] = field(default_factory=dict)

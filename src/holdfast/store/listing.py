@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -49,9 +49,9 @@ def fragments(where: RunFilter, after: Place | None) -> tuple[list[str], dict[st
     return ["select_runs", "list_runs", *tests, "end_walk", *of_workflow, "end_listed"], params
 
 
-def statuses(given: RunStatus | str | tuple[RunStatus | str, ...]) -> list[str]:
+def statuses(given: RunStatus | str | Collection[RunStatus | str]) -> list[str]:
     """The statuses of a filter. What is no status raises ValueError."""
-    several = given if isinstance(given, tuple) else (given,)
+    several = (given,) if isinstance(given, str) else given
     # Each once: a run that was walked to twice would count as two, and its page would be taken for the last.
     return [*dict.fromkeys(RunStatus(one).value for one in several)]
 

@@ -46,6 +46,8 @@ async def slow(client: AsyncClient) -> None:
     assert_type(await client.retry(run.id), AsyncRun[Any])
     async for one in client.runs(RunFilter(workflow="checkout", status=("failed", RunStatus.CANCELLED))):
         assert_type(one, AsyncRun[Any])
+    await client.cancel(RunFilter(status=["pending", "waiting"]))
+    await client.cancel(RunFilter(status={RunStatus.PENDING}))
     assert_type(await client.runs().page(limit=5), Page[AsyncRun[Any]])
     async for item in run.stream("receipts", after=3, type=Receipt):
         assert_type(item, StreamItem[Receipt])
