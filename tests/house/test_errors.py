@@ -4,6 +4,7 @@ import builtins
 import inspect
 import re
 
+import holdfast
 from holdfast import errors
 
 BRANCH = re.compile(r"^(?P<indent>[ │├└─]*)(?P<names>[A-Z]\w+.*?)(?:\s{2,}.*)?$")
@@ -55,6 +56,12 @@ def test_the_drawing_has_every_error_under_its_own_parents():
             real = {base.__name__ for base in class_of(name).__bases__}
             wrong += [] if real == parents else [f"{name}: drawn under {sorted(parents)}, derives from {sorted(real)}"]
     assert wrong == []
+
+
+def test_every_error_can_be_caught_by_a_name_of_the_package():
+    """But for what ends a body without being an error, which nobody is to catch."""
+    errors_met = {name for name, cls in defined().items() if issubclass(cls, Exception)}
+    assert errors_met - set(holdfast.__all__) == set()
 
 
 def test_every_error_says_what_it_means():
