@@ -26,6 +26,14 @@ def render(*, page: int) -> bytes:
     return b""
 
 
+async def passed_on(client: AsyncClient, key: str | None, tags: dict[str, str] | None, delay: timedelta | None) -> None:
+    assert_type(await client.start(checkout, "4711", key=key), AsyncRun[Receipt])
+    assert_type(await client.start(checkout, "4711", id=key), AsyncRun[Receipt])
+    assert_type(await client.start(checkout, "4711", tags=tags, delay=delay), AsyncRun[Receipt])
+    assert_type(await client.start(checkout, "4711", deadline=delay), AsyncRun[Receipt])
+    assert_type(await client.start(checkout, "4711", queue=key), AsyncRun[Receipt])
+
+
 async def slow(client: AsyncClient) -> None:
     run = await client.start(checkout, "4711", cents=5)
     assert_type(run, AsyncRun[Receipt])
@@ -59,6 +67,11 @@ async def slow(client: AsyncClient) -> None:
     assert_type(await run.value("receipt"), Any)
     async for bare in run.stream("receipts"):
         assert_type(bare, StreamItem[Any])
+
+
+def quickly_passed_on(client: Client, key: str | None, priority: int | None) -> None:
+    assert_type(client.start(checkout, "4711", key=key, priority=priority), Run[Receipt])
+    assert_type(client.start(checkout, "4711", priority=priority), Run[Receipt])
 
 
 def quick(client: Client) -> None:
