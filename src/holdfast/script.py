@@ -7,11 +7,11 @@ import contextlib
 import inspect
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeAlias, TypeVar, overload
 
 from holdfast.client import AsyncClient, AsyncRun
 from holdfast.define import Resource, StartOptions, Step, StepInfo, Workflow, refuse_in_body, wrong_workflow
@@ -22,6 +22,7 @@ from holdfast.worker import LoopThreads, Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Middleware: TypeAlias = Callable[[StepInfo], Any]
 _POLL = 0.5
 _SELDOM = 64
 """After how many polls, at most, it is looked whether somebody serves what the run waits for."""
@@ -33,11 +34,15 @@ _OPTIONS = frozenset(field.name for field in fields(StartOptions))
 @overload
 def run(workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
 @overload
-def run(workflow: Workflow[..., R], /, *args: Any, key: str, **options: Any) -> R: ...
+def run(workflow: Workflow[..., R], /, *args: Any, key: str | None, **options: Any) -> R: ...
 @overload
-def run(workflow: Workflow[..., R], /, *args: Any, url: str, **options: Any) -> R: ...
+def run(workflow: Workflow[..., R], /, *args: Any, url: str | None, **options: Any) -> R: ...
 @overload
-def run(workflow: Workflow[..., R], /, *args: Any, resources: tuple[Resource[Any], ...], **options: Any) -> R: ...
+def run(workflow: Workflow[..., R], /, *args: Any, namespace: str | None, **options: Any) -> R: ...
+@overload
+def run(workflow: Workflow[..., R], /, *args: Any, resources: Sequence[Resource[Any]], **options: Any) -> R: ...
+@overload
+def run(workflow: Workflow[..., R], /, *args: Any, middleware: Sequence[Middleware], **options: Any) -> R: ...
 def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our own
     workflow: Workflow[..., Any],
     /,
@@ -45,8 +50,8 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
     key: str | None = None,
     url: str | None = None,
     namespace: str | None = None,
-    resources: tuple[Resource[Any], ...] = (),
-    middleware: tuple[Callable[[StepInfo], Any], ...] = (),
+    resources: Sequence[Resource[Any]] = (),
+    middleware: Sequence[Middleware] = (),
     **kwargs: Any,
 ) -> Any:
     """Run a workflow to its end in this process, and return its result.
@@ -121,8 +126,8 @@ async def _run(
     kwargs: dict[str, Any],
     url: str | None,
     namespace: str | None,
-    resources: tuple[Resource[Any], ...],
-    middleware: tuple[Callable[[StepInfo], Any], ...],
+    resources: Sequence[Resource[Any]],
+    middleware: Sequence[Middleware],
 ) -> Any:
     asyncio.get_running_loop().set_default_executor(LoopThreads())
     async with AsyncClient(url, namespace=namespace) as client:

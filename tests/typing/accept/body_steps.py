@@ -141,3 +141,11 @@ Worker("sqlite:///:memory:", workflows=[checkout, report], resources=[pool, secr
 assert_type(holdfast.run(checkout, Order(1)), str)
 assert_type(holdfast.run(report, Order(1), copies=2), list[bytes])
 assert_type(holdfast.run(checkout, Order(1), key="order-42"), str)
+
+
+def passed_on(key: str | None, url: str | None, around: Callable[[holdfast.StepInfo], Any]) -> None:
+    assert_type(holdfast.run(checkout, Order(1), key=key), str)
+    assert_type(holdfast.run(checkout, Order(1), url=url), str)
+    assert_type(holdfast.run(checkout, Order(1), namespace="north"), str)
+    assert_type(holdfast.run(checkout, Order(1), resources=[pool, secret]), str)
+    assert_type(holdfast.run(checkout, Order(1), middleware=[around]), str)
