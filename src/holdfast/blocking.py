@@ -96,7 +96,7 @@ def wait(
     seconds = None if timeout is None else microseconds(timeout, what="wait(timeout=)") / 1_000_000
     left = _listed("wait", pendings)
     for pending in left:
-        # It is looked at, also if a timeout comes before what waits for it has begun.
+        # It counts as looked at, even if a timeout comes before what waits for it has begun.
         pending.done()
     return body.run_inside(asyncio.wait(left, timeout=seconds, return_when=return_when))
 

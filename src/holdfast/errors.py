@@ -155,7 +155,7 @@ class PayloadTooLarge(CodecError, ValueError):
 
 
 class StoreError(HoldfastError):
-    """Something about the database. What to check says the message: a password, a right, a schema to migrate."""
+    """Something about the database. The message says what to check: a password, a right, a schema to migrate."""
 
 
 class StoreAway(StoreError):
@@ -265,8 +265,8 @@ class JournalDiverged(HoldfastError):
 class JournalLimitReached(HoldfastError):
     """The run's journal has reached its limit; `continue_as_new` begins a fresh one.
 
-    50,000 inputs, unless `@workflow(journal_limit=)` says otherwise; there was a warning at 10,000. Many items belong
-    into `holdfast.map`.
+    50,000 inputs, unless `@workflow(journal_limit=)` says otherwise; there was a warning at 10,000. For many items use
+    `holdfast.map`.
     """
 
 

@@ -74,7 +74,7 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
     Raises RunFailed, whose cause is what left the body, or RunCancelled. A run that is blocked, as by code that no
     longer matches its journal, raises that error instead of waiting for other code; it is intact, and goes on when the
     script was mended. Ctrl-C waits for steps in flight, leaves the run intact, says how to go on and raises
-    KeyboardInterrupt, also if the run has ended by then; a second one exits. Inside a running event loop it raises
+    KeyboardInterrupt, even if the run has ended by then; a second one exits. Inside a running event loop it raises
     MisplacedCall: use a client there.
     """
     refuse_in_body(
@@ -144,7 +144,7 @@ async def _run(
             if waiting.done() and not _is_told_to_stop(worker, working):
                 return await waiting
             await working
-            # The Ctrl-C is for the script, also if the run has ended while its steps in flight were waited for.
+            # The Ctrl-C is for the script, even if the run has ended while its steps in flight were waited for.
             raise KeyboardInterrupt from await _say_how_to_go_on(started, workflow)
         finally:
             worker.stop()

@@ -319,7 +319,7 @@ def _put_notes(error: BaseException, notes: list[str]) -> None:
 
 
 def message_of(error: BaseException) -> str:
-    """What an exception says of itself, also if its `__str__` does not work."""
+    """What an exception says of itself, even if its `__str__` does not work."""
     try:
         return clean(str(error))[:MAX_MESSAGE]
     except KeyboardInterrupt:

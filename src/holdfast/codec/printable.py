@@ -9,7 +9,7 @@ def clean(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """What a value looks like, also if its `__repr__` does not work."""
+    """What a value looks like, even if its `__repr__` does not work."""
     try:
         return clean(repr(value)[:200])
     except Exception:

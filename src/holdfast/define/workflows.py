@@ -341,7 +341,7 @@ def workflow(
             await holdfast.sleep("1d")
             return await ship(order, payment)
 
-    The body is `def` or `async def` and must be deterministic: everything that touches the world belongs into steps,
+    The body is `def` or `async def` and must be deterministic: everything that touches the world belongs in steps,
     and time, randomness and ids come from `holdfast.now`, `rng` and `uuid4`. On replay the body runs again from its
     start and gets the recorded results in the recorded order. If it then asks for something else than the journal
     holds, the run is blocked with JournalDiverged: intact, and tried again when fixed code is deployed.

@@ -343,7 +343,7 @@ def id_after(chain_id: str, drawn: bytes) -> str:
 
 def is_of(run_id: str, first_id: str) -> bool:
     """Whether a run is that one, or goes on from it."""
-    # In full also where that is too long: earlier versions have made such ids.
+    # In full even where that is too long: earlier versions have made such ids.
     return run_id == first_id or run_id.startswith((f"{first_id}+", f"{bounded_id(first_id, _SUFFIX)}+"))
 
 

@@ -56,7 +56,7 @@ class Requests(Compensations):
         reply: Reply[Any] = Reply(self, self.loop, "")
         wait = self._wait(kind, name, match, type, reply)
         if timeout is not None:
-            # A timer also if it has no patience at all: whatever was sent before is found before a timer fires.
+            # A timer even if it has no patience at all: whatever was sent before is found before a timer fires.
             reply.timer = self.loop.call_after(
                 timeout,
                 self._time_out,
@@ -280,7 +280,7 @@ class Requests(Compensations):
         digest = blake2b(asked, digest_size=8).digest()
         first = workflow.start_options.id or self._child_id(key)
         held = self._match_child(key, digest, earlier, asked) if self.is_replaying else None
-        # The body was told the id that the journal holds, also if that is a child of the run which this one repeats.
+        # The body was told the id that the journal holds, even if that is a child of the run which this one repeats.
         new = self._new_run(workflow, key, plain, first if held is None else held.run_id)
         if held is None:
             if key in self.life.called_off and new.key is not None and new.on_parent_end == "cancel":

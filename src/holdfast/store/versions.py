@@ -10,7 +10,7 @@ from holdfast.model import Trigger, WorkflowCount, WorkflowVersion, natural
 
 
 def triggers_of(versions: Iterable[WorkflowVersion], event: str) -> list[Trigger]:
-    """Workflows that begin a run for the event. A workflow's newest version decides, also if it declares another event
+    """Workflows that begin a run for the event. A workflow's newest version decides, even if it declares another event
     or none."""
     newest = {found.workflow: found for found in sorted(versions, key=lambda found: found.age)}
     return [

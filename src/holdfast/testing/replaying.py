@@ -80,7 +80,7 @@ def replay(
         replay(journal, checkout)
 
     No step is executed and nothing is written. Raises JournalDiverged with the report of what the journal holds, what
-    the code asked for and where; also if the run has ended and its body would now end otherwise. Whether a failed one
+    the code asked for and where; an ended run whose body would now end otherwise raises it, too. Whether a failed one
     would be tried again does not count. Raises NeverAwaited, NotDecodable and IOInBody as a worker would.
 
     The journal that a client gives knows its run's arguments; with rows or bare entries give them as `args` and

@@ -51,7 +51,7 @@ class Change(NamedTuple):
     run_id: str
     run: RunSummary | None
     workflow: str = ""
-    """The run's, also if it is gone."""
+    """The run's, even if it is gone."""
 
 
 class Seen(NamedTuple):

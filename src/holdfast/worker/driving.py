@@ -69,7 +69,7 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
                 await session.quiet()
                 # A timer may have rung during the last look: then the run does not wait, but is about to go on.
                 is_over = not found and not await _heard(session)
-                # While the lease had lapsed nothing was looked for, also if it has been renewed by now.
+                # While the lease had lapsed nothing was looked for, even if it has been renewed by now.
                 has_looked = not session.is_crowded and session.lease.has_held(held_until)
                 if is_over and run_id is None and not may_suspect and await _is_any_due(session, plan):
                     # A suspect, which may not be claimed yet.

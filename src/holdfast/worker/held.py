@@ -216,7 +216,7 @@ class Held:
 def in_order(arrivals: Sequence[Arrival]) -> list[Arrival]:
     """By time, then by rank; of the same time, what the journal holds comes first: it was there before.
 
-    A cancel comes behind all results that are recorded, also if a clock was set back since, or if it was sent before
+    A cancel comes behind all results that are recorded, even if a clock was set back since, or if it was sent before
     one that came while the body was blocked: what those steps did may have to be undone.
     """
     recorded = max((one.when for one in arrivals if one.is_recorded and one.rank == RESULT), default=None)

@@ -1,6 +1,6 @@
 """A last look into the inbox before a timer may win over a message.
 
-A signal that was sent before its wait's timeout wins, also if nobody has told this worker of it yet. So a run that
+A signal that was sent before its wait's timeout wins, even if nobody has told this worker of it yet. So a run that
 waits for messages, and of which a timer is due, is looked after first: one look for all that are due by then. A message
 that is committed later was sent later; a timer that is due only when the answer comes has another look. An event is in
 the inbox when somebody has matched it with its wait: if one of the runs waits for any, that is done first.

@@ -3,7 +3,7 @@
 An attempt that is tried again is everyday life, and so is a step that has failed for good, which its body may expect:
 both are told for whoever wants to know. A run that has failed needs somebody to look.
 
-An attempt comes to its end also if what it failed with can't be told, or if a filter of the application's fails.
+An attempt comes to its end even if what it failed with can't be told, or if a filter of the application's fails.
 """
 
 from __future__ import annotations

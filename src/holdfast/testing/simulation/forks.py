@@ -128,7 +128,7 @@ class Forks:
         self._check_cut(name, asked, known, len(shared), place)
         carried = [one for one in behind if not isinstance(one, (Reopened, Blocked))]
         asks = {entry.key for entry in shared if isinstance(entry, StepAsked)}
-        # The step at the cut is asked for anew, also where its ask is shared, for it stands behind a checkpoint.
+        # The step at the cut is asked for anew, even where its ask is shared, for it stands behind a checkpoint.
         kept = asks - {at}
         expected = {one.key: one.result for one in known if isinstance(one, StepCompleted) and one.key in kept}
         if asked.result is not None:
