@@ -10,11 +10,13 @@ import holdfast
 import holdfast.observe
 import holdfast.testing
 import holdfast.web
+from holdfast.client import AsyncClient, AsyncRun, Client, Run
 from holdfast.define import Context, Step, Workflow
 
 MODULES = [holdfast, holdfast.observe, holdfast.testing, holdfast.web]
 # Made by what is public, and used as often.
 MADE = [Context, Step, Workflow]
+TWINS = [(Client, AsyncClient), (Run, AsyncRun)]
 # A statement at the margin is an example that the site takes for text, and runs together into one line.
 STATEMENT = re.compile(r"^(?:(?:async )?(?:for|with) .*:|return \[.*|\w[\w, ]* = .*)$", re.MULTILINE)
 
@@ -41,6 +43,17 @@ def texts() -> Iterator[tuple[str, str]]:
 
 def test_every_public_name_says_what_it_is():
     assert [name for name, text in texts() if not text] == []
+
+
+def test_help_on_a_blocking_method_says_what_its_async_twin_promises():
+    bare = [
+        f"{blocking.__name__}.{name}"
+        for blocking, twin in TWINS
+        for name, method in vars(blocking).items()
+        if inspect.isfunction(method) and (inspect.getdoc(method) or "").startswith("As ")
+        if inspect.getdoc(getattr(twin, name)) not in inspect.getdoc(method)
+    ]
+    assert bare == []
 
 
 def test_examples_are_indented_below_the_text_around_them():

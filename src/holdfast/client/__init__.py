@@ -20,6 +20,7 @@ from .journals import Journal, JournalEntry
 from .listings import AsyncRuns
 from .runs import AsyncRun, Cancellation
 from .streams import StreamInfo, StreamItem, ValueInfo
+from .twins import describe
 from .unfinished import OpenStep, OpenWait
 
 __all__ = [
@@ -43,3 +44,6 @@ __all__ = [
     "ValueInfo",
     "read_archive",
 ]
+
+describe(Client, AsyncClient)
+describe(Run, AsyncRun)
