@@ -103,3 +103,40 @@ def test_what_is_no_resource_is_refused(make):
 def test_a_start_without_a_zone_is_refused():
     with pytest.raises(BadDuration, match="aware datetime"):
         Environment(workflows=[checkout], start=datetime(2030, 1, 1))
+
+
+@both
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"middleware": len}, r"\(middleware=\): .* is no list"),
+        ({"middleware": ["a scope"]}, r"\(middleware=\['a scope'\]\): expected functions"),
+        ({"resources": len}, r"\(resources=\): .* is no list"),
+        ({"resources": [len]}, r"\(resources=\[.*\]\): expected functions decorated with @resource"),
+    ],
+)
+def test_what_can_be_no_middleware_or_resource_is_refused_at_once(make, given, words):
+    with pytest.raises(DefinitionError, match=make.__name__ + words):
+        make(workflows=[checkout], **given)
+
+
+async def test_resources_may_come_one_by_one():
+    @holdfast.resource
+    async def pool():
+        yield "the pool"
+
+    @step
+    async def use() -> str:
+        return pool()
+
+    @workflow
+    async def using() -> str:
+        return await use()
+
+    async with environment(workflows=[using], resources=(one for one in [pool])) as env:
+        assert await (await env.client.start(using)).result() == "the pool"
+
+
+def test_stubs_that_are_no_mapping_are_refused():
+    with pytest.raises(DefinitionError, match=r"stubs=.*: expected a mapping of steps"):
+        environment(stubs=[charge])

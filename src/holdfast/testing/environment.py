@@ -18,7 +18,7 @@ from holdfast.define import Resource, StepInfo, Workflow
 from holdfast.errors import DefinitionError, HoldfastError, RunEnded, RunNotFound, blocking_error
 from holdfast.model import Duration, RowWrite, RunRecord, microseconds
 from holdfast.store import SqliteStore, last_of
-from holdfast.worker import Plan, checked_resources, known_workflows, lanes_of, open_resources
+from holdfast.worker import Plan, checked_middleware, checked_resources, known_workflows, lanes_of, open_resources
 
 from .blocking import BlockingEnvironment, RunnerPortal
 from .clock import ManualClock
@@ -99,8 +99,11 @@ class Environment:
         self.clock = ManualClock(start)
         self._store = self._make_store()
         self._codec = codec or Codec()
-        self._plan = self._make_plan(known_workflows(workflows, giver="Environment"), tuple(middleware))
-        self._resources = checked_resources(resources, giver="Environment")
+        self._plan = self._make_plan(
+            known_workflows(workflows, giver="Environment"), checked_middleware(middleware, giver="Environment")
+        )
+        checked = checked_resources(resources, giver="Environment")
+        self._resources = resources if isinstance(resources, Mapping) else checked
         self._stubs = Stubs(stubs or {}, self.clock, lambda duration: self._entered.sleep(duration))
         self._client = EnvironmentClient(self._store, self._codec, self._until_ended, self._until_news)
         self._driver: Driver | None = None

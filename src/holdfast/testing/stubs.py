@@ -60,6 +60,10 @@ class Stubs:
     """The stubs of one environment, and the calls of all steps."""
 
     def __init__(self, given: Mapping[Any, Any], clock: ManualClock, sleep: _Sleep) -> None:
+        if not isinstance(given, Mapping):
+            raise DefinitionError(
+                f"stubs={given!r}: expected a mapping of steps to what they come to, such as {{charge: 'receipt-1'}}"
+            )
         self._clock = clock
         self._sleep = sleep
         self._by_function: dict[int, Any] = {}

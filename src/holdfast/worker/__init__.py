@@ -2,7 +2,7 @@
 
 from .clock import Alarm, Clock, SystemClock
 from .driving import Driven, drive
-from .given import checked_resources, known_workflows, lanes_of, open_resources
+from .given import checked_middleware, checked_resources, known_workflows, lanes_of, open_resources
 from .interrupts import Interrupts
 from .plan import Plan
 from .session import Session
@@ -19,6 +19,7 @@ __all__ = [
     "Session",
     "SystemClock",
     "Worker",
+    "checked_middleware",
     "checked_resources",
     "drive",
     "known_workflows",

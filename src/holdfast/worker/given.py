@@ -21,7 +21,6 @@ from .inside import check_colour
 
 AnyWorkflow = Workflow[Any, Any]
 T = TypeVar("T")
-R = TypeVar("R", bound=Iterable[Resource[Any]])
 _LEAST_STALL = 2_000_000
 
 
@@ -77,12 +76,13 @@ def lanes_of(workflows: Iterable[AnyWorkflow], queues: Sequence[str] | None = No
     return tuple(lanes)
 
 
-def checked_resources(resources: R, *, giver: str) -> R:
+def checked_resources(resources: Iterable[Resource[Any]], *, giver: str) -> tuple[Resource[Any], ...]:
     """What was given, if all of it are resources."""
-    for one in resources:
+    found = listed(resources, what=f"{giver}(resources=)")
+    for one in found:
         if not isinstance(one, Resource):
             raise DefinitionError(f"{giver}(resources=[{one!r}]): expected functions decorated with @resource")
-    return resources
+    return found
 
 
 def checked_middleware(

@@ -29,7 +29,6 @@ from .given import (
     checked_stall,
     known_workflows,
     lanes_of,
-    listed,
     observers_given,
     open_resources,
 )
@@ -136,7 +135,7 @@ class Worker:
                 f"{store.namespace!r}; give one that has the other, or a url"
             )
         known = known_workflows(workflows, giver="Worker")
-        self._resources = checked_resources(listed(resources, what="Worker(resources=)"), giver="Worker")
+        self._resources = checked_resources(resources, giver="Worker")
         concurrency = settings.concurrency or 100
         self._plan = Plan(
             store=store,
