@@ -8,7 +8,7 @@ import random
 import pytest
 
 from holdfast import step, workflow
-from holdfast.errors import DefinitionError, NotInRun
+from holdfast.errors import BadArguments, DefinitionError, NotInRun
 from holdfast.testing import assert_durable
 from tests.testing.payments import broken, mail, pay, paying, sent
 
@@ -199,3 +199,14 @@ def test_a_worker_that_executes_a_recorded_step_again_is_found(monkeypatch):
 def test_a_workflow_outside_a_run_still_says_how_to_start_it():
     with pytest.raises(NotInRun):
         paying(1)
+
+
+@workflow
+async def noting(effects: str = "nothing", stubs: int = 0) -> str:
+    return effects
+
+
+def test_a_parameter_that_is_named_as_an_option_is_given_by_position():
+    with pytest.raises(BadArguments, match=r"effects= is an option of assert_durable\(\) and a parameter of .*noting"):
+        assert_durable(noting, effects="mail")
+    assert assert_durable(noting, "mail", 3).crashes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
+import inspect
 import threading
 from asyncio import events
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from holdfast.client import AsyncRun, JournalEntry
 from holdfast.define import Resource, Workflow, wrong_workflow
-from holdfast.errors import DefinitionError
+from holdfast.errors import BadArguments, DefinitionError
 from holdfast.model import RunStatus
 from holdfast.script import workflows_of
 
@@ -70,10 +71,19 @@ def assert_durable(
 
     `drive(env, run)` is awaited first, where waiting for the result is not enough: it skips time, cancels, looks at the
     run. Like any other process it sees nothing of the crash. Every run has the same id, seed and clock. Inside a
-    running event loop all of this happens on a thread and a loop of its own.
+    running event loop all of this happens on a thread and a loop of its own. An argument whose name is also one of the
+    options here is given by position, else BadArguments.
     """
     if not isinstance(workflow, Workflow):
         raise DefinitionError(f"assert_durable({workflow!r}): {wrong_workflow(workflow)}")
+    own = {"stubs": stubs, "drive": drive, "effects": effects, "resources": resources or None}
+    for name in [*inspect.signature(workflow.fn).parameters][len(args) :]:
+        if own.get(name) is not None:
+            # Guessing wrong would be silent: the workflow would be checked with another argument than was meant.
+            raise BadArguments(
+                f"{name}= is an option of assert_durable() and a parameter of the workflow {workflow.name!r}; give the "
+                "argument by position"
+            )
     trial = _Trial(workflow, args, kwargs, stubs, drive, effects, resources, ManualClock().moment)
     return _run(trial.hold)
 
