@@ -81,18 +81,18 @@ class Starter:
         started = await store.start_runs(runs) if runs else []
         return [self._handle(workflow, new, answer) for new, answer in zip(runs, started, strict=True)]
 
-    async def retry(self, record: RunRecord, workflow: _Named | None = None, *, id: str | None = None) -> AsyncRun[Any]:
+    async def retry(self, record: RunRecord, *, id: str | None = None) -> AsyncRun[Any]:
         """Create the run that goes on where this one stopped, with this id; one that has it already is returned."""
         check_retryable(record)
         store = await self._connection.opened()
         while True:
-            again = await self._retry(store, record, workflow, id=id)
+            again = await self._retry(store, record, record.workflow, id=id)
             if again is not None:
                 return again
             # Somebody was faster: whoever has the key now is the retry, or in its way.
             holder = None if record.key is None else await store.find_run(record.workflow, record.key)
             if holder is not None and holder.forked_from == record.id:
-                return self._found(workflow, holder)
+                return self._found(record.workflow, holder)
             if holder is not None and holder.id != record.id:
                 raise KeyTaken(
                     f"run {record.id} can't be retried with its key {record.key!r}, which run {holder.id} has now; "
@@ -119,7 +119,7 @@ class Starter:
         self,
         store: Store | Guest,
         record: RunRecord,
-        workflow: _Named | None,
+        workflow: _Named,
         version: str | None = None,
         *,
         id: str | None = None,
@@ -142,7 +142,7 @@ class Starter:
             if found is not None and found.forked_from != record.id:
                 raise taken(new, found)
             return None if found is None else self._found(workflow, found)
-        return self._handle(workflow or record.workflow, new, started) if started.id == new.id else None
+        return self._handle(workflow, new, started) if started.id == new.id else None
 
     async def _prepared(
         self,
@@ -192,11 +192,11 @@ class Starter:
             self._connection, started.id, workflow=workflow, status=started.status, key=new.key, created=True
         )
 
-    def _found(self, workflow: _Named | None, record: RunRecord) -> AsyncRun[Any]:
+    def _found(self, workflow: _Named, record: RunRecord) -> AsyncRun[Any]:
         return AsyncRun(
             self._connection,
             record.id,
-            workflow=workflow or record.workflow,
+            workflow=workflow,
             status=record.status,
             record=record,
             created=False,
