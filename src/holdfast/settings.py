@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from holdfast.durations import EXPECTED, read_duration
 from holdfast.errors import DefinitionError
 from holdfast.model import SECOND, is_text, microseconds
 
@@ -99,8 +100,10 @@ def checked(given: Mapping[str, Any], place: Callable[[str], str]) -> dict[str, 
             found[key] = _CHECKS[key](value)
         except ValueError as error:
             # Never the value of `url` or of keys: there may be a secret in it.
-            shown = "" if key in _SECRET else f" {value!r}"
-            raise DefinitionError(f"{place(key)}{shown}: {error}") from None
+            shown = "" if key in _SECRET else repr(value)
+            named = place(key)
+            gap = " " if shown and not named.endswith("=") else ""
+            raise DefinitionError(f"{named}{gap}{shown}: {error}") from None
     return found
 
 
@@ -241,13 +244,23 @@ def _switch(value: Any) -> bool:
 
 def duration(value: Any) -> int:
     """A duration as files, variables and options give it, `"1h30m"` or seconds, in microseconds. Raises BadDuration."""
-    if isinstance(value, str) and value.strip().replace(".", "", 1).isdecimal():
-        value = float(value)
-    return microseconds(value)
+    return microseconds(_as_number(value))
+
+
+def _duration(value: Any) -> int:
+    try:
+        return read_duration(_as_number(value))
+    except ValueError as refused:
+        raise ValueError(f"it {refused}; {EXPECTED}") from None
+
+
+def _as_number(value: Any) -> Any:
+    """Where there is only text, seconds are text, too."""
+    return float(value) if isinstance(value, str) and value.strip().replace(".", "", 1).isdecimal() else value
 
 
 def _lease(value: Any) -> int:
-    lease = duration(value)
+    lease = _duration(value)
     if lease < SECOND:
         raise ValueError("expected a second or more")
     return lease
@@ -266,14 +279,14 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "namespace": _name,
     "schema": _schema,
     "max_payload": _count,
-    "max_retention": duration,
-    "event_retention": duration,
+    "max_retention": _duration,
+    "event_retention": _duration,
     "migrate": _switch,
     "queues": _texts,
     "concurrency": _count,
     "threads": _count,
     "lease": _lease,
-    "grace": duration,
+    "grace": _duration,
     "processes": _count,
     "workflows": _texts,
     "ignore": _texts,

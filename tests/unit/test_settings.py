@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -190,6 +191,18 @@ def test_a_name_that_no_store_can_keep_is_refused(place):
     # As a byte that is no UTF-8 comes out of the environment.
     with pytest.raises(DefinitionError, match=r"HOLDFAST_NAMESPACE.*expected text"):
         resolve(environ={"HOLDFAST_NAMESPACE": "shop\udcff"}, directory=place)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"lease": 0.1}, "lease=0.1: expected a second"),
+        ({"grace": "soon"}, "grace='soon': it is not a duration; write"),
+    ],
+)
+def test_a_wrong_argument_is_told_as_it_was_written(place, given, told):
+    with pytest.raises(DefinitionError, match="^" + re.escape(told)):
+        resolve(environ={}, directory=place, **given)
 
 
 def test_an_unknown_argument_is_refused(place):
