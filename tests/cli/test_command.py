@@ -16,6 +16,7 @@ import pytest
 import holdfast
 from holdfast import Client, Worker, workflow
 from holdfast.cli import main
+from holdfast.cli.app import app
 from holdfast.store import redact_url
 
 
@@ -28,6 +29,15 @@ async def says_it() -> str:
 def test_version_prints_the_installed_version(capsys):
     assert main(["version"]) == 0
     assert capsys.readouterr().out.strip() == version("holdfast")
+
+
+@pytest.mark.parametrize("command", [one.name or one.callback.__name__ for one in app.registered_commands])
+def test_help_breaks_lines_where_the_terminal_ends_and_nowhere_else(command, capsys, monkeypatch):
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 1_000)
+    assert main([command, "--help"]) == 0
+    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    said = printed[: printed.index(next(line for line in printed if line.startswith("╭")))]
+    assert len([line for line in said if line]) <= 3, "usage, what it does, and a paragraph of more"
 
 
 def test_migrate_creates_the_schema_and_may_be_repeated(database_url, tmp_path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -45,9 +46,16 @@ _PANELS: dict[str, Sequence[Callable[..., None]]] = {
     "Database": (migrate, export, import_command, bench, keys),
 }
 
+
+def _paragraphs(command: Callable[..., None]) -> str:
+    """Its docstring, for a terminal of any width: Rich would break lines where that does, too."""
+    return "\n\n".join(" ".join(one.split()) for one in (inspect.getdoc(command) or "").split("\n\n"))
+
+
 for _panel, _subcommands in _PANELS.items():
     for _subcommand in _subcommands:
-        app.command(_subcommand.__name__, rich_help_panel=_panel)(grouped(_subcommand))
+        _add = app.command(_subcommand.__name__, help=_paragraphs(_subcommand), rich_help_panel=_panel)
+        _add(grouped(_subcommand))
 app.command("logs", hidden=True)(grouped(journal))
 
 
