@@ -171,6 +171,24 @@ def test_a_cancel_that_reaches_a_task_with_its_body_comes_between_two_shields_an
     assert drive.check().status == "cancelled"
 
 
+def test_a_shield_that_several_runs_share_keeps_the_cancels_of_each_back(begin):
+    whole = shield()
+
+    @workflow
+    async def body() -> None:
+        with whole:
+            await double(1)
+        await double(2)
+
+    one, other = begin(body), begin(body)
+    one.complete("double")
+    other.complete("double")
+    for drive in (one, other):
+        drive.cancel()
+        assert drive.ended is not None
+        assert drive.check().status == "cancelled"
+
+
 def test_a_cancel_that_a_shield_has_kept_back_until_the_end_ends_the_run(begin):
     @workflow
     def body() -> int:

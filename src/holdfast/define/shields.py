@@ -25,21 +25,17 @@ class shield:  # used like a function: `with shield():`
     body: NotInRun outside any run, NotInBody in a step.
     """
 
-    __slots__ = ("_body",)
-
-    def __init__(self) -> None:
-        self._body: Body | None = None
+    # It keeps nothing: the same one may stand around blocks of several runs at once.
+    __slots__ = ()
 
     def __enter__(self) -> Self:
-        self._body = body_for("holdfast.shield()")
-        self._body.enter_shield()
+        body_for("holdfast.shield()").enter_shield()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._body is not None
-        self._body.leave_shield()
+        body_for("holdfast.shield()").leave_shield()
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
