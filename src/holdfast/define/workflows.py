@@ -77,6 +77,9 @@ class StartOptions:
             raise DefinitionError(
                 f"tags={quoted(self.tags)}: expected a mapping of text to text, without a NUL or a lone surrogate"
             )
+        if self.tags is not None:
+            # A copy: a body may change its own for its next child before the turn that begins this one is written.
+            object.__setattr__(self, "tags", dict(self.tags))
         for what, when in (("delay", self.delay), ("deadline", self.deadline)):
             if isinstance(when, datetime):
                 instant_of(when, what=what)
