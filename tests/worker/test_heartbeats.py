@@ -99,6 +99,30 @@ async def test_so_does_an_attempt_of_an_item_of_a_map_and_no_other_item(database
     assert found == [None, {"item": 1}, {"item": 1}, None, {"item": 2}, {"item": 2}]
 
 
+@pytest.mark.parametrize("is_mapped", [False, True])
+async def test_what_was_said_is_what_it_was_when_it_was_said(database_url, is_mapped):
+    found: list[Any] = []
+
+    @step(retry=Retry(attempts=2, initial=0, jitter=0))
+    async def counting(n: int) -> int:
+        me = current_step()
+        found.append(me.heartbeat_details)
+        done = {"pages": 1}
+        me.heartbeat(done)
+        done["pages"] = 2
+        if me.attempt < 2:
+            raise ValueError("not yet")
+        return n
+
+    @workflow
+    async def body() -> Any:
+        return await holdfast.map(counting, [1]) if is_mapped else await counting(1)
+
+    async with stage(database_url, body) as on:
+        await (await on.client.start(body)).result(PATIENCE)
+    assert found == [None, {"pages": 1}]
+
+
 async def test_details_outlast_the_worker_that_heard_them(database_url):
     found: list[Any] = []
 

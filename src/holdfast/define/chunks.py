@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
 import queue
 import threading
 import time
@@ -104,7 +105,8 @@ class _Item(StepInfo):
     def heartbeat(self, details: Any = None) -> None:
         self._chunk.heartbeat(details)
         if details is not None:
-            self.said = details
+            # A copy, as of a step that is no item: what it does to its own later was not said.
+            self.said = copy.deepcopy(details)
 
     def send_value(self, name: str, value: Any) -> None:
         if not self._is_late:
