@@ -150,6 +150,7 @@ class _Items:
         self.timeout = target.timeout
         self._target = target
         self._collects = collects
+        self._given: list[Any] | None = None
         self.begin()
         self.outcome: Outcome = ([], {})
         self.info: StepInfo | None = current_scope.get()
@@ -185,6 +186,13 @@ class _Items:
             results.append(None)
         return pause
 
+    def again(self, item: Any) -> Any:
+        """The item as it was given, to be tried again: a failed attempt may have changed its own."""
+        if self._given is None and self.info is not None:
+            # Read once for all that fail; each attempt gets a copy.
+            self._given = self.info.items_anew()
+        return item if self._given is None else copy.deepcopy(self._given[len(self.outcome[0])])
+
     def late(self) -> StepTimeout:
         assert self._target.timeout is not None
         return StepTimeout(
@@ -200,7 +208,8 @@ def async_chunk(
 
     async def chunk(items: Any) -> Any:
         done = _Items(target, collects, pace)
-        for item in items:
+        for one in items:
+            item = one
             done.begin()
             while True:
                 try:
@@ -213,6 +222,7 @@ def async_chunk(
                     if pause is None:
                         break
                     await pace.sleep(pause)
+                    item = done.again(item)
         return done.outcome
 
     return chunk
@@ -254,7 +264,8 @@ def blocking_chunk(
         info = done.info
         hands = _Hands(fn, done)
         try:
-            for item in items:
+            for one in items:
+                item = one
                 done.begin()
                 # Else nobody wants the results any more.
                 while info is None or not info.cancelled:
@@ -268,6 +279,7 @@ def blocking_chunk(
                         if pause is None:
                             break
                         pace.block(pause)
+                        item = done.again(item)
         finally:
             hands.close()
         return done.outcome

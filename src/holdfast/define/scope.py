@@ -213,6 +213,10 @@ class StepInfo:
         """The name of its run's workflow."""
         return self.run.workflow
 
+    def items_anew(self) -> list[Any] | None:
+        """Of the chunk of a map: its items once more, as they were given; None where nobody has kept them."""
+        return None
+
     def heartbeat(self, details: Any = None) -> None:
         """Say that this step is alive and getting on.
 

@@ -72,6 +72,11 @@ class Attempt(StepInfo):
     def kind(self) -> str:
         return self.command.step.kind
 
+    def items_anew(self) -> list[Any]:
+        args, _ = self.command.shapes.arguments.unpack(self.command.args)
+        items: list[Any] = args[0]
+        return items
+
     def send_value(self, name: str, value: Any) -> None:
         self._attempts.send(self, name, value, is_value=True)
 
