@@ -69,21 +69,20 @@ async def test_a_turn_under_way_is_broken_off_and_told(postgres):
 
 async def test_a_turn_alone_that_gets_no_answer_goes_over_a_new_connection(postgres, monkeypatch):
     monkeypatch.setattr("holdfast.store.postgres.links.COMMAND_TIMEOUT", 0.2)
-    async with Wire(postgres.create_database()) as wire:
-        async with staged(wire.url) as stage:
-            run = await stage.held()
-            assert await stage.commit(turn(run)) == [True]
-            # Longer than a statement may take, and nothing is asked: nobody is to be hung up on for that.
-            await asyncio.sleep(0.3)
-            assert await stage.commit(turn(run, after=1)) == [True]
-            wire.fall_silent()
-            writing = asyncio.ensure_future(stage.store.commit_turns([turn(run, after=2)]))
-            async with asyncio.timeout(SOON):
-                while not wire.unanswered:
-                    await asyncio.sleep(0.02)
-            wire.cut_all()
-            with pytest.raises(StoreAway):
-                await writing
+    async with Wire(postgres.create_database()) as wire, staged(wire.url) as stage:
+        run = await stage.held()
+        assert await stage.commit(turn(run)) == [True]
+        # Longer than a statement may take, and nothing is asked: nobody is to be hung up on for that.
+        await asyncio.sleep(0.3)
+        assert await stage.commit(turn(run, after=1)) == [True]
+        wire.fall_silent()
+        writing = asyncio.ensure_future(stage.store.commit_turns([turn(run, after=2)]))
+        async with asyncio.timeout(SOON):
+            while not wire.unanswered:
+                await asyncio.sleep(0.02)
+        wire.cut_all()
+        with pytest.raises(StoreAway):
+            await writing
 
 
 @asynccontextmanager
