@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import types
 
-from holdfast import step, workflow
+from holdfast import StoreError, set_value, step, workflow
 from tests.worker.stage import PATIENCE, stage
 
 
@@ -27,13 +27,20 @@ def gone_on(work, waited):
         return end.value
 
 
+class Over(asyncio.Future):
+    """What a task that is over before it is there looks like."""
+
+    def set_name(self, name):
+        pass
+
+
 def begun_at_once(loop, work, *, context=None, **named):
     """A task of what is left when it first waits, or a future of what it came to without waiting."""
     context = context or contextvars.copy_context()
     try:
         waited = context.run(work.send, None)
     except StopIteration as end:
-        done = loop.create_future()
+        done = Over(loop=loop)
         done.set_result(end.value)
         return done
     return asyncio.Task(gone_on(work, waited), loop=loop, context=context, **named)
@@ -50,9 +57,43 @@ async def doubled() -> list[int]:
     return await asyncio.gather(*(double(number) for number in (first, 3, 4)))
 
 
+def begin_at_once() -> None:
+    asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory", begun_at_once))
+
+
 async def test_steps_that_are_over_before_their_task_is_there_are_recorded(database_url):
     async with stage(database_url) as on:
         run = await on.client.start(doubled)
-        asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory", begun_at_once))
+        begin_at_once()
         async with on.worker(doubled):
             assert await run.result(PATIENCE) == [4, 6, 8]
+
+
+@step
+async def tell() -> str:
+    for name in ("odd", "even"):
+        set_value(name, name)
+        await asyncio.sleep(0)
+    return "told"
+
+
+@workflow
+async def telling() -> str:
+    return await tell()
+
+
+async def test_what_can_t_be_kept_at_once_keeps_nothing_waiting_behind_it(database_url, monkeypatch):
+    async with stage(database_url) as on:
+        kept = on.store.set_value
+
+        async def set_even(run_id, name, value, **given):
+            if name == "odd":
+                raise StoreError("no such text")
+            await kept(run_id, name, value, **given)
+
+        monkeypatch.setattr(on.store, "set_value", set_even)
+        run = await on.client.start(telling)
+        begin_at_once()
+        async with on.worker(telling):
+            assert await run.result(PATIENCE) == "told"
+            assert await run.value("even") == "even"

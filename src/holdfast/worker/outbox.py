@@ -69,7 +69,8 @@ class Outbox:
         self._items.append(numbered(item))
         self._added += 1
         if self._task is None:
-            self._task = self._loop.create_task(self._send(), name="holdfast: send")
+            # Not by the loop, which may begin tasks at once: one that is over by then would be taken for one under way.
+            self._task = asyncio.Task(self._send(), loop=self._loop, name="holdfast: send")
 
     async def flush(self) -> None:
         """Wait until everything added so far is out."""
