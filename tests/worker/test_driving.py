@@ -371,13 +371,14 @@ class Reaped(SkippingStore):
         return await super().read_unmatched(*args, **given)
 
 
-async def test_a_drive_that_has_lost_its_lease_says_so(database_url):
+async def test_a_drive_that_has_lost_its_lease_says_so_and_keeps_no_lock(tmp_path):
     clock = Stalling()
-    store = Reaped(database_url, clock)
+    store = Reaped(f"sqlite:///{tmp_path}/holdfast.db", clock)
     async with AsyncClient(store) as client:
         await client.start(once)
         with pytest.raises(LeaseLost, match="drive again"):
             await Worker(client, workflows=[once], clock=clock).drive()
+        assert not [*tmp_path.glob("**/*.lock")]
     await store.close()
 
 

@@ -86,6 +86,7 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
         is_late = True
     finally:
         await session.stop()
+        await session.clear()
     store = session.store
     if run_id is None:
         return Driven("budget" if is_late else "waiting", taken=session.taken)

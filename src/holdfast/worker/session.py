@@ -33,6 +33,7 @@ _log = logging.getLogger("holdfast.worker")
 _STEPS = 1_000
 _QUIET = 0.02
 _BREATH = 0.001
+_TIDY = 5.0
 
 
 class Session(Claiming):
@@ -194,6 +195,13 @@ class Session(Claiming):
             self.leave()
         if self._pulse is not None:
             await self._pulse.join()
+
+    async def clear(self) -> None:
+        """If the lease was lost others have its runs; what is left of it, such as its lock, goes too."""
+        if self.lease.is_lost:
+            with suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(_TIDY):
+                    await self.store.remove_worker(self.worker_id)
 
     async def _give_back(self, grace: int) -> None:
         runs = self.runs

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self, cast
 
 from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
-from holdfast.errors import DefinitionError, MisplacedCall, StoreError
+from holdfast.errors import DefinitionError, MisplacedCall
 from holdfast.model import SECOND, Duration, check_id, microseconds
 from holdfast.observe import Observer, Observers
 from holdfast.settings import Settings, resolve
@@ -45,7 +45,6 @@ _AHEAD = 50_000
 _WORTH_IT = range(10, 201)
 """Runs at once with which it claims ahead. Whoever asks for few may want them in order; of many some always have
 something to compute while a claim is under way."""
-_TIDY = 5.0
 
 
 class StoreHolder(Protocol):
@@ -354,11 +353,7 @@ class Worker:
             ended.cancel()
             stopping.cancel()
             await session.stop()
-        if session.lease.is_lost:
-            # Others have its runs; what is left of it, such as its lock, goes too.
-            with contextlib.suppress(StoreError, TimeoutError):
-                async with asyncio.timeout(_TIDY):
-                    await self._plan.store.remove_worker(session.worker_id)
+        await session.clear()
         for task in session.tasks:
             if task.done() and not task.cancelled():
                 # Whatever keeps a worker from finding work is for its owner to hear.
