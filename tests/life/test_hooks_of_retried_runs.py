@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import holdfast
 from holdfast import AsyncClient, Retry, Worker, step, workflow
-from holdfast.testing import Environment
+from holdfast.testing import Environment, takes
 
 _tries: dict[str, int] = {}
 
 
 @step(retry=Retry(attempts=1))
 async def pay() -> None:
-    run_id = holdfast.current_step().run_id
-    _tries[run_id] = _tries.get(run_id, 0) + 1
-    if _tries[run_id] == 1:
+    key = holdfast.current_step().idempotency_key
+    _tries[key] = _tries.get(key, 0) + 1
+    if _tries[key] == 1:
         raise ConnectionError("the bank is away")
 
 
@@ -46,3 +47,65 @@ async def test_such_a_hook_is_there_on_every_store(url: str):
                 break
         await client.resume_hook(await run.value("token"), "yes")
         await run.cancel(force=True)
+
+
+@step
+async def look_up(name: str) -> None: ...
+
+
+async def _approved(name: str) -> Any:
+    if name == "first":
+        await pay()
+    else:
+        # Only the first of them is asked for before the other branch fails, so only its result is kept.
+        await look_up(name)
+        await look_up(name)
+    link = holdfast.hook(name=name)
+    holdfast.set_value(name, link.token)
+    return await link.wait()
+
+
+@workflow(retry=Retry(attempts=2, initial="1h", jitter=0))
+async def approvals() -> list[Any]:
+    """In its first try the second branch alone comes to its hook, in the next one it is later than the first."""
+    both = [_approved("first"), asyncio.wait_for(_approved("second"), 60)]
+    found = await asyncio.gather(*both, return_exceptions=True)
+    for one in found:
+        if isinstance(one, ConnectionError):
+            raise one
+    return [str(one) for one in found]
+
+
+async def test_a_token_resumes_its_own_hook_also_if_the_next_try_makes_hooks_in_another_order():
+    async with Environment(approvals, stubs={look_up: takes("5s", None)}) as env:
+        run = await env.client.start(approvals)
+        await env.skip("15s")
+        token = await run.value("second")
+        await env.skip("2m")
+        await env.client.resume_hook(token, "yes to the second")
+        await env.skip("1h")
+        assert await run.value("second") == token
+        await env.client.resume_hook(await run.value("first"), "yes to the first")
+        assert await run.result() == ["yes to the first", "yes to the second"]
+
+
+async def test_what_a_hook_was_resumed_with_is_its_own_also_in_a_retry_that_makes_hooks_in_another_order():
+    @workflow
+    async def approvals_once() -> list[Any]:
+        found = await asyncio.gather(_approved("first"), _approved("second"), return_exceptions=True)
+        for one in found:
+            if isinstance(one, ConnectionError):
+                raise one
+        return found
+
+    async with Environment(approvals_once, stubs={look_up: takes("5s", None)}) as env:
+        run = await env.client.start(approvals_once)
+        await env.skip("15s")
+        token = await run.value("second")
+        await env.client.resume_hook(token, "yes to the second")
+        await run.wait()
+        again = await env.client.retry(run.id)
+        await env.skip("1m")
+        assert await again.value("second") == token
+        await env.client.resume_hook(await again.value("first"), "yes to the first")
+        assert await again.result() == ["yes to the first", "yes to the second"]

@@ -14,12 +14,14 @@ from uuid import UUID
 
 from holdfast.errors import AlreadyCompensated, NotRetryable
 from holdfast.model import (
+    NAMELESS,
     Checkpoint,
     ChildEnded,
     Claimed,
     Ended,
     Entry,
     Former,
+    HookResumed,
     Inherited,
     Instant,
     JournalRow,
@@ -127,6 +129,20 @@ def _row(history: Sequence[Entry], record: RunRecord, at: Instant) -> bytes:
         None if record.deadline_at is None else instant_of(record.deadline_at),
         record.trace,
     )
+    hooks = _hooks(history)
     failed = tuple(entry.key for entry in history if isinstance(entry, ChildEnded) and entry.is_failure)
     # Attempt 0: a run retried by hand has the whole of its workflow's own retries before it.
-    return encode_entries([*history, RunRetrying(at, 0, record.error or b"", at, at, former, failed)])
+    return encode_entries([*history, RunRetrying(at, 0, record.error or b"", at, at, former, failed, hooks)])
+
+
+def _hooks(history: Iterable[Entry]) -> tuple[str, ...]:
+    """The names of the hooks that the run has made, as far as its journal tells: it has those that were resumed."""
+    names: list[str] = []
+    for entry in history:
+        if isinstance(entry, RunRetrying):
+            names = [*entry.hooks, *names[len(entry.hooks) :]]
+        elif isinstance(entry, HookResumed) and entry.hook:
+            names += [NAMELESS] * (entry.hook - len(names))
+            if names[entry.hook - 1] == NAMELESS:
+                names[entry.hook - 1] = entry.name
+    return tuple(names)

@@ -92,6 +92,8 @@ class Execution(Deliveries):
         (see model.History).
         """
         self._lives = lived(lives) if lives else ()
+        if hooks := next((one.hooks for _, one in reversed(lives) if one.hooks), ()):
+            self.life.expect_hooks(hooks)
         self._tell()
         self._feed, self._cursor, self.is_replaying = history, 0, True
         self._begun = []

@@ -5,6 +5,7 @@ Made when it is first needed, so that a run that only calls steps and sleeps car
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
 from hashlib import blake2b
@@ -16,6 +17,7 @@ from holdfast.define import ChildRun, Reply, Step, Workflow
 from holdfast.errors import Continued
 from holdfast.model import (
     FIRST_HOOK,
+    NAMELESS,
     ChildEnded,
     Duration,
     Entry,
@@ -42,6 +44,7 @@ from .mail import ENTRIES, Mailbox, Wait
 Lived: TypeAlias = tuple[int, RunRetrying, Former | None]
 """Where a new try of the run begins, the entry that says so, and who the body is told to be until there."""
 
+_NO_HOOKS: dict[str, deque[int]] = {}
 _SUFFIX = len("+") + 16
 """Characters that a run which goes on has more in its id."""
 
@@ -121,9 +124,9 @@ class Life:
 
     __slots__ = (
         "called_off", "cancels", "children", "closed", "compensations", "continued", "events", "failed", "failed_at",
-        "has_keys", "has_undone", "hooks", "hooks_before", "in_hand", "is_cancel_held", "is_compensating", "is_exempt",
-        "is_reopened", "items", "left_hooks", "mailbox", "markers", "marks", "new_children", "numbers", "patches",
-        "resumed", "shields", "signals", "successor", "taken", "traces", "truncate",
+        "has_keys", "has_undone", "hook", "hooks", "hooks_before", "hooks_due", "in_hand", "is_cancel_held",
+        "is_compensating", "is_exempt", "is_reopened", "items", "left_hooks", "mailbox", "markers", "marks",
+        "new_children", "numbers", "patches", "resumed", "shields", "signals", "successor", "taken", "traces", "truncate",
         "uncompensated", "undoing", "values", "waits",
     )  # fmt: skip  # a name a line would be a page
 
@@ -143,7 +146,12 @@ class Life:
         """Keys of children that a run which this one retries has asked for (see model.History)."""
         self.has_keys = False
         """A child was asked for by a key of its own, so it may have joined another run."""
-        self.hooks = 0
+        self.hook = 0
+        """Which of the run's hooks the last one is that the body has made."""
+        self.hooks: list[str] = []
+        """Their names, in the order in which they were first made, be it by an earlier try of the run."""
+        self.hooks_due: dict[str, deque[int]] = _NO_HOOKS
+        """By name, if that is known, those of earlier tries that this one has not made yet."""
         self.hooks_before = 0
         """Those that earlier runs of the chain have made."""
         self.left_hooks: Sequence[MadeHook] = ()
@@ -196,13 +204,28 @@ class Life:
         return self.is_cancel_held and not self.shields
 
     def next_hook(self, name: str, seed: bytes) -> MadeHook:
-        """The hook that the body makes: the first of this name that an earlier run has left open, or a new one."""
-        self.hooks += 1
+        """The hook that the body makes: the first of this name that an earlier run has left open, or a new one.
+
+        Its place is that of the first of this name which an earlier try has made, and this one has not: somebody may
+        have the token of that.
+        """
+        if due := self.hooks_due.get(name) or self.hooks_due.get(NAMELESS):
+            self.hook = due.popleft()
+            self.hooks[self.hook - 1] = name
+        else:
+            self.hooks.append(name)
+            self.hook = len(self.hooks)
         for found in self.left_hooks:
             if found.name == name:
                 self.left_hooks = [one for one in self.left_hooks if one is not found]
                 return found
-        return MadeHook(name, FIRST_HOOK + self.hooks_before + self.hooks, seed, self.hooks)
+        return MadeHook(name, FIRST_HOOK + self.hooks_before + self.hook, seed, self.hook)
+
+    def expect_hooks(self, names: Sequence[str]) -> None:
+        """An earlier try of the run has made hooks of these names, in this order; see RunRetrying."""
+        self.hooks, self.hooks_due = [*names], {}
+        for place, name in enumerate(names, 1):
+            self.hooks_due.setdefault(name, deque()).append(place)
 
     def hooks_to_leave(self, now: Instant) -> tuple[MadeHook, ...]:
         """Those that the chain's next run takes over: whoever has a token of theirs may still come, or has come."""

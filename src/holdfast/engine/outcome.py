@@ -172,7 +172,7 @@ def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> N
     drawn = blake2b(run.own_id.encode(), key=seed, person=b"holdfast next", digest_size=24).digest()
     life = body.life
     owed, mail, hooks = bequeathed(life.to_undo, codec, target), life.mail_to_leave(), life.hooks_to_leave(body.time)
-    made = life.hooks_before + life.hooks
+    made = life.hooks_before + len(life.hooks)
     id = id_after(run.chain_id, drawn[16:])
     return NewRun(
         id=id,
@@ -234,5 +234,5 @@ def _retrying(body: Finished, error: BaseException, stored: bytes, seed: bytes) 
         pause = None
     if pause is None:
         return None
-    failed = () if body._life is None else tuple(body._life.failed)
-    return RunRetrying(body.time, attempt, stored, body.time + pause, body.began_at, failed=failed)
+    failed, hooks = ((), ()) if body._life is None else (tuple(body._life.failed), tuple(body._life.hooks))
+    return RunRetrying(body.time, attempt, stored, body.time + pause, body.began_at, failed=failed, hooks=hooks)

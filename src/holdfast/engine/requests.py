@@ -143,7 +143,7 @@ class Requests(Compensations):
             )
         wait = life.waits[life.numbers] = Wait(life.numbers, kind, name, wanted, shape, reply, row)
         if made is not None:
-            wait.hook, wait.made = life.hooks, made
+            wait.hook, wait.made = life.hook, made
         reply.wait = wait.number
         return wait
 

@@ -4,6 +4,7 @@ from .durations import SECOND, Duration, Instant, instant_of, microseconds, mome
 from .entries import (
     ASKS,
     MESSAGES,
+    NAMELESS,
     Ask,
     Blocked,
     Cancel,
@@ -83,6 +84,7 @@ __all__ = [
     "KEPT",
     "LIVE",
     "MESSAGES",
+    "NAMELESS",
     "NOT_GIVEN",
     "NO_RETRY",
     "ON_CONFLICT",

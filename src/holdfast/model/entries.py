@@ -241,6 +241,10 @@ class Former(msgspec.Struct, array_like=True, frozen=True, gc=False):
     trace: str | None = None
 
 
+NAMELESS = "\0"
+"""Of a hook whose name nobody knows any more; none has this one."""
+
+
 class RunRetrying(_Entry, frozen=True, gc=False, tag="run_retrying"):
     """The body failed and its workflow's policy tries again at `retry_at` from the last failure delivered to it."""
 
@@ -253,6 +257,9 @@ class RunRetrying(_Entry, frozen=True, gc=False, tag="run_retrying"):
     """The run that lived until here, if it was another one."""
     failed: tuple[str, ...] = ()
     """The keys of children that had failed until here: where one is open again, another run is meant by it."""
+    hooks: tuple[str, ...] = ()
+    """The names of the hooks that were made until here, in order. Their tokens are out, and each is that hook's, in
+    whichever order the next try makes them. NAMELESS is one of which only that is known."""
 
 
 class Relived(RunRetrying, frozen=True, gc=False, tag="relived"):
