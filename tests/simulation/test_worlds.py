@@ -48,6 +48,7 @@ ONCE_BROKEN = {
     230352: "a timeout behind which a run is forked fires in the fork, though it would have begun anew there",
     111715: "a fork that shares a cancel from before its run began undoes things in its first turn",
     32917: "a start whose answer was lost is not asked for again when its run has been swept",
+    9100174: "a claim that is answered when its worker has given everything back begins nothing there",
     96973: "a step that the next try asks for again has its items replaced, also if it never ends there",
 }
 """Worlds in which a promise was broken, or taken to be, and what is true of them now."""

@@ -226,7 +226,10 @@ class Session(Claiming):
                     # A transactional step's turn is in neither: it may be on its way still, for as long as it takes.
                     await asyncio.sleep(_BREATH if runs.held else 0)
                 if self._has_strays:
-                    # What a claim took whose answer was lost has not begun: no crash.
+                    # What a claim took whose answer was lost has not begun: no crash. Nor may it begin here any more:
+                    # an answer that comes only now would be about what others may have by then.
+                    for serving in self.tasks[:1]:
+                        serving.cancel()
                     await self.store.release_strays(self.worker_id, [], now=self._clock.store_time())
                 await self.store.remove_worker(self.worker_id)
         except (TimeoutError, StoreError) as error:
