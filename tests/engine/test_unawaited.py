@@ -126,3 +126,25 @@ def test_a_coroutine_that_is_awaited_later_is_no_error(begin):
         return await double(2) + await later
 
     assert begin(body).finish().check().result == 6
+
+
+def test_a_body_that_is_put_away_is_not_warned_of_a_coroutine_that_it_has_not_awaited_yet(begin, recwarn):
+    @workflow
+    async def body() -> int:
+        later = _kept(doubled(1))
+        return await double(2) + await later
+
+    begin(body).close()
+    assert [str(one.message) for one in recwarn] == []
+
+
+def test_a_body_that_is_put_away_is_not_warned_of_what_its_cleanup_would_have_awaited(begin, recwarn):
+    @workflow
+    async def body() -> None:
+        try:
+            await double(2)
+        finally:
+            await asyncio.gather(doubled(1), doubled(2))
+
+    begin(body).close()
+    assert [str(one.message) for one in recwarn] == []

@@ -275,14 +275,11 @@ class BodyLoop(asyncio.AbstractEventLoop):
     def get_task_factory(self) -> None:
         return None
 
-    def drop(self, frame: FrameType) -> bool:
-        """A coroutine that nobody had awaited is thrown away there; False if that means nothing any more."""
-        if self._owner.is_dead:
-            return False
+    def drop(self, frame: FrameType) -> None:
+        """A coroutine that nobody had awaited is thrown away there."""
         place = (asyncio.current_task(self), frame.f_code, frame.f_lineno)
         if place not in self.dropped:
             self.dropped += (place,)
-        return True
 
     def next_timer(self) -> Timer | None:
         """The timer that is due first; the older one if two are due together."""

@@ -20,8 +20,15 @@ _warn: Any = getattr(warnings, _NAME, None)
 
 def _hear(coroutine: Any) -> None:
     loop, frame = asyncio._get_running_loop(), sys._getframe(1)
-    # What nobody's line throws away was handed to something that a cancel has ended before it began.
-    if not isinstance(loop, BodyLoop) or not is_users(frame.f_code.co_filename) or not loop.drop(frame):
+    if not isinstance(loop, BodyLoop):
+        _warn(coroutine)
+    elif loop.is_closed():
+        # The body is put away in the midst of what it does: when it is rebuilt it comes to awaiting this.
+        return
+    elif is_users(frame.f_code.co_filename):
+        loop.drop(frame)
+    else:
+        # What nobody's line throws away was handed to something that a cancel has ended before it began.
         _warn(coroutine)
 
 
