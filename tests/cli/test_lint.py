@@ -128,6 +128,13 @@ def test_a_target_that_is_not_there_is_refused(tmp_path, monkeypatch, capsys):
     assert "nowhere.py" in capsys.readouterr().err
 
 
+def test_a_module_may_import_from_the_folder_above_all_others(module, tmp_path):
+    # As `from .. import rates` in /app/jobs.py does.
+    dots = "." * len((tmp_path / "jobs.py").parents)
+    body = "@workflow\nasync def order():\n    return rates.of('card')\n"
+    assert module(f"from holdfast import workflow\nfrom {dots} import rates\n\n{body}") == 0
+
+
 def test_nothing_is_imported(module, tmp_path):
     module("open('imported', 'w')\n")
     assert not (tmp_path / "imported").exists()

@@ -72,12 +72,12 @@ class Project:
         else:
             places = [*importer.parents[:_LEVELS], *self._roots]
         for place in places:
-            target = place.joinpath(*parts)
-            for candidate in (target.with_name(f"{target.name}.py"), target / "__init__.py"):
-                if parts and candidate.is_file():
+            package = place.joinpath(*parts, "__init__.py")
+            # Without a name it is the folder itself, which may be the root, and then has no name, either.
+            candidates = [place.joinpath(*parts[:-1], f"{parts[-1]}.py"), package] if parts else [package]
+            for candidate in candidates:
+                if candidate.is_file():
                     return self._readable(candidate)
-            if not parts and (place / "__init__.py").is_file():
-                return self._readable(place / "__init__.py")
         return None
 
     def _readable(self, path: Path) -> Source | None:
