@@ -11,6 +11,7 @@ import ast
 from .bindings import own_nodes
 from .fields import fields_of
 from .meanings import Class, Function, Kind, Scope
+from .tasks import are_tasks, is_filled_with_tasks, is_task
 
 _SET_TYPES = frozenset({"builtins.set", "builtins.frozenset", "typing.Set", "typing.FrozenSet", "typing.AbstractSet"})
 _SETS_BY_ANNOTATION = _SET_TYPES | {"collections.abc.Set", "collections.abc.MutableSet", "typing.MutableSet"}
@@ -40,7 +41,6 @@ _TEXTS = frozenset({"builtins.str", "builtins.repr", "builtins.ascii", "builtins
 _TELLING = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _HOLDERS = (ast.Starred, ast.GeneratorExp, ast.ListComp, ast.List, ast.Tuple)
 _OPERATORS = (ast.BitOr, ast.BitAnd, ast.Sub, ast.BitXor)
-_STARTS = frozenset({"create_task", "ensure_future", "start"})
 
 
 def is_set(expr: ast.expr | None, scope: Scope, depth: int = 0) -> bool:
@@ -49,9 +49,9 @@ def is_set(expr: ast.expr | None, scope: Scope, depth: int = 0) -> bool:
         return False
     match expr:
         case ast.Set(elts=elements):
-            return not all(_is_whole(one) for one in elements) and not all(_is_start(one) for one in elements)
+            return not all(_is_whole(one) for one in elements) and not all(is_task(one, scope) for one in elements)
         case ast.SetComp(elt=element):
-            return not _is_start(element)
+            return not is_task(element, scope)
         case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SET_METHODS:
             return is_set(value, scope, depth + 1)
         case ast.Call():
@@ -204,9 +204,8 @@ def _is_durable(func: ast.expr, scope: Scope) -> bool:
 def _is_made(call: ast.Call, scope: Scope, depth: int) -> bool:
     if scope.path(call.func) in ("builtins.set", "builtins.frozenset"):
         made_of = call.args[0] if call.args else None
-        is_of_starts = isinstance(made_of, (ast.GeneratorExp, ast.ListComp)) and _is_start(made_of.elt)
         is_of_numbers = isinstance(made_of, ast.Call) and scope.path(made_of.func) == "builtins.range"
-        return not is_of_starts and not is_of_numbers and made_of is not None
+        return made_of is not None and not is_of_numbers and not are_tasks(made_of, scope)
     return _returns_set(call, scope, depth)
 
 
@@ -234,7 +233,7 @@ def _is_named(name: str, line: int, scope: Scope, depth: int) -> bool:
     # An empty set that is filled later has no order, either.
     is_empty = isinstance(binding.value, ast.Call) and not binding.value.args and not binding.value.keywords
     if is_empty and isinstance(binding.value, ast.Call) and home.path(binding.value.func) == "builtins.set":
-        return not _is_filled_with_starts(name, home)
+        return not is_filled_with_tasks(name, home)
     return is_set(binding.value, home, depth + 1)
 
 
@@ -251,21 +250,6 @@ def _holds_sets(name: str, line: int, scope: Scope) -> bool:
         case ast.Call(func=func, args=[made_by, *_]):
             return home.path(func) == "collections.defaultdict" and home.path(made_by) == "builtins.set"
     return False
-
-
-def _is_filled_with_starts(name: str, scope: Scope) -> bool:
-    """Whether only tasks are ever added to it."""
-    added = [
-        node.args[0]
-        for node in ast.walk(scope.source.tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "add"
-        and isinstance(node.func.value, ast.Name)
-        and node.func.value.id == name
-        and node.args
-    ]
-    return bool(added) and all(_is_start(one) for one in added)
 
 
 def _is_set_type(annotation: ast.expr | None, scope: Scope) -> bool:
@@ -294,11 +278,3 @@ def _is_view(expr: ast.expr) -> bool:
 
 def _is_whole(element: ast.expr) -> bool:
     return isinstance(element, ast.Constant) and isinstance(element.value, (int, bool, type(None)))
-
-
-def _is_start(element: ast.expr) -> bool:
-    """A task or a Pending: those of a body hash by their number."""
-    if not isinstance(element, ast.Call):
-        return False
-    name = element.func.attr if isinstance(element.func, ast.Attribute) else getattr(element.func, "id", "")
-    return name in _STARTS
