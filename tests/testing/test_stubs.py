@@ -262,3 +262,21 @@ def test_a_map_with_stubs_is_durable():
 
     assert_durable(mapping, "async def", [1, 2, 3], stubs={fetch: pay}, effects=paid)
     assert sorted(paid.values()) == [1, 2, 3]
+
+
+async def test_a_call_keeps_its_arguments_as_the_step_got_them():
+    @step
+    async def emptying(basket: list[str], *, crates: list[str]) -> int:
+        count = len(basket) + len(crates)
+        basket.clear()
+        crates.clear()
+        return count
+
+    @workflow
+    async def shopping() -> int:
+        return await emptying(["tea"], crates=["milk"])
+
+    async with Environment(shopping) as env:
+        assert await (await env.client.start(shopping)).result() == 2
+        [call] = env.calls(emptying)
+    assert (call.args, call.kwargs) == ((["tea"],), {"crates": ["milk"]})

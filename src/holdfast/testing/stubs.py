@@ -97,8 +97,7 @@ class Stubs:
 
     def _state(self, step: Step[..., Any], state: State, input: Any, pad: dict[str, Any]) -> Awaitable[Any] | None:
         """A state of a machine: its stub gets the context, as it does itself."""
-        # A copy is kept: what the state writes is not what it got.
-        self._note(step, (state.context(input, copy.deepcopy(pad)),), {})
+        self._note(step, (state.context(input, pad),), {})
         stub = self._stub_of(step)
         return None if stub is _NONE else self._state_outcome(state, stub, input, pad)
 
@@ -107,7 +106,8 @@ class Stubs:
 
     def _note(self, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         info = current_step()
-        call = Call(args, kwargs, info.key, info.attempt, info.run_id)
+        # A copy is kept: what the step makes of its arguments, or a state of its context, is not what it got.
+        call = Call(*copy.deepcopy((args, kwargs)), info.key, info.attempt, info.run_id)
         self._calls.append((step, call))
         if self.noticed is not None:
             self.noticed(call)
