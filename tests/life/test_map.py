@@ -89,6 +89,22 @@ async def test_a_chunk_is_one_step_of_the_journal():
         assert (await kinds(env.client, run.id)).count("step_completed") == 4
 
 
+async def test_a_chunk_of_a_step_that_records_its_arguments_records_its_items():
+    @step(record_args=True)
+    async def noted(n: int) -> int:
+        return n
+
+    @workflow
+    async def noting() -> list[int]:
+        return await holdfast.map(noted, [1, 2, 3], chunk=2)
+
+    async with Environment(noting) as env:
+        run = await env.client.start(noting)
+        await run.wait()
+        asked = [entry.value for entry in await env.client.journal(run.id) if entry.kind == "step_asked"]
+    assert asked == [[[1, 2]], [[3]]]
+
+
 async def test_a_workflow_is_mapped_too():
     async with Environment([with_children, child]) as env:
         assert await (await env.client.start(with_children, 5)).result() == [0, 2, 4, 6, 8]

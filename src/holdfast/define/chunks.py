@@ -40,7 +40,13 @@ def chunk_step(target: Step[..., Any], collects: bool) -> Step[..., Any]:
         # What its errors call it.
         fn.__qualname__ = f"{target.name}.map"
         # No timeout of its own: its items have one each.
-        step = made[collects] = cls(fn, name=f"{target.name}.map", retry=NO_RETRY, compensate=target.compensate)
+        step = made[collects] = cls(
+            fn,
+            name=f"{target.name}.map",
+            retry=NO_RETRY,
+            record_args=target.record_args,
+            compensate=target.compensate,
+        )
         step.target, step.collects = target, collects
     return made[collects]
 
