@@ -80,6 +80,24 @@ def test_a_state_that_says_how_to_undo_it_is_refused():
         Machine("m", {"start": start})
 
 
+async def generating(ctx: Any) -> Any:
+    yield Done()
+
+
+@pytest.mark.parametrize(
+    ("states", "words"),
+    [
+        ({"start": start, "second": Machine("other", {"start": start})}, "the state 'second' is a workflow"),
+        ({"start": generating}, "the state 'start' is a generator"),
+        ({1: start}, "no state 'start' to begin with; it has: 1"),
+    ],
+    ids=["workflow", "generator", "number"],
+)
+def test_what_can_be_no_state_is_refused_where_the_machine_is_made(states: Any, words: str):
+    with pytest.raises(DefinitionError, match=words):
+        Machine("m", states)
+
+
 def test_a_transactional_state_is_refused():
     @step(transaction=True)
     def start(db: Any) -> Done[None]:

@@ -18,7 +18,7 @@ from holdfast.model import Duration, Retry, microseconds, spoken
 from .coroutines import is_coroutine_callable
 from .scope import body_for
 from .steps import AsyncStep, BlockingStep, Step, checked_name
-from .workflows import AsyncWorkflow
+from .workflows import AsyncWorkflow, Workflow
 
 R = TypeVar("R")
 _START = "start"
@@ -215,6 +215,15 @@ def _step_of(
     """The step that executes a state: it gets the input and the scratchpad, and gives back what follows and the pad."""
     own = fn if isinstance(fn, Step) else None
     target = own.fn if own is not None else fn
+    if isinstance(target, Workflow):
+        raise DefinitionError(
+            f"machine {machine!r}: the state {state!r} is a workflow; expected a function, which may start it with a "
+            "client"
+        )
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise DefinitionError(
+            f"machine {machine!r}: the state {state!r} is a generator; expected a function that returns Next or Done"
+        )
     try:
         inspect.signature(target).bind(None)
     except TypeError as error:
@@ -255,4 +264,4 @@ def _step_of(
 
 
 def _listed(states: Mapping[str, Any]) -> str:
-    return ", ".join(states)
+    return ", ".join(map(str, states))
