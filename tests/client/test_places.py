@@ -293,3 +293,28 @@ async def test_by_name_what_does_not_fit_the_declared_types_is_refused_and_begin
     with pytest.raises(BadArguments, match=culprit):
         await client.start_call("typed", args, kwargs)
     assert [run async for run in client.runs()] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"args": "ab"}, r"args='ab': expected a list"),
+        ({"args": 5}, r"args=5: expected a list"),
+        ({"kwargs": [1]}, r"kwargs=\[1\]: expected a mapping"),
+        ({"kwargs": {1: 2}}, r"kwargs=\{1: 2\}: expected a mapping"),
+    ],
+)
+async def test_what_can_be_no_arguments_is_refused_when_a_call_comes_as_data(client, given, words):
+    with pytest.raises(BadArguments, match=words):
+        await client.start_call("ship", **given)
+
+
+async def test_options_of_a_call_that_comes_as_data_are_start_options(client):
+    with pytest.raises(DefinitionError, match=r"options=\{'key': 'a'\}: expected StartOptions"):
+        await client.start_call("ship", options={"key": "a"})
+
+
+async def test_a_fork_is_told_that_a_name_is_no_workflow(client):
+    run = await client.start(ship, "a")
+    with pytest.raises(DefinitionError, match=r"fork\(workflow='ship'\): expected a function decorated with @workflow"):
+        await client.fork(run.id, workflow="ship")

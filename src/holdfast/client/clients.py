@@ -38,7 +38,7 @@ from .managing import Managing
 from .messaging import Messaging
 from .runs import AsyncRun
 from .starting import Starter
-from .starts import Call, calls_of, check_options, merged, name_of, refuse_others
+from .starts import Call, call_of, calls_of, check_options, merged, name_of, refuse_others
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -280,7 +280,9 @@ class AsyncClient(Messaging, Managing, Archiving):
         refuse_in_body("client.start_call()", _INSTEAD)
         if isinstance(workflow, Workflow):
             raise DefinitionError(f"start_call takes the name of a workflow: {workflow.name!r}")
-        call = (tuple(args), dict(kwargs or {}))
+        if options is not None and not isinstance(options, StartOptions):
+            raise DefinitionError(f"start_call: options={options!r}: expected StartOptions(...) of holdfast.define")
+        call = call_of(args, kwargs)
         return await self._starter.start(name_of(workflow), call, options or StartOptions(), version=version)
 
     @overload

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, Unpack, overload
 
-from holdfast.define import Workflow, refuse_in_body
+from holdfast.define import Workflow, refuse_in_body, wrong_workflow
 from holdfast.errors import (
     AlreadyCompensated,
     BadArguments,
@@ -200,6 +200,8 @@ class Managing(Connected):
             raise DefinitionError("fork(result=...) needs at=, the key of the step whose result it is")
         if not isinstance(input, (NotGiven, list, tuple)):
             raise BadArguments(f"fork(input={input!r}): expected a tuple of arguments, such as (1,)")
+        if workflow is not None and not isinstance(workflow, Workflow):
+            raise DefinitionError(f"fork(workflow={workflow!r}): {wrong_workflow(workflow)}")
         came_to = None if isinstance(result, NotGiven) else self._connection.codec.message(result)
         forks = Forks(self._connection, at, input, came_to, workflow)
         if isinstance(run_id, RunFilter):

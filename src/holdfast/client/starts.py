@@ -30,6 +30,7 @@ from holdfast.model import (
     is_name,
     microseconds,
     new_id,
+    quoted,
 )
 
 
@@ -187,6 +188,16 @@ def refuse_others(options: StartOptions, others: Mapping[str, object]) -> None:
             f"start_many has no option {name!r}; expected delay, deadline, priority, tags, queue, retention or "
             "connection. Arguments go into the tuples"
         )
+
+
+def call_of(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Call:
+    """The call of `start_call`, whose arguments came as data."""
+    # Text is a sequence, too, and each of its letters would be an argument.
+    if isinstance(args, (str, bytes)) or not isinstance(args, Sequence):
+        raise BadArguments(f"start_call: args={quoted(args)}: expected a list of arguments, such as [1]")
+    if kwargs is not None and not (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)):
+        raise BadArguments(f'start_call: kwargs={quoted(kwargs)}: expected a mapping by name, such as {{"order": 1}}')
+    return tuple(args), dict(kwargs or {})
 
 
 def calls_of(items: Iterable[Sequence[Any]]) -> list[Call]:
