@@ -127,3 +127,28 @@ async def test_a_wait_that_has_set_a_signal_aside_expects_what_the_code_does_by_
             await until(is_aside)
             await run.signal("go", {"by": "Bob"})
             assert await run.result(timeout=60) == "Renamed(by='Bob')"
+
+
+class Unmarked:
+    """Neither a dataclass nor anything else that values can be stored by."""
+
+
+@workflow(name="mistyped")
+async def mistyped() -> Any:
+    return await holdfast.wait_for_signal("go", type=Unmarked)
+
+
+@workflow(name="mistyped")
+async def typed() -> Any:
+    return (await holdfast.wait_for_signal("go", type=Renamed)).by
+
+
+async def test_a_signal_for_a_type_that_reads_nothing_is_kept_for_code_that_has_another(url: str):
+    async with AsyncClient(url) as client:
+        async with Worker(client, workflows=[mistyped]):
+            run = await client.start(mistyped)
+            await until_waiting(run)
+            await send(client, run, {"by": "Ada"})
+            assert "values annotated Unmarked can't be stored" in await until_blocked(client, run)
+        async with Worker(client, workflows=[typed]):
+            assert await run.result("30s") == "Ada"

@@ -21,7 +21,7 @@ from holdfast.codec.hints import Unresolved
 from holdfast.codec.pickles import pickled, unpickled
 from holdfast.codec.scalars import Plain
 from holdfast.codec.seals import PICKLED, Seal
-from holdfast.codec.shapes import Misfit, Shape, Unstorable, decode_json, encode_json
+from holdfast.codec.shapes import Misfit, Opaque, Shape, Unstorable, decode_json, encode_json
 from holdfast.errors import IOInBody, NotDecodable, NotEncodable
 
 Source = Callable[[], tuple[Any, str | None]]
@@ -84,6 +84,11 @@ class ValueCodec:
             return self._read(stored)
         except msgspec.DecodeError:  # sealed, a subtype, or not what it should be
             return self._decode(stored)
+
+    @property
+    def reads_nothing(self) -> bool:
+        """Whether its annotation is one that no value can be stored by."""
+        return not self._pickles and isinstance(self._resolve(), Opaque)
 
     def _encode(self, value: Any) -> bytes:
         shape = self._resolve()

@@ -186,9 +186,12 @@ class Requests(Compensations):
     def _may_set_aside(self, message: Message, wait: Wait) -> bool:
         """Whether the wait, which can't take it, may go on without it.
 
-        Not if this worker's codec can't read it at all: another one may. Nor if a hook's own token has brought it: it
-        fitted when it was sent, so the type is another one since, and the token is used up.
+        Not if this worker's codec can't read it at all: another one may. Nor if its type reads nothing: that is the
+        code's fault, and no message would ever fit. Nor if a hook's own token has brought it: it fitted when it was
+        sent, so the type is another one since, and the token is used up.
         """
+        if wait.shape.reads_nothing:
+            return False
         if wait.kind == "hook" and (message.hook or message.wait is not None):
             return False
         try:
