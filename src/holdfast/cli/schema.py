@@ -28,7 +28,7 @@ def migrate(
             "--from",
             metavar="N",
             min=0,
-            help="With --sql: print what a database lacks whose schema is number N, max(number) in its migrations.",
+            help="With --sql: print what a database lacks whose schema is number N: max(number) in its migrations.",
         ),
     ] = None,
     as_json: Json = False,

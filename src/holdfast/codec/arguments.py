@@ -35,6 +35,7 @@ from holdfast.codec.shapes import Misfit, Mismatch, Shape, Unstorable, encode_js
 from holdfast.codec.unions import Union
 from holdfast.codec.values import TOO_DEEP, json_bytes, parsed, unreadable
 from holdfast.errors import BadArguments, IOInBody, NotDecodable, NotEncodable
+from holdfast.model import counted
 
 _Kind = inspect._ParameterKind
 
@@ -199,7 +200,7 @@ class ArgumentsCodec:
         """The call in its one canonical form: what has a position, then what has a name, in the signature's order."""
         if len(args) > len(known.positional) and known.rest is None:
             raise BadArguments(
-                f"{self._name} takes {len(known.positional)} positional arguments "
+                f"{self._name} takes {counted(len(known.positional), 'positional argument')} "
                 f"({', '.join(name for name, _ in known.positional) or 'none'}), {len(args)} were given"
             )
         given = list(args)

@@ -19,6 +19,9 @@ codec = Codec()
 def charge(card: str, cents: int) -> str: ...
 
 
+def lone(n: int) -> None: ...
+
+
 def ship(item: Item, count: int = 1, *, express: bool = False, note: str | None = None) -> None: ...
 
 
@@ -145,6 +148,7 @@ def test_a_number_keeps_its_own_type(value):
         (charge, ("x",), {}, "charge() needs cents"),
         (charge, (), {}, "charge() needs card, cents"),
         (charge, ("x", 1, 2), {}, "charge() takes 2 positional arguments (card, cents), 3 were given"),
+        (lone, (1, 2), {}, "lone() takes 1 positional argument (n), 2 were given"),
         (charge, ("x", 1), {"tip": 1}, "charge() has no parameter 'tip': its names are card, cents"),
         (charge, ("x", 1), {"card": "y"}, "charge(): argument card was given twice"),
         (charge, (1, 1), {}, "charge(): argument card: expected str, got int"),
