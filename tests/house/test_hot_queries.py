@@ -22,7 +22,7 @@ PARAMS = {
     "after_number": 0, "after_at": 0, "after_id": 0,
     "after": 0, "since": 0, "successor": 2, "successor_id": "s", "stream": "log", "step": "s",
     "paused": 1, "before": 1, "longest": None, "seen_at": 0, "seen_id": 0, "matched_since": 0, "trace": None,
-    "asked": "[[1, 1]]",
+    "asked": "[[1, 1]]", "askers": "[1]",
 }  # fmt: skip
 FRAGMENTS = {"get_run", "find_run", "read_ended"}
 LISTING = {"list_runs"} | {name for name in SQL if name.startswith(("and_", "list_by_", "end_")) and name != "end_run"}
