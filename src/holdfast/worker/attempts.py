@@ -30,6 +30,7 @@ from .given import no_manager
 from .held import Held
 from .inside import Inside
 from .outbox import Outbox
+from .tasks import begun_later
 from .threads import Threads
 from .told import attempt_retrying, step_failed
 
@@ -121,8 +122,7 @@ class Attempts:
         self._flying[attempt.command.step.is_async] += 1
         # Whoever gets here does so from another step's context: nothing of that may be seen by this one.
         context = self._context.copy()
-        # Not by the loop, which may begin tasks at once: a step would be over before it is known to be in flight.
-        task = attempt.task = asyncio.Task(self._run(attempt), loop=self._loop, name=attempt.key, context=context)
+        task = attempt.task = begun_later(self._loop, self._run(attempt), name=attempt.key, context=context)
         self.tasks.add(task)
 
     def _limit(self, attempt: Attempt) -> None:

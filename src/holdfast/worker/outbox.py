@@ -21,6 +21,7 @@ from holdfast.store import Store
 
 from .attempt import Item
 from .clock import Clock
+from .tasks import begun_later
 
 _log = logging.getLogger("holdfast.worker")
 _PAUSE = 0.2
@@ -69,8 +70,7 @@ class Outbox:
         self._items.append(numbered(item))
         self._added += 1
         if self._task is None:
-            # Not by the loop, which may begin tasks at once: one that is over by then would be taken for one under way.
-            self._task = asyncio.Task(self._send(), loop=self._loop, name="holdfast: send")
+            self._task = begun_later(self._loop, self._send(), name="holdfast: send")
 
     async def flush(self) -> None:
         """Wait until everything added so far is out."""

@@ -143,6 +143,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._tasks.append(task)
         return task
 
+    def get_task_factory(self) -> None:
+        """There is none: all tasks are made here."""
+
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if self._is_closed or self.current.is_dead:
             return
