@@ -199,7 +199,8 @@ class StepSpan(LiveSpan):
         found = {
             "workflow.name": run.workflow,
             "workflow.version": run.version,
-            "run_id": run.id,
+            # Not what its body is told, which may be living through another run's past just when this is read.
+            "run_id": run.own_id,
             "step.name": self._step,
             "step.kind": self._mode,
             "step.attempt": self._attempt,
