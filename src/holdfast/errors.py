@@ -181,9 +181,10 @@ class LeaseLost(StoreError):
 
 
 class UnknownWorkflow(HoldfastError):
-    """No worker has ever registered a workflow of that name.
+    """No worker has ever registered a workflow of that name, or the one that is to drive a run does not serve it.
 
-    Raised by starts by name. Start a worker that has it, or give the function instead of its name.
+    Raised by starts by name: start a worker that has it, or give the function instead of its name. And by a drive:
+    give that worker the run's workflow, in its version, and its queue.
     """
 
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from holdfast.errors import LeaseLost, RunNotFound
-from holdfast.model import RunStatus
-from holdfast.store import last_of
+from holdfast.define import CHUNK_RUNS
+from holdfast.errors import LeaseLost, RunNotFound, UnknownWorkflow
+from holdfast.model import Lane, RunRecord, RunStatus
+from holdfast.store import Store, last_of
 
 from .plan import Plan
 from .session import Session
@@ -101,7 +102,36 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
         return Driven("ended", run_id, None, taken=session.taken)
     if record.status.is_final:
         return Driven("ended", record.id, record.status, taken=session.taken)
-    return Driven("budget" if is_late else "waiting", record.id, record.status, record.due_at, session.taken)
+    _check_served(record, plan)
+    due_at = await _due_at(record, store)
+    return Driven("budget" if is_late else "waiting", record.id, record.status, due_at, session.taken)
+
+
+def _check_served(record: RunRecord, plan: Plan) -> None:
+    """A run that no drive of this worker will ever take says so: whoever goes by its time would call for ever."""
+    lane = Lane(record.workflow, record.version, record.queue)
+    if lane in plan.lanes:
+        return
+    served = ", ".join(
+        f"{one.workflow!r} version {one.version!r} on {one.queue!r}"
+        for one in sorted(plan.lanes)
+        if one.workflow != CHUNK_RUNS.name
+    )
+    raise UnknownWorkflow(
+        f"run {record.id} can't be driven by this worker: it needs {lane.workflow!r} version {lane.version!r} on queue "
+        f"{lane.queue!r}, and the worker serves {served or 'nothing'}; the run is as it was, drive it with one that "
+        "has its workflow in Worker(workflows=) and its queue in Worker(queues=)"
+    )
+
+
+async def _due_at(record: RunRecord, store: Store) -> datetime | None:
+    """When a drive may find something to do: not while the run is paused, nor while another worker's lease holds."""
+    if record.paused:
+        return record.deadline_at
+    if record.owner is None or record.due_at is None:
+        return record.due_at
+    leases = [worker.lease_until for worker in await store.list_workers() if worker.id == record.owner]
+    return max(record.due_at, *leases) if leases else record.due_at
 
 
 async def _hold(session: Session) -> None:

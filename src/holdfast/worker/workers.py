@@ -195,7 +195,7 @@ class Worker:
         For serverless functions and cron jobs: there is no worker before or after it. The record's `reason` says why it
         stopped: "ended", "waiting" or "budget"; `due_at` says when to call again. A step in flight when the budget is
         spent gets a few seconds to end, else it executes again with the next drive. Safe when called twice at once.
-        Raises RunNotFound, and DefinitionError for what is no run's id.
+        Raises RunNotFound, UnknownWorkflow for a run that this worker does not serve, DefinitionError for no run's id.
         """
         if run_id is not None:
             check_id(run_id)
