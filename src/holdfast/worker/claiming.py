@@ -47,7 +47,7 @@ class Claiming(ABC):
         self._alarm: Alarm | None = None
         self._ahead_alarm: Alarm | None = None
         self._unsubscribe: Callable[[], None] | None = None
-        self._is_held_up = self._has_strays = self._has_backlog = False
+        self._is_held_up = self._has_strays = self._has_dropped = self._has_backlog = False
         self._is_changed = self._may_match = True
         self._matchmaker = Matchmaker(plan.store, plan.codec, plan.clock)
         self._matching = asyncio.Lock()
@@ -75,8 +75,10 @@ class Claiming(ABC):
             messages = await self.read_inbox()
             self.ahead.receive(messages)
             self.runs.deliver(messages)
-        if self._has_strays:
-            # The answer to a claim was lost, or the store has lost a hand-back: that run would wait for us for ever.
+        if self._has_strays or self._has_dropped:
+            # The answer to a claim was lost, or the store has lost a hand-back, or a turn was refused though nobody
+            # else has the run: that run would wait for us for ever.
+            self._has_dropped = False
             ours = [*self.runs.held, *self.ahead.ids]
             await self.store.release_strays(self.worker_id, ours, now=self._clock.store_time())
             self._has_strays = False
@@ -208,6 +210,10 @@ class Claiming(ABC):
         claimed = await self._claim(1, run_id)
         self._admit(claimed)
         return len(claimed)
+
+    def _strayed(self) -> None:
+        self._has_dropped = True
+        self._wake.set()
 
     def _changed(self) -> None:
         """Somebody else may have written something for us."""

@@ -32,11 +32,13 @@ class Resting(ABC):
     # Of more than thirty attributes the interpreter finds none by a shortcut, and every step asks for dozens of them.
     __slots__ = (
         "_clock", "_context", "_freed", "_keep_parked", "_loop", "_parkings", "_rows", "_suspect", "_trial_ends_at",
-        "attempts", "busy", "cleared", "held", "is_lenient", "is_stopping", "parked", "worker_id",
+        "attempts", "busy", "cleared", "held", "is_lenient", "is_stopping", "parked", "strayed", "worker_id",
     )  # fmt: skip  # a name a line would be a page
     attempts: Attempts
     cleared: Callable[[], None]
     """What is called when a suspect may be claimed again."""
+    strayed: Callable[[], None]
+    """What is called when runs were dropped whose turns were refused: maybe nobody else has them."""
 
     def __init__(
         self,

@@ -82,6 +82,7 @@ class Session(Claiming):
             freed=self._freed,
         )
         self.runs.cleared = self._wake.set
+        self.runs.strayed = self._strayed
         self.runs.attempts = self._attempts_of(
             plan.codec,
             self._clock,
@@ -225,7 +226,7 @@ class Session(Claiming):
                     await self._rows.idle()
                     # A transactional step's turn is in neither: it may be on its way still, for as long as it takes.
                     await asyncio.sleep(_BREATH if runs.held else 0)
-                if self._has_strays:
+                if self._has_strays or self._has_dropped:
                     # What a claim took whose answer was lost has not begun: no crash. Nor may it begin here any more:
                     # an answer that comes only now would be about what others may have by then.
                     for serving in self.tasks[:1]:

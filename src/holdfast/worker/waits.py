@@ -259,6 +259,7 @@ class Waits(Resting):
 
     def _tell_taken_over(self) -> None:
         lost, self._taken_over = self._taken_over, []
+        self.strayed()
         if len(lost) == 1:
             _log.warning("%r was taken over by another worker, or ended by force; this one drops it", lost[0])
             return
