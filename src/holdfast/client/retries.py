@@ -14,7 +14,9 @@ from uuid import UUID
 
 from holdfast.errors import AlreadyCompensated, NotRetryable
 from holdfast.model import (
+    FORCED,
     NAMELESS,
+    Cancel,
     Checkpoint,
     ChildEnded,
     Claimed,
@@ -31,6 +33,7 @@ from holdfast.model import (
     RunRetrying,
     RunStatus,
     Started,
+    Stopped,
     Undoing,
     encode_entries,
     history_of,
@@ -60,7 +63,7 @@ def check_retryable(record: RunRecord) -> None:
 def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, lane: Lane, at: Instant) -> NewRun:
     """The run `id` that goes on where `record` stopped, with its journal's `rows`, from `at` on."""
     entries = entries_of(record.id, rows)
-    history = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
+    history = _lived(entries)
     if any(isinstance(entry, Undoing) for entry in history):
         raise AlreadyCompensated(
             f"run {record.id} of {record.workflow!r} has undone what it had done, so it can't go on where it stopped; "
@@ -116,8 +119,22 @@ def retry_id(record: RunRecord) -> str:
 def children_kept(run_id: str, rows: Iterable[JournalRow]) -> set[str]:
     """The children whose ends a retry of this run has in its history; all others that it asks for are begun anew."""
     retrying = RunRetrying(0, 0, b"", 0, 0)
-    history = history_of([*entries_of(run_id, rows), retrying])
+    history = history_of([*_lived(entries_of(run_id, rows)), retrying])
     return {entry.run_id for entry in (*history.entries, *history.carried) if isinstance(entry, ChildEnded)}
+
+
+def _lived(entries: Sequence[Entry]) -> list[Entry]:
+    """What a run has lived through. A cancel by force is a cancel that its body never got: the cut is where it came.
+
+    But not if the run was blocked. Its code did not match its journal, say: what is retried may be mended code, which
+    goes on from the last failure, or from the last input, as after any other end.
+    """
+    history = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
+    by_force = any(isinstance(entry, Claimed) and entry.worker_id == FORCED for entry in entries[-2:-1])
+    end = entries[-1] if entries else None
+    if by_force and isinstance(end, Stopped) and not end.was_blocked:
+        history.append(Cancel(end.at, end.reason))
+    return history
 
 
 def _row(history: Sequence[Entry], record: RunRecord, at: Instant) -> bytes:

@@ -332,6 +332,8 @@ class Stopped(Ended, frozen=True, gc=False, tag="stopped"):
     reason: str | None = None
     skipped: tuple[str, ...] = ()
     """What was not waited for, in words."""
+    was_blocked: bool = False
+    """The run's code could not go on by then: what retries it may be other code, and is not held to its last asks."""
 
     @property
     def kind(self) -> str:

@@ -21,12 +21,13 @@ class Live(NamedTuple):
     next_seq: int | None
     after_run_id: str | None
     due_at: Instant | None
+    is_blocked: bool = False
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> Self:
         """A row of find_live or find_holder."""
-        number, id, status, *rest = row
-        return cls(number, id, RunStatus(status), *rest)
+        number, id, status, *rest, is_blocked = row
+        return cls(number, id, RunStatus(status), *rest, is_blocked=bool(is_blocked))
 
     @property
     def has_begun(self) -> bool:
@@ -34,6 +35,6 @@ class Live(NamedTuple):
         return self.started_at is not None or self.owner is not None or bool(self.next_seq)
 
 
-def cancelled(at: Instant, reason: str | None, undone: tuple[str, ...] = ()) -> Stopped:
-    """The entry that ends a run without its body, and what that left undone."""
-    return Stopped(at, RunStatus.CANCELLED.value, None, None, reason or None, undone)
+def cancelled(at: Instant, reason: str | None, undone: tuple[str, ...] = (), was_blocked: bool = False) -> Stopped:
+    """The entry that ends a run without its body, what that left undone, and whether the run was blocked."""
+    return Stopped(at, RunStatus.CANCELLED.value, None, None, reason or None, undone, was_blocked)

@@ -83,7 +83,9 @@ async def _end_by_force(tx: Transaction, run: Live, reason: str | None, at: Inst
         seq = rows[-1][0] + 1 if rows else 0
         undone = skipped((row[-1] for row in rows), run.due_at) if run.has_begun else ()
         # A turn of the owner may get there first: then its row counts, and this one comes after it.
-        if await _end(tx, run, seq, run.epoch + 1, [Claimed(at, FORCED), cancelled(at, reason, undone)], at):
+        if await _end(
+            tx, run, seq, run.epoch + 1, [Claimed(at, FORCED), cancelled(at, reason, undone, run.is_blocked)], at
+        ):
             return
 
 

@@ -9,7 +9,7 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]);
 -- name: find_holder
 -- The run that holds a key, with what decides a conflict; it stays as it is until the transaction ends.
 SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,
-    runs.after_run_id, runs.due_at
+    runs.after_run_id, runs.due_at, runs.blocked IS NOT NULL
 FROM holdfast.keys
 JOIN holdfast.runs ON runs.number = keys.run
 WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.key = :key
@@ -25,7 +25,7 @@ WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.k
 -- name: find_live
 -- The same of a run by its id.
 SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,
-    runs.after_run_id, runs.due_at
+    runs.after_run_id, runs.due_at, runs.blocked IS NOT NULL
 FROM holdfast.runs
 WHERE runs.namespace_id = :namespace_id AND runs.id = :id
 FOR NO KEY UPDATE OF runs;

@@ -73,7 +73,7 @@ def _end_by_force(tx: Transaction, run: Live, reason: str | None, at: Instant) -
     rows = tx.all("read_journal", {"namespace_id": tx.namespace_id, "id": run.id})
     seq = rows[-1][0] + 1 if rows else 0
     undone = skipped((row[-1] for row in rows), run.due_at) if run.has_begun else ()
-    _end(tx, run, seq, run.epoch + 1, [Claimed(at, FORCED), cancelled(at, reason, undone)], at)
+    _end(tx, run, seq, run.epoch + 1, [Claimed(at, FORCED), cancelled(at, reason, undone, run.is_blocked)], at)
 
 
 def _end(tx: Transaction, run: Live, seq: int, epoch: int, entries: list[Entry], at: Instant) -> None:

@@ -9,7 +9,7 @@ CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = asked.value;
 -- name: find_holder
 -- The run that holds a key, with what decides a conflict.
 SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,
-    runs.after_run_id, runs.due_at
+    runs.after_run_id, runs.due_at, runs.blocked IS NOT NULL
 FROM keys
 JOIN runs ON runs.number = keys.run
 WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.key = :key;
@@ -17,7 +17,7 @@ WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.k
 -- name: find_live
 -- The same of a run by its id.
 SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,
-    runs.after_run_id, runs.due_at
+    runs.after_run_id, runs.due_at, runs.blocked IS NOT NULL
 FROM runs
 WHERE runs.namespace_id = :namespace_id AND runs.id = :id;
 
