@@ -129,7 +129,7 @@ def _lived(entries: Sequence[Entry]) -> list[Entry]:
     But not if the run was blocked. Its code did not match its journal, say: what is retried may be mended code, which
     goes on from the last failure, or from the last input, as after any other end.
     """
-    history = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
+    history: list[Entry] = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
     by_force = any(isinstance(entry, Claimed) and entry.worker_id == FORCED for entry in entries[-2:-1])
     end = entries[-1] if entries else None
     if by_force and isinstance(end, Stopped) and not end.was_blocked:

@@ -27,7 +27,7 @@ class Live(NamedTuple):
     def of(cls, row: Sequence[Any]) -> Self:
         """A row of find_live or find_holder."""
         number, id, status, *rest, is_blocked = row
-        return cls(number, id, RunStatus(status), *rest, is_blocked=bool(is_blocked))
+        return cls(number, id, RunStatus(status), *rest, bool(is_blocked))
 
     @property
     def has_begun(self) -> bool:
