@@ -21,13 +21,14 @@ class Live(NamedTuple):
     next_seq: int | None
     after_run_id: str | None
     due_at: Instant | None
-    is_blocked: bool = False
+    is_blocked: bool
+    """On SQLite a number."""
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> Self:
         """A row of find_live or find_holder."""
-        number, id, status, *rest, is_blocked = row
-        return cls(number, id, RunStatus(status), *rest, bool(is_blocked))
+        number, id, status, *rest = row
+        return cls(number, id, RunStatus(status), *rest)
 
     @property
     def has_begun(self) -> bool:
@@ -37,4 +38,4 @@ class Live(NamedTuple):
 
 def cancelled(at: Instant, reason: str | None, undone: tuple[str, ...] = (), was_blocked: bool = False) -> Stopped:
     """The entry that ends a run without its body, what that left undone, and whether the run was blocked."""
-    return Stopped(at, RunStatus.CANCELLED.value, None, None, reason or None, undone, was_blocked)
+    return Stopped(at, RunStatus.CANCELLED.value, None, None, reason or None, undone, bool(was_blocked))
