@@ -1,4 +1,4 @@
-"""Retry: a new run that goes on where a failed or cancelled one stopped. Pure.
+"""Retry: a new run that goes on where a failed or cancelled one stopped. Pure, but for who has begun its children.
 
 The new run begins with the old one's history and a `run_retrying` entry, at which replay makes its cut: results
 recorded for steps asked before the last failure are kept, the failed step is open again. It stays in the old run's
@@ -18,6 +18,7 @@ from holdfast.model import (
     NAMELESS,
     Cancel,
     Checkpoint,
+    ChildAsked,
     ChildEnded,
     Claimed,
     Ended,
@@ -39,6 +40,7 @@ from holdfast.model import (
     history_of,
     instant_of,
 )
+from holdfast.store import Guest, Store
 
 from .entries import entries_of
 
@@ -60,8 +62,13 @@ def check_retryable(record: RunRecord) -> None:
     )
 
 
-def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, lane: Lane, at: Instant) -> NewRun:
-    """The run `id` that goes on where `record` stopped, with its journal's `rows`, from `at` on."""
+def retry_of(
+    record: RunRecord, rows: Sequence[JournalRow], *, id: str, lane: Lane, at: Instant, joined: Sequence[str] = ()
+) -> NewRun:
+    """The run `id` that goes on where `record` stopped, with its journal's `rows`, from `at` on.
+
+    `joined` are the keys of children that `record` has joined, or that have completed: those are joined again.
+    """
     entries = entries_of(record.id, rows)
     history = _lived(entries)
     if any(isinstance(entry, Undoing) for entry in history):
@@ -91,7 +98,7 @@ def retry_of(record: RunRecord, rows: Sequence[JournalRow], *, id: str, lane: La
         chain_id=record.chain_id,
         origin_id=record.origin_id,
         forked_from=record.id,
-        rows=(_row(history, record, at),) if has_begun else (),
+        rows=(_row(history, record, at, tuple(joined)),) if has_begun else (),
     )
 
 
@@ -116,6 +123,23 @@ def retry_id(record: RunRecord) -> str:
     return str(UUID(bytes=drawn.digest(), version=4))
 
 
+async def joined_by(store: Store | Guest, record: RunRecord, rows: Sequence[JournalRow]) -> list[str]:
+    """The keys of children, by ids of their own, that the end of a run has not called off.
+
+    Somebody else has begun them, and the run had only joined them; or they have completed.
+    """
+    entries = entries_of(record.id, rows)
+    owners = {record.id, *(one.former.id for one in entries if isinstance(one, RunRetrying) and one.former is not None)}
+    joined: list[str] = []
+    for entry in entries:
+        # The other ids were drawn by the run itself: nobody else can have begun those.
+        if isinstance(entry, ChildAsked) and not entry.run_id.startswith(tuple(f"{owner}." for owner in owners)):
+            child = await store.get_run(entry.run_id)
+            if child is not None and (child.parent_id not in owners or child.status is RunStatus.COMPLETED):
+                joined.append(entry.key)
+    return joined
+
+
 def children_kept(run_id: str, rows: Iterable[JournalRow]) -> set[str]:
     """The children whose ends a retry of this run has in its history; all others that it asks for are begun anew."""
     retrying = RunRetrying(0, 0, b"", 0, 0)
@@ -137,7 +161,7 @@ def _lived(entries: Sequence[Entry]) -> list[Entry]:
     return history
 
 
-def _row(history: Sequence[Entry], record: RunRecord, at: Instant) -> bytes:
+def _row(history: Sequence[Entry], record: RunRecord, at: Instant, joined: tuple[str, ...]) -> bytes:
     at = max([at, *(entry.at for entry in history if hasattr(entry, "at"))])
     former = Former(
         record.id,
@@ -149,7 +173,7 @@ def _row(history: Sequence[Entry], record: RunRecord, at: Instant) -> bytes:
     hooks = _hooks(history)
     failed = tuple(entry.key for entry in history if isinstance(entry, ChildEnded) and entry.is_failure)
     # Attempt 0: a run retried by hand has the whole of its workflow's own retries before it.
-    return encode_entries([*history, RunRetrying(at, 0, record.error or b"", at, at, former, failed, hooks)])
+    return encode_entries([*history, RunRetrying(at, 0, record.error or b"", at, at, former, failed, hooks, joined)])
 
 
 def _hooks(history: Iterable[Entry]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from holdfast.store import Guest, Store
 
 from .connections import Connection
 from .listings import shown
-from .retries import RETRYABLE, check_retryable, retry_of
+from .retries import RETRYABLE, check_retryable, joined_by, retry_of
 from .runs import AsyncRun
 from .starts import (
     Call,
@@ -133,7 +133,8 @@ class Starter:
         else:
             lane = Lane(record.workflow, version, record.queue)
         # By the store's clock: one stamped by a host that is ahead would stand still until the store has caught up.
-        new = retry_of(record, rows, id=id or new_id(), lane=lane, at=await store.read_clock())
+        joined, at = await joined_by(store, record, rows), await store.read_clock()
+        new = retry_of(record, rows, id=id or new_id(), lane=lane, at=at, joined=joined)
         new = self._connection.traced_after(new, record)
         [started] = await store.start_runs([new])
         if id is not None and started.id == id and not started.created:

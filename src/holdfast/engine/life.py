@@ -86,7 +86,8 @@ class Child:
     def begins_anew(self, retrying: RunRetrying) -> None:
         """The run is tried again. Another run is meant from here on if that is ours to call off, has failed, or was
         called off by the end of the run that is retried; any other does what it does once, and is waited for."""
-        is_called_off = retrying.former is not None and self.new.on_parent_end == "cancel"
+        is_ended = retrying.former is not None and self.new.on_parent_end == "cancel"
+        is_called_off = is_ended and self.key not in retrying.joined
         self.is_kept = not (self.is_ours or is_called_off or self.key in retrying.failed)
         if not self.is_kept:
             other = bounded_id(f"{self.first}~{retrying.attempt + 1}")

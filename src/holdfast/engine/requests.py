@@ -284,7 +284,12 @@ class Requests(Compensations):
         first = workflow.start_options.id or self._child_id(key)
         held = self._match_child(key, digest, earlier, asked) if self.is_replaying else None
         # The body was told the id that the journal holds, even if that is a child of the run which this one repeats.
-        new = self._new_run(workflow, key, plain, first if held is None else held.run_id)
+        if held is not None:
+            run_id = held.run_id
+        else:
+            # What has that id may be what the end of the retried run has called off: nobody waits for that.
+            run_id = self._child_id(key) if self._is_called_off(key, workflow) else first
+        new = self._new_run(workflow, key, plain, run_id)
         if held is None:
             if key in self.life.called_off and new.key is not None and new.on_parent_end == "cancel":
                 # What holds its key may be what the end of the retried run has called off: nobody waits for that.
@@ -300,6 +305,11 @@ class Requests(Compensations):
         self.life.children[key] = Child(key, workflow, new, reply, first)
         self.life.has_keys = self.life.has_keys or new.key is not None
         return reply
+
+    def _is_called_off(self, key: str, workflow: Workflow[Any, Any]) -> bool:
+        """Whether a child with an id of its own is one that the end of the run which this one retries has ended."""
+        options = workflow.start_options
+        return key in self.life.called_off and options.key is None and options.on_parent_end in (None, "cancel")
 
     def _check_options(self, workflow: Workflow[Any, Any]) -> None:
         options, run = workflow.start_options, self.run

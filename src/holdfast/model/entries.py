@@ -260,6 +260,9 @@ class RunRetrying(_Entry, frozen=True, gc=False, tag="run_retrying"):
     hooks: tuple[str, ...] = ()
     """The names of the hooks that were made until here, in order. Their tokens are out, and each is that hook's, in
     whichever order the next try makes them. NAMELESS is one of which only that is known."""
+    joined: tuple[str, ...] = ()
+    """The keys of children by an id of their own that the end of `former` has not called off: they were begun by
+    somebody else, or have completed."""
 
 
 class Relived(RunRetrying, frozen=True, gc=False, tag="relived"):

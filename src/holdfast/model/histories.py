@@ -86,7 +86,8 @@ def history_of(entries: Iterable[Entry]) -> History:
         elif isinstance(entry, RunRetrying):
             if not isinstance(entry, Relived):
                 if entry.former is not None:
-                    called_off |= {one.key for one in kept if isinstance(one, ChildAsked)}
+                    asked = {one.key for one in kept if isinstance(one, ChildAsked)}
+                    called_off |= asked.difference(entry.joined)
                 kept, carried = _cut(kept, carried, places)
             retrying, is_cut = entry, True
             lives.append((len(kept), entry))
