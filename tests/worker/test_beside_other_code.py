@@ -269,3 +269,35 @@ def test_steps_that_are_cancelled_with_their_whole_loop_have_not_failed(database
     go_on.set()
     assert asyncio.run(go_on_with(run_id)) == 3
     assert sorted(begun) == ["loop", "loop", "thread", "thread"]
+
+
+def test_a_step_that_is_cancelled_with_its_drive_and_their_loop_has_not_failed(database_url):
+    is_hanging, begun = True, threading.Event()
+
+    @step(retry=ONCE)
+    async def hang() -> int:
+        begun.set()
+        if is_hanging:
+            await asyncio.Event().wait()
+        return 1
+
+    @workflow
+    async def driven() -> int:
+        return await hang()
+
+    async def return_under_the_drive() -> str:
+        async with AsyncClient(database_url) as client:
+            run = await client.start(driven)
+            driving.append(asyncio.create_task(Worker(database_url, workflows=[driven]).drive(run.id)))
+            await until(begun.is_set)
+            return run.id
+
+    async def drive_on(run_id: str) -> object:
+        async with AsyncClient(database_url) as client:
+            await Worker(client, workflows=[driven]).drive(run_id)
+            return await (await client.get_run(run_id)).result(PATIENCE)
+
+    driving: list[asyncio.Task[object]] = []
+    run_id = asyncio.run(return_under_the_drive())
+    is_hanging = False
+    assert asyncio.run(drive_on(run_id)) == 1

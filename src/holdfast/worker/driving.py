@@ -57,6 +57,7 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
     """
     is_late = False
     session.start(is_serving=False)
+    _know_cancels(session)
     try:
         async with asyncio.timeout(seconds):
             # A drive that was killed has left its runs to whoever comes next, and that may be us.
@@ -132,6 +133,14 @@ async def _due_at(record: RunRecord, store: Store) -> datetime | None:
         return record.due_at
     leases = [worker.lease_until for worker in await store.list_workers() if worker.id == record.owner]
     return max(record.due_at, *leases) if leases else record.due_at
+
+
+def _know_cancels(session: Session) -> None:
+    """A step that is cancelled with us, as `asyncio.run` does to all that is left at its end, has not failed."""
+    ours = asyncio.current_task()
+    assert ours is not None
+    before = ours.cancelling()
+    session.runs.attempts.is_cancelled = lambda: ours.cancelling() > before
 
 
 async def _hold(session: Session) -> None:
