@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+from typing import Any
 
 import pytest
 
 from holdfast import AsyncClient, Worker, resource, sleep, step, workflow
 from holdfast.errors import HoldfastError
+from holdfast.model import Instant
+from holdfast.store.sqlite import SqliteStore
 from holdfast.worker import known_workflows
 from tests.worker.samples import add, ready
 from tests.worker.stage import PATIENCE, stage, until
@@ -115,6 +118,33 @@ async def test_a_worker_whose_entering_is_cancelled_is_left_nowhere(database_url
             await entering
         assert opened == ["open", "closed"]
         assert await on.store.list_workers() == []
+
+
+class Registering(SqliteStore):
+    """Says when a worker is about to be written down."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, f"sqlite:///{path}", "default")
+        self.begins = asyncio.Event()
+
+    async def register_worker(self, *args: Any, **given: Any) -> Instant:
+        self.begins.set()
+        return await super().register_worker(*args, **given)
+
+
+async def test_a_drive_that_is_cancelled_as_it_registers_is_left_nowhere(tmp_path):
+    store = Registering(f"{tmp_path}/holdfast.db")
+    async with AsyncClient(store) as client:
+        driving = asyncio.ensure_future(Worker(client, workflows=[ready]).drive())
+        await store.begins.wait()
+        driving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await driving
+        # Once more: a write that was on its way is done by now.
+        await Worker(client, workflows=[ready]).drive()
+        assert await client.workers() == []
+        assert not [*tmp_path.glob("**/*.lock")]
+    await store.close()
 
 
 async def test_a_worker_takes_a_clients_store_and_codec(database_url):

@@ -61,9 +61,14 @@ class Session(Claiming):
         check_transactions(plan.workflows.values(), self._lender)
         asked_at = self._clock.monotonic()
         declared = [Registration(*known, workflow.declared) for known, workflow in plan.workflows.items()]
-        seen = await self.store.register_worker(
-            self.worker_id, plan.lanes, plan.lease, workflows=declared, now=self._clock.store_time()
-        )
+        try:
+            seen = await self.store.register_worker(
+                self.worker_id, plan.lanes, plan.lease, workflows=declared, now=self._clock.store_time()
+            )
+        except asyncio.CancelledError:
+            # The write may be on its way, and happen all the same.
+            await through(self._leave_no_trace())
+            raise
         self._clock.observe(seen, asked_at)
         self.lease.renewed(asked_at)
         self._turns: GroupWriter[Turn, Held] = GroupWriter(self._commit, self.lease, weigh_turn)
@@ -200,9 +205,12 @@ class Session(Claiming):
     async def clear(self) -> None:
         """If the lease was lost others have its runs; what is left of it, such as its lock, goes too."""
         if self.lease.is_lost:
-            with suppress(StoreError, TimeoutError):
-                async with asyncio.timeout(_TIDY):
-                    await self.store.remove_worker(self.worker_id)
+            await self._leave_no_trace()
+
+    async def _leave_no_trace(self) -> None:
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(_TIDY):
+                await self.store.remove_worker(self.worker_id)
 
     async def _give_back(self, grace: int) -> None:
         runs = self.runs
