@@ -7,9 +7,11 @@ import subprocess
 import sys
 import weakref
 
+import anyio
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.types import Message, Receive, Scope, Send
 
 from holdfast import AsyncClient, DefinitionError
 from holdfast.web import AuditRecord, api, execute_app, new_key
@@ -156,3 +158,21 @@ def test_importing_the_room_imports_no_framework():
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
     assert execute_app
+
+
+async def test_a_stream_that_a_middleware_around_it_cuts_off_gives_its_place_back(database_url):
+    """As anyio cancels, which Starlette's middleware goes by: on every turn of the loop, also what cleans up."""
+
+    async def cut_off(scope: Scope, receive: Receive, send: Send) -> None:
+        with anyio.CancelScope() as cut:
+
+            async def heard(message: Message) -> None:
+                await send(message)
+                if message.get("body"):
+                    cut.cancel()
+
+            await made.app(scope, receive, heard)
+        await send({"type": "http.response.body", "body": b""})
+
+    async with served(database_url, streams=1) as made, reached(cut_off) as http:
+        assert [(await http.get("/v1/live")).status_code for _ in range(2)] == [200, 200]

@@ -99,9 +99,12 @@ class EventStream(Response):
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self._events.aclose()
-            self._left()
+            try:
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await self._events.aclose()
+            finally:
+                # Also if it is cancelled meanwhile: anyio does so on every turn of the loop.
+                self._left()
 
     async def _pump(self, send: Send) -> None:
         async for chunk in with_heartbeats(self._events, HEARTBEAT):
