@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sqlite3
 import threading
 
 import pytest
 
-from holdfast import emit, sleep, step, wait_for_signal, workflow
-from tests.worker.stage import PATIENCE, stage, until
+from holdfast import StepTimeout, emit, set_value, sleep, step, wait_for_signal, workflow
+from tests.worker.stage import ONCE, PATIENCE, stage, until
 
 
 @step
@@ -141,3 +142,76 @@ async def test_a_step_that_was_left_behind_sends_nothing_although_its_run_goes_o
         await run.signal("end")
         await run.result(PATIENCE)
         assert [item.value async for item in run.stream("progress")] == []
+
+
+@step
+async def chat() -> None:
+    set_value("chat", "over")
+
+
+@workflow
+async def chatting() -> None:
+    await chat()
+
+
+async def test_a_transaction_past_its_timeout_takes_along_what_it_has_sent(file):
+    begun, go_on, is_over = threading.Event(), threading.Event(), threading.Event()
+
+    @step(transaction=True, timeout="5s", retry=ONCE)
+    def book(db: sqlite3.Connection) -> None:
+        set_value("state", "booking")
+        begun.set()
+        go_on.wait(PATIENCE)
+        is_over.set()
+
+    @workflow
+    async def body() -> None:
+        with contextlib.suppress(StepTimeout):
+            book()
+        set_value("state", "given up")
+        await wait_for_signal("end")
+
+    async with stage(file, body, chatting) as on:
+        try:
+            run = await on.client.start(body)
+            await until(begun.is_set)
+            on.skip("5s")
+            await on.until_waiting(run)
+        finally:
+            go_on.set()
+        await until(is_over.is_set)
+        # What is sent goes out in order: had it been sent, it would be there before this.
+        await (await on.client.start(chatting)).result(PATIENCE)
+        assert await run.value("state") == "given up"
+
+
+async def test_what_a_timed_out_step_has_left_running_sends_nothing(database_url):
+    go_on, is_over = asyncio.Event(), asyncio.Event()
+    left: list[asyncio.Task[None]] = []
+
+    async def talk() -> None:
+        await go_on.wait()
+        set_value("state", "too late")
+        is_over.set()
+
+    @step(timeout="5s", retry=ONCE)
+    async def hang() -> None:
+        left.append(asyncio.create_task(talk()))
+        await asyncio.Event().wait()
+
+    @workflow
+    async def body() -> None:
+        with contextlib.suppress(StepTimeout):
+            await hang()
+        set_value("state", "given up")
+        await wait_for_signal("end")
+
+    async with stage(database_url, body, chatting) as on:
+        run = await on.client.start(body)
+        await until(lambda: left)
+        on.skip("5s")
+        await on.until_waiting(run)
+        go_on.set()
+        await is_over.wait()
+        await (await on.client.start(chatting)).result(PATIENCE)
+        assert await run.value("state") == "given up"
