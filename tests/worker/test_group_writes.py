@@ -30,6 +30,8 @@ class Group:
         return self._answer(items)
 
     def _weigh(self, item: str) -> int:
+        if item.isdigit():
+            return 2**27
         return 2**25 if item.isupper() else 1
 
     def _tell(self, _: None, item: str, verdict: object) -> None:
@@ -49,6 +51,12 @@ async def test_large_items_go_out_a_few_at_a_time_and_in_order():
     await group.write("aBcDefGHIj")
     assert group.sent == [[*"aBc"], [*"Def"], [*"GH"], [*"Ij"]]
     assert group.order == [*"aBcDefGHIj"]
+
+
+async def test_an_item_larger_than_a_group_may_be_goes_out_alone():
+    group = Group(lambda items: [True] * len(items))
+    await group.write("1a2")
+    assert group.sent == [[*"1"], [*"a"], [*"2"]]
 
 
 async def test_a_group_that_fails_is_halved_down_to_the_one_that_can_never_be_stored():
