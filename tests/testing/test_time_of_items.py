@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -42,6 +43,18 @@ STEPS = {"async def": fetch, "def": render}
 async def mapping(how: str) -> list[str]:
     found = await holdfast.map(STEPS[how], [1, 2, 3], chunk=3, on_error="collect")
     return [one.type if isinstance(one, Failure) else one for one in found]
+
+
+@step(retry=HOURLY)
+def second_time(page: int) -> int:
+    if current_step().attempt < 2:
+        raise OSError("try again")
+    return page
+
+
+@workflow
+async def wide(count: int) -> int:
+    return len(await holdfast.map(second_time, range(count), chunk=1, concurrency=count))
 
 
 @pytest.fixture(autouse=True)
@@ -111,3 +124,12 @@ async def test_an_environment_can_be_left_while_an_item_waits_to_be_tried_again(
 @pytest.mark.parametrize("how", STEPS)
 def test_a_map_of_items_that_are_tried_again_is_durable(how):
     assert_durable(mapping, how, effects=told)
+
+
+async def test_more_chunks_than_an_event_loop_has_threads_wait_for_time_side_by_side():
+    async with Environment(wide, start=START) as env:
+        run = await env.client.start(wide, 32)
+        # Of the real time: a chunk that finds no thread keeps the environment's from moving.
+        async with asyncio.timeout(20):
+            assert await run.result() == 32
+        assert env.now == START + timedelta(hours=1)

@@ -33,6 +33,9 @@ class ItemPace(Pace):
         await self._sleep(pause)
 
     def block(self, pause: int) -> None:
+        if self._is_left:
+            # Nobody waits for this thread, so the loop may be gone.
+            return
         with contextlib.suppress(CancelledError):
             asyncio.run_coroutine_threadsafe(self._take_a_nap(pause), self._loop).result()
 

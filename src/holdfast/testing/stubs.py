@@ -6,7 +6,6 @@ annotations, and errors are retried by its own policy, as in production.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,6 +15,7 @@ from typing import Any, TypeAlias
 from holdfast.define import State, Step, async_chunk, blocking_chunk, caught, chunked, covered, current_step, state_of
 from holdfast.errors import DefinitionError
 from holdfast.model import Duration, microseconds
+from holdfast.worker import Threads
 
 from .clock import ManualClock
 from .pacing import ItemPace
@@ -125,11 +125,16 @@ class Stubs:
                 self._note(target, (item,), {})
                 return target.fn(item)
 
+            # A thread of its own, not one of the loop's: those are few, and where all of them wait for time to move, it
+            # would stand still for the chunk that finds none.
+            thread = Threads()
             try:
-                # As a value: a future can't carry StopIteration.
-                value, error = await asyncio.to_thread(caught, blocking_chunk(target, collects, blocking, pace), items)
+                # As a value: a coroutine can't raise StopIteration.
+                chunk = blocking_chunk(target, collects, blocking, pace)
+                value, error = await thread.call(caught, (chunk, items), {})
             finally:
                 pace.leave()
+                thread.close()
             if error is not None:
                 raise error
             return value

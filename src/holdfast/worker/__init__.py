@@ -6,7 +6,7 @@ from .given import checked_middleware, checked_resources, known_workflows, lanes
 from .interrupts import Interrupts
 from .plan import Plan
 from .session import Session
-from .threads import LoopThreads
+from .threads import LoopThreads, Threads
 from .workers import Worker
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Plan",
     "Session",
     "SystemClock",
+    "Threads",
     "Worker",
     "checked_middleware",
     "checked_resources",
