@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
+import queue
+import sys
+import warnings
 from typing import Any
 
 import pytest
@@ -113,6 +117,17 @@ def test_what_was_handed_to_a_task_that_was_cancelled_before_it_began_is_no_erro
 def test_outside_a_body_python_says_it_itself():
     with pytest.warns(RuntimeWarning, match="doubled"):
         doubled(1)  # type: ignore[unused-coroutine]
+
+
+@pytest.mark.filterwarnings("always:coroutine 'doubled' was never awaited")
+def test_python_says_it_itself_also_where_no_python_runs(begin, monkeypatch):
+    begin(function_of_the_user_s)
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+    monkeypatch.setattr(sys, "unraisablehook", lambda failed: said.put(str(failed.exc_value)))
+    monkeypatch.setattr(warnings, "showwarning", lambda message, *_: said.put(str(message)))
+    # The thread begins with a function that is not written in Python, and ends by throwing its argument away.
+    _thread.start_new_thread(id, (doubled(1),))
+    assert said.get(timeout=30) == "coroutine 'doubled' was never awaited"
 
 
 def _kept(value: Any) -> Any:

@@ -19,13 +19,14 @@ _warn: Any = getattr(warnings, _NAME, None)
 
 
 def _hear(coroutine: Any) -> None:
-    loop, frame = asyncio._get_running_loop(), sys._getframe(1)
+    loop = asyncio._get_running_loop()
     if not isinstance(loop, BodyLoop):
+        # Perhaps where no Python runs, as at the end of a process or of a thread: there is no frame to look at.
         _warn(coroutine)
     elif loop.is_closed():
         # The body is put away in the midst of what it does: when it is rebuilt it comes to awaiting this.
         return
-    elif is_users(frame.f_code.co_filename):
+    elif is_users((frame := sys._getframe(1)).f_code.co_filename):
         loop.drop(frame)
     else:
         # What nobody's line throws away was handed to something that a cancel has ended before it began.
