@@ -86,10 +86,10 @@ def test_a_turn_comes_back_in_order(some):
         (Cancel(1), ["cancel", 1, None, False]),
         (Claimed(1, "w"), ["claimed", 1, "w"]),
         (Blocked(1, 2), ["blocked", 1, 2]),
-        (RunRetrying(1, 2, b"e", 3, 4), ["run_retrying", 1, 2, b"e", 3, 4, None, [], [], []]),
+        (RunRetrying(1, 2, b"e", 3, 4), ["run_retrying", 1, 2, b"e", 3, 4, None, [], [], [], False]),
         (
             RunRetrying(1, 0, b"e", 1, 1, Former("r1", 5, 6, None, "t"), ("kid",), ("hook",)),
-            ["run_retrying", 1, 0, b"e", 1, 1, ["r1", 5, 6, None, "t"], ["kid"], ["hook"], []],
+            ["run_retrying", 1, 0, b"e", 1, 1, ["r1", 5, 6, None, "t"], ["kid"], ["hook"], [], False],
         ),
         (Ended(1, "completed", b"o"), ["ended", 1, "completed", b"o", None]),
     ],

@@ -16,7 +16,6 @@ from holdfast.errors import AlreadyCompensated, NotRetryable
 from holdfast.model import (
     FORCED,
     NAMELESS,
-    Cancel,
     Checkpoint,
     ChildAsked,
     ChildEnded,
@@ -70,7 +69,7 @@ def retry_of(
     `joined` are the keys of children that `record` has joined, or that have completed: those are joined again.
     """
     entries = entries_of(record.id, rows)
-    history = _lived(entries)
+    history = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
     if any(isinstance(entry, Undoing) for entry in history):
         raise AlreadyCompensated(
             f"run {record.id} of {record.workflow!r} has undone what it had done, so it can't go on where it stopped; "
@@ -98,7 +97,7 @@ def retry_of(
         chain_id=record.chain_id,
         origin_id=record.origin_id,
         forked_from=record.id,
-        rows=(_row(history, record, at, tuple(joined)),) if has_begun else (),
+        rows=(_row(history, record, at, tuple(joined), _ended_by_force(entries)),) if has_begun else (),
     )
 
 
@@ -142,26 +141,23 @@ async def joined_by(store: Store | Guest, record: RunRecord, rows: Sequence[Jour
 
 def children_kept(run_id: str, rows: Iterable[JournalRow]) -> set[str]:
     """The children whose ends a retry of this run has in its history; all others that it asks for are begun anew."""
-    retrying = RunRetrying(0, 0, b"", 0, 0)
-    history = history_of([*_lived(entries_of(run_id, rows)), retrying])
+    entries = entries_of(run_id, rows)
+    retrying = RunRetrying(0, 0, b"", 0, 0, is_whole=_ended_by_force(entries))
+    history = history_of([*entries, retrying])
     return {entry.run_id for entry in (*history.entries, *history.carried) if isinstance(entry, ChildEnded)}
 
 
-def _lived(entries: Sequence[Entry]) -> list[Entry]:
-    """What a run has lived through. A cancel by force is a cancel that its body never got: the cut is where it came.
+def _ended_by_force(entries: Sequence[Entry]) -> bool:
+    """Whether a cancel by force has ended a run that could go on: what it has lived through is kept, then.
 
     But not if the run was blocked. Its code did not match its journal, say: what is retried may be mended code, which
     goes on from the last failure, or from the last input, as after any other end.
     """
-    history: list[Entry] = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
-    by_force = any(isinstance(entry, Claimed) and entry.worker_id == FORCED for entry in entries[-2:-1])
-    end = entries[-1] if entries else None
-    if by_force and isinstance(end, Stopped) and not end.was_blocked:
-        history.append(Cancel(end.at, end.reason))
-    return history
+    is_forced = any(isinstance(entry, Claimed) and entry.worker_id == FORCED for entry in entries[-2:-1])
+    return is_forced and isinstance(entries[-1], Stopped) and not entries[-1].was_blocked
 
 
-def _row(history: Sequence[Entry], record: RunRecord, at: Instant, joined: tuple[str, ...]) -> bytes:
+def _row(history: Sequence[Entry], record: RunRecord, at: Instant, joined: tuple[str, ...], is_whole: bool) -> bytes:
     at = max([at, *(entry.at for entry in history if hasattr(entry, "at"))])
     former = Former(
         record.id,
@@ -173,7 +169,9 @@ def _row(history: Sequence[Entry], record: RunRecord, at: Instant, joined: tuple
     hooks = _hooks(history)
     failed = tuple(entry.key for entry in history if isinstance(entry, ChildEnded) and entry.is_failure)
     # Attempt 0: a run retried by hand has the whole of its workflow's own retries before it.
-    return encode_entries([*history, RunRetrying(at, 0, record.error or b"", at, at, former, failed, hooks, joined)])
+    return encode_entries(
+        [*history, RunRetrying(at, 0, record.error or b"", at, at, former, failed, hooks, joined, is_whole)]
+    )
 
 
 def _hooks(history: Iterable[Entry]) -> tuple[str, ...]:

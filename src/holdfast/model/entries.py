@@ -263,6 +263,8 @@ class RunRetrying(_Entry, frozen=True, gc=False, tag="run_retrying"):
     joined: tuple[str, ...] = ()
     """The keys of children by an id of their own that the end of `former` has not called off: they were begun by
     somebody else, or have completed."""
+    is_whole: bool = False
+    """The run was ended by force, and nothing of what it had lived through is cut off."""
 
 
 class Relived(RunRetrying, frozen=True, gc=False, tag="relived"):

@@ -88,7 +88,7 @@ def history_of(entries: Iterable[Entry]) -> History:
                 if entry.former is not None:
                     asked = {one.key for one in kept if isinstance(one, ChildAsked)}
                     called_off |= asked.difference(entry.joined)
-                kept, carried = _cut(kept, carried, places)
+                kept, carried = _cut(kept, carried, places, entry.is_whole)
             retrying, is_cut = entry, True
             lives.append((len(kept), entry))
         elif isinstance(entry, Blocked):
@@ -145,16 +145,19 @@ def _is_failure(entry: Entry) -> bool:
 
 
 def _cut(
-    entries: list[Entry], undelivered: dict[str | int, Carried], places: Iterator[int]
+    entries: list[Entry], undelivered: dict[str | int, Carried], places: Iterator[int], is_whole: bool
 ) -> tuple[list[Entry], dict[str | int, Carried]]:
     """Cut at the cancel, else at the last failure delivered, else before the last input, which is then taken in anew.
 
+    Of a run that was ended by force nothing is cut off (`is_whole`), if there was no cancel before that.
     The failed step is open again and its attempts are counted from one; a failed child is asked for anew. A result that
     the body never got is as good as one that came after the cut. Messages that were taken after it are there for the
     next try: nobody sends them twice. A machine is cut behind its checkpoint at most.
     """
     at = next((i for i, entry in enumerate(entries) if isinstance(entry, Cancel)), None)
-    if at is None:
+    if at is None and is_whole:
+        at = len(entries)
+    elif at is None:
         at = max((i for i, entry in enumerate(entries) if _is_failure(entry)), default=None)
     carried: dict[str | int, Carried] = {}
     if at is None:
@@ -171,7 +174,7 @@ def _cut(
                 carried[entry.key] = entry
         asked = {entry.key for entry in before if isinstance(entry, (StepAsked, ChildAsked))}
     else:
-        before, cause, after = entries[:at], entries[at], entries[at + 1 :]
+        before, cause, after = entries[:at], entries[at] if at < len(entries) else None, entries[at + 1 :]
         asked = {entry.key for entry in before if isinstance(entry, (StepAsked, ChildAsked))}
         if isinstance(cause, StepFailed):
             asked.discard(cause.key)
