@@ -1,4 +1,4 @@
-"""What is deleted leaves no row behind, in any table: looked at from beside the store."""
+"""What is deleted leaves no row behind, in any table, and a failed reap no lock: looked at from beside the store."""
 
 import sqlite3
 
@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.model import NewWait, Out, OutEvent, OutSignal, RowChange, RunStatus, Sent, StepItems
 from holdfast.store import open_store
-from holdfast.testing.contract.stage import T0, after, new_run, turn
+from holdfast.testing.contract.stage import LANE, LEASE, T0, after, new_run, turn
 from tests.contract.staging import play_on
 
 STAYS = {"migrations", "namespaces", "lanes", "registered", "workers", "sqlite_sequence"}
@@ -118,3 +118,22 @@ def test_a_run_that_has_ended_follows_nobody(file):
 
     play(file, act)
     assert "followers" not in counts(file)
+
+
+def test_the_dead_are_found_anew_after_a_reap_that_has_failed(file):
+    async def act(stage):
+        dying = open_store(f"sqlite:///{file}")
+        await dying.open()
+        await dying.register_worker("dying", [LANE], LEASE)
+        # It leaves its row and the file of its lock behind, as a process does that dies.
+        await dying.close()
+        with sqlite3.connect(file) as db:
+            db.execute("CREATE TRIGGER stays BEFORE DELETE ON workers BEGIN SELECT raise(ABORT, 'no'); END")
+        with pytest.raises(sqlite3.IntegrityError):
+            await stage.store.reap_workers("other")
+        with sqlite3.connect(file) as db:
+            db.execute("DROP TRIGGER stays")
+        db.close()
+        assert await stage.store.reap_workers("other") == ["dying"]
+
+    play(file, act)
