@@ -1,4 +1,4 @@
-"""A program that ends without closing its blocking client ends in silence."""
+"""A program that ends without closing its blocking client ends in silence; one that is interrupted waits no more."""
 
 from __future__ import annotations
 
@@ -30,3 +30,30 @@ def url(request: pytest.FixtureRequest, database_url: str, postgres: Databases) 
 def test_a_program_that_leaves_its_client_open_ends_in_silence(url):
     ended = subprocess.run([sys.executable, "-c", PROGRAM, url], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+INTERRUPTED = """
+import asyncio, os, signal, threading
+from holdfast.client.portal import Portal
+
+over = threading.Event()
+
+async def wait():
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        over.set()
+
+# What is begun in the background by a shell ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    Portal().call(wait())
+except KeyboardInterrupt:
+    print("called off" if over.wait(10) else "goes on")
+"""
+
+
+def test_what_ctrl_c_interrupts_is_called_off():
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60)
+    assert (ended.stdout, ended.stderr) == ("called off\n", "")
