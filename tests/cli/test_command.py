@@ -249,6 +249,14 @@ def test_without_its_extra_the_command_says_how_to_install_it(package):
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
+def test_serve_without_its_extra_says_how_to_install_it_and_makes_no_database(package, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(["serve", "--url", f"sqlite:///{tmp_path}/holdfast.db"]) == 1
+    assert capsys.readouterr().err.rstrip().endswith("pip install 'holdfast[web]'")
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize("is_postgres", [False, True])
 def test_migrate_says_as_json_whether_there_was_anything_to_do(is_postgres, database_url, request, capsys):
     url = request.getfixturevalue("postgres").create_database() if is_postgres else database_url
