@@ -176,3 +176,16 @@ async def test_a_stream_that_a_middleware_around_it_cuts_off_gives_its_place_bac
 
     async with served(database_url, streams=1) as made, reached(cut_off) as http:
         assert [(await http.get("/v1/live")).status_code for _ in range(2)] == [200, 200]
+
+
+async def test_a_stream_ends_whole_when_its_server_is_about_to_end(database_url):
+    async def about_to_end(scope: Scope, receive: Receive, send: Send) -> None:
+        async def heard(message: Message) -> None:
+            await send(message)
+            if message.get("body"):
+                made.app.state.holdfast.ending.set()
+
+        await made.app(scope, receive, heard)
+
+    async with served(database_url) as made, reached(about_to_end) as http:
+        assert (await http.get("/v1/live")).text.startswith("event: ready")
