@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import random
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Protocol
@@ -325,6 +326,8 @@ class Process:
         await session.register()
         # A `def` step is called where it is asked for: there are no threads here.
         session.runs.attempts._threads.call = _at_once  # type: ignore[method-assign]
+        # Python's own, which are this seed's while its world lives: see World.run.
+        session.runs.attempts.dice = random.random
         self.oracle.note(f"{session.worker_id} has registered")
         return session
 

@@ -212,7 +212,7 @@ class World:
     def run(self) -> None:
         """From the beginning to the end; raises LawBroken if a promise was not kept."""
         state = random.getstate()
-        # Jitter comes from the process's own dice, which belong to this seed for a while.
+        # The jitter of retries comes from Python's own dice, which belong to this seed for a while.
         random.seed(self.seed)
         try:
             self.loop.run(self._run())
