@@ -121,6 +121,14 @@ async def test_an_unknown_run_is_not_found(database_url):
         assert "'nobody'" in answer.body["detail"]
 
 
+async def test_a_run_that_the_worker_does_not_serve_is_not_found_and_says_what_it_needs(database_url):
+    async with AsyncClient(database_url) as client:
+        run = await client.start(checkout, "4242", queue="slow")
+        answer = await call(execute_app(worker(client)), "POST", f"/{run.id}/execute")
+        assert answer.status == 404
+        assert "on queue 'slow'" in answer.body["detail"]
+
+
 @pytest.mark.parametrize("path", ["", "/", "/execute", "/a/execute/", "/a/run", "/a%00b/execute"])
 async def test_a_path_that_names_no_run_is_not_found(database_url, path):
     async with AsyncClient(database_url) as client:

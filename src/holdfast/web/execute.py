@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
 
-from holdfast.errors import HoldfastError, RunNotFound, StoreAway
+from holdfast.errors import HoldfastError, RunNotFound, StoreAway, UnknownWorkflow
 from holdfast.model import Duration, is_name, microseconds
 from holdfast.worker import Driven, Worker
 
@@ -36,8 +36,9 @@ def execute_app(worker: Worker, *, budget: Duration = "25s") -> App:
     limit: a step in flight when it is spent gets a few seconds to end. A request that is cut off leaves what a killed
     worker leaves, and the next one goes on from there.
 
-    Errors are problem+json: 404 for a run that does not exist or any other path, 405 for any method but POST, 503
-    with Retry-After while the database can't be reached, 500 for what else Holdfast refuses.
+    Errors are problem+json: 404 for a run that does not exist or that the worker does not serve, and for any other
+    path, 405 for any method but POST, 503 with Retry-After while the database can't be reached, 500 for what else
+    Holdfast refuses.
     """
     microseconds(budget, what="execute_app(budget=)")
 
@@ -73,7 +74,7 @@ async def _answer(worker: Worker, budget: Duration, scope: Scope, send: Send) ->
         return
     try:
         driven = await worker.drive(run_id, budget)
-    except RunNotFound as error:
+    except (RunNotFound, UnknownWorkflow) as error:
         await _refuse(send, HTTPStatus.NOT_FOUND, str(error))
     except StoreAway as error:
         header = b"retry-after", _RETRY_AFTER.encode()
