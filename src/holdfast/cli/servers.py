@@ -60,10 +60,10 @@ def serve(
     answered.
     """
     settings = place.settings(listen=listen, allow_remote=allow_remote, cors=cors)
-    set_up_logging(log_level)
     # Before the database is opened, which may make one, or migrate it.
     for package in ("fastapi", "uvicorn"):
         load_extra(package, extra="web", needed_by="holdfast serve")
+    set_up_logging(log_level)
     asyncio.run(_serve(settings, log_level))
 
 
