@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 import holdfast
-from holdfast import Retry, step, workflow
+from holdfast import AsyncRun, Retry, step, workflow
 from tests.worker.stage import PATIENCE, stage, until
 
 done: list[str] = []
@@ -40,26 +41,27 @@ async def tells() -> str:
     return "over"
 
 
+async def cancelled_and_retried(on: Any, body: Any) -> AsyncRun[str]:
+    """A run that was cancelled by force where it waits, in its second life, which goes on from there to its end."""
+    run = await on.client.start(body)
+    await on.until_waiting(run)
+    await run.cancel(force=True)
+    again = await on.client.retry(run.id)
+    await again.signal("go")
+    assert await again.result(PATIENCE) == "over"
+    return again
+
+
 async def test_what_a_run_has_done_behind_a_failure_that_it_caught_is_not_done_again(database_url):
     done.clear()
     async with stage(database_url, catches) as on:
-        run = await on.client.start(catches)
-        await on.until_waiting(run)
-        await run.cancel(force=True)
-        again = await on.client.retry(run.id)
-        await again.signal("go")
-        assert await again.result(PATIENCE) == "over"
+        await cancelled_and_retried(on, catches)
     assert done == ["behind the failure"]
 
 
 async def test_what_a_run_has_emitted_is_not_emitted_again(database_url):
     async with stage(database_url, tells) as on:
-        run = await on.client.start(tells)
-        await on.until_waiting(run)
-        await run.cancel(force=True)
-        again = await on.client.retry(run.id)
-        await again.signal("go")
-        assert await again.result(PATIENCE) == "over"
+        again = await cancelled_and_retried(on, tells)
         assert [item.value async for item in again.stream("news", type=str)] == ["once"]
 
 
