@@ -212,6 +212,7 @@ class Claiming(ABC):
         return len(claimed)
 
     def _strayed(self) -> None:
+        # A flag of its own: a claim under way takes the other one back when it is answered.
         self._has_dropped = True
         self._wake.set()
 

@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from contextvars import Context
 from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
@@ -75,6 +76,7 @@ class Link:
         self._asked_at: float | None = None
         """Since when `fetch` waits for the server."""
         self._watch: asyncio.TimerHandle | None = None
+        self._context = Context()  # The watch must not hold on to that of the step in which it is set.
 
     @property
     def is_busy(self) -> bool:
@@ -132,7 +134,7 @@ class Link:
         async with self._lock:
             self._asked_at = now
             if self._watch is None:
-                self._watch = asyncio.get_running_loop().call_later(COMMAND_TIMEOUT, self._look)
+                self._watch = asyncio.get_running_loop().call_later(COMMAND_TIMEOUT, self._look, context=self._context)
             try:
                 statement = self._prepared.get(text)
                 if statement is None:
@@ -164,7 +166,7 @@ class Link:
         if left <= 0:
             self.drop()
         else:
-            self._watch = asyncio.get_running_loop().call_later(left, self._look)
+            self._watch = asyncio.get_running_loop().call_later(left, self._look, context=self._context)
 
     async def _try(self, deed: Callable[[Transaction], Awaitable[T]], is_one: bool, is_hasty: bool) -> T:
         connection = await self._connected()
