@@ -12,7 +12,7 @@ from holdfast import AsyncClient, Worker
 from holdfast.model import JournalRow
 from holdfast.observe import Observer
 
-from .ceiling import bare, ceiling
+from .ceiling import SKETCHED, bare, ceiling
 from .databases import PATIENCE, Engine, first_journal, until_ended
 from .figures import Figure, compared, ratio_at_least
 from .scales import Scale
@@ -45,8 +45,11 @@ async def _at_once(scale: Scale, engine: Engine, journal: list[JournalRow], at_o
         bares.append(STEPS * runs / await bare(engine, journal, at_once, runs))
     title = f"{at_once} at once" if at_once > 1 else "1 at a time"
     target = ratio_at_least(1 / 3, "1/3") if at_once >= _PROMISED else None
+    besides = [("raw group commit", ceilings)]
+    if (sketched := SKETCHED.get((engine.name, at_once))) is not None:
+        besides.insert(0, ("the design's sketch", [sketched] * len(ours)))
     return [
-        compared(f"steps, {title}", "steps/s", ours, "raw group commit", ceilings, target),
+        *(compared(f"steps, {title}", "steps/s", ours, beside, theirs, target) for beside, theirs in besides),
         compared(f"steps, {title}", "steps/s", ours, "bare driver, no concurrency", bares),
         compared(
             f"runs, {title}",
