@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -102,44 +103,57 @@ async def test_a_payment_that_was_made_in_the_pause_is_not_made_again_on_any_sto
         assert await client.count(RunFilter(workflow=paying)) == 1
 
 
+NAMED = pytest.mark.parametrize("options", [{"key": "X"}, {"id": "X"}, {"key": "X", "id": "X"}])
+
+
 @workflow
-async def handing_over(is_mended: bool) -> str:
-    payment = paying.options(key="X").start(100)
+async def handing_over(is_mended: bool, options: dict[str, Any]) -> str:
+    payment = paying.options(**options).start(100)
     if not is_mended and not is_open["door"]:
         raise KeyError("a mistake of the body's own")
     return await payment
 
 
-async def test_a_retry_begins_a_child_with_a_key_again_that_a_forced_cancel_has_called_off():
+@NAMED
+async def test_a_retry_begins_a_named_child_again_that_a_forced_cancel_has_called_off(options):
     async with Environment(workflows=[handing_over, paying]) as env:
-        run = await env.client.start(handing_over, True)
+        run = await env.client.start(handing_over, True, options)
         await env.until_waiting(run)
         await run.cancel(force=True)
         assert await (await env.client.retry(run.id)).result() == "paid"
 
 
-async def test_a_retry_begins_a_child_with_a_key_again_that_was_asked_for_where_the_body_failed():
+@NAMED
+async def test_a_retry_begins_a_named_child_again_that_was_asked_for_where_the_body_failed(options):
     async with Environment(workflows=[handing_over, paying]) as env:
-        run = await env.client.start(handing_over, False)
+        run = await env.client.start(handing_over, False, options)
         assert await run.wait() is RunStatus.FAILED
         is_open["door"] = True
         assert await (await env.client.retry(run.id)).result() == "paid"
 
 
+@step(retry=Retry(attempts=1))
+async def refuse() -> None:
+    raise ConnectionError("it never passes")
+
+
 @workflow
-async def handing_over_late() -> str:
-    try:
-        await pass_through()
-    except ConnectionError:
-        return await paying.options(key="X").start(100)
-    raise AssertionError("the door is shut all the time")
+async def handing_over_late(options: dict[str, Any]) -> str:
+    with suppress(ConnectionError):
+        await refuse()
+    payment = paying.options(**options).start(100)
+    await charge()
+    if not is_open["door"]:
+        raise KeyError("a mistake of the body's own")
+    return await payment
 
 
-async def test_a_retry_begins_a_child_with_a_key_again_that_was_asked_for_behind_its_cut():
+@NAMED
+async def test_a_retry_begins_a_named_child_again_that_was_asked_for_behind_its_cut(options):
     async with Environment(workflows=[handing_over_late, paying]) as env:
-        run = await env.client.start(handing_over_late)
-        await env.until_waiting(run)
-        await run.cancel(force=True)
+        run = await env.client.start(handing_over_late, options)
+        assert await run.wait() is RunStatus.FAILED
+        is_open["door"] = True
         assert await (await env.client.retry(run.id)).result() == "paid"
 
 

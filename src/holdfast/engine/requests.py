@@ -283,16 +283,13 @@ class Requests(Compensations):
         digest = blake2b(asked, digest_size=8).digest()
         first = workflow.start_options.id or self._child_id(key)
         held = self._match_child(key, digest, earlier, asked) if self.is_replaying else None
+        # What has its id, or its key, may be what the end of the retried run has called off: nobody waits for that.
+        is_called_off = held is None and self._is_called_off(key, workflow)
         # The body was told the id that the journal holds, even if that is a child of the run which this one repeats.
-        if held is not None:
-            run_id = held.run_id
-        else:
-            # What has that id may be what the end of the retried run has called off: nobody waits for that.
-            run_id = self._child_id(key) if self._is_called_off(key, workflow) else first
+        run_id = held.run_id if held is not None else self._child_id(key) if is_called_off else first
         new = self._new_run(workflow, key, plain, run_id)
         if held is None:
-            if key in self.life.called_off and new.key is not None and new.on_parent_end == "cancel":
-                # What holds its key may be what the end of the retried run has called off: nobody waits for that.
+            if is_called_off and new.key is not None:
                 new = msgspec.structs.replace(new, on_conflict="restart")
             self._entries.append(ChildAsked(key, new.id, workflow.name, digest))
             self.life.new_children.append(new)
@@ -307,9 +304,8 @@ class Requests(Compensations):
         return reply
 
     def _is_called_off(self, key: str, workflow: Workflow[Any, Any]) -> bool:
-        """Whether a child with an id of its own is one that the end of the run which this one retries has ended."""
-        options = workflow.start_options
-        return key in self.life.called_off and options.key is None and options.on_parent_end in (None, "cancel")
+        """Whether a child is one that the end of the run which this one retries has ended."""
+        return key in self.life.called_off and workflow.start_options.on_parent_end in (None, "cancel")
 
     def _check_options(self, workflow: Workflow[Any, Any]) -> None:
         options, run = workflow.start_options, self.run
