@@ -47,7 +47,10 @@ class Claiming(ABC):
         self._alarm: Alarm | None = None
         self._ahead_alarm: Alarm | None = None
         self._unsubscribe: Callable[[], None] | None = None
-        self._is_held_up = self._has_strays = self._has_dropped = self._has_backlog = False
+        self._is_held_up = self._has_backlog = False
+        self._doubts = 0
+        """How often the store may have come to take runs for ours that are not here, and was not told since. A claim
+        counts until it is answered."""
         self._is_changed = self._may_match = True
         self._matchmaker = Matchmaker(plan.store, plan.codec, plan.clock)
         self._matching = asyncio.Lock()
@@ -75,13 +78,13 @@ class Claiming(ABC):
             messages = await self.read_inbox()
             self.ahead.receive(messages)
             self.runs.deliver(messages)
-        if self._has_strays or self._has_dropped:
+        if doubts := self._doubts:
             # The answer to a claim was lost, or the store has lost a hand-back, or a turn was refused though nobody
             # else has the run: that run would wait for us for ever.
-            self._has_dropped = False
             ours = [*self.runs.held, *self.ahead.ids]
             await self.store.release_strays(self.worker_id, ours, now=self._clock.store_time())
-            self._has_strays = False
+            # What was dropped meanwhile was among ours.
+            self._doubts -= doubts
         claimed_now = 0
         while not self.runs.is_stopping and self.lease.holds():
             room = self._plan.concurrency - self.runs.busy - len(self.runs.line)
@@ -187,7 +190,7 @@ class Claiming(ABC):
         self.runs.admit(claimed)
 
     async def _claim(self, limit: int, run_id: str | None = None, *, is_ahead: bool = False) -> list[ClaimedRun]:
-        self._has_strays = True
+        self._doubts += 1
         self.runs.reserved = 0 if is_ahead else limit
         asked_at = self._clock.monotonic()
         try:
@@ -200,7 +203,7 @@ class Claiming(ABC):
             self.runs.reserved = 0
             if self.runs.line:
                 self._loop.call_soon(self._next_in_line, context=self._context)
-        self._has_strays = False
+        self._doubts -= 1
         if claimed:
             self._clock.observe(claimed[0].claimed_at, asked_at)
         return claimed
@@ -212,8 +215,7 @@ class Claiming(ABC):
         return len(claimed)
 
     def _strayed(self) -> None:
-        # A flag of its own: a claim under way takes the other one back when it is answered.
-        self._has_dropped = True
+        self._doubts += 1
         self._wake.set()
 
     def _changed(self) -> None:

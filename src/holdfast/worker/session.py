@@ -234,7 +234,7 @@ class Session(Claiming):
                     await self._rows.idle()
                     # A transactional step's turn is in neither: it may be on its way still, for as long as it takes.
                     await asyncio.sleep(_BREATH if runs.held else 0)
-                if self._has_strays or self._has_dropped:
+                if self._doubts:
                     # What a claim took whose answer was lost has not begun: no crash. Nor may it begin here any more:
                     # an answer that comes only now would be about what others may have by then.
                     for serving in self.tasks[:1]:
@@ -294,7 +294,9 @@ class Session(Claiming):
                 if not self._is_away:
                     self._is_away = True
                     _log.warning("the store is away, claims wait for it: %s", error)
-                self._is_changed = self._may_match = self._has_strays = True  # nobody has looked
+                # Nobody has looked.
+                self._is_changed = self._may_match = True
+                self._doubts += 1
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 5.0)
                 continue
