@@ -158,6 +158,26 @@ async def test_a_retry_begins_a_named_child_again_that_was_asked_for_behind_its_
 
 
 @workflow
+async def paying_once(form: str) -> str:
+    with suppress(ConnectionError):
+        await refuse()
+    await paying.options(id=form.format(holdfast.current_run().chain_id))(0)
+    if not is_open["door"]:
+        raise KeyError("a mistake of the body's own")
+    return "done"
+
+
+@pytest.mark.parametrize("form", ["payment of {}", "{}.paying"])
+async def test_what_a_child_by_an_id_of_its_own_has_done_is_not_done_again_whatever_that_reads_like(form):
+    async with Environment(workflows=[paying_once, paying]) as env:
+        run = await env.client.start(paying_once, form)
+        assert await run.wait() is RunStatus.FAILED
+        is_open["door"] = True
+        assert await (await env.client.retry(run.id)).result() == "done"
+        assert len(env.calls(charge)) == 1
+
+
+@workflow
 async def joining() -> str:
     await pass_through()
     return await paying.options(key="X").start(100)

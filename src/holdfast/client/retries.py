@@ -7,6 +7,7 @@ chain and goes on with its life, so that steps keep their idempotency keys.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
@@ -44,6 +45,8 @@ from holdfast.store import Guest, Store
 from .entries import entries_of
 
 RETRYABLE = (RunStatus.FAILED, RunStatus.CANCELLED)
+_DRAWN = re.compile(r"~[0-9a-f]{8,}(~[0-9]+)*$")
+"""How the ids end that a run draws for its children, also for those of later tries."""
 
 
 def check_retryable(record: RunRecord) -> None:
@@ -132,11 +135,17 @@ async def joined_by(store: Store | Guest, record: RunRecord, rows: Sequence[Jour
     joined: list[str] = []
     for entry in entries:
         # The other ids were drawn by the run itself: nobody else can have begun those.
-        if isinstance(entry, ChildAsked) and not entry.run_id.startswith(tuple(f"{owner}." for owner in owners)):
+        if isinstance(entry, ChildAsked) and not _is_drawn(entry.run_id, owners):
             child = await store.get_run(entry.run_id)
             if child is not None and (child.parent_id not in owners or child.status is RunStatus.COMPLETED):
                 joined.append(entry.key)
     return joined
+
+
+def _is_drawn(run_id: str, owners: Iterable[str]) -> bool:
+    """Whether one of these runs has named its child. That it begins with a run's own id is not enough: a body may put
+    that there, too."""
+    return run_id.startswith(tuple(f"{owner}." for owner in owners)) and _DRAWN.search(run_id) is not None
 
 
 def children_kept(run_id: str, rows: Iterable[JournalRow]) -> set[str]:
