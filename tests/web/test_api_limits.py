@@ -219,11 +219,16 @@ async def test_a_value_that_is_too_large_for_the_database_is_413_and_named(datab
         (rb'"\"[[[[[["', False),
         (rb'["\\",[[[]]]]', True),
         (b"[[],[],[],[]]", False),
-        (b'"[[[[', True),
+        (b'"[[[[', False),
     ],
 )
 def test_depth_is_counted_outside_of_texts(body, is_deep):
     assert is_too_deep(body, 3) is is_deep
+
+
+def test_a_text_without_an_end_is_gone_through_once():
+    # From each of the quotes in it, looking for its end took hours.
+    assert not is_too_deep(b"[" + b"[]," * 65 + b'"' + rb"\"" * 1_000_000)
 
 
 async def test_a_body_that_is_too_deep_or_no_json_is_400(database_url):

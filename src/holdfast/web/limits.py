@@ -64,7 +64,8 @@ class Slots:
         self.taken -= 1
 
 
-_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]')
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+"""A text without an end goes on to that of the body: else each quote in it would be the beginning of another search."""
 
 
 def is_too_deep(body: bytes, deepest: int = DEEPEST) -> bool:
