@@ -43,13 +43,12 @@ class Compensations(Sends):
                 self.life.compensations.append(Compensation(undo, (one,), {}))
 
     async def _undo(self) -> None:
-        """Run what is registered, last first, all of it; raise the first failure then."""
+        """Run what is registered, last first, all of it; raise the first failure then, to a body that has asked."""
         life = self.life
-        first: Exception | None = None
         # What a task of the body was at when that ended is under way: it is waited for, and not asked for again.
         for reply, found in life.in_hand if life.is_compensating else ():
-            failure = await self._undone(found, reply)
-            first = first or failure
+            await self._undone(found, reply)
+        first: Exception | None = None
         while life.compensations:
             failure = await self._undone(life.compensations.pop())
             first = first or failure

@@ -200,9 +200,7 @@ def would_retry(body: Finished, seed: bytes) -> bool:
     if main is None or main.cancelled() or body.cancel is not None or body.verdict is not None:
         return False
     error = failure_of(main)
-    if error is None or isinstance(error, Continued):
-        return False
-    return _retrying(body, error, b"", seed) is not None
+    return error is not None and _retrying(body, error, b"", seed) is not None
 
 
 def _missed(cancel: Cancel) -> str:
