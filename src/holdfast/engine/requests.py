@@ -244,8 +244,7 @@ class Requests(Compensations):
         if found is not None and not found.is_cancelled:
             found.is_cancelled = True
             if not self.is_replaying:
-                # With a key, the run of an earlier try may still be what it has joined.
-                self.life.cancels += [found.new.id, *(found.former if found.new.key is not None else ())]
+                self.life.cancels.append(found.new.id)
 
     def ask_child(
         self, workflow: Workflow[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
