@@ -111,6 +111,22 @@ def test_nothing_is_undone_when_the_run_completes(begin):
     assert drive.check().result == 2
 
 
+def test_nothing_is_undone_where_the_body_catches_a_cancel_and_returns(begin):
+    @workflow
+    async def body() -> str:
+        compensate(clean_up)
+        try:
+            await double(1)
+        except asyncio.CancelledError:
+            return "all the same"
+        return "in time"
+
+    drive = begin(body)
+    drive.cancel()
+    assert drive.asked == ["double"]
+    assert drive.check().result == "all the same"
+
+
 @step
 async def refund(payment: str) -> None: ...
 
