@@ -139,6 +139,28 @@ async def test_a_hook_that_a_run_passes_by_is_there_for_the_one_after_it():
         assert await run.value("tokens 2") == [token]
 
 
+async def test_a_payload_finds_its_own_of_two_hooks_also_behind_a_run_that_makes_neither():
+    @workflow
+    async def passing(n: int) -> Any:
+        if n == 1:
+            passing.continue_as_new(2)
+        first: Any = holdfast.hook(name="answer")
+        second: Any = holdfast.hook(name="answer")
+        if n == 0:
+            tell(0, first, second)
+            await holdfast.wait_for_signal("on")
+            passing.continue_as_new(1)
+        return await second.wait()
+
+    async with Environment(passing) as env:
+        run = await env.client.start(passing, 0)
+        await env.until_waiting(run)
+        _, token = await run.value("tokens 0")
+        await env.client.resume_hook(token, "for the second")
+        await run.signal("on")
+        assert await run.result(timeout="1h") == "for the second"
+
+
 async def test_a_hook_that_is_made_again_lasts_as_long_as_it_says_then():
     @workflow
     async def asking(n: int) -> Any:
