@@ -10,7 +10,7 @@ from holdfast.store import Store
 
 from .entries import readable
 from .explain import Explanation, Surroundings, explain
-from .runs import described, error_of
+from .failures import described, error_of
 
 
 async def explained(store: Store, record: RunRecord, codec: Codec) -> Explanation:

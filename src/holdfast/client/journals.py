@@ -38,7 +38,7 @@ from holdfast.model import (
 )
 
 from .entries import decoded
-from .runs import described, error_of
+from .failures import described, error_of
 
 _SHOWN = 100
 

@@ -11,17 +11,15 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, Self, TypeVar, cast, overload
 
-from holdfast.codec import Codec, message_of
+from holdfast.codec import Codec
 from holdfast.define import NoClass, Workflow, refuse_in_body
 from holdfast.errors import (
     DefinitionError,
     HoldfastError,
-    NotDecodable,
     PayloadTooLarge,
     RunCancelled,
     RunFailed,
     RunNotFound,
-    StepFailed,
     StoreAway,
 )
 from holdfast.model import (
@@ -42,6 +40,7 @@ from holdfast.store import next_of
 
 from .connections import Connection
 from .entries import readable
+from .failures import described, error_of
 from .ids import check_name, not_found
 from .messaging import send_signal
 from .streams import (
@@ -377,24 +376,3 @@ def _raise_failed(codec: Codec, workflow: Workflow[..., Any] | None, record: Run
     raise RunFailed(
         f"run {record.id} of {record.workflow!r} failed: {described(cause, whole=True)}", record.id
     ) from cause
-
-
-def error_of(codec: Codec, stored: bytes | None, *, home: str | None = None) -> BaseException | None:
-    """The exception that was stored, or the one that says why it can't be read."""
-    if not stored:
-        return None
-    try:
-        return codec.decode_exception(stored, home=home)
-    except NotDecodable:
-        # A client need not have loaded the worker's modules: what was recorded about the error is enough to tell it.
-        return codec.tell_exception(stored)
-
-
-def described(error: BaseException | None, *, whole: bool = False) -> str:
-    """An exception in one line, or with all that its message says."""
-    if error is None:
-        return "no error was recorded"
-    text = message_of(error).strip()
-    text = text if whole else text.partition("\n")[0]
-    name = error.type.rpartition(".")[2] if isinstance(error, StepFailed) and error.type else type(error).__name__
-    return f"{name}: {text}" if text else name

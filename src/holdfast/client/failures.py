@@ -1,0 +1,27 @@
+"""What a run or a step has failed with, as it is stored, for whoever asks for a result or reads a journal."""
+
+from __future__ import annotations
+
+from holdfast.codec import Codec, message_of
+from holdfast.errors import NotDecodable, StepFailed
+
+
+def error_of(codec: Codec, stored: bytes | None, *, home: str | None = None) -> BaseException | None:
+    """The exception that was stored, or the one that says why it can't be read."""
+    if not stored:
+        return None
+    try:
+        return codec.decode_exception(stored, home=home)
+    except NotDecodable:
+        # A client need not have loaded the worker's modules: what was recorded about the error is enough to tell it.
+        return codec.tell_exception(stored)
+
+
+def described(error: BaseException | None, *, whole: bool = False) -> str:
+    """An exception in one line, or with all that its message says."""
+    if error is None:
+        return "no error was recorded"
+    text = message_of(error).strip()
+    text = text if whole else text.partition("\n")[0]
+    name = error.type.rpartition(".")[2] if isinstance(error, StepFailed) and error.type else type(error).__name__
+    return f"{name}: {text}" if text else name
