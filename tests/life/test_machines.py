@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import AsyncClient, Done, Machine, Next, NoSuchStep, Retry, RunFailed, RunStatus, Worker, workflow
-from holdfast.testing import Environment, assert_durable
+from holdfast.testing import Environment, assert_durable, replay
 from tests.life.waiting import until_waiting
 
 done: dict[str, str] = {}
@@ -56,6 +56,32 @@ async def test_after_is_a_durable_timer():
         begun = env.now
         await (await env.client.start(checkout, "Ada")).result()
         assert env.now - begun == timedelta(minutes=5)
+
+
+async def test_a_fork_takes_for_the_result_of_a_state_what_a_state_returns():
+    async with Environment(checkout) as env:
+        run = await env.client.start(checkout, "Ada")
+        await run.result()
+        ended = await env.client.fork(run.id, at="charge", result=Done("paid in cash"))
+        assert await ended.result() == "paid in cash"
+        # What the states before it have written is there, and of this one nothing.
+        begun = env.now
+        again = await env.client.fork(run.id, at="charge", result=Next("charge", after="1h"))
+        assert await again.result() == {"order": "order of Ada", "charged": True}
+        assert env.now - begun == timedelta(hours=1)
+        assert replay(await env.client.journal(again.id), checkout).status == "completed"
+
+
+@pytest.mark.parametrize("result", ["paid", {"ok": True}, None, [1], [None, 0, "paid", {}, "more"]])
+async def test_a_fork_with_what_no_state_can_come_to_fails_and_says_what_can(result):
+    async with Environment(checkout) as env:
+        run = await env.client.start(checkout, "Ada")
+        await run.result()
+        fork = await env.client.fork(run.id, at="charge", result=result)
+        with pytest.raises(
+            RunFailed, match=r"the state 'charge' came to .*; expected Next\('state'\) or Done\(result\)"
+        ):
+            await fork.result()
 
 
 async def test_a_state_that_fails_is_tried_again_and_its_writes_are_dropped():

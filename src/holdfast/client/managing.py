@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, Unpack, overload
 
-from holdfast.define import Workflow, refuse_in_body, wrong_workflow
+from holdfast.define import Workflow, refuse_in_body, said_by, wrong_workflow
 from holdfast.errors import (
     AlreadyCompensated,
     BadArguments,
@@ -191,9 +191,10 @@ class Managing(Connected):
             fresh = await client.fork(run.id, input=(other_order,))             # from the start, with other arguments
 
         The old run stays as it was, whatever state it is in. `at` is the step's key as the journal shows it; `input` is
-        a sequence of arguments. Give the `workflow` to have them, and the result, typed: from the start they may be for
-        another version of it. With a filter all runs that it lets through are forked, those that have asked for that
-        step, and the answer is how many. Raises DefinitionError and BadArguments for what does not fit the run.
+        a sequence of arguments. What a machine's state came to is a `Next` or a `Done`. Give the `workflow` to have
+        them, and the result, typed: from the start they may be for another version of it. With a filter all runs that
+        it lets through are forked, those that have asked for that step, and the answer is how many. Raises
+        DefinitionError and BadArguments for what does not fit the run.
         """
         refuse_in_body("client.fork()", "do it in a step")
         if at is None and not isinstance(result, NotGiven):
@@ -202,7 +203,7 @@ class Managing(Connected):
             raise BadArguments(f"fork(input={input!r}): expected a tuple of arguments, such as (1,)")
         if workflow is not None and not isinstance(workflow, Workflow):
             raise DefinitionError(f"fork(workflow={workflow!r}): {wrong_workflow(workflow)}")
-        came_to = None if isinstance(result, NotGiven) else self._connection.codec.message(result)
+        came_to = None if isinstance(result, NotGiven) else self._connection.codec.message(said_by(result))
         forks = Forks(self._connection, at, input, came_to, workflow)
         if isinstance(run_id, RunFilter):
             return await forks.make_all([record async for record in matching(self._connection, run_id)])

@@ -10,7 +10,7 @@ from .chunks import Pace, async_chunk, blocking_chunk, caught, chunked
 from .covered import covered, wrong_workflow
 from .failures import pause_after
 from .logs import logger
-from .machines import Context, Done, Machine, Next, State, state_of
+from .machines import Context, Done, Machine, Next, State, said_by, state_of
 from .maps import Failure, OfOne, map, mapped
 from .messages import emit, publish, set_value, signal
 from .pending import Pending, Reply
@@ -90,6 +90,7 @@ __all__ = [
     "resource",
     "rng",
     "rollback",
+    "said_by",
     "set_value",
     "shield",
     "signal",

@@ -99,14 +99,21 @@ class State:
 
     def outcome(self, returned: Any, pad: dict[str, Any]) -> tuple[Any, ...]:
         """What the step comes to: what follows and after how long, the result, and the scratchpad."""
-        if isinstance(returned, Next):
-            return returned.state, returned.after, None, pad
-        if isinstance(returned, Done):
-            return None, 0, returned.result, pad
+        if isinstance(returned, (Next, Done)):
+            return *said_by(returned), pad
         raise DefinitionError(
             f"machine {self.machine!r}: the state {self.name!r} returned {returned!r}; expected Next('state') or "
             "Done(result)"
         )
+
+
+def said_by(returned: Any) -> Any:
+    """What a state has returned as its step records it, all but the scratchpad; what is no state's as it is."""
+    if isinstance(returned, Next):
+        return returned.state, returned.after, None
+    if isinstance(returned, Done):
+        return None, 0, returned.result
+    return returned
 
 
 class _AsyncState(AsyncStep[..., Any]):
@@ -197,7 +204,15 @@ async def _run(machine: Machine, input: Any) -> Any:
     state, pad, count = body.restored() or (_START, {}, 0)
     while True:
         step = machine.next_of(state)
-        following, after, result, pad = await body.ask_step(step, (input, pad), {})
+        came_to = await body.ask_step(step, (input, pad), {})
+        if not isinstance(came_to, (tuple, list)) or len(came_to) not in (3, 4):
+            raise DefinitionError(
+                f"machine {machine.name!r}: the state {state!r} came to {came_to!r}, as a fork says; expected "
+                "Next('state') or Done(result)"
+            )
+        # A fork that says what it came to does not know the scratchpad, which stays as it was before this state.
+        following, after, result, *written = came_to
+        pad = written[0] if written else pad
         if following is None:
             return result
         machine.next_of(following)
