@@ -6,14 +6,16 @@ import asyncio
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
+from holdfast import Worker, step, workflow
 from holdfast.client import AsyncClient
 from holdfast.client.connections import Connection
-from holdfast.codec import Codec
-from holdfast.errors import ClientClosed, DefinitionError, StoreAway, StoreError
+from holdfast.codec import Codec, Zstd
+from holdfast.errors import ClientClosed, DefinitionError, PayloadTooLarge, RunFailed, StoreAway, StoreError
 from holdfast.model import RunFilter
 from holdfast.store import open_store
 from tests.client.hands import Hands, total
@@ -40,12 +42,63 @@ def test_settings_are_read_when_they_are_needed_not_when_the_client_is_made(tmp_
 
 
 def test_wrong_arguments_of_a_client_are_refused_where_it_is_made():
-    for options in ({"namespace": ""}, {"max_payload": 0}, {"codec": "json"}, {"codec": Codec(), "max_payload": 5}):
+    for options in ({"namespace": ""}, {"max_payload": 0}, {"codec": "json"}):
         with pytest.raises(DefinitionError):
             AsyncClient("sqlite:///x.db", **options)
     for url in ("orders.db", 5):
         with pytest.raises(DefinitionError, match="expected the address of a database"):
             AsyncClient(url)
+
+
+@pytest.mark.parametrize(
+    ("codec", "given", "setting", "limit"),
+    [
+        (None, None, None, 4 * 1024 * 1024),
+        (Codec(), None, None, 4 * 1024 * 1024),
+        (Codec(), 30, None, 30),
+        (Codec(max_payload=20), 30, None, 30),
+        (Codec(max_payload=20), None, "40", 20),
+        (Codec(), None, "40", 40),
+        (Codec(), 30, "40", 30),
+    ],
+)
+def test_the_limit_of_a_codec_is_the_first_that_was_said(monkeypatch, codec, given, setting, limit):
+    if setting is not None:
+        monkeypatch.setenv("HOLDFAST_MAX_PAYLOAD", setting)
+    client = AsyncClient("sqlite:///:memory:", codec=codec, max_payload=given)
+    assert client.codec.max_payload == limit
+    with pytest.raises(PayloadTooLarge, match=f"more than the limit of {limit:,}"):
+        client.codec.value(str).encode("x" * limit)
+
+
+def test_a_limit_leaves_a_codec_what_else_it_is():
+    codec = Codec(chain=[Zstd(threshold=0)], pickle=True)
+    long = codec.value(str).encode("x" * 100)
+    limited = AsyncClient("sqlite:///:memory:", codec=codec, max_payload=70).codec
+    assert limited.value(str).encode("x" * 60)[:1] == b"\0"
+    assert limited.value(Any).decode(limited.value(Any).encode(...)) is ...
+    # What was stored by another limit can be read, and the codec that was given is as it was.
+    assert limited.value(str).decode(long) == "x" * 100
+    assert codec.value(str).encode("x" * 100) == long
+
+
+async def test_a_worker_holds_to_the_limit_of_the_settings_with_a_codec_of_its_own(tmp_path, monkeypatch):
+    @step
+    def write(size: int) -> str:
+        return "x" * size
+
+    @workflow
+    async def letter(size: int) -> str:
+        return write(size)
+
+    url = f"sqlite:///{tmp_path}/letters.db"
+    async with AsyncClient(url) as client:
+        runs = [await client.start(letter, size) for size in (10, 200)]
+        monkeypatch.setenv("HOLDFAST_MAX_PAYLOAD", "100")
+        await Worker(url, workflows=[letter], codec=Codec()).drive()
+        assert await runs[0].result(timeout=0) == "x" * 10
+        with pytest.raises(RunFailed, match="more than the limit of 100"):
+            await runs[1].result(timeout=0)
 
 
 def test_a_schema_is_refused_where_there_is_no_such_thing():

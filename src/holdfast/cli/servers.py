@@ -74,7 +74,6 @@ async def _serve(settings: Settings, log_level: str) -> None:
         namespace=settings.namespace,
         schema=settings.schema,
         codec=codec,
-        max_payload=settings.max_payload if codec is None else None,
         migrate=settings.migrate,
         observers=watching(settings),
     )

@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.client import AsyncClient
+from holdfast.codec import Codec
 from holdfast.discovery import Found, discover, find_codec
 from holdfast.errors import DefinitionError
 from holdfast.observe import Observer
@@ -75,8 +76,7 @@ async def serve(
         plan.url,
         namespace=plan.namespace,
         schema=plan.schema,
-        codec=found.codec,
-        max_payload=plan.max_payload if found.codec is None else None,
+        codec=(found.codec or Codec()).limited(None, plan.max_payload),
         migrate=plan.migrate,
         observers=None if beside is None else beside.observers,
     )

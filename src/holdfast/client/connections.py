@@ -58,8 +58,6 @@ class Connection:
     ) -> None:
         if codec is not None and not isinstance(codec, Codec):
             raise DefinitionError(f"codec={codec!r}: expected a holdfast.Codec(...)")
-        if codec is not None and max_payload is not None:
-            raise DefinitionError("max_payload= goes into a codec that is given: Codec(max_payload=...)")
         given: dict[str, Any] = {
             "namespace": namespace,
             "schema": schema,
@@ -106,10 +104,7 @@ class Connection:
 
     @cached_property
     def codec(self) -> Codec:
-        if self._given_codec is not None:
-            return self._given_codec
-        limit = self.settings.max_payload
-        return Codec() if limit is None else Codec(max_payload=limit)
+        return (self._given_codec or Codec()).limited(self._given["max_payload"], self.settings.max_payload)
 
     @cached_property
     def observers(self) -> Observers | None:

@@ -21,13 +21,16 @@ from holdfast.codec.transforms import Transform
 from holdfast.codec.values import ValueCodec
 from holdfast.errors import NotDecodable
 
+_LIMIT = 4 * 1024 * 1024
+
 
 class Codec:
     """Values and exceptions ⇄ stored bytes.
 
         Client(url, codec=Codec(chain=[Zstd(), AesGcm(keys, primary="2026")]))
 
-    `max_payload` limits the plain size of one value, in bytes, else PayloadTooLarge. `pickle=True` lets values that
+    `max_payload` limits the plain size of one value, in bytes, else PayloadTooLarge; where nothing is said here, that
+    of the client's or worker's settings holds, 4 MiB by default. `pickle=True` lets values that
     JSON can't hold be pickled, and pickles be read: only where nobody else can write to the database. `chain` is
     applied to every payload in order, and taken off in reverse; DefinitionError for what can't be a part of it.
 
@@ -36,9 +39,10 @@ class Codec:
     """
 
     def __init__(
-        self, *, max_payload: int = 4 * 1024 * 1024, pickle: bool = False, chain: Sequence[Transform] = ()
+        self, *, max_payload: int | None = None, pickle: bool = False, chain: Sequence[Transform] = ()
     ) -> None:
-        self._seal = Seal(chain, max_payload)
+        self._seal = Seal(chain, _LIMIT if max_payload is None else max_payload)
+        self._has_limit = max_payload is not None
         self._pickles = pickle
         self._values: dict[Any, ValueCodec] = {}
         self._functions: WeakKeyDictionary[Any, dict[int | None, Any]] = WeakKeyDictionary()
@@ -53,6 +57,16 @@ class Codec:
         """
         made = copy.copy(self)
         made._loaded = frozenset(sys.modules)
+        return made
+
+    def limited(self, given: int | None, setting: int | None) -> Self:
+        """The same codec with the limit that holds: one that is given goes before its own, that before a setting."""
+        limit = setting if given is None and not self._has_limit else given
+        if limit is None:
+            return self
+        made = copy.copy(self)
+        made._seal, made._has_limit = self._seal.limited(limit), True
+        made._values, made._functions, made._lock = {}, WeakKeyDictionary(), threading.Lock()
         return made
 
     @property

@@ -31,7 +31,7 @@ def from_text(text: str) -> bytes:
 class Seal:
     """Applies a chain and takes it off again."""
 
-    __slots__ = ("_chain", "_transforms", "encrypts", "is_empty", "limit")
+    __slots__ = ("_chain", "_given", "_transforms", "encrypts", "is_empty", "limit")
 
     def __init__(self, chain: Sequence[Transform], limit: int) -> None:
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
@@ -41,12 +41,17 @@ class Seal:
                 f"Codec(chain={chain!r}): expected a list of transforms, such as [Zstd(), AesGcm(keys, primary)]"
             )
         self.limit = limit
+        self._given = chain
         self._chain = [(_layer(transform.id), transform) for transform in chain]
         self._transforms = {transform.id.encode(): transform for transform in chain}
         if len(self._transforms) < len(self._chain):
             raise DefinitionError("two transforms of the chain have the same id: give each its own")
         self.encrypts = any(transform.encrypts for transform in chain)
         self.is_empty = not chain
+
+    def limited(self, limit: int) -> Seal:
+        """The same chain for values of another size."""
+        return Seal(self._given, limit)
 
     def close(self, plain: bytes) -> bytes:
         self.check_size(plain)

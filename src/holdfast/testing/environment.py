@@ -51,7 +51,8 @@ class EnvironmentClient(AsyncClient):
         until_ended: Callable[[str, int | None], Any],
         until_news: Callable[[asyncio.Event], Any],
     ) -> None:
-        super().__init__(store, codec=codec)
+        # Settings of the place where tests are run say nothing about what is tested.
+        super().__init__(store, codec=codec, max_payload=codec.max_payload)
         self._connection.until_ended = until_ended
         self._connection.until_news = until_news
 

@@ -378,13 +378,12 @@ def _say(task: asyncio.Task[None]) -> None:
 
 
 def _store_of(url: object, settings: Settings, codec: Codec | None) -> tuple[Store, Codec]:
+    own = (codec or Codec()).limited(None, settings.max_payload)
     if url is None or isinstance(url, str):
-        if codec is None:
-            codec = Codec() if settings.max_payload is None else Codec(max_payload=settings.max_payload)
-        return store_for(settings), codec
+        return store_for(settings), own
     if hasattr(url, "commit_turns"):
-        return cast(Store, url), codec or Codec()
+        return cast(Store, url), own
     if hasattr(url, "store") and hasattr(url, "codec"):
         holder = cast(StoreHolder, url)
-        return holder.store, codec or holder.codec
+        return holder.store, holder.codec if codec is None else own
     raise DefinitionError(f"Worker({url!r}): expected a url such as 'sqlite:///orders.db', a client or an open store")
