@@ -75,14 +75,21 @@ def gather(first: Pending[T], second: Pending[T2], third: Pending[T3], /) -> lis
 def gather(
     first: Pending[Any], second: Pending[Any], third: Pending[Any], fourth: Pending[Any], /, *others: Pending[Any]
 ) -> list[Any]: ...
-def gather(*pendings: Pending[Any]) -> list[Any]:
-    """Every result, in the order given. The first failure is raised; the others go on."""
+@overload
+def gather(*pendings: Pending[T], return_exceptions: Literal[True]) -> list[T | BaseException]: ...
+@overload
+def gather(*pendings: Pending[Any], return_exceptions: bool) -> list[Any]: ...
+def gather(*pendings: Pending[Any], return_exceptions: bool = False) -> list[Any]:
+    """Every result, in the order given. The first failure is raised; the others go on.
+
+    With `return_exceptions` all are waited for, and each failure stands in the place of its result.
+    """
     body = body_for("blocking.gather()")
     for one in pendings:
         # In an async body it may also be the coroutine of a step.
         if not isawaitable(one):
             raise _no_pending("gather", one)
-    return body.block(asyncio.gather(*pendings))
+    return body.block(asyncio.gather(*pendings, return_exceptions=return_exceptions))
 
 
 def wait(

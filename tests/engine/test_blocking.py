@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -125,6 +126,21 @@ def test_gather_in_a_def_body_raises_the_first_failure(begin):
     drive = begin(body)
     drive.fail("refuse", Declined("visa", cents=1))
     assert drive.check().result == "visa"
+
+
+def test_gather_in_a_def_body_waits_for_all_and_gives_failures_back_where_it_is_told_to(begin):
+    @workflow
+    def body() -> list[Any]:
+        first, second, third = blocking.gather(
+            refuse.start("visa"), echo.start(1), refuse.start("amex"), return_exceptions=True
+        )
+        return [first.card, second, third.card]
+
+    drive = begin(body)
+    drive.fail("refuse:1", Declined("amex", cents=1))
+    drive.fail("refuse", Declined("visa", cents=1))
+    drive.complete("echo")
+    assert drive.check().result == ["visa", 1, "amex"]
 
 
 def test_wait_in_a_def_body_tells_done_from_not_done(begin):

@@ -89,6 +89,8 @@ def report(order: Order, copies: int = 1) -> list[bytes]:
     assert_type(blocking.gather(render.start(order), charge.start("4711")), list[bytes | str])
     mixed = blocking.gather(render.start(order), charge.start("1"), render.start(order), charge.start("2"))
     assert_type(mixed, list[Any])
+    told = blocking.gather(render.start(order), render.start(order), return_exceptions=True)
+    assert_type(told, list[bytes | BaseException])
     done, rest = blocking.wait([charge.start("4711")], timeout="5s")
     assert_type(done, set[Pending[str]])
     assert_type(rest, set[Pending[str]])
