@@ -282,7 +282,10 @@ class RunCrashed(HoldfastError):
     """The run took its worker down again and again without progress, and was stopped.
 
     After `@workflow(max_crashes=)` claims from which no progress came, five by default, none of its steps begins again.
-    Look for what kills the process (memory, a native crash); then `client.retry` goes on where it was.
+    Its body is looked at once more: one that only waits is innocent, and only that tells it from one that kills. Runs
+    are executed one at a time from their second crash on, so a number below three may also stop one that was claimed
+    together with the guilty one and never came to begin. Look for what kills the process (memory, a native crash); then
+    `client.retry` goes on where it was.
     """
 
 
