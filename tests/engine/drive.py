@@ -175,7 +175,7 @@ class Drive:
     def message(self, kind: str, name: str | None, payload: Any = None, *, wait: int | None = None) -> Message:
         """One that was just sent."""
         self.messages += 1
-        data = payload if isinstance(payload, bytes) else CODEC.message(payload)
+        data = payload if isinstance(payload, bytes) else CODEC.message(payload, kind)
         return Message(self.messages, self.run_id, kind, name, data, self.tick(), wait)
 
     def signal(self, name: str, payload: Any = None) -> Advance:

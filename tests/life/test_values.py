@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, Retry, RunStatus, StreamItem, Worker, step, workflow
+from holdfast import AsyncClient, NotEncodable, Retry, RunFailed, RunStatus, StreamItem, Worker, step, workflow
 from holdfast.testing import Environment, assert_durable
 from tests.life.waiting import until, until_waiting
 
@@ -317,3 +317,41 @@ async def test_what_steps_send_is_kept_in_order_on_every_store(url):
         run = await client.start(numbering)
         async with asyncio.timeout(30):
             assert [item.value async for item in run.stream("numbers")] == list(range(200))
+
+
+@workflow
+async def sender(how: str, in_step: bool, is_large: bool) -> None:
+    what = "x" * 5_000_000 if is_large else object()
+    if in_step:
+        await holdfast.call("send", lambda: getattr(holdfast, how)("news", [what]))
+    elif how == "signal":
+        holdfast.signal("nobody", "news", [what])
+    else:
+        getattr(holdfast, how)("news", [what])
+
+
+@pytest.mark.parametrize("is_large", [False, True], ids=["unencodable", "too large"])
+@pytest.mark.parametrize(
+    ("how", "in_step"),
+    [("emit", False), ("emit", True), ("set_value", False), ("set_value", True), ("signal", False), ("publish", False)],
+)
+async def test_what_cannot_be_sent_is_told_by_the_call_and_its_name(how, in_step, is_large):
+    told = "5,000,004 bytes, more than the limit" if is_large else "object can't be stored"
+    async with Environment(sender) as env:
+        run = await env.client.start(sender, how, in_step, is_large)
+        with pytest.raises(RunFailed, match=rf"{how}\('news'\): value(\[0\])?: {told}"):
+            await run.result()
+
+
+async def test_what_a_client_cannot_send_is_told_by_the_call_and_its_name():
+    async with Environment(sender) as env:
+        client = env.client
+        run = await client.start(sender, "emit", False, False, delay="1d")
+        for sending, told in (
+            (client.signal(run.id, "news", object()), r"signal\('news'\): value: object"),
+            (client.publish("news", {"of": object()}), r"publish\('news'\): value\['of'\]: object"),
+            (client.resume_hook("a secret", object()), r"resume_hook\(\): value: object"),
+            (client.fork(run.id, at="send", result=object()), r"fork\(\): value: object"),
+        ):
+            with pytest.raises(NotEncodable, match=rf"^{told} can't be stored"):
+                await sending

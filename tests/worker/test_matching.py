@@ -64,7 +64,7 @@ async def wait_for_paid(stage: Stage, match: bytes | None = b'{"order":1}') -> N
 
 
 async def publish(stage: Stage, codec: Codec, payload: Any) -> None:
-    await stage.store.publish_event("paid", codec.message(payload), now=T0)
+    await stage.store.publish_event("paid", codec.message(payload, "publish"), now=T0)
 
 
 async def got(stage: Stage) -> list[bytes]:
@@ -169,7 +169,7 @@ async def test_events_that_nobody_waits_for_are_marked_many_at_a_time(database_u
     store = Asked(database_url)
     await store.open()
     for number in range(100):
-        await store.publish_event("paid", PLAIN.message(number))
+        await store.publish_event("paid", PLAIN.message(number, "publish"))
     await Matchmaker(store, PLAIN, SystemClock()).look()
     assert (await store.read_unmatched(1)).events == ()
     assert (store.asked.count("mark_matched"), store.asked.count("list_triggers")) == (5, 1)
@@ -210,7 +210,7 @@ async def test_a_wait_that_was_given_up_while_it_was_looked_at_hides_no_event_fr
         an_hour_ago = SystemClock().now() - 3600 * SECOND
         await stage.store.register_worker("one", [LANE], LEASE)
         run = await stage.held(now=an_hour_ago)
-        await stage.store.publish_event("paid", PLAIN.message(1), now=an_hour_ago)
+        await stage.store.publish_event("paid", PLAIN.message(1, "publish"), now=an_hour_ago)
         [event] = (await stage.store.read_unmatched(1)).events
         await stage.store.mark_matched([event.id], [], now=an_hour_ago)
         first, second = (Out(waits=(NewWait(number=number, kind="event", name="paid"),)) for number in (1, 2))

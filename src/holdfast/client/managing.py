@@ -203,7 +203,7 @@ class Managing(Connected):
             raise BadArguments(f"fork(input={input!r}): expected a tuple of arguments, such as (1,)")
         if workflow is not None and not isinstance(workflow, Workflow):
             raise DefinitionError(f"fork(workflow={workflow!r}): {wrong_workflow(workflow)}")
-        came_to = None if isinstance(result, NotGiven) else self._connection.codec.message(said_by(result))
+        came_to = None if isinstance(result, NotGiven) else self._connection.codec.message(said_by(result), "fork")
         forks = Forks(self._connection, at, input, came_to, workflow)
         if isinstance(run_id, RunFilter):
             return await forks.make_all([record async for record in matching(self._connection, run_id)])

@@ -55,7 +55,7 @@ class Messaging(Connected):
         refuse_in_body("client.publish()", "use holdfast.publish() in a body")
         check_name("event", event)
         _check_message_id(message_id)
-        data = self._connection.codec.message(payload)
+        data = self._connection.codec.message(payload, "publish", event)
         store = await self._connection.opened_for(connection)
         asked_at = monotonic_ns()
         await store.publish_event(event, data, message_id=message_id, trace=self._connection.caller_trace())
@@ -80,7 +80,7 @@ class Messaging(Connected):
         store = await self._connection.opened_for(connection)
         found = await store.find_hook(digest)
         codec = self._connection.codec
-        data = codec.message(payload)
+        data = codec.message(payload, "resume_hook")
         if found is not None:
             _refuse_misfit(found, data, codec)
         asked_at = monotonic_ns()
@@ -108,7 +108,7 @@ async def send_signal(
     check_name("signal", name)
     _check_message_id(message_id)
     codec = client.codec
-    data = codec.message(payload)
+    data = codec.message(payload, "signal", name)
     store = await client.opened_for(connection)
     waits = [wait for wait in await store.read_waits(run_id) if wait.kind == "signal" and wait.name == name]
     if waits:

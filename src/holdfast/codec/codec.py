@@ -19,7 +19,7 @@ from holdfast.codec.seals import PICKLED, Seal
 from holdfast.codec.shapes import decode_json, encode_json
 from holdfast.codec.transforms import Transform
 from holdfast.codec.values import ValueCodec
-from holdfast.errors import NotDecodable
+from holdfast.errors import NotDecodable, NotEncodable, PayloadTooLarge
 
 _LIMIT = 4 * 1024 * 1024
 
@@ -128,12 +128,19 @@ class Codec:
         found = None if annotation is Any else schema_of(annotation)
         return None if found is None else encode_json(found)
 
-    def message(self, payload: Any) -> bytes:
-        """What is sent to others, who say themselves what they expect: a value as it is, a record by its own class."""
+    def message(self, payload: Any, call: str, name: str = "") -> bytes:
+        """What is sent to others, who say themselves what they expect: a value as it is, a record by its own class.
+
+        `call` and the `name` that it was given are what an error calls it by.
+        """
         kind = type(payload)
         is_record = hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__struct_fields__")
         is_record = is_record or hasattr(kind, "model_fields") or hasattr(kind, "__attrs_attrs__")
-        return self.value(kind if is_record or hasattr(kind, "_fields") else Any).encode(payload)
+        try:
+            return self.value(kind if is_record or hasattr(kind, "_fields") else Any).encode(payload)
+        except (NotEncodable, PayloadTooLarge) as error:
+            told = f"{call}({name!r})" if name else f"{call}()"
+            raise type(error)(f"{told}: {error}") from error.__cause__
 
     def seal(self, plain: bytes) -> bytes:
         """What to store for a plain payload; the very same object if the chain is empty. Raises PayloadTooLarge."""

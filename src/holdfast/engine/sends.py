@@ -43,7 +43,7 @@ class Sends(Calls):
         if self.is_replaying or life.has_keys:
             child = next((one for one in life.children.values() if one.new.id == run_id), None)
         joined = child.key if child is not None and child.new.key is not None else None
-        signal = OutSignal(run_id, name, self._codec.message(payload), self.run.own_trace, joined)
+        signal = OutSignal(run_id, name, self._codec.message(payload, "signal", name), self.run.own_trace, joined)
         if not self.is_replaying:
             life.signals.append(signal)
         elif child is not None:
@@ -51,25 +51,25 @@ class Sends(Calls):
             child.told.append(signal)
 
     def send_event(self, name: str, payload: Any) -> None:
-        data = self._to_send(payload)
+        data = self._to_send(payload, "publish", name)
         if data is not None:
             self.life.events.append(OutEvent(name, data, self.run.own_trace))
 
     def send_value(self, name: str, value: Any) -> None:
-        data = self._to_send(value)
+        data = self._to_send(value, "set_value", name)
         if data is not None:
             self.life.values.append((name, data))
 
     def send_item(self, name: str, item: Any) -> None:
-        data = self._to_send(item)
+        data = self._to_send(item, "emit", name)
         if data is not None:
             self.life.items.append((name, data))
 
-    def _to_send(self, payload: Any) -> bytes | None:
+    def _to_send(self, payload: Any, call: str, name: str) -> bytes | None:
         """The payload, encoded also on replay: what can't be sent is an error each time."""
         if self.is_dead:
             self.refuse()
-        data = self._codec.message(payload)
+        data = self._codec.message(payload, call, name)
         return None if self.is_replaying else data
 
     def weigh(self, step: Step[Any, Any], item: Any) -> int:

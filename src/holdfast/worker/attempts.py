@@ -112,7 +112,7 @@ class Attempts:
 
     def send(self, attempt: Attempt, name: str, value: Any, *, is_value: bool) -> None:
         """On the step's own thread, as above. One whose run was lost, or that was abandoned, sends nothing."""
-        data = self._codec.message(value)
+        data = self._codec.message(value, "set_value" if is_value else "emit", name)
         if not attempt.held.is_lost and not attempt.is_left and not (attempt.is_timed_out and attempt.is_settled):
             attempt.has_sent = True
             kept = attempt.kept

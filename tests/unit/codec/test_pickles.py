@@ -61,7 +61,7 @@ def test_a_pickled_value_becomes_the_one_argument_of_a_call(value, chain):
     def fn(given): ...
 
     codec = Codec(pickle=True, chain=chain)
-    call = codec.open(codec.call_with(codec.message(value)))
+    call = codec.open(codec.call_with(codec.message(value, "publish")))
     assert call[0] == 1
     assert codec.arguments(fn).unpack(call) == ((value,), {})
     assert pickle._loads(call[1:]) == ((value,), {})  # type: ignore[attr-defined]  # the one in Python, not in C

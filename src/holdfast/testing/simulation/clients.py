@@ -186,7 +186,7 @@ class Clients:
             asked.input = world.codec.seal(world.codec.arguments(workflow.fn).check(edits["input"], {}))
         elif at is not None and at.partition(":")[0] in EDITABLE and dice.random() < 0.7:
             edits["result"] = dice.randrange(1000)
-            asked.result = world.codec.message(edits["result"])
+            asked.result = world.codec.message(edits["result"], "fork")
         asking.set(asked)
         # Whoever hears nothing and asks again gets another fork: that is how it is.
         await self._until_answered(lambda: self._client.fork(run.id, at=at, workflow=workflow, **edits), is_once=True)

@@ -76,7 +76,7 @@ class Hand:
             for item in range(errand.emits):
                 holdfast.set_value("e", execution)
                 holdfast.emit("e", [execution, item])
-                sent.append(self._codec.message([execution, item]))
+                sent.append(self._codec.message([execution, item], "emit"))
             await asyncio.sleep(errand.duration(step.attempt) / 2)
         except asyncio.CancelledError:
             if errand.linger:
