@@ -7,9 +7,20 @@ import asyncio
 import pytest
 
 import holdfast
-from holdfast import AlreadyCompensated, DeadlineExceeded, Retry, RunCancelled, RunFailed, RunStatus, step, workflow
+from holdfast import (
+    AlreadyCompensated,
+    DeadlineExceeded,
+    Retry,
+    RunCancelled,
+    RunFailed,
+    RunStatus,
+    Worker,
+    step,
+    workflow,
+)
 from holdfast.testing import Environment, takes
-from tests.worker.stage import LATER, PATIENCE, stage
+from tests.worker.slow import Slow
+from tests.worker.stage import LATER, PATIENCE, stage, until
 
 done: list[str] = []
 
@@ -164,3 +175,45 @@ async def test_a_cancel_by_a_clock_that_was_set_back_does_not_come_before_a_reco
         await run.cancel()
         assert await run.wait(PATIENCE) is RunStatus.FAILED
         assert done == ["refund"]
+
+
+@pytest.mark.parametrize("tries", [1, 2])
+async def test_a_result_that_comes_into_one_turn_with_a_failure_beside_it_is_recorded(database_url, tries) -> None:
+    """So it is undone, or kept for the next try, wherever it came by a moment later than what ends the body."""
+    done.clear()
+    charges: list[str] = []
+    fail, succeed = asyncio.Event(), asyncio.Event()
+
+    @step
+    async def first() -> None: ...
+
+    @step(retry=Retry(attempts=1))
+    async def fails() -> None:
+        await fail.wait()
+        raise ValueError("broken")
+
+    @step(compensate=refund)
+    async def pays() -> str:
+        await succeed.wait()
+        charges.append("receipt")
+        return "receipt"
+
+    @workflow(retry=Retry(attempts=tries, initial="1ms", jitter=0))
+    async def body() -> None:
+        await asyncio.gather(first(), fails(), pays())
+
+    store = Slow(database_url)
+    await store.open()
+    async with stage(database_url) as on, Worker(store, workflows=[body], lease="1000d") as worker:
+        run = await on.client.start(body)
+        await until(lambda: store.waiting)
+        [held] = worker._session.runs.held.values()
+        fail.set()
+        await until(lambda: len(held.arrivals) == 1)
+        succeed.set()
+        await until(lambda: len(held.arrivals) == 2)
+        store.turns.set()
+        store.rows.set()
+        assert await run.wait(PATIENCE) is RunStatus.FAILED
+        assert (charges, done) == (["receipt"], ["refund"])
+    await store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -217,18 +218,27 @@ def in_order(arrivals: Sequence[Arrival]) -> list[Arrival]:
     """By time, then by rank; of the same time, what the journal holds comes first: it was there before.
 
     A cancel comes behind all results that are recorded, even if a clock was set back since, or if it was sent before
-    one that came while the body was blocked: what those steps did may have to be undone.
+    one that came while the body was blocked: what those steps did may have to be undone. For the same reason a failure
+    comes behind the results that would follow it at once: what the body ends by drops all that comes behind.
     """
     recorded = max((one.when for one in arrivals if one.is_recorded and one.rank == RESULT), default=None)
     if recorded is None:
-        return sorted(arrivals, key=_order)
+        return _failures_last(sorted(arrivals, key=_order))
 
     def order(one: Arrival) -> tuple[Instant, bool, int]:
         # But for a deadline that stands before the start.
         is_behind = isinstance(one.entry, Cancel) and one.when >= 0
         return max(one.when, recorded) if is_behind else one.when, not one.is_recorded, one.rank
 
-    return sorted(arrivals, key=order)
+    return _failures_last(sorted(arrivals, key=order))
+
+
+def _failures_last(arrivals: list[Arrival]) -> list[Arrival]:
+    """Of ends of steps that stand side by side. None passes a message or a timer."""
+    if not any(one.entry.__class__ is StepFailed for one in arrivals):
+        return arrivals
+    parts = groupby(arrivals, key=lambda one: isinstance(one.entry, (StepCompleted, StepFailed)))
+    return [one for _, part in parts for one in sorted(part, key=lambda one: one.entry.__class__ is StepFailed)]
 
 
 def _size(entry: Input | Message) -> int:
