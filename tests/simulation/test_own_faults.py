@@ -4,12 +4,16 @@ import pytest
 
 from holdfast.testing.simulation import run_seed
 from holdfast.testing.simulation.laws import Laws
+from holdfast.testing.simulation.oracle import Oracle
 from holdfast.testing.simulation.quiet import Quiet
 
 SEED = 5
 
 
-@pytest.mark.parametrize(("judge", "method"), [(Laws, "told"), (Quiet, "wait_for_ends")])
+@pytest.mark.parametrize(
+    ("judge", "method"),
+    [(Laws, "told"), (Laws, "begins"), (Oracle, "returned"), (Oracle, "saw"), (Quiet, "wait_for_ends")],
+)
 def test_a_judge_that_fails_ends_the_world_and_is_told_with_the_seed(monkeypatch, judge, method):
     def fail(*args):
         raise KeyError("unknown to the judge")

@@ -5,8 +5,10 @@ Nothing here is part of what is tested: it stands outside and remembers. The law
 
 from __future__ import annotations
 
+import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 
@@ -128,7 +130,8 @@ class Trace:
         if not self._body.is_dead:
             self.items.append(what)
             if not self.is_ours:
-                self._oracle.saw(self)
+                with self._oracle.judging():
+                    self._oracle.saw(self)
 
     def stumbles(self) -> bool:
         return not (self.is_ours or self.is_replaying or self._body.is_dead) and self._oracle.stumbles(self.run_id)
@@ -213,6 +216,23 @@ class Oracle:
             self.note(f"BROKEN {law}: {said}")
             self.broken = LawBroken(law, said)
             self._halt(self.broken)
+
+    def failed(self, error: Exception) -> None:
+        """No promise was broken, but whoever mends the simulation needs the seed, too."""
+        where = "".join(traceback.format_exception(error))
+        self.report("simulation", f"it failed itself, and has judged nothing: {where}")
+
+    @contextmanager
+    def judging(self, *expected: type[Exception]) -> Iterator[None]:
+        """What is raised here, but for what is expected, is a fault of the simulation and ends the world: whoever is
+        judged would take it for one of a step or a body, and go on."""
+        try:
+            yield
+        except expected:
+            raise
+        except Exception as error:
+            self.failed(error)
+            raise
 
     def label(self, run_id: str) -> str:
         """A run as the log names it: ids made by a client are random."""

@@ -6,13 +6,14 @@ import asyncio
 import contextvars
 import random
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from random import Random
 from typing import Any, Protocol
 
 import holdfast
 from holdfast.codec import Codec
 from holdfast.define import Context, StepInfo, Workflow
-from holdfast.errors import StoreAway
+from holdfast.errors import HoldfastError, StoreAway
 from holdfast.model import Lane
 from holdfast.worker import Plan, Session
 
@@ -58,6 +59,10 @@ class Hand:
     @property
     def worker_id(self) -> str:
         return self.session.worker_id
+
+    def judging(self) -> AbstractContextManager[None]:
+        """Around what an errand does: it may fail as errands do, or hear of its lease."""
+        return self.process.oracle.judging(Flaky, ValueError, HoldfastError)
 
     async def work(self, step: StepInfo, number: int, value: int) -> int:
         """Do an errand, and let the world know."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import holdfast
@@ -28,6 +29,8 @@ class Hand(Protocol):
 
     def book(self, step: StepInfo, errand: int, value: int, connection: Any) -> int: ...
 
+    def judging(self) -> AbstractContextManager[None]: ...
+
 
 @resource
 def hands() -> Iterator[Hand]:
@@ -38,19 +41,25 @@ def hands() -> Iterator[Hand]:
 
 async def work(errand: int, value: int) -> int:
     """The one step: its errand is done by the session's hand."""
-    return await hands().work(holdfast.current_step(), errand, value)
+    hand = hands()
+    with hand.judging():
+        return await hand.work(holdfast.current_step(), errand, value)
 
 
 def book(connection: Any, errand: int, value: int) -> int:
     """The one transactional step."""
-    return hands().book(holdfast.current_step(), errand, value, connection)
+    hand = hands()
+    with hand.judging():
+        return hand.book(holdfast.current_step(), errand, value, connection)
 
 
 def item_step(errand: Errand) -> Any:
     """The step of one item: it takes the item alone."""
 
     async def item(value: int) -> int:
-        return await hands().item(holdfast.current_step(), errand.number, value)
+        hand = hands()
+        with hand.judging():
+            return await hand.item(holdfast.current_step(), errand.number, value)
 
     return make_step(item, name=errand.name, retry=POLICIES[errand.policy], timeout=errand.timeout)
 
@@ -87,7 +96,9 @@ def machine_of(program: Program) -> Machine:
     errand = program.root.errand
 
     async def state(context: Context) -> Next | Done[int]:
-        count = await hands().state(holdfast.current_step(), errand.number, context)
+        hand = hands()
+        with hand.judging():
+            count = await hand.state(holdfast.current_step(), errand.number, context)
         if count >= program.states:
             return Done(count)
         after = (None, None, 0.3, None, 2.0)[count % 5] if program.states <= 8 else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
@@ -223,9 +222,7 @@ class World:
         except LawBroken:
             pass  # It is raised below, when everything is put away.
         except Exception as error:
-            # No promise was broken, but whoever mends this needs the seed, too.
-            where = "".join(traceback.format_exception(error))
-            self.oracle.report("simulation", f"it failed itself, and has judged nothing: {where}")
+            self.oracle.failed(error)
         finally:
             self._put_away()
             random.setstate(state)
