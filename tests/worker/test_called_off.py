@@ -1,10 +1,15 @@
-"""Children that are called off before they began."""
+"""Children and steps that are called off before they began."""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from holdfast import Retry, RunFailed, RunStatus, current_run, shield, step, wait_for_signal, workflow
+from holdfast.define import StepInfo
 from holdfast.model import Lane
 from tests.worker.stage import PATIENCE, stage, until
 
@@ -56,3 +61,34 @@ async def test_a_child_that_is_called_off_before_it_began_never_begins_though_a_
             assert await waiting.wait(PATIENCE) is RunStatus.CANCELLED
     assert len(begun) == 1
     assert waiting.id not in begun
+
+
+async def test_a_step_that_is_called_off_before_its_thread_has_come_never_begins(database_url):
+    entered, go_on, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    begun: list[str] = []
+
+    @step
+    def act() -> None:
+        begun.append("act")
+
+    @workflow
+    async def acting() -> None:
+        await act()
+
+    @asynccontextmanager
+    async def slow(info: StepInfo) -> AsyncIterator[None]:
+        entered.set()
+        await go_on.wait()
+        try:
+            yield
+        finally:
+            left.set()
+
+    async with stage(database_url) as on, on.worker(acting, middleware=[slow]):
+        run = await on.client.start(acting)
+        await entered.wait()
+        await run.cancel()
+        assert await run.wait(PATIENCE) is RunStatus.CANCELLED
+        go_on.set()
+        await left.wait()
+    assert begun == []

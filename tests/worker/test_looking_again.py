@@ -1,7 +1,7 @@
 """A worker that is busy finds what there is to do, also without the look that comes now and then."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -9,8 +9,9 @@ import pytest
 import holdfast
 from holdfast import AsyncClient, Client, Worker, step, workflow
 from holdfast.define import Workflow
-from holdfast.model import ClaimedRun, RunStatus
+from holdfast.model import ClaimedRun, Message, RunStatus
 from holdfast.store import News, open_store
+from holdfast.worker import claiming
 from holdfast.worker.upkeep import Upkeep
 from tests.worker.stage import PATIENCE, SkippingClock, SkippingStore, stage, until
 
@@ -76,6 +77,60 @@ async def test_it_looks_again_when_those_who_stood_in_line_have_left_at_once(dat
                 assert await run.wait(PATIENCE) is RunStatus.COMPLETED
             released.set()
             assert await holding.wait(PATIENCE) is RunStatus.COMPLETED
+        await store.close()
+
+
+class Told(SkippingStore):
+    """A store in which something happens when a claim has taken a run, before it is answered."""
+
+    def __init__(self, url: str, clock: SkippingClock) -> None:
+        super().__init__(url, clock)
+        self.asked: list[str] = []
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def claim_runs(self, *args: Any, **given: Any) -> list[ClaimedRun]:
+        claimed = await super().claim_runs(*args, **given)
+        self.asked.append("claim_runs")
+        if claimed and self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            self.asked.clear()
+            await meanwhile()
+        return claimed
+
+    async def read_inbox(self, *args: Any, **given: Any) -> list[Message]:
+        self.asked.append("read_inbox")
+        return await super().read_inbox(*args, **given)
+
+
+async def test_what_comes_in_the_middle_of_a_backlog_is_read_before_the_rest_of_that_is_claimed(
+    database_url, monkeypatch
+):
+    monkeypatch.setattr(claiming, "_CLAIM", 1)
+
+    @workflow
+    async def listening() -> None:
+        await holdfast.wait_for_signal("go")
+
+    @workflow
+    async def nothing() -> None: ...
+
+    async with stage(database_url) as on:
+        store = Told(database_url, on.clock)
+        await store.open()
+        async with Worker(store, workflows=[listening, nothing], clock=on.clock, lease="1000d") as worker:
+            run = await on.client.start(listening)
+            await on.until_waiting(run)
+
+            async def signal() -> None:
+                await on.client.signal(run.id, "go")
+                await until(lambda: worker._session._is_changed)
+
+            store.meanwhile = signal
+            others = await on.client.start_many(nothing, [()] * 5)
+            assert await run.wait(PATIENCE) is RunStatus.COMPLETED
+            for one in others:
+                assert await one.wait(PATIENCE) is RunStatus.COMPLETED
+        assert store.asked[0] == "read_inbox"
         await store.close()
 
 

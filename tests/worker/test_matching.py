@@ -152,6 +152,21 @@ async def test_a_wait_that_nobody_has_looked_at_overtakes_no_older_one_of_its_ru
         assert found == [(1, b"1"), (2, b"2"), (3, b"3")]
 
 
+async def test_a_run_with_nothing_older_to_get_keeps_no_other_from_what_is_older(url):
+    async with on_stage(url) as stage:
+        worker = matchmaker(stage, PLAIN)
+        served, late = await stage.held(), await stage.held()
+        waits = [NewWait(number=number, kind="event", name="paid") for number in (1, 2)]
+        assert await stage.commit(turn(served, out=Out(waits=tuple(waits)))) == [True]
+        await publish(stage, PLAIN, 1)
+        await worker.look()
+        assert await stage.commit(turn(late, out=Out(waits=(waits[0],)))) == [True]
+        await publish(stage, PLAIN, 2)
+        await worker.look()
+        found = {(message.run_id, PLAIN.open(message.payload)) for message in await stage.store.read_inbox("one")}
+        assert found == {(served.id, b"1"), (served.id, b"2"), (late.id, b"1")}
+
+
 class Asked(SqliteStore):
     """A store that keeps the names of some of what it was asked, in order."""
 
