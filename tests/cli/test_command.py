@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -254,6 +255,14 @@ def test_serve_without_its_extra_says_how_to_install_it_and_makes_no_database(pa
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["serve", "--url", f"sqlite:///{tmp_path}/holdfast.db"]) == 1
     assert capsys.readouterr().err.rstrip().endswith("pip install 'holdfast[web]'")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_serve_that_can_not_listen_says_so_and_makes_no_database(tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "--url", f"sqlite:///{tmp_path}/holdfast.db", "--listen", str(port)]) == 1
+    assert f"127.0.0.1:{port} can't be listened on" in capsys.readouterr().err
     assert not [*tmp_path.iterdir()]
 
 

@@ -265,6 +265,7 @@ def test_a_key_that_can_not_be_read_is_a_wrong_setting_and_is_not_shown(stage: S
     assert process.wait() == 2
     assert "api_keys: an API key that can't be read" in process.output
     assert "hf_secret" not in process.output
+    assert not [*stage.folder.glob("*.db")]
 
 
 def test_serve_asks_for_a_key_where_there_are_keys(stage: Stage, port: int, capsys):

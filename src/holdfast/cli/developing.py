@@ -18,7 +18,7 @@ from holdfast.testing import guarded
 
 from .child import main
 from .plan import ServingPlan
-from .servers import answering, watching
+from .servers import answering, offer, watching
 
 
 class Developing:
@@ -32,7 +32,7 @@ class Developing:
     async def open(self, plan: ServingPlan, client: AsyncClient) -> AsyncIterator[None]:
         level = "warning" if plan.log_level == "info" else plan.log_level
         with guarded():
-            async with answering(plan, client, log_level=level):
+            async with answering(offer(plan, client), log_level=level):
                 yield
 
 

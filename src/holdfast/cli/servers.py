@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -83,12 +83,17 @@ async def _serve(settings: Settings, log_level: str) -> None:
         # Windows has no such handlers: there Ctrl-C cancels what runs.
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, stopping.set)
-    async with client, answering(settings, client, log_level=log_level, gone=stopping.set):
-        host, port = settings.listen
-        if host not in _LOOPBACK and not settings.api_keys and not settings.allow_remote:
-            print_note("there are no api_keys, so only callers on this host are answered; `holdfast keys` makes one")
-        print_line(f"ready on {address_of(host, port)} for {client.url}")
-        await stopping.wait()
+    # Before the database is opened, as above.
+    offered = offer(settings, client)
+    with offered.bound:
+        async with client, answering(offered, log_level=log_level, gone=stopping.set):
+            host, port = settings.listen
+            if host not in _LOOPBACK and not settings.api_keys and not settings.allow_remote:
+                print_note(
+                    "there are no api_keys, so only callers on this host are answered; `holdfast keys` makes one"
+                )
+            print_line(f"ready on {address_of(host, port)} for {client.url}")
+            await stopping.wait()
 
 
 def watching(settings: Settings) -> list[Observer]:
@@ -97,17 +102,29 @@ def watching(settings: Settings) -> list[Observer]:
     return counting + observers_of(replace(settings, metrics=None), is_worker=False)
 
 
-@contextlib.asynccontextmanager
-async def answering(
-    settings: Any, client: AsyncClient, *, log_level: str, gone: Callable[[], None] = lambda: None
-) -> AsyncIterator[None]:
-    """Inside, the REST API answers where the settings (or a plan) say. `gone` is called if it ends before."""
-    uvicorn = load_extra("uvicorn", extra="web", needed_by="the REST API")
+class Offered(NamedTuple):
+    """A REST API that nobody is answered by yet, and the socket that is bound for it."""
+
+    app: Any
+    bound: socket.socket
+
+
+def offer(settings: Any, client: AsyncClient) -> Offered:
+    """What the settings (or a plan) ask for. Raises if it can't be, whatever the database says."""
     try:
         app = api(client, keys=settings.api_keys, allow_remote=settings.allow_remote, cors=settings.cors)
     except DefinitionError as error:
         raise WrongSettings(f"api_keys: {error}") from error
-    bound = bound_socket(*settings.listen)
+    return Offered(app, bound_socket(*settings.listen))
+
+
+@contextlib.asynccontextmanager
+async def answering(
+    offered: Offered, *, log_level: str, gone: Callable[[], None] = lambda: None
+) -> AsyncIterator[None]:
+    """Inside, the REST API answers. `gone` is called if it ends before."""
+    uvicorn = load_extra("uvicorn", extra="web", needed_by="the REST API")
+    app, bound = offered
     config = uvicorn.Config(
         app, log_config=None, log_level=log_level, access_log=False, timeout_graceful_shutdown=_GRACE, lifespan="on"
     )
