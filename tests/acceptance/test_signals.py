@@ -143,16 +143,18 @@ def test_a_worker_stopped_past_its_lease_loses_its_run_and_its_late_result_is_re
 
 
 def test_a_write_that_was_under_way_when_the_run_was_taken_over_is_refused(stage: Stage):
-    first = stage.worker(lease=SHORT, stops_before_commit=True)
+    first = stage.worker(lease=SHORT, waits_before_commit=True)
     stage.ready(first)
     run = stage.client.start(gated_here)
     stage.begun(run.id, "until_allowed_here")
-    # It has checked its lease, and stops with the result in its hands.
-    with stage.no_writes():
-        stage.allow(f"gate-{first.pid}")
-        stage.has_stopped(first)
+    # It has checked its lease, and stops with the result in its hands. Only when it has come so far: it may have to
+    # renew its lease before, which it could not while nobody may write.
+    stage.allow(f"gate-{first.pid}")
+    stage.until(lambda: (stage.folder / "committing").exists(), "it is about to commit")
+    stage.stop(first)
     second = stage.worker(lease="1h")
     stage.begun(run.id, "until_allowed_here", 2)
+    stage.allow("commit")
     first.send(signal.SIGCONT)
     stage.until(lambda: "taken over" in first.output or "lost its lease" in first.output, "the first one drops the run")
     assert stage.keys(run.id) == ["work"]
