@@ -37,7 +37,7 @@ def test_a_step_that_kills_its_process_is_stopped_and_other_runs_are_unharmed(st
 
 
 def test_a_body_that_blocks_is_reported_with_its_stack_and_keeps_its_lease(stage: Stage):
-    workers = [stage.worker(lease="6s", blocked_after="0.3s") for _ in range(2)]
+    workers = [stage.worker(lease="15s", blocked_after="0.3s") for _ in range(2)]
     stage.ready(*workers)
     run = stage.client.start(rude)
     report = f"the body of <run {run.id} of rude version 1> has blocked this worker's loop"

@@ -101,7 +101,7 @@ def test_a_database_in_memory_stays_with_the_parent():
 FROM_WITHIN = """
 import asyncio
 from holdfast.client import AsyncClient
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite import SqliteStore, uses
 
 def clock():
     if threading.current_thread().name == "holdfast-sqlite-writer" and not took:
@@ -122,8 +122,9 @@ async def main():
     await store.close()
 
 took = []
+uses._PATIENCE = 60.0  # not so near to what a machine that stands still may take
 asyncio.run(main())
-print(took[0] < 4)
+print(took[0] < 30)
 """
 
 

@@ -17,8 +17,8 @@ from tests.client.hands import total
 from tests.servers import Databases
 from tests.servers.wire import Wire
 
-SOON = 5.0
-"""Seconds: far below any timeout of the store's own, and enough for a slow machine."""
+SOON = 20.0
+"""Seconds: far below any timeout of the store's own, and enough for a machine that stands still for a while."""
 
 
 @asynccontextmanager

@@ -11,6 +11,9 @@ from holdfast.store import Store, open_store
 from holdfast.testing.contract.stage import Stage
 
 T = TypeVar("T")
+MEANWHILE = 20.0
+"""Seconds for what must not wait for somebody else: below the 24 in which one that waits for a lock would be told, and
+enough for a machine that stands still for a while."""
 
 
 @contextlib.asynccontextmanager

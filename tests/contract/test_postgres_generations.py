@@ -9,7 +9,7 @@ import pytest
 from holdfast.errors import LeaseLost
 from holdfast.store.postgres.transactions import Transaction
 from holdfast.testing.contract.stage import LANE, LEASE, T0, after
-from tests.contract.staging import staged
+from tests.contract.staging import MEANWHILE, staged
 from tests.servers import fetch
 
 
@@ -62,12 +62,12 @@ async def test_a_renewal_does_not_wait_for_a_claim_of_its_worker(url, held_up, b
         claim = stage.claim(run_id=run_id if by_id else None)
         async with held_up(claim, behind="claim_run" if by_id else "claim_runs") as claiming:
             renewing = asyncio.to_thread(stage.store.renew_lease, "one", LEASE, now=after(1))
-            assert await asyncio.wait_for(renewing, 2) == after(1)
+            assert await asyncio.wait_for(renewing, MEANWHILE) == after(1)
             # And none of those who wait for the claim is waited for, either.
             releasing = asyncio.ensure_future(stage.store.release_strays("one", [], now=T0))
             await waits_for_a_lock(url)
             renewing = asyncio.to_thread(stage.store.renew_lease, "one", LEASE, now=after(2))
-            assert await asyncio.wait_for(renewing, 2) == after(2)
+            assert await asyncio.wait_for(renewing, MEANWHILE) == after(2)
         assert [run.id for run in claiming.result()] == [run_id]
         assert await releasing == [run_id]
 

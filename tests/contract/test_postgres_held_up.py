@@ -11,7 +11,7 @@ from holdfast.errors import StoreAway, StoreError
 from holdfast.model import Out
 from holdfast.store.postgres import commits, ends
 from holdfast.testing.contract.stage import LANE, LEASE, T0, after, new_run, turn
-from tests.contract.staging import staged
+from tests.contract.staging import MEANWHILE, staged
 from tests.contract.test_postgres_locks import locked, url
 
 __all__ = ["url"]
@@ -74,7 +74,7 @@ async def test_those_who_wait_for_a_run_that_is_locked_keep_nobody_else_waiting(
         async with locked(url, run.id):
             # More than the store has connections.
             waiting = [asyncio.ensure_future(stage.store.cancel_run(run.id, now=T0)) for _ in range(12)]
-            async with asyncio.timeout(6):
+            async with asyncio.timeout(MEANWHILE):
                 for _ in range(10):
                     other = await stage.start_one()
                     assert (await stage.claim_one(worker="two")).id == other

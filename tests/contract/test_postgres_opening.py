@@ -113,7 +113,7 @@ async def test_a_worker_that_waits_for_its_server_stops_when_it_is_told_to(postg
         await asyncio.sleep(0.3)
         assert not working.done()
         worker.stop()
-        await asyncio.wait_for(working, 5)
+        await asyncio.wait_for(working, 60)
 
 
 async def test_a_worker_beside_other_code_keeps_that_from_nothing_and_says_that_the_server_is_not_there():

@@ -13,9 +13,10 @@ from holdfast.testing.contract.stage import turn
 from tests.contract.staging import staged
 from tests.servers.wire import Wire
 
-SOON = 6.0
-"""Seconds: far below what a statement may take, and enough for a slow machine."""
-AT_ONCE = 3.5
+SOON = 20.0
+"""Seconds: far below what a statement may take, and enough for a machine that stands still for a while."""
+AT_ONCE = 12.0
+"""Below what a worker that stops would wait for its grace, its claims, its runs and its renewal."""
 
 
 @step

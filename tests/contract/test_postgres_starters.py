@@ -13,6 +13,7 @@ from holdfast.store.postgres.starters import Starter
 from holdfast.store.postgres.starts import start_runs
 from holdfast.testing.contract.stage import LANE, new_run, turn
 from tests.contract import test_postgres_plans as plans
+from tests.contract.staging import MEANWHILE
 
 
 class HeldPool:
@@ -134,7 +135,7 @@ async def test_nobody_waits_for_a_key_that_somebody_else_starts_with(postgres):
     async with opened(postgres, url) as store:
         async with holding(store, url, "a", "b", "c"):
             waiting = []
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(MEANWHILE):
                 for key in ("a", "b", "c"):
                     waiting.append(asyncio.ensure_future(store.start_runs([new_run(key=key)])))
                     [[one], [other]] = await asyncio.gather(

@@ -158,7 +158,7 @@ async def test_a_worker_reaps_when_its_own_lease_holds_and_not_before(database_u
                 watch.pulse._renew(0)
             looking = asyncio.create_task(task.run())
             # It looks at once.
-            await asyncio.wait([asyncio.ensure_future(reaped.wait())], timeout=5 if is_held else 0.5)
+            await asyncio.wait([asyncio.ensure_future(reaped.wait())], timeout=PATIENCE if is_held else 0.5)
             looking.cancel()
             assert reaped.is_set() is is_held
 

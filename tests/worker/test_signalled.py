@@ -12,7 +12,7 @@ import pytest
 from holdfast import workflow
 from holdfast.worker.interrupts import ECHO
 from tests.worker.gates import Gate, body_of
-from tests.worker.stage import stage, until
+from tests.worker.stage import PATIENCE, stage, until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="this system has no such signals")
 
@@ -48,7 +48,7 @@ def sigterm() -> None:
 
 
 async def ended(*tasks) -> bool:
-    return not (await asyncio.wait(tasks, timeout=10))[1]
+    return not (await asyncio.wait(tasks, timeout=PATIENCE))[1]
 
 
 async def test_one_signal_stops_every_worker_that_runs_on_the_loop(database_url, heard):
@@ -101,4 +101,4 @@ async def test_a_handler_of_the_loop_is_put_back_too(database_url, heard):
         assert await ended(*tasks)
     assert not told.is_set()
     sigterm()
-    await asyncio.wait_for(told.wait(), 10)
+    await asyncio.wait_for(told.wait(), PATIENCE)

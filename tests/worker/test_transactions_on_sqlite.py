@@ -16,7 +16,7 @@ from holdfast import FatalError, RunFailed, step, workflow
 from holdfast.model import RunStatus, Turn
 from holdfast.store import Undone
 from tests.worker.bookings import book, booked, is_locked
-from tests.worker.stage import ONCE, QUICK, stage, until
+from tests.worker.stage import ONCE, PATIENCE, QUICK, stage, until
 
 
 async def test_writes_and_result_are_there_together(file):
@@ -166,15 +166,15 @@ async def test_results_that_come_meanwhile_wait_for_the_next_turn(file):
 
     @step
     async def other(number: int) -> int:
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, PATIENCE)
         others.append(number)
         return number
 
-    @step(transaction=True, retry=ONCE)
+    @step(transaction=True, retry=ONCE, timeout=PATIENCE)
     def booking(db: sqlite3.Connection) -> int:
         db.execute("INSERT INTO bookings (id) VALUES ('a')")
         begun.set()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while len(others) < 3 and time.monotonic() < deadline:
             time.sleep(0.001)
         return 10
