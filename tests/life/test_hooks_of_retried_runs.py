@@ -89,15 +89,16 @@ async def test_a_token_resumes_its_own_hook_also_if_the_next_try_makes_hooks_in_
         assert await run.result() == ["yes to the first", "yes to the second"]
 
 
-async def test_what_a_hook_was_resumed_with_is_its_own_also_in_a_retry_that_makes_hooks_in_another_order():
-    @workflow
-    async def approvals_once() -> list[Any]:
-        found = await asyncio.gather(_approved("first"), _approved("second"), return_exceptions=True)
-        for one in found:
-            if isinstance(one, ConnectionError):
-                raise one
-        return found
+@workflow
+async def approvals_once() -> list[Any]:
+    found = await asyncio.gather(_approved("first"), _approved("second"), return_exceptions=True)
+    for one in found:
+        if isinstance(one, ConnectionError):
+            raise one
+    return found
 
+
+async def test_what_a_hook_was_resumed_with_is_its_own_also_in_a_retry_that_makes_hooks_in_another_order():
     async with Environment(approvals_once, stubs={look_up: takes("5s", None)}) as env:
         run = await env.client.start(approvals_once)
         await env.skip("15s")
@@ -108,4 +109,19 @@ async def test_what_a_hook_was_resumed_with_is_its_own_also_in_a_retry_that_make
         await env.skip("1m")
         assert await again.value("second") == token
         await env.client.resume_hook(await again.value("first"), "yes to the first")
+        assert await again.result() == ["yes to the first", "yes to the second"]
+
+
+async def test_a_token_that_nobody_came_with_is_its_own_hook_s_also_in_a_retry_by_hand():
+    once = workflow(name="approvals_tried_once")(approvals.fn)
+    async with Environment(once, stubs={look_up: takes("5s", None)}) as env:
+        run = await env.client.start(once)
+        await env.skip("15s")
+        token = await run.value("second")
+        assert await run.wait() == "failed"
+        again = await env.client.retry(run.id)
+        await env.skip("15s")
+        assert await again.value("second") == token
+        await env.client.resume_hook(await again.value("first"), "yes to the first")
+        await env.client.resume_hook(token, "yes to the second")
         assert await again.result() == ["yes to the first", "yes to the second"]

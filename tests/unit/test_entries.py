@@ -23,6 +23,7 @@ from holdfast.model import (
     StepCompleted,
     StepFailed,
     StepRetrying,
+    Stopped,
     TimerFired,
     decode_entries,
     encode_entries,
@@ -91,7 +92,12 @@ def test_a_turn_comes_back_in_order(some):
             RunRetrying(1, 0, b"e", 1, 1, Former("r1", 5, 6, None, "t"), ("kid",), ("hook",)),
             ["run_retrying", 1, 0, b"e", 1, 1, ["r1", 5, 6, None, "t"], ["kid"], ["hook"], [], False],
         ),
-        (Ended(1, "completed", b"o"), ["ended", 1, "completed", b"o", None]),
+        (Ended(1, "completed", b"o"), ["ended", 1, "completed", b"o", None, []]),
+        (Ended(1, "failed", None, b"e", hooks=("hook",)), ["ended", 1, "failed", None, b"e", ["hook"]]),
+        (
+            Stopped(1, "cancelled", None, None, "why", ("a step",), True),
+            ["stopped", 1, "cancelled", None, None, "why", ["a step"], True, []],
+        ),
     ],
     ids=lambda one: one.kind if isinstance(one, msgspec.Struct) else "",
 )

@@ -79,6 +79,7 @@ def retry_of(
             'start a new run (on_conflict="restart" gives it the key), or fork this one at a step'
         )
     has_begun = any(isinstance(entry, (Started, Checkpoint, Inherited)) for entry in history)
+    begun = _row(history, record, at, tuple(joined), _ended_by_force(entries), _hooks(entries)) if has_begun else None
     return NewRun(
         id=id,
         workflow=record.workflow,
@@ -100,7 +101,7 @@ def retry_of(
         chain_id=record.chain_id,
         origin_id=record.origin_id,
         forked_from=record.id,
-        rows=(_row(history, record, at, tuple(joined), _ended_by_force(entries)),) if has_begun else (),
+        rows=() if begun is None else (begun,),
     )
 
 
@@ -166,7 +167,14 @@ def _ended_by_force(entries: Sequence[Entry]) -> bool:
     return is_forced and isinstance(entries[-1], Stopped) and not entries[-1].was_blocked
 
 
-def _row(history: Sequence[Entry], record: RunRecord, at: Instant, joined: tuple[str, ...], is_whole: bool) -> bytes:
+def _row(
+    history: Sequence[Entry],
+    record: RunRecord,
+    at: Instant,
+    joined: tuple[str, ...],
+    is_whole: bool,
+    hooks: tuple[str, ...],
+) -> bytes:
     at = max([at, *(entry.at for entry in history if hasattr(entry, "at"))])
     former = Former(
         record.id,
@@ -175,7 +183,6 @@ def _row(history: Sequence[Entry], record: RunRecord, at: Instant, joined: tuple
         None if record.deadline_at is None else instant_of(record.deadline_at),
         record.trace,
     )
-    hooks = _hooks(history)
     failed = tuple(entry.key for entry in history if isinstance(entry, ChildEnded) and entry.is_failure)
     # Attempt 0: a run retried by hand has the whole of its workflow's own retries before it.
     return encode_entries(
@@ -184,10 +191,14 @@ def _row(history: Sequence[Entry], record: RunRecord, at: Instant, joined: tuple
 
 
 def _hooks(history: Iterable[Entry]) -> tuple[str, ...]:
-    """The names of the hooks that the run has made, as far as its journal tells: it has those that were resumed."""
+    """The names of the hooks that the run has made, as far as its journal tells.
+
+    Where no line of its body has brought about its end, or an older version has written it, that has only those that
+    were resumed.
+    """
     names: list[str] = []
     for entry in history:
-        if isinstance(entry, RunRetrying):
+        if isinstance(entry, (RunRetrying, Ended)):
             names = [*entry.hooks, *names[len(entry.hooks) :]]
         elif isinstance(entry, HookResumed) and entry.hook:
             names += [NAMELESS] * (entry.hook - len(names))

@@ -66,11 +66,10 @@ def settle(
         output, error, is_cancelled = None, late, False
     else:
         is_cancelled = body.verdict is None and body.is_cancelled
-    undone = _undone(body)
+    undone, hooks = _undone(body), _hooks(body)
     if is_cancelled:
-        done.ended = Ended(
-            body.time, RunStatus.CANCELLED, None, None if undone is None else codec.encode_exception(undone)
-        )
+        stored = None if undone is None else codec.encode_exception(undone)
+        done.ended = Ended(body.time, RunStatus.CANCELLED, None, stored, hooks=hooks)
     elif isinstance(error, Continued):
         new = _successor(body, codec, seed, error)
         body.life.successor = new
@@ -82,7 +81,7 @@ def settle(
         stored = codec.encode_exception(error, notes=[*notes, str(undone)] if undone else notes)
         done.retrying = _retrying(body, error, stored, seed) if may_retry and cancel is None else None
         if done.retrying is None:
-            done.ended = Ended(body.time, RunStatus.FAILED, None, stored)
+            done.ended = Ended(body.time, RunStatus.FAILED, None, stored, hooks=hooks)
     done.entries.append(done.ended or done.retrying)  # type: ignore[arg-type]  # one of the two is set
     # Another try may yet look at what its own tasks come to.
     if done.ended is not None and len(body.loop.tasks) > 1:
@@ -232,5 +231,10 @@ def _retrying(body: Finished, error: BaseException, stored: bytes, seed: bytes) 
         pause = None
     if pause is None:
         return None
-    failed, hooks = ((), ()) if body._life is None else (tuple(body._life.failed), tuple(body._life.hooks))
-    return RunRetrying(body.time, attempt, stored, body.time + pause, body.began_at, failed=failed, hooks=hooks)
+    failed = () if body._life is None else tuple(body._life.failed)
+    return RunRetrying(body.time, attempt, stored, body.time + pause, body.began_at, failed=failed, hooks=_hooks(body))
+
+
+def _hooks(body: Finished) -> tuple[str, ...]:
+    """The names of those that it has made: whatever repeats it hands them out again."""
+    return () if body._life is None else tuple(body._life.hooks)

@@ -322,13 +322,19 @@ class Reseeded(_Entry, frozen=True, gc=False, tag="reseeded"):
     until: tuple[str, ...] | None = None
 
 
-class Ended(_Entry, frozen=True, gc=False, tag="ended"):
-    """The run's end: completed, failed or cancelled."""
-
+class _End(_Entry, frozen=True, gc=False):
     at: Instant
     status: str
     output: bytes | None = None
     error: bytes | None = None
+
+
+class Ended(_End, frozen=True, gc=False, tag="ended", kw_only=True):
+    """The run's end: completed, failed or cancelled."""
+
+    # By its name alone: so it stands behind what an end from outside has, as it is stored.
+    hooks: tuple[str, ...] = ()
+    """Of a run that may be retried, as in `RunRetrying`."""
 
 
 class Stopped(Ended, frozen=True, gc=False, tag="stopped"):
