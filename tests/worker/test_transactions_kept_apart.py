@@ -17,7 +17,7 @@ import holdfast
 from holdfast import AsyncClient, Worker, step, workflow
 from holdfast.model import ClaimedRun
 from holdfast.store import Undone, open_store
-from holdfast.testing.contract.stage import LEASE, T0, Stage, turn
+from holdfast.testing.contract.stage import LANE, LEASE, T0, Stage, turn
 from tests.servers import Databases, execute
 
 
@@ -117,6 +117,52 @@ async def test_a_turn_of_its_run_that_it_does_not_see_is_no_reason_to_execute_ag
         return {"seq": run.next_seq + 1}
 
     assert await lent(apart, beside) == (True, [0, 1])
+
+
+async def test_over_a_connection_that_is_new_a_step_is_executed_once(apart, caplog):
+    executed: list[int] = []
+
+    @step(transaction=True)
+    async def book(db: asyncpg.Connection, number: int) -> int:
+        executed.append(number)
+        return number
+
+    @workflow
+    async def booking() -> list[int]:
+        return [await book(number) for number in range(2)]
+
+    async with served(apart, booking) as client:
+        assert await (await client.start(booking)).result(timeout=60) == [0, 1]
+    assert (executed, caplog.messages) == ([0, 1], [])
+
+
+LOST = {
+    "turn": "DELETE FROM holdfast.journal WHERE seq = 1",
+    "claim": "UPDATE holdfast.runs SET owner = NULL, epoch = 0",
+    "claim, and another one made": "UPDATE holdfast.runs SET owner = 'another'",
+}
+
+
+@pytest.mark.parametrize("what", LOST)
+async def test_a_step_behind_what_its_server_has_lost_is_rolled_back(apart, what):
+    stage = Stage(partial(open_store, apart))
+    await stage.store.open()
+    lender = stage.store.lender(LEASE)
+    try:
+        await stage.store.register_worker("one", [LANE], LEASE)
+        loan, run = lender.lend(), await stage.held()
+        assert await stage.commit(turn(run), turn(run, after=1)) == [True, True]
+        # As a standby that was promoted, to which a connection that is new may be the first.
+        await execute(apart, LOST[what])
+        await loan.begin()
+        verdict = await loan.commit(turn(run, after=2), now=T0)
+        await loan.end()
+        assert isinstance(verdict, Undone)
+        assert verdict.is_certain
+        assert 2 not in [row for row, _, _ in await stage.journal(run.id)]
+    finally:
+        lender.close()
+        await stage.close()
 
 
 @pytest.fixture

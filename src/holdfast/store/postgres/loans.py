@@ -207,12 +207,15 @@ class PostgresLoan:
 
     async def _write(self, tx: Transaction, turn: Turn, now: Instant | None) -> bool | Undone:
         """Write the turn. A run that somebody has locked for a moment is waited for."""
-        if self._is_apart and _looks_around(turn) and not await self._sees_run(tx, turn):
-            return Undone("its transaction does not see what its run has done and been told since it began")
         is_unsure = turn.run_id in tx.known.unsure
-        if is_unsure and (self._is_apart or await lost_by_server(tx, {turn.run_id: (turn.seq, turn.epoch)}, now)):
+        if self._is_apart and (is_unsure or _looks_around(turn)):
+            if not await self._sees_run(tx, turn):
+                return Undone("its transaction does not see what its run has done and been told since it began")
+            # What it sees of the run is on this server.
+            tx.known.unsure.discard(turn.run_id)
+        elif is_unsure and await lost_by_server(tx, {turn.run_id: (turn.seq, turn.epoch)}, now):
             # It is found out once more, to stay, when the run is handed back.
-            return Undone("the database may have lost what came before it")
+            return Undone("the database has lost what came before it")
         for left in range(_BUSY_TRIES, -1, -1):
             # Whoever joins a run that is just ending is told by the next worker that looks for the dead.
             [answer] = await commit_turns(tx, [ending(turn)], now, None if turn.out is None else [])
@@ -224,8 +227,15 @@ class PostgresLoan:
         raise AssertionError("a turn that is tried ends")
 
     async def _sees_run(self, tx: Transaction, turn: Turn) -> bool:
-        """Whether it knows all that the turn has to do with: children to be cancelled, messages that it takes."""
-        params = {"namespace_id": tx.namespace_id, "id": turn.run_id, "seq": turn.seq, "taken": list(turn.taken)}
+        """Whether it knows all that the turn has to do with: its claim, children to be cancelled, messages it takes."""
+        params = {
+            "namespace_id": tx.namespace_id,
+            "id": turn.run_id,
+            "seq": turn.seq,
+            "epoch": turn.epoch,
+            "workers": list(tx.known.worker_lanes),
+            "taken": list(turn.taken),
+        }
         row = await tx.one("sees_run", params)
         return row is not None and row[0]
 

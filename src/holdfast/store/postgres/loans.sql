@@ -18,14 +18,17 @@ SELECT current_setting('holdfast_loan.mark', true), set_config('synchronous_comm
 SET CONSTRAINTS ALL IMMEDIATE;
 
 -- name: sees_run
--- Whether this transaction sees the turn before a place in a run's journal, and messages that were sent to the run.
-SELECT (
-        :seq::integer = 0 OR EXISTS (
-            SELECT 1
-            FROM holdfast.runs
-            JOIN holdfast.journal ON journal.run = runs.number AND journal.seq = :seq::integer - 1
-            WHERE runs.namespace_id = :namespace_id AND runs.id = :id
-        )
+-- Whether this transaction sees a claim of the run, the turn before a place in its journal, and messages that were sent to
+-- it. A claim that a server has lost, and somebody else has made again, is another one: see give_back_lost.
+SELECT EXISTS (
+        SELECT 1 FROM holdfast.runs
+        WHERE runs.namespace_id = :namespace_id AND runs.id = :id AND runs.epoch >= :epoch::integer
+            AND (runs.owner <> ALL (:workers::text[])) IS NOT TRUE
+            AND (
+                :seq::integer = 0 OR EXISTS (
+                    SELECT 1 FROM holdfast.journal WHERE journal.run = runs.number AND journal.seq = :seq::integer - 1
+                )
+            )
     ) AND NOT EXISTS (
         SELECT 1 FROM unnest(:taken::bigint[]) AS taken (id)
         WHERE NOT EXISTS (SELECT 1 FROM holdfast.inbox WHERE inbox.id = taken.id)
