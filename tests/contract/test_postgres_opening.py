@@ -12,7 +12,7 @@ from holdfast.errors import StoreAway, StoreError
 from holdfast.store import open_store
 from holdfast.store.postgres import connections
 from holdfast.testing.contract.stage import new_run
-from tests.servers import execute
+from tests.servers import PgBouncer, execute
 from tests.servers.wire import Wire
 from tests.worker.samples import ready
 
@@ -146,6 +146,36 @@ async def test_a_database_that_takes_no_writes_says_so(url):
     await execute(url, f"ALTER DATABASE {urlsplit(url).path[1:]} SET default_transaction_read_only = on")
     with pytest.raises(StoreAway, match=r"standby, or .* read-only: name the primary; or ask again when"):
         await open_store(url).open()
+
+
+async def test_a_server_that_is_not_what_the_url_asks_for_is_told_as_that(url):
+    with pytest.raises(
+        StoreAway, match=r"no server that answers there is one that target_session_attrs asks for\. Ask"
+    ):
+        await open_store(f"{url}?target_session_attrs=standby").open()
+
+
+async def test_an_option_that_nobody_knows_is_told_to_be_left_out(url):
+    unknown = 'parameter "channel_binding". .*: leave out what is neither$'
+    with pytest.raises(StoreError, match=unknown):
+        await asyncio.wait_for(Worker(f"{url}?channel_binding=require", workflows=[ready]).run(), 30)
+
+
+async def test_an_option_that_a_pooler_refuses_is_told_to_be_left_out(url):
+    with PgBouncer(url) as pooler:
+        worker = Worker(f"{pooler.url_for(url)}?search_path=shop", workflows=[ready])
+        with pytest.raises(
+            StoreError, match=r"unsupported startup parameter: search_path\. .*: leave out what is neither$"
+        ):
+            await asyncio.wait_for(worker.run(), 30)
+
+
+async def test_a_file_that_is_not_there_may_be_a_socket_or_a_certificate(url, tmp_path):
+    for missing in (f"postgresql://nobody@/nothing?host={tmp_path}", f"{url}?sslmode=verify-ca&sslrootcert=/nowhere"):
+        with pytest.raises(
+            StoreAway, match="No such file or directory: a server's socket, or a file with a certificate"
+        ):
+            await open_store(missing).open()
 
 
 async def test_opening_that_failed_works_when_the_reason_is_gone(server, url):

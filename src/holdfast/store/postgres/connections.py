@@ -49,9 +49,12 @@ _AGAIN_LATER = "Ask again when the database can be reached; workers go on by the
 _UNPREPARED = ("26000", "42P05")
 # The second takes every byte as it comes.
 _ENCODINGS = ("UTF8", "SQL_ASCII")
+# A setting that the server does not know. PgBouncer has one code for all that it says.
+_UNKNOWN = "42704"
+_OF_POOLER = ("08P01", "unsupported startup parameter")
 # What somebody is changing about a database that was worked with before: who may log in, the database itself, whether
-# it takes connections, its schema, rights to it.
-_CHANGING = ("28", "3D000", "55000", "3F000", "42501", "42P01", "42703")
+# it takes connections, its schema, rights to it, what its server or the pooler before it lets be set.
+_CHANGING = ("28", "3D000", "55000", "3F000", "42501", "42P01", "42703", _UNKNOWN, _OF_POOLER[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +181,11 @@ def _told(error: BaseException, target: Target) -> BaseException:
             f"{target.shown}: {error}. Grant the role what it needs (docs/postgres.md lists the grants), or let one"
             " that may change the schema run `holdfast migrate` once"
         )
+    if code == _UNKNOWN or (code == _OF_POOLER[0] and _OF_POOLER[1] in str(error)):
+        return StoreError(
+            f"{target.shown}: {str(error).partition(chr(10))[0]}. What stands behind the question mark is asyncpg's,"
+            " and what that does not know goes to the server as a setting: leave out what is neither"
+        )
     if code in _UNPREPARED:
         return StoreError(
             f"{target.shown}: {str(error).partition(chr(10))[0]}. It was prepared on another connection: a pooler in"
@@ -192,9 +200,14 @@ def _told(error: BaseException, target: Target) -> BaseException:
     if is_away(error):
         # With the server's hint, in one line.
         words = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        if isinstance(error, asyncpg.InternalClientError):
+        if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+            words = "no server that answers there is one that target_session_attrs asks for"
+        elif isinstance(error, asyncpg.InternalClientError):
             # What the driver says of itself when the server's farewell comes between two statements.
             words = "the server has ended the connection"
+        elif isinstance(error, FileNotFoundError):
+            # The driver does not say which.
+            words += ": a server's socket, or a file with a certificate or a key"
         if code == _READ_ONLY:
             return StoreAway(
                 f"{target.shown}: {words}. This server is a standby, or somebody has set the database or the role to"
