@@ -153,9 +153,19 @@ def is_away(error: BaseException) -> bool:
     return code.startswith(_AWAY) or (code == _INTERNAL and getattr(error, "server_source_filename", None) in _FILES)
 
 
+def is_held_up(error: BaseException) -> bool:
+    """Whether a deed came to nothing because another transaction holds what it needs."""
+    return isinstance(error, StoreAway) and error.__cause__ is not None and is_again(error.__cause__)
+
+
 def is_unfit(error: BaseException) -> bool:
     """Whether the schema or the role is the trouble: somebody is changing the database."""
     return sqlstate(error).startswith(_UNFIT)
+
+
+def is_over(error: BaseException) -> bool:
+    """Whether a connection is not to be used after this. What was learned of a schema may be so no more: see lanes."""
+    return is_away(error) or is_unfit(error) or not isinstance(error, Exception)
 
 
 def explained(error: BaseException, target: Target, *, was_open: bool = False) -> BaseException:

@@ -1,4 +1,5 @@
-"""Lanes: a workflow, in a version, on a queue. They are never removed, so their numbers are looked up once."""
+"""Lanes: a workflow, in a version, on a queue. They are never removed, so their numbers are looked up once, and so is
+the namespace's: once in each database that the server may have by this name."""
 
 from __future__ import annotations
 
@@ -31,11 +32,37 @@ async def find_lanes(tx: Transaction, lanes: Sequence[Lane]) -> list[int]:
     return [known[lane] for lane in lanes if lane in known]
 
 
+async def learn_place(tx: Transaction) -> None:
+    """Learn which database this is, and the number of the namespace in it, which is made if need be."""
+    name = {"name": tx.known.namespace}
+    if await tx.one("find_namespace", name) is None:
+        await tx.all("insert_namespace", name)
+    place = await tx.one("find_place", name)
+    assert place is not None
+    tx.known.origin, tx.known.namespace_id = place
+
+
+async def learn_if_elsewhere(tx: Transaction) -> None:
+    """Learn all anew if somebody has dropped the database or its schema, and made it again: numbers are others there,
+    and by the old ones a namespace or a workflow would be taken for another."""
+    if await _is_elsewhere(tx):
+        await learn_again(tx)
+
+
+async def _is_elsewhere(tx: Transaction) -> bool:
+    if not tx.known.was_open:
+        return False
+    place = await tx.one("find_place", {"name": tx.known.namespace})
+    return place is None or tuple(place) != (tx.known.origin, tx.known.namespace_id)
+
+
 async def learn_again(tx: Transaction) -> None:
     """Ask for all numbers that are known once more. A server that has lost its last commits, as a standby that was
     promoted, gives the numbers of what was lost to others; and a connection that is new may be one to such a server.
     Whether it has lost turns of a run shows by the next one: see `lost_by_server`."""
     known = tx.known
+    if await _is_elsewhere(tx):
+        await learn_place(tx)
     # Copies: other threads add to them.
     if ids := set(known.numbers.copy()):
         known.unsure.update(ids)

@@ -34,9 +34,10 @@ from .connections import (
     connect,
     explained,
     is_again,
-    is_away,
+    is_held_up,
+    is_over,
 )
-from .lanes import learn_again
+from .lanes import learn_again, learn_if_elsewhere
 from .statements import PostgresBlocks
 from .transactions import Known, Row, Transaction
 
@@ -146,7 +147,7 @@ class Link:
                 raise
             except BaseException as error:
                 self._prepared.pop(text, None)
-                if is_away(error) or not isinstance(error, Exception):
+                if is_over(error):
                     self.drop()
                 if not isinstance(error, Exception):
                     raise
@@ -171,9 +172,9 @@ class Link:
     async def _try(self, deed: Callable[[Transaction], Awaitable[T]], is_one: bool, is_hasty: bool) -> T:
         connection = await self._connected()
         has_begun = False
-        tx = Transaction(_executing(connection), self._blocks, self._known)
         try:
             await self._forget_old_plans(connection)
+            tx = Transaction(_executing(connection), self._blocks, self._known)
             if not is_one or self._target.is_pooled:
                 await connection.execute(begin(self._target, self._lock_timeout))
                 has_begun = True
@@ -183,7 +184,7 @@ class Link:
             if has_begun:
                 await connection.execute("COMMIT")
         except BaseException as error:
-            if is_away(error) or not isinstance(error, Exception):
+            if is_over(error):
                 self.drop()
             elif has_begun:
                 await self._rollback(connection)
@@ -210,10 +211,11 @@ class Link:
         return self._connection
 
     async def _forget_old_plans(self, connection: asyncpg.Connection[Any]) -> None:
-        """A plan made for a table with a few rows must not outlive them for long."""
+        """A plan made for a table with a few rows must not outlive them for long, nor what was learned the schema."""
         if not self._target.is_pooled and time.monotonic() > self._planned_at + PLANS_KEPT:
-            self._planned_at = time.monotonic()
             await connection.execute("DISCARD PLANS")
+            await learn_if_elsewhere(Transaction(_executing(connection), self._blocks, self._known))
+            self._planned_at = time.monotonic()
 
     async def _rollback(self, connection: asyncpg.Connection[Any]) -> None:
         try:
@@ -277,11 +279,6 @@ def _size(value: object) -> int:
     if isinstance(value, list):
         return sum(map(_size, value))
     return len(value) if isinstance(value, (bytes, str)) else 0
-
-
-def is_held_up(error: BaseException) -> bool:
-    """Whether a deed came to nothing because another transaction holds what it needs."""
-    return isinstance(error, StoreAway) and error.__cause__ is not None and is_again(error.__cause__)
 
 
 class Pool:

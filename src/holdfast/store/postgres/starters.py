@@ -15,8 +15,8 @@ from holdfast.errors import StoreAway
 from holdfast.model import Instant, NewRun, StartedRun
 from holdfast.store.starts import is_takeover, parts_of
 
-from .connections import sqlstate
-from .links import Pool, is_held_up
+from .connections import is_held_up, sqlstate
+from .links import Pool
 from .starts import start_runs
 from .transactions import Transaction
 

@@ -49,7 +49,7 @@ from . import claims, ends, runs, workers, workflows
 from .commits import Commits
 from .connections import COMMAND_TIMEOUT, parse_target
 from .guests import Home, PostgresGuest
-from .lanes import add_lanes, find_lanes
+from .lanes import add_lanes, find_lanes, learn_place
 from .life import LifeStore
 from .links import PARTING, Link, Pool, run_on_either
 from .loans import PostgresLender, find_epoch
@@ -90,7 +90,7 @@ class PostgresStore(LifeStore):
         self.stats = Stats()
         self._target = parse_target(url, shown)
         self._blocks = blocks_for(schema)
-        self._known = Known(self.stats, max_retention)
+        self._known = Known(self.stats, namespace, max_retention)
         self._is_open = False
         self._openers = 0
         self._opening = threading.Lock()
@@ -143,12 +143,7 @@ class PostgresStore(LifeStore):
 
     async def _begin(self, tx: Transaction) -> None:
         await migrate(tx, self.url, may_change=self.migrate)
-        name = {"name": self.namespace}
-        if await tx.one("find_namespace", name) is None:
-            await tx.all("insert_namespace", name)
-        place = await tx.one("find_place", name)
-        assert place is not None
-        self._known.origin, self._known.namespace_id = place
+        await learn_place(tx)
 
     async def close(self) -> None:
         if self._is_open:

@@ -34,6 +34,7 @@ class Known:
     """What a store has learned and need not ask again."""
 
     stats: Stats
+    namespace: str
     max_retention: int | None = None
     """For how long a run is kept after its end at most."""
     namespace_id: int = 0
