@@ -52,8 +52,8 @@ _LARGEST = 64_000
 
 def schema_of(annotation: Any) -> dict[str, Any] | None:
     """The schema of an annotation; None if anything fits it, as far as can be said."""
-    model_schema = getattr(annotation, "model_json_schema", None)
     try:
+        model_schema = getattr(annotation, "model_json_schema", None)
         if getattr(annotation, "__pydantic_root_model__", False):
             return None
         if isinstance(annotation, type) and callable(model_schema):
@@ -63,8 +63,9 @@ def schema_of(annotation: Any) -> dict[str, Any] | None:
             found = msgspec.json.schema(annotation)
             refine(found, inspect.type_info(annotation))
             found = _as_stored(found)
-    except (TypeError, ValueError, NameError, AttributeError, RecursionError):
-        # Not an annotation that both sides can say in a schema: a mix of libraries, a class of its own kind.
+    except Exception:
+        # Not an annotation that both sides can say in a schema: a mix of libraries, a class of its own kind. Each
+        # library says so by errors of its own, and so does a class that says its schema itself.
         return None
     if not found or len(msgspec.json.encode(found)) > _LARGEST:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -11,11 +12,12 @@ from enum import Enum, Flag, IntEnum, IntFlag
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
+import attrs
 import msgspec
 import pydantic
 import pytest
 
-from holdfast.codec import Codec, misfit
+from holdfast.codec import Codec, misfit, parameter_schemas
 from holdfast.errors import NotDecodable
 
 codec = Codec()
@@ -241,6 +243,32 @@ def test_what_keeps_a_type_of_its_own_is_let_through(annotation, value):
 
 def test_what_the_root_of_a_model_is_only_its_receiver_knows():
     assert codec.schema(Numbers) is None
+
+
+@attrs.define
+class Untyped:
+    """As the older way of attrs allows: its `attr.ib()` says nothing of a type."""
+
+    what = attrs.field()
+
+
+class WithHandler(pydantic.BaseModel):
+    """JSON has no word for a function."""
+
+    cents: int
+    after: Callable[[], None] | None = None
+
+
+@pytest.mark.parametrize(("annotation", "value"), [(Untyped, Untyped(1)), (WithHandler, WithHandler(cents=1))], ids=str)
+def test_what_its_own_library_can_say_no_schema_of_is_let_through(annotation, value):
+    """A worker asks for the schemas of all parameters when it begins, and one of these kept it from that."""
+
+    def save(one): ...
+
+    save.__annotations__ = {"one": annotation}
+    assert codec.schema(annotation) is None
+    assert parameter_schemas(save) == {}
+    assert is_read(annotation, codec.value(annotation).encode(value))
 
 
 def test_a_text_that_is_none_of_its_format_is_told_with_its_place():
