@@ -17,7 +17,8 @@ from typing import Any
 from holdfast.codec import bare
 from holdfast.codec.fields import Field
 from holdfast.codec.records import escaped, excluded, refuse_subclass, unwrapped
-from holdfast.codec.shapes import ANY_KIND, Misfit, Mismatch, Shape, Unstorable, encode_json, type_name
+from holdfast.codec.shapes import ANY_KIND, Misfit, Mismatch, Shape, Unstorable, encode_json, envelope, type_name
+from holdfast.codec.texts import TEXTS, TEXTS_BY_TAG
 
 UNSET = "~unset"
 
@@ -143,10 +144,15 @@ class Adapted(Shape):
             raise Mismatch(f"expected {self.name}, got {type_name(type(value))}: {error}") from error
         if type(back) is not type(value) or back != value or plain is None:
             raise Unstorable(f"{type_name(type(value))} does not come back as it was through pydantic")
-        return plain
+        text = TEXTS.get(type(value))
+        # To be equal is not enough: of a moment in a zone pydantic writes the offset only.
+        return bare.lower(value) if text is not None and text.write(back) != text.write(value) else plain
 
     def load(self, plain: Any) -> Any:
+        tag = envelope(plain)
         try:
+            if tag is not None and tag[1:] in TEXTS_BY_TAG:
+                return self._adapter.validate_python(bare.load(plain))
             return self._adapter.validate_json(encode_json(plain))
         except Exception as error:
             raise Mismatch(f"expected {self.name}: {error}") from error
