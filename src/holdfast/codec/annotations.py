@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import collections
 import collections.abc
+import contextlib
 import dataclasses
 import enum
 import inspect
 import types
 import typing
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -64,6 +66,8 @@ class Builder:
         self.is_unproven = False
         self._is_encrypted = is_encrypted
         self._open: dict[Any, Shape] = {}
+        self._innermost: Shape | None = None
+        """The class whose fields are being built: what Self means in them."""
         self.records: list[list[Field]] = []
         """The fields of each type that has any."""
 
@@ -90,6 +94,8 @@ class Builder:
         return self._special(annotation, module)
 
     def _special(self, annotation: Any, module: str | None) -> Shape:
+        if annotation is typing.Self and self._innermost is not None:
+            return self._innermost
         if isinstance(annotation, typing.NewType):
             return self.build(annotation.__supertype__, annotation.__module__)
         if isinstance(annotation, typing.TypeVar):
@@ -202,6 +208,14 @@ class Builder:
             return self._adapted(annotation or cls)
         return self._unknown(cls)
 
+    @contextlib.contextmanager
+    def _inside(self, shape: Shape, key: Any) -> Iterator[None]:
+        """While the fields of a type are built, which may refer to it."""
+        self._open[key] = shape
+        outer, self._innermost = self._innermost, shape
+        yield
+        self._innermost = outer
+
     def _record(self, cls: type, key: Any, name: str, arguments: tuple[Any, ...]) -> Shape:
         described = describe(cls)
         init = [argument for _, _, argument, _, _ in described if argument is not None]
@@ -217,24 +231,25 @@ class Builder:
             make=cls if accepts(cls, init) else None,
             hides=hidden[0] if hidden and not self._is_encrypted else "",
         )
-        self._open[key] = record
         hints = class_hints(cls, arguments)
-        fields = [
-            Field(name, wire, argument, self.build(hints.get(name, Any), cls.__module__), default, factory)
-            for name, wire, argument, default, factory in described
-        ]
+        with self._inside(record, key):
+            fields = [
+                Field(name, wire, argument, self.build(hints.get(name, Any), cls.__module__), default, factory)
+                for name, wire, argument, default, factory in described
+            ]
         record.set_fields(fields)
         self.records.append(fields)
         return record
 
     def _named_tuple(self, cls: Any, key: Any, name: str, arguments: tuple[Any, ...]) -> Shape:
-        row = self._open[key] = NamedRow(cls, name)
+        row = NamedRow(cls, name)
         hints = class_hints(cls, arguments)
         defaults = cls._field_defaults
-        fields = [
-            Field(name, name, name, self.build(hints.get(name, Any), cls.__module__), defaults.get(name, MISSING))
-            for name in cls._fields
-        ]
+        with self._inside(row, key):
+            fields = [
+                Field(name, name, name, self.build(hints.get(name, Any), cls.__module__), defaults.get(name, MISSING))
+                for name in cls._fields
+            ]
         row.set_fields(fields)
         self.records.append(fields)
         return row
@@ -242,24 +257,25 @@ class Builder:
     def _typed_dict(self, cls: Any, key: Any, name: str, arguments: tuple[Any, ...]) -> Shape:
         hints = class_hints(cls, arguments)
         required = {field for field, hint in hints.items() if is_required(hint, field in cls.__required_keys__)}
-        keyed = self._open[key] = Keyed(name, required)
-        keyed.set_fields(
-            [Field(field, field, field, self.build(hint, cls.__module__)) for field, hint in hints.items()]
-        )
+        keyed = Keyed(name, required)
+        with self._inside(keyed, key):
+            fields = [Field(field, field, field, self.build(hint, cls.__module__)) for field, hint in hints.items()]
+        keyed.set_fields(fields)
         return keyed
 
     def _model(self, cls: Any) -> Shape:
         self.is_unproven = True
         if not cls.__pydantic_complete__:
             cls.model_rebuild(raise_errors=False)
-        model = self._open[cls] = Model(cls, self._is_encrypted)
+        model = Model(cls, self._is_encrypted)
         fields = []
-        for name, info in cls.model_fields.items():
-            shape = self.build(info.annotation, cls.__module__)
-            if isinstance(shape, Opaque) and info.metadata:
-                shape = self._adapted(typing.Annotated[(info.annotation, *info.metadata)])
-            default = MISSING if info.is_required() or info.default_factory is not None else info.default
-            fields.append(Field(name, name, name, shape, default, info.default_factory or MISSING))
+        with self._inside(model, cls):
+            for name, info in cls.model_fields.items():
+                shape = self.build(info.annotation, cls.__module__)
+                if isinstance(shape, Opaque) and info.metadata:
+                    shape = self._adapted(typing.Annotated[(info.annotation, *info.metadata)])
+                default = MISSING if info.is_required() or info.default_factory is not None else info.default
+                fields.append(Field(name, name, name, shape, default, info.default_factory or MISSING))
         model.set_fields(fields)
         self.records.append(fields)
         return model

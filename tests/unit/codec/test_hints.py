@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import gc
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Generic, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Generic, NamedTuple, Self, TypeVar, Union
 
+import pydantic
 import pytest
 import typing_extensions
 
@@ -35,6 +36,27 @@ class Late:
 
 
 @dataclass
+class Link(Generic[T]):
+    value: T
+    next: Self | None = None
+    box: list[Link[str]] = field(default_factory=list)
+
+
+@dataclass
+class Weighted(Link[T]):
+    weight: float = 1.0
+
+
+class Row(NamedTuple):
+    cents: int
+    below: Self | None = None
+
+
+class Model(pydantic.BaseModel):
+    parts: list[Self] = []
+
+
+@dataclass
 class Pair(Generic[T]):
     both: tuple[T, T]
 
@@ -57,6 +79,25 @@ def test_an_alias_may_refer_to_itself():
     def fn() -> Json: ...
 
     assert round_trip(codec.result(fn), {"a": [1, [None, {"b": "c"}]]})
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (Link[int], Link(1, Link(2), [Link("a", Link("b"))])),
+        (Weighted[int], Weighted(1, Weighted(2, None, [Link("a", Link("b"))], 0.5))),
+        (Row, Row(1, Row(2))),
+        (Model, Model(parts=[Model()])),
+    ],
+    ids=str,
+)
+def test_self_means_the_class_in_whose_fields_it_stands(annotation, value):
+    assert round_trip(codec.value(annotation), value)
+
+
+def test_self_in_the_fields_of_a_base_means_the_class_that_has_them():
+    with pytest.raises(NotEncodable, match=r"value\.next: expected .*Weighted"):
+        codec.value(Weighted[int]).encode(Weighted(1, Link(2)))
 
 
 def test_one_type_parameter_may_mean_two_things_in_a_hierarchy():
