@@ -36,7 +36,8 @@ def function_hints(fn: Callable[..., Any]) -> dict[str, Any]:
     except Exception:
         inner = inspect.unwrap(fn)
         space = getattr(inner, "__globals__", {})
-        return {name: _resolve(hint, space, {}) for name, hint in getattr(fn, "__annotations__", {}).items()}
+        own = _own_parameters(inner)
+        return {name: _resolve(hint, space, own) for name, hint in getattr(fn, "__annotations__", {}).items()}
 
 
 def known_hints(fn: Callable[..., Any]) -> dict[str, Any]:
@@ -52,8 +53,9 @@ def class_hints(cls: type, arguments: tuple[Any, ...] = ()) -> dict[str, Any]:
         hints = {}
         for base in reversed(cls.__mro__):
             space = getattr(sys.modules.get(base.__module__), "__dict__", {})
+            local = {cls.__name__: cls, **_own_parameters(base)}
             for name, hint in _own(base).items():
-                hints[name] = _resolve(hint, space, {cls.__name__: cls})
+                hints[name] = _resolve(hint, space, local)
     known = _type_parameters(cls, arguments)
     if known:
         owners = _owners(cls)
@@ -109,6 +111,11 @@ def _resolve(hint: Any, space: dict[str, Any], local: dict[str, Any]) -> Any:
         return typing.get_type_hints(holder, globalns=space, localns=local, include_extras=True)["hint"]
     except Exception as error:
         return Unresolved(hint if isinstance(hint, str) else str(hint), error)
+
+
+def _own_parameters(owner: object) -> dict[str, Any]:
+    """Those of `class Box[T]` and `def first[T]`, which no module has; typing knows them from Python 3.12.4 on."""
+    return {parameter.__name__: parameter for parameter in getattr(owner, "__type_params__", ())}
 
 
 def _own(cls: type) -> dict[str, Any]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import functools
 import gc
+import sys
+import types
 import weakref
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Generic, NamedTuple, Self, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, Self, TypeVar, Union
 
 import pydantic
 import pytest
 import typing_extensions
 
 from holdfast.codec import Codec
-from holdfast.errors import NotDecodable, NotEncodable
+from holdfast.errors import BadArguments, NotDecodable, NotEncodable
 from tests.unit.codec.samples import Item
 
 if TYPE_CHECKING:
@@ -25,6 +27,21 @@ Number = TypeVar("Number", int, str)
 Json = Union[int, str, None, list["Json"], dict[str, "Json"]]  # noqa: UP007
 
 codec = Codec()
+
+OWN_PARAMETERS = """
+from __future__ import annotations
+
+@dataclass
+class Crate[T]:
+    what: T
+    inner: Crate[T] | None = None
+
+@dataclass
+class Laden[U](Crate[U]):
+    under: Crate[U] | None = None
+
+def load[N: int](many: N, unknown: Nobody = None) -> N: ...
+"""
 
 
 def early() -> Late: ...
@@ -119,6 +136,21 @@ def test_a_name_that_only_the_type_checker_sees_is_explained():
         codec.result(fn).encode(1)
     with pytest.raises(NotDecodable, match="'Cat' can't be resolved"):
         codec.result(fn).decode(b"1")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the syntax is that of Python 3.12")
+def test_a_type_parameter_of_its_own_is_known(monkeypatch):
+    """Typing itself knows them from Python 3.12.4 on, and only where it knows all other names."""
+    made: Any = types.ModuleType("made")
+    monkeypatch.setitem(sys.modules, "made", made)
+    made.dataclass = dataclass
+    exec(OWN_PARAMETERS, vars(made))
+    value = made.Laden(date(2024, 1, 1), made.Crate(date(2024, 1, 2)), made.Crate(date(2024, 1, 3)))
+    assert round_trip(codec.value(made.Laden[date]), value)
+    taken = codec.arguments(made.load)
+    assert taken.unpack(taken.pack((7,), {})) == ((7,), {})
+    with pytest.raises(BadArguments, match="expected int, got str"):
+        taken.pack(("7",), {})
 
 
 def test_one_bad_annotation_does_not_spoil_the_others():
