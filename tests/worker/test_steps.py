@@ -10,7 +10,19 @@ import threading
 
 import pytest
 
-from holdfast import NotInBody, Retry, current_run, current_step, logger, now, sleep, step, workflow
+from holdfast import (
+    NotInBody,
+    Retry,
+    compensate,
+    current_run,
+    current_step,
+    logger,
+    now,
+    rollback,
+    sleep,
+    step,
+    workflow,
+)
 from tests.worker.samples import add
 from tests.worker.stage import ONCE, PATIENCE, failure_of, stage, until
 
@@ -36,6 +48,45 @@ async def test_a_step_knows_its_run_and_itself(database_url):
             ["async_look", "async_look", run.id, "body", run.id],
             ["def_look", "def_look", run.id, "body", run.id],
         ]
+
+
+async def test_an_argument_may_have_whatever_name(database_url):
+    """As the links of a document that is handed on by `**document`, of which one is called self."""
+    undone: list[dict[str, str]] = []
+
+    @step
+    def def_keep(**named: str) -> dict[str, str]:
+        return named
+
+    @step
+    async def async_keep(**named: str) -> dict[str, str]:
+        return named
+
+    def undo(**named: str) -> None:
+        undone.append(named)
+
+    @workflow
+    def child(**named: str) -> dict[str, str]:
+        return named
+
+    @workflow
+    async def async_child(**named: str) -> dict[str, str]:
+        return named
+
+    @workflow
+    async def body(**named: str) -> list[dict[str, str]]:
+        compensate(undo, **named)
+        await rollback()
+        return [
+            *(def_keep(**named), await async_keep(**named), await def_keep.start(**named)),
+            *(child(**named), await async_child(**named), await child.start(**named)),
+        ]
+
+    named = {"self": "a", "fn": "b", "name": "c", "args": "d"}
+    async with stage(database_url, body, child, async_child) as on:
+        run = await on.client.start(body, **named)
+        assert await run.result(PATIENCE) == [named] * 6
+    assert undone == [named]
 
 
 async def test_the_idempotency_key_is_the_same_for_every_attempt(database_url):

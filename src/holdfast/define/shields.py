@@ -46,7 +46,7 @@ class shield:  # used like a function: `with shield():`
         self.__exit__(kind, error, trace)
 
 
-def compensate(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+def compensate(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
     """Register what undoes something: if the run fails or is cancelled, it runs as a step, last registered first.
 
         payment = await charge(order.card, order.cents)

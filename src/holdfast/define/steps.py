@@ -117,7 +117,7 @@ class Step(Generic[P, R]):
         """What `compensate` is called with, once for each: the result, or those of the items in it."""
         return [result]
 
-    def start(self, *args: P.args, **kwargs: P.kwargs) -> Pending[R]:
+    def start(self, /, *args: P.args, **kwargs: P.kwargs) -> Pending[R]:
         """Ask for the step now and go on: a Pending to await, or to call `.result()` on in a `def` body.
 
             first, second = render.start(page), render.start(other)         # both are under way
@@ -141,7 +141,7 @@ class BlockingStep(Step[P, R]):
 
     is_async = False
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         scope = current_scope.get()
         if scope is None or isinstance(scope, StepInfo):
             return cast(R, self.fn(*args, **kwargs))
@@ -154,7 +154,7 @@ class AsyncStep(CoroutineFunction, Step[P, R]):
     is_async = True
 
     # Not Coroutine[Any, Any, R]: of calls that give different things mypy would then take asyncio.gather's for Any.
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, R]:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, R]:
         scope = current_scope.get()
         if scope is None or isinstance(scope, StepInfo):
             return cast("Coroutine[object, None, R]", self.fn(*args, **kwargs))

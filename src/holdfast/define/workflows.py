@@ -215,7 +215,7 @@ class Workflow(Generic[P, R]):
             ),
         )
 
-    def start(self, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
+    def start(self, /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
         """Begin a child run in a workflow body and go on: a ChildRun to await, or to call `.result()` on.
 
             held = checkout.start(order)
@@ -226,7 +226,7 @@ class Workflow(Generic[P, R]):
         """
         return cast("ChildRun[R]", self._body().ask_child_run(self, args, kwargs))
 
-    def continue_as_new(self, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
+    def continue_as_new(self, /, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
         """End the run that calls this and begin a fresh one of this workflow with an empty journal; see
         `holdfast.continue_as_new`. Arguments are checked by the type checker. DefinitionError if it has options."""
         if given := self.start_options.given():
@@ -267,7 +267,7 @@ class BlockingWorkflow(Workflow[P, R]):
 
     is_async = False
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         body = self._body()
         return cast(R, body.block(body.ask_child(self, args, kwargs)))
 
@@ -277,7 +277,7 @@ class AsyncWorkflow(CoroutineFunction, Workflow[P, R]):
 
     is_async = True
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, R]:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, R]:
         body = self._body()
         if body.is_blocking:
             return cast("Coroutine[object, None, R]", body.block(body.ask_child(self, args, kwargs)))
