@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum, Flag
 from typing import Any
 
-from holdfast.codec.loaded import find_class, main_name
+from holdfast.codec.loaded import MAINS, find_class, main_name
 from holdfast.codec.printable import shown
 from holdfast.codec.shapes import (
     ANY_KIND,
@@ -174,7 +174,7 @@ def _enum_name(value: Enum) -> list[Any]:
         raise Unstorable(
             f"{type_name(cls)} can't be found again by its name: annotate it, or define it at module level"
         )
-    module = (main_name() or "__main__") if cls.__module__ == "__main__" else cls.__module__
+    module = (main_name() or "__main__") if cls.__module__ in MAINS else cls.__module__
     # A combination of flags need not have a name.
     return [f"{module}:{cls.__qualname__}", value.value if isinstance(value, Flag) else value.name]
 

@@ -1,7 +1,7 @@
 """Classes and functions by name, among the modules that are loaded already. Nothing here ever imports a module.
 
 A script run as `python orders.py` knows its own classes as `__main__.X`; a worker that imports the same file knows
-them as `orders.X`. Both are found from either side.
+them as `orders.X`, and a process that multiprocessing has spawned as `__mp_main__.X`. Each is found by all of them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from types import ModuleType
 
+MAINS = ("__main__", "__mp_main__")
+"""What the script may be called in its own process."""
+
 
 def find_class(module: str, qualname: str, home: str | None = None) -> type | None:
-    """The class of that name, or None. `home` is where names recorded under `__main__` may live now."""
+    """The class of that name, or None. `home` is where what was recorded of a script may live now."""
     return next((one for one in find_all(module, qualname, home) if isinstance(one, type)), None)
 
 
@@ -39,8 +42,8 @@ def main_name() -> str | None:
 
 def _places(module: str, home: str | None) -> list[ModuleType]:
     names = [module]
-    if module == "__main__":
-        names += [home] if home else []
+    if module in MAINS:
+        names += ["__main__", home] if home else ["__main__"]
     elif module == main_name():
         names.append("__main__")
     return [sys.modules[name] for name in names if name in sys.modules]

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+import types
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -205,6 +206,18 @@ def test_an_enum_that_can_t_be_found_again_is_refused():
     local.__module__ = "nowhere"
     with pytest.raises(NotEncodable, match="define it at module level"):
         made.encode(local.A)
+
+
+@pytest.mark.parametrize("name", ["__main__", "__mp_main__"], ids=["run", "spawned by multiprocessing"])
+def test_an_enum_of_the_script_is_written_by_the_name_that_others_know(monkeypatch, name):
+    """The same bytes, whoever writes it: they are among what a step's arguments are compared by."""
+    script: Any = types.ModuleType(name)
+    script.__file__ = "/srv/orders.py"
+    script.Size = enum.Enum("Size", {"LARGE": 1}, module=name)
+    for one in ("__main__", "__mp_main__"):
+        monkeypatch.setitem(sys.modules, one, script)
+    assert made.encode(script.Size.LARGE) == b'{"~enum":["orders:Size","LARGE"]}'
+    assert made.decode(made.encode(script.Size.LARGE)) is script.Size.LARGE
 
 
 def test_only_enums_are_looked_up_by_name():

@@ -70,6 +70,18 @@ def test_a_class_of_the_script_is_found_in_the_body_s_own_module(monkeypatch):
         codec.decode_exception(stored)
 
 
+@pytest.mark.parametrize("others", [{"__main__"}, {"orders"}], ids=["the script", "who imports it"])
+def test_a_class_of_a_script_that_multiprocessing_has_spawned_is_found_by_others(monkeypatch, others):
+    """There the script is called __mp_main__, and its own classes say so."""
+    cls = type("Mine", (Exception,), {"__module__": "__mp_main__"})
+    monkeypatch.setitem(sys.modules, "__mp_main__", module_with(monkeypatch, "__main__", cls))
+    stored = codec.encode_exception(cls("x"))
+    monkeypatch.setitem(sys.modules, "__mp_main__", module_with(monkeypatch, "__main__", Cat))
+    for name in others:
+        module_with(monkeypatch, name, cls)
+    assert type(codec.decode_exception(stored, home="orders")) is cls
+
+
 @pytest.mark.parametrize("place", ["cause", "context", "member"])
 def test_so_is_one_of_its_causes_and_members(monkeypatch, place):
     cls = type("Mine", (Exception,), {"__module__": "__main__"})
