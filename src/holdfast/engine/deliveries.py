@@ -36,9 +36,11 @@ from .divergence import ending, line_of
 from .endings import came_to_its_end, failure_of
 from .life import Child
 from .loop import Handle
-from .mail import ENTRIES, Mailbox, Wait
+from .mail import ENTRIES, Mailbox
+from .marks import Marks
 from .requests import Requests
 from .tasks import BodyTask
+from .waits import Wait
 
 _child_end = msgspec.msgpack.Decoder(ChildEnd)
 
@@ -66,7 +68,7 @@ class Deliveries(Requests):
                 at = max(self.stamp, self.time)
                 self._child_ended(ChildEnded(at, child.key, end.run_id, end.status, end.output, end.error))
         elif message.kind in ENTRIES:
-            life.keep(message)
+            self.keep_mail([message])
         else:
             # Of a kind that only the worker understands: it has done so.
             life.taken.append(message.id)
@@ -104,17 +106,19 @@ class Deliveries(Requests):
         for one in rest:
             # What is in the inbox is there still.
             if isinstance(one, Message) and one.id < 0:
-                self.life.keep(one)
+                self.keep_mail([one])
         return next((one for one in rest if isinstance(one, Cancel)), None)
 
     def mail(self) -> list[Message]:
         """Messages that no wait has taken yet."""
         return [] if self._life is None else list(self._life.mailbox or ())
 
-    def keep_mail(self, messages: list[Message]) -> None:
-        """Go on with the messages of an earlier self."""
-        if messages:
-            self.life.mailbox = Mailbox(messages)
+    def keep_mail(self, messages: Sequence[Message]) -> None:
+        """Keep messages, maybe those of an earlier self, until waits take them."""
+        for message in messages:
+            if self.life.mailbox is None:
+                self.life.mailbox = Mailbox(Marks(self._codec))
+            self.life.mailbox.add(message)
 
     def ask_anew(self, now: Instant, carried: Sequence[Entry] = ()) -> None:
         """The run goes on from a cut: see Life.ask_anew. `carried` is what will be delivered first."""

@@ -26,7 +26,6 @@ from holdfast.model import (
     HookResumed,
     Instant,
     MadeHook,
-    Message,
     NewRun,
     Out,
     OutEvent,
@@ -39,7 +38,8 @@ from holdfast.model import (
     microseconds,
 )
 
-from .mail import ENTRIES, Mailbox, Wait
+from .mail import ENTRIES, Mailbox
+from .waits import Wait
 
 Lived: TypeAlias = tuple[int, RunRetrying, Former | None]
 """Where a new try of the run begins, the entry that says so, and who the body is told to be until there."""
@@ -257,16 +257,12 @@ class Life:
                 left.append(msgspec.structs.replace(entry, wait=number, hook=0))
         return tuple(left)
 
-    def keep(self, message: Message) -> None:
-        """Keep a message until a wait takes it."""
-        if self.mailbox is None:
-            self.mailbox = Mailbox()
-        self.mailbox.add(message)
-
     def is_over(self, wait: Wait) -> None:
         """The wait has taken something, timed out or was cancelled."""
         if self.waits.pop(wait.number, None) is not None and wait.is_registered and wait.row is not None:
             self.closed.append(wait.row.number)
+        if self.mailbox is not None:
+            self.mailbox.forget(wait)
 
     def out(self) -> Out | None:
         """What this advance gives out; from here on it counts as given."""

@@ -1,82 +1,46 @@
-"""The waits of one body, and its mail: messages that came and that no wait has taken yet.
+"""The mail of one body: messages that came and that no wait has taken yet.
 
 A message that a wait does not take now, that wait will never take: both stay what they are. So each of the two is tried
-with the other once, however often the body is advanced meanwhile, and thousands that nobody waits for cost little.
+with the other once at most, however often the body is advanced meanwhile: a new wait with the messages that are here, a
+new message with the waits. And only with those that may fit (piles.py), so thousands of both cost little.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 from itertools import takewhile
 from typing import Any
 
-from holdfast.codec import ValueCodec
-from holdfast.define import Reply
-from holdfast.model import EventTaken, HookResumed, MadeHook, Message, NewWait, Signal
+from holdfast.model import EventTaken, HookResumed, Message, Signal
+
+from .marks import Marks
+from .piles import Pile
+from .waits import Wait
 
 ENTRIES: dict[str, Any] = {"signal": Signal, "event": EventTaken, "hook": HookResumed}
 """What a message becomes when a wait takes it, by its kind."""
 
 
-class Wait:
-    """A wait for a signal, an event or a hook's payload."""
-
-    __slots__ = (
-        "fitting",
-        "hook",
-        "is_registered",
-        "is_stale",
-        "kind",
-        "made",
-        "match",
-        "name",
-        "number",
-        "reply",
-        "row",
-        "shape",
-        "tried",
-    )
-
-    def __init__(
-        self, number: int, kind: str, name: str, match: Any, shape: ValueCodec, reply: Reply[Any], row: NewWait | None
-    ) -> None:
-        self.number = number
-        self.kind = kind
-        self.name = name
-        self.match = match
-        self.shape = shape
-        self.reply = reply
-        self.row = row
-        """What the store is to know of it; None: nothing."""
-        self.is_registered = False
-        self.is_stale = False
-        """The store may know it otherwise than it is."""
-        self.hook = 0
-        """Of a hook: which of the run's it is."""
-        self.made: MadeHook | None = None
-        """Of a hook: what its token is drawn from, for the runs that go on from this one."""
-        self.tried = 0
-        """The place in the mailbox up to which it was tried with what is there."""
-        self.fitting = 0
-        """The place of the first message that it takes, if there is one: see `Mailbox`."""
-
-    @property
-    def is_read(self) -> bool:
-        """Whether the body has got what it waited for."""
-        return self.reply.wait is None
-
-
 class Mailbox:
     """Messages in the order in which they were sent. Each has a place there, from 1 on, that it keeps."""
 
-    __slots__ = ("_ids", "_last", "_messages")
+    __slots__ = ("_fitting", "_ids", "_known", "_last", "_marks", "_messages", "_piles", "_untried")
 
-    def __init__(self, messages: Iterable[Message] = ()) -> None:
+    def __init__(self, marks: Marks, messages: Iterable[Message] = ()) -> None:
+        self._marks = marks
         # A dict would walk over the gaps of all that were taken each time that its first is asked for.
         self._messages: OrderedDict[int, Message] = OrderedDict()
         self._ids: set[int] = set()
         self._last = 0
+        self._untried: deque[int] = deque()
+        """Places of those that are newer than all that were tried with the waits."""
+        self._piles: dict[tuple[str, str | None], Pile[Wait]] = {}
+        self._known = 0
+        """The number of the last wait that is in a pile, or was."""
+        self._fitting: list[tuple[int, int, Wait]] = []
+        """Of waits that came after messages: the place of the first that each takes, the wait's number, the wait."""
         for message in messages:
             self.add(message)
 
@@ -86,37 +50,60 @@ class Mailbox:
             self._last += 1
             self._messages[self._last] = message
             self._ids.add(message.id)
+            self._untried.append(self._last)
 
-    def take(self, waits: Iterable[Wait], takes: Callable[[Wait, Message], bool]) -> tuple[Message, Wait] | None:
-        """Take out the oldest message that one of the waits takes. Of several waits that do, the first one gets it."""
-        best: Wait | None = None
-        for wait in waits:
-            if wait.fitting not in self._messages and not self._finds(wait, takes):
-                continue
-            if best is None or wait.fitting < best.fitting:
-                best = wait
-        if best is None:
-            return None
-        message = self._messages.pop(best.fitting)
+    def take(self, waits: dict[int, Wait]) -> tuple[Message, Wait] | None:
+        """Take out the oldest message that one of the waits takes. Of several waits that do, the first one gets it.
+
+        The waits are in the order of their numbers, and new ones have larger numbers; for others see `forget`.
+        """
+        new = [*takewhile(lambda wait: wait.number > self._known, reversed(waits.values()))]
+        for wait in reversed(new):
+            self._known = wait.number
+            self._pile(wait).expect(wait)
+            self._look(wait, 0)
+        while self._fitting:
+            place, number, wait = self._fitting[0]
+            is_open = waits.get(number) is wait
+            if is_open and place in self._messages:
+                return self._take_out(place), wait
+            heappop(self._fitting)
+            if is_open:
+                self._look(wait, place)
+        while self._untried:
+            place = self._untried.popleft()
+            message = self._messages[place]
+            taker = self._pile(message).offer(place, message, self._marks.takes)
+            if taker is not None:
+                return self._take_out(place), taker
+        return None
+
+    def forget(self, wait: Wait) -> None:
+        """It is over."""
+        pile = self._piles.get((wait.kind, wait.name))
+        if pile is not None:
+            pile.forget(wait)
+            if pile.is_empty:
+                del self._piles[wait.kind, wait.name]
+
+    def _pile(self, one: Wait | Message) -> Pile[Wait]:
+        pile = self._piles.get((one.kind, one.name))
+        if pile is None:
+            pile = self._piles[one.kind, one.name] = Pile(self._marks.read)
+        return pile
+
+    def _look(self, wait: Wait, after: int) -> None:
+        """Among messages that none of the other waits takes, or an older one first."""
+        for place, message in self._pile(wait).mail_for(wait, after):
+            if self._marks.takes(wait, message):
+                heappush(self._fitting, (place, wait.number, wait))
+                return
+
+    def _take_out(self, place: int) -> Message:
+        message = self._messages.pop(place)
         self._ids.remove(message.id)
-        return message, best
-
-    def _finds(self, wait: Wait, takes: Callable[[Wait, Message], bool]) -> bool:
-        """Look for the first message that the wait takes, behind those that it was tried with."""
-        if wait.tried == self._last:
-            return False
-        newer: Iterable[tuple[int, Message]] = self._messages.items()
-        if next(iter(self._messages), 0) <= wait.tried:
-            # From the end: what it was tried with may be much, and what has come since is mostly little. But a wait to
-            # which all of them are new takes mostly the first, and thousands may stand behind that.
-            newer = reversed([*takewhile(lambda one: one[0] > wait.tried, reversed(self._messages.items()))])
-        for place, message in newer:
-            wait.tried = place
-            if takes(wait, message):
-                wait.fitting = place
-                return True
-        wait.tried = self._last
-        return False
+        self._pile(message).let_go(place)
+        return message
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self._messages.values())

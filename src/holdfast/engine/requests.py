@@ -26,7 +26,6 @@ from holdfast.model import (
     NewRun,
     NewWait,
     bounded_id,
-    holds,
     microseconds,
     probe_of,
     spoken,
@@ -37,7 +36,8 @@ from .compensations import Compensations
 from .divergence import calling_line
 from .life import Child, deadline_of_child, instant_from, seed_of_child
 from .loop import Timer
-from .mail import Wait
+from .marks import marks_of
+from .waits import Wait
 
 _json = msgspec.json.Decoder()
 
@@ -144,6 +144,7 @@ class Requests(Compensations):
         wait = life.waits[life.numbers] = Wait(life.numbers, kind, name, wanted, shape, reply, row)
         if made is not None:
             wait.hook, wait.made = life.hook, made
+        wait.marks = marks_of(wait)
         reply.wait = wait.number
         return wait
 
@@ -170,7 +171,7 @@ class Requests(Compensations):
         life = self._life
         if life is None or not life.mailbox:
             return None
-        found = life.mailbox.take(life.waits.values(), self._takes)
+        found = life.mailbox.take(life.waits)
         if found is None:
             return None
         message, wait = found
@@ -199,25 +200,6 @@ class Requests(Compensations):
         except (msgspec.DecodeError, NotDecodable):
             return False
         return True
-
-    def _takes(self, wait: Wait, message: Message) -> bool:
-        if message.kind != wait.kind or message.name != wait.name:
-            return False
-        if wait.kind == "hook":
-            # Waits may have other numbers since the run was tried again; a hook's token is the same, and so is what it
-            # is registered by. One that was put back by a retry, for a hook that was not made again, is nobody's.
-            if message.hook:
-                return message.hook == wait.hook
-            return message.wait is None or (wait.made is not None and message.wait == wait.made.number)
-        if wait.match is None:
-            return True
-        try:
-            return holds(_json.decode(self._codec.open(message.payload)), wait.match)
-        except msgspec.DecodeError:
-            return False
-        except NotDecodable:
-            # It may be the one that is waited for, and a wait that passed it by would time out instead.
-            return True
 
     def withdraw(self, reply: Reply[Any]) -> None:
         super().withdraw(reply)

@@ -44,7 +44,7 @@ from .entries import (
 )
 from .histories import History, history_of, open_steps
 from .ids import bounded_id, check_id, new_id
-from .matches import holds, probe_of, probes_of
+from .matches import NOWHERE, Place, holds, mark_of, probe_of, probes_of, value_at
 from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent, Unread
 from .retention import Swept
 from .retries import FINAL_MARK, NO_RETRY, Retry, as_final, is_final, restored_retry, stored_retry
@@ -86,6 +86,7 @@ __all__ = [
     "MESSAGES",
     "NAMELESS",
     "NOT_GIVEN",
+    "NOWHERE",
     "NO_RETRY",
     "ON_CONFLICT",
     "SECOND",
@@ -127,6 +128,7 @@ __all__ = [
     "Page",
     "Parameter",
     "Patched",
+    "Place",
     "Registration",
     "Relived",
     "Reopened",
@@ -181,6 +183,7 @@ __all__ = [
     "is_json",
     "is_name",
     "is_text",
+    "mark_of",
     "microseconds",
     "moment_of",
     "natural",
@@ -193,4 +196,5 @@ __all__ = [
     "skipped",
     "spoken",
     "stored_retry",
+    "value_at",
 ]

@@ -11,9 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
+
+Place: TypeAlias = tuple[str, ...]
+"""Where in an object a value is: the names of the fields that lead to it."""
+NOWHERE: Any = object()
+"""There is no plain value in that place."""
 
 
 def holds(value: object, wanted: object, *, has_pairs: bool = False) -> bool:
@@ -49,6 +54,29 @@ def _equals(value: object, wanted: object) -> bool:
     if isinstance(wanted, bool) or isinstance(value, bool):
         return value is wanted
     return value == wanted
+
+
+def mark_of(match: Any) -> tuple[Place, Any] | None:
+    """A plain value that a match asks for, and the names that lead to it; None if it asks for none."""
+    left: list[tuple[Place, Any]] = [((), match)]
+    while left:
+        place, value = left.pop()
+        value = _opened(value)
+        if isinstance(value, Mapping):
+            left += [((*place, name), one) for name, one in value.items()]
+        elif value is None or isinstance(value, (str, int, float)):
+            return place, value
+    return None
+
+
+def value_at(value: Any, place: Place) -> Any:
+    """The plain value in that place, if there is one: of whatever `holds` the match, that of its mark."""
+    value = _opened(value)
+    for name in place:
+        if not isinstance(value, Mapping) or name not in value:
+            return NOWHERE
+        value = _opened(value[name])
+    return NOWHERE if isinstance(value, (Mapping, list)) else value
 
 
 def probe_of(name: str, match: Any) -> bytes:
