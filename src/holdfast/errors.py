@@ -52,6 +52,14 @@ class HoldfastError(Exception):
     """
 
 
+class _AboutRun(HoldfastError):
+    """One that is about a certain run, and has its id."""
+
+    def __init__(self, message: str, run_id: str = "") -> None:
+        super().__init__(message)
+        self.run_id = run_id
+
+
 class DefinitionError(HoldfastError):
     """A workflow, step, retry policy or option was declared in a way that can't work.
 
@@ -195,15 +203,11 @@ class RunNotFound(HoldfastError):
     """
 
 
-class KeyTaken(HoldfastError):
+class KeyTaken(_AboutRun):
     """`on_conflict="raise"`: a run with that key exists already.
 
     `run_id` is that run. Also raised when a retry's key has gone to another run meanwhile.
     """
-
-    def __init__(self, message: str, run_id: str = "") -> None:
-        super().__init__(message)
-        self.run_id = run_id
 
 
 class RunEnded(HoldfastError):
@@ -213,15 +217,11 @@ class RunEnded(HoldfastError):
     """
 
 
-class NotRetryable(HoldfastError):
+class NotRetryable(_AboutRun):
     """Only a run that failed or was cancelled can be retried.
 
     A live one goes on by itself; of a completed one `client.fork` makes another.
     """
-
-    def __init__(self, message: str, run_id: str = "") -> None:
-        super().__init__(message)
-        self.run_id = run_id
 
 
 class ClientClosed(HoldfastError):
@@ -232,27 +232,19 @@ class StoreClosed(StoreError, ClientClosed):
     """The store is not open: whoever had opened it, such as a client, has closed it. Nothing was done."""
 
 
-class RunFailed(HoldfastError):
+class RunFailed(_AboutRun):
     """The run ended as failed. `__cause__` is the exception that left its body.
 
     Raised by `run.result()`. `client.retry(run_id)` goes on from the failed step, when its reason is mended.
     """
 
-    def __init__(self, message: str, run_id: str = "") -> None:
-        super().__init__(message)
-        self.run_id = run_id
 
-
-class RunCancelled(HoldfastError):
+class RunCancelled(_AboutRun):
     """The run ended as cancelled.
 
     Raised by `run.result()`, and in a body that waits for a child that was cancelled. It is an Exception, unlike
     CancelledError, which cancels the run that it is raised in. `__cause__` says what could not be undone, if anything.
     """
-
-    def __init__(self, message: str, run_id: str = "") -> None:
-        super().__init__(message)
-        self.run_id = run_id
 
 
 class JournalDiverged(HoldfastError):

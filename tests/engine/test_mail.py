@@ -24,7 +24,7 @@ CODEC = Codec()
 
 def message(number: int, name: str, payload: object = None, hook: int = 0, wait: int | None = None) -> Message:
     kind = "signal" if name != "hook" else "hook"
-    return Message(number, "run", kind, name, CODEC.message(payload), number, wait, None, hook)
+    return Message(number, "run", kind, name, CODEC.message(payload, kind, name), number, wait, None, hook)
 
 
 def wait(number: int, name: str, match: object = None) -> Wait:
@@ -117,7 +117,7 @@ def test_the_oldest_message_that_a_wait_takes_goes_to_the_first_wait_that_takes_
 def test_what_nobody_here_can_read_is_offered_to_the_first_wait_of_its_name():
     """It may be what that one waits for: the run is blocked until somebody reads it."""
     waits = {1: wait(1, "b"), 2: wait(2, "a", {"by": "a"}), 3: wait(3, "a", {"by": "b"}), 4: wait(4, "a")}
-    other = Codec(chain=[AesGcm({"theirs": bytes(32)}, primary="theirs")]).message({"by": "b"})
+    other = Codec(chain=[AesGcm({"theirs": bytes(32)}, primary="theirs")]).message({"by": "b"}, "signal", "a")
     sealed = msgspec.structs.replace(message(1, "a"), payload=other)
     for comes_first in (True, False):
         mailbox = Mailbox(Marks(CODEC), [sealed] if comes_first else [message(2, "c")])
