@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from holdfast.client import Client, JournalEntry, Run
-from holdfast.codec import Shown, told_traceback
+from holdfast.codec import Shown, readable_traceback
 from holdfast.define import StartOptions
 from holdfast.errors import BadCursor, CodecError, HoldfastError, NotDecodable, RunCancelled, RunFailed
 from holdfast.model import NOT_GIVEN, OnConflict, Page, RunFilter, RunRecord, RunStatus, spoken
@@ -281,7 +281,7 @@ def _values(client: Client, record: RunRecord) -> dict[str, Any]:
             # No error of the run's, which has completed.
             told["result"] = str(unreadable)
         except HoldfastError as error:
-            told |= {"error": str(error), "traceback": told_traceback(client.codec, record.error)}
+            told |= {"error": str(error), "traceback": readable_traceback(client.codec, record.error)}
         except TimeoutError:
             # It has continued as another run, and the last one of the chain has not ended.
             pass

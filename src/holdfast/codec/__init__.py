@@ -3,9 +3,9 @@
     annotation ──▶ hints ──▶ annotations ──▶ a shape (scalars · containers · unions · records · models · bare)
     value ──▶ shape.lower ──▶ JSON ──▶ seal (compress, encrypt) ──▶ stored bytes, and the same way back
 
-What is annotated is written as the JSON one would write by hand and read back by its annotation; what is not keeps its
-type through envelopes (`bare`). A value that would not come back equal and of the same type is refused when it is
-written, with its path.
+An annotated value is written as the JSON one would write by hand, and its annotation says how to read it back. A value
+without an annotation keeps its type through envelopes (`bare`). A value that would not come back equal and of the same
+type is refused when it is written, and the error names its path.
 
 This room knows nothing of runs, steps or stores.
 """
@@ -21,7 +21,7 @@ from holdfast.codec.plain import plain
 from holdfast.codec.schemas import misfit, parameter_schemas
 from holdfast.codec.seals import as_text, from_text
 from holdfast.codec.showing import Shown
-from holdfast.codec.tracebacks import is_users, last_place, place_of, told_traceback, without_own
+from holdfast.codec.tracebacks import is_users, last_place, place_of, readable_traceback, without_own
 from holdfast.codec.transforms import AesGcm, Transform, Zstd
 from holdfast.codec.values import ValueCodec, unreadable
 
@@ -48,7 +48,7 @@ __all__ = [
     "place_of",
     "plain",
     "plain_call",
-    "told_traceback",
+    "readable_traceback",
     "traceback_text",
     "unreadable",
     "without_own",

@@ -1,7 +1,7 @@
 """From an annotation to its shape.
 
-A builder compiles one annotation with all that it contains and is then done with. It remembers the classes it is in
-the middle of, so that a type may refer to itself, and whether anything it met can't be proven to round trip.
+A builder compiles one annotation with all that it contains, and is not used again. It remembers which classes it is
+building, so that a type may refer to itself, and whether any part of the annotation can't be proven to round trip.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Builder:
         self._is_encrypted = is_encrypted
         self._open: dict[Any, Shape] = {}
         self._innermost: Shape | None = None
-        """The class whose fields are being built: what Self means in them."""
+        """The shape of the class whose fields are being built: the meaning of Self in them."""
         self.records: list[list[Field]] = []
-        """The fields of each type that has any."""
+        """The fields of each record type that was built."""
 
     def build(self, annotation: Any, module: str | None = None) -> Shape:
         """`module` is where names in a forward reference are looked up."""
@@ -84,7 +84,7 @@ class Builder:
                 return Bare()
             if annotation is Shown:
                 return ShownShape()
-        except TypeError:  # unhashable: none of these
+        except TypeError:  # unhashable, so it is none of these
             pass
         origin = typing.get_origin(annotation)
         if origin is not None:
@@ -210,7 +210,7 @@ class Builder:
 
     @contextlib.contextmanager
     def _inside(self, shape: Shape, key: Any) -> Iterator[None]:
-        """While the fields of a type are built, which may refer to it."""
+        """Make the type known to its own fields while they are built."""
         self._open[key] = shape
         outer, self._innermost = self._innermost, shape
         yield

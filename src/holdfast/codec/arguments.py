@@ -1,11 +1,10 @@
 """The arguments of one call, by the function's parameters ⇄ plain bytes.
 
-A call is written as a JSON array of its positional arguments. An argument given by name is moved to its position
-where nothing before it is missing, so that `f(1, b=2)` and `f(1, 2)` have the same bytes and the same digest. What
-can only be given by name makes it an object: `{"": [positional, ...], "name": value}`.
+A call is written as a JSON array of its positional arguments. An argument given by name is moved to its position if no
+argument before it is missing, so that `f(1, b=2)` and `f(1, 2)` have the same bytes and the same digest. A call with
+further named arguments is written as an object: `{"": [positional, ...], "name": value}`.
 
-Defaults are not filled in: a parameter that is added with a default changes neither the bytes nor the digest of calls
-made before it existed.
+Defaults are not filled in: a new parameter with a default changes neither the bytes nor the digest of earlier calls.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class _Parameters:
                 self._add(parameter, builder.build(hint, getattr(fn, "__module__", None)))
 
     def _add_unpacked(self, parameter: inspect.Parameter, hint: Any, builder: Builder) -> None:
-        """`**kwargs: Unpack[Options]` are the keys of that TypedDict; of `*args: *Ts` nothing is known."""
+        """Add the keys of the TypedDict for `**kwargs: Unpack[Options]`; the types of `*args: *Ts` stay unknown."""
         content: Any = typing.get_args(hint)[0] if is_unpack(hint) else None
         if not is_typed_dict(content):
             return self._add(parameter, builder.build(parameter.empty))
@@ -93,7 +92,7 @@ class _Parameters:
             self.by_name[parameter.name] = shape
 
     def scalars(self) -> tuple[type, ...] | None:
-        """The types of a call that is nothing but plain scalars, all of them positional."""
+        """The types of all parameters if each is a plain scalar that can be given by position, else None."""
         names = {name for name, _ in self.positional}
         shapes = [shape for _, shape in self.positional]
         if not set(self.required) <= names or not all(isinstance(shape, Plain) for shape in shapes):
@@ -109,7 +108,7 @@ class _Parameters:
 class ArgumentsCodec:
     """Packs and unpacks the arguments of one function. Made by `Codec.arguments`.
 
-    Works on plain bytes, which callers digest; sealing them is apart.
+    Works on plain bytes: callers make digests of them, and seal them separately.
     """
 
     __slots__ = ("_fn", "_known", "_name", "_pickles", "_read", "_seal", "_skip", "_types")
@@ -125,10 +124,10 @@ class ArgumentsCodec:
         self._read: Callable[[bytes], tuple[Any, ...]] | None = None
 
     def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """The call as bytes, the same for every way to write it.
+        """The call as bytes, the same for every way to write the call.
 
-        Raises BadArguments for a call that the signature or the annotations don't allow, NotEncodable for a value that
-        can't be stored, PayloadTooLarge.
+        Raises BadArguments if the signature or the annotations don't allow the call, NotEncodable if a value can't be
+        stored, and PayloadTooLarge.
         """
         if not kwargs and tuple(map(type, args)) == self._types:
             try:
@@ -151,11 +150,11 @@ class ArgumentsCodec:
         return self._unpack(plain)
 
     def earlier(self, plain: bytes) -> Iterator[bytes]:
-        """The same call as it may have been packed before the types in it got further fields with defaults."""
+        """Other bytes of the same call: as packed before types in it got fields with defaults."""
         return earlier(plain, self._resolve().records)
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """Pack, and prove that it unpacks, so that no worker ever meets arguments it can't read."""
+        """Pack, and prove that the bytes unpack, so that no worker meets arguments that it can't read."""
         plain = self.pack(args, kwargs)
         try:
             self.unpack(plain)
@@ -189,7 +188,7 @@ class ArgumentsCodec:
             raise NotEncodable(f"{name}{misfit.path}: {misfit.why} (argument of {self._name})") from None
         except RecursionError:
             raise NotEncodable(f"{name}: {TOO_DEEP} (argument of {self._name})") from None
-        except IOInBody:  # Of a body that reads it: its code is to be mended.
+        except IOInBody:  # a lazy attribute did I/O in a body: the run is blocked, and the code has to change
             raise
         except Exception as error:
             raise unreadable(name, error, f" (argument of {self._name})", deed="give") from error
@@ -197,7 +196,7 @@ class ArgumentsCodec:
     def _bind(
         self, known: _Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The call in its one canonical form: what has a position, then what has a name, in the signature's order."""
+        """The call's canonical form: positional arguments, then named ones, both in the signature's order."""
         if len(args) > len(known.positional) and known.rest is None:
             raise BadArguments(
                 f"{self._name} takes {counted(len(known.positional), 'positional argument')} "
@@ -214,7 +213,7 @@ class ArgumentsCodec:
             given.append(left.pop(name))
         named = {name: left.pop(name) for name in known.by_name if name in left}
         for name in left:
-            if known.named_rest is None or not name:  # the empty name is where positional arguments are written
+            if known.named_rest is None or not name:  # the empty name is the key of the positional arguments
                 names = ", ".join(known.by_name) or "none"
                 raise BadArguments(f"{self._name} has no parameter {name!r}: its names are {names}")
         taken = {name for name, _ in known.positional[: len(given)]} | named.keys()
@@ -277,7 +276,7 @@ class ArgumentsCodec:
 
 
 def plain_call(plain: bytes, what: str = "the arguments") -> tuple[list[Any], dict[str, Any]]:
-    """A call as plain data, by position and by name. Raises NotDecodable."""
+    """The arguments of a call as plain data: positional ones, named ones. Raises NotDecodable."""
     if plain[:1] == PICKLED:
         raise NotDecodable(f"{what}: stored as a pickle, which is no plain data")
     content = parsed(plain, what)
@@ -304,7 +303,7 @@ def _named(known: _Parameters, name: str) -> Shape:
 def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):  # some callables written in C tell nothing
+    except (TypeError, ValueError):  # some callables written in C have no signature
         return [
             inspect.Parameter("args", _Kind.VAR_POSITIONAL),
             inspect.Parameter("kwargs", _Kind.VAR_KEYWORD),

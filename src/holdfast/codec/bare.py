@@ -1,10 +1,10 @@
 """Values without an annotation, written so that they keep their types.
 
-What JSON has (null, booleans, numbers, strings, lists, dicts with string keys) is written as it is. Everything
-else is an envelope: an object with one key that begins with a tilde, `{"~tuple": [1, 2]}`. A dict that looks like
-an envelope is put into one, so no value can be mistaken for another.
+JSON's own values (null, booleans, numbers, strings, lists, dicts with string keys) are written as they are. Any other
+is put into an envelope: an object with one key that begins with a tilde, `{"~tuple": [1, 2]}`. A dict that looks like
+an envelope is put into one itself, so no value can be mistaken for another.
 
-Instances of user classes are refused: without an annotation nothing says, on replay, which class to rebuild.
+Instances of user classes other than enums are refused: without an annotation, replay can't know which class to rebuild.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def lower(value: Any) -> Any:
 
 
 def load(plain: Any) -> Any:
-    # Never in place: a union may have to read the same data by more than one member.
+    # Never changes `plain`: a union may try several members on the same data.
     cls = type(plain)
     if cls is list:
         return _load_items(plain)
@@ -77,7 +77,7 @@ def load(plain: Any) -> Any:
     made = _COLLECTIONS.get(tag)
     if made is None:
         return _open(plain)
-    # Right here, so that reading takes no more of the stack than writing did: what is deep could not be read else.
+    # Not in a function of its own: reading must not need more stack than writing did, or deep values can't be read.
     try:
         return made(_load_items(plain[tag]))
     except TypeError as error:
@@ -106,7 +106,7 @@ def _load_items(plain: list[Any]) -> list[Any]:
 
 
 def sort_plain(items: list[Any]) -> list[Any]:
-    """Put what was lowered from a set in an order that depends on the elements only, never on their hashes."""
+    """Sort the lowered elements of a set by their JSON, so that the order never depends on hashes."""
     try:
         return sorted(items, key=encode_json)
     except UnicodeEncodeError:
@@ -147,7 +147,7 @@ def _lower_dict(value: dict[Any, Any]) -> dict[str, Any]:
                 break
             out[key] = lower(item)
         else:
-            # Escaped, or it would be read as one of our own.
+            # A dict that looks like an envelope is escaped, or it would be read as one.
             return out if envelope(out) is None else {"~dict": [[key, out[key]] for key in out]}
     except Misfit as misfit:
         raise misfit.under(f"[{key!r}]") from None
@@ -175,7 +175,7 @@ def _enum_name(value: Enum) -> list[Any]:
             f"{type_name(cls)} can't be found again by its name: annotate it, or define it at module level"
         )
     module = (main_name() or "__main__") if cls.__module__ in MAINS else cls.__module__
-    # A combination of flags need not have a name.
+    # By value for flags: a combination of them may have no name.
     return [f"{module}:{cls.__qualname__}", value.value if isinstance(value, Flag) else value.name]
 
 
@@ -196,7 +196,7 @@ def _load_dict(content: Any) -> dict[Any, Any]:
 
 
 def _hashable(key: Any) -> Any:
-    """A tuple that was written by an annotation is a list to whoever reads without it; no list was ever a key."""
+    """The key with lists turned into tuples: written by an annotation and read without it, a tuple is a list."""
     return tuple(map(_hashable, key)) if type(key) is list else key
 
 
@@ -225,7 +225,7 @@ _OPEN: dict[str, Callable[[Any], Any]] = {
 
 
 def is_ours(tag: str) -> bool:
-    """Whether an envelope of this tag was written for a value that is no dict."""
+    """Whether the codec writes this tag for values other than dicts."""
     return tag[:2] == "~:" or tag in _COLLECTIONS or tag[1:] in TEXTS_BY_TAG or (tag in _OPEN and tag != "~dict")
 
 
@@ -235,7 +235,7 @@ def _open(plain: dict[str, Any]) -> Any:
     if reader is None:
         text = TEXTS_BY_TAG.get(tag[1:])
         if text is None:
-            # A value that was typed when it was written and has no annotation now.
+            # The value had an annotation when it was written and has none now.
             raise Mismatch(f"{tag[1:].lstrip(':')} was written by an annotation that is gone: annotate it again")
         reader = text.read
     try:
@@ -281,5 +281,5 @@ def _refusal(value: Any) -> Misfit:
 
 
 def _may_be_annotated(cls: type) -> bool:
-    """Whether its values can be stored by an annotation, as far as a class tells."""
+    """Whether instances could be stored with an annotation, as far as the class tells."""
     return cls in _ANNOTATED or any(hasattr(cls, mark) for mark in _MARKS)

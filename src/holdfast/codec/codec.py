@@ -1,4 +1,4 @@
-"""The codec of a client or worker: what it was told once, and the caches of what it made since."""
+"""The codec of a client or worker: its options, and caches of the codecs made for single types and functions."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Codec:
 
         Client(url, codec=Codec(chain=[Zstd(), AesGcm(keys, primary="2026")]))
 
-    `max_payload` limits the plain size of one value, in bytes, else PayloadTooLarge; where nothing is said here, that
-    of the client's or worker's settings holds, 4 MiB by default. `pickle=True` lets values that
-    JSON can't hold be pickled, and pickles be read: only where nobody else can write to the database. `chain` is
-    applied to every payload in order, and taken off in reverse; DefinitionError for what can't be a part of it.
+    `max_payload` limits the plain size of one value, in bytes; a larger one raises PayloadTooLarge. Without it the
+    limit comes from the client's or worker's settings, 4 MiB by default. `pickle=True` allows values that JSON can't
+    hold to be pickled, and pickles to be read: use it only where nobody else can write to the database. `chain` is
+    applied to every payload in order, and undone in reverse; an item that is no transform raises DefinitionError.
 
-    Clients and workers of one database need the same. It may be used from many threads. It never imports a module and
-    keeps nothing but caches.
+    All clients and workers of one database need the same codec. A codec is thread-safe. It never imports a module,
+    and its only state is caches.
     """
 
     def __init__(
@@ -48,19 +48,19 @@ class Codec:
         self._functions: WeakKeyDictionary[Any, dict[int | None, Any]] = WeakKeyDictionary()
         self._lock = threading.Lock()
         self._loaded: frozenset[str] | None = None
-        """The modules whose exceptions come back as their own class; None: all that are loaded by then."""
+        """The modules whose exceptions come back as their own class. None: all that are loaded when one is written."""
 
     def for_worker(self) -> Self:
         """The same codec for a worker that starts now: exceptions of modules loaded later come back as StepFailed.
 
-        A step may import as it goes, and whoever replays its run has not been there.
+        A step may import modules while it executes, and a worker that replays its run later may not have them.
         """
         made = copy.copy(self)
         made._loaded = frozenset(sys.modules)
         return made
 
     def limited(self, given: int | None, setting: int | None) -> Self:
-        """The same codec with the limit that holds: one that is given goes before its own, that before a setting."""
+        """The same codec with the limit that applies: `given` if set, else the codec's own, else `setting`."""
         limit = setting if given is None and not self._has_limit else given
         if limit is None:
             return self
@@ -75,7 +75,7 @@ class Codec:
         return self._seal.limit
 
     def value(self, annotation: object) -> ValueCodec:
-        """The codec of one annotation. `Any` and `inspect.Parameter.empty` mean: keep whatever type it has."""
+        """The codec of one annotation. With `Any` and `inspect.Parameter.empty` values keep whatever type they have."""
         try:
             return self._values[annotation]
         except KeyError:
@@ -85,7 +85,7 @@ class Codec:
             return ValueCodec(self._seal, self._pickles, lambda: (annotation, None), "value")
 
     def result(self, fn: Callable[..., Any]) -> ValueCodec:
-        """The codec of what a function returns. Its annotation is resolved at the first use, while that lives."""
+        """The codec of a function's return value. The annotation is resolved at the first use, while `fn` is alive."""
         if inspect.ismethod(fn):
             # A bound method is a new object each time it is looked up: remember its function.
             return self.result(fn.__func__)
@@ -111,27 +111,31 @@ class Codec:
         return made
 
     def plain_arguments(self, stored: bytes) -> tuple[list[Any], dict[str, Any]]:
-        """A call as plain data, by position and by name, as it is stored. Raises NotDecodable."""
+        """The arguments of a stored call as plain data: positional ones, named ones. Raises NotDecodable."""
         return plain_call(self.open(stored))
 
     def call_with(self, stored: bytes) -> bytes:
-        """A call whose one argument is a stored value, as it is stored. That was accepted, whatever the limit is."""
+        """The stored form of a call whose only argument is a stored value.
+
+        The size is not checked: the value was accepted when it was stored, whatever the limit is now.
+        """
         plain = self.open(stored)
         return self._seal.apply(pickled_call(plain) if plain[:1] == PICKLED else b"[" + plain + b"]")
 
     def plain_json(self, value: Any) -> Any:
-        """A value as the plain JSON that it is stored as, to compare payloads with. Raises NotEncodable."""
+        """The plain JSON that a value is stored as, to compare payloads with. Raises NotEncodable."""
         return decode_json(self.open(self.value(Any).encode(value)))
 
     def schema(self, annotation: object) -> bytes | None:
-        """The JSON schema that stored values of an annotation fit, as JSON; None: any value does."""
+        """The JSON schema that stored values of an annotation fit, as JSON text. None: any value fits."""
         found = None if annotation is Any else schema_of(annotation)
         return None if found is None else encode_json(found)
 
     def message(self, payload: Any, call: str, name: str = "") -> bytes:
-        """What is sent to others, who say themselves what they expect: a value as it is, a record by its own class.
+        """Encode a payload for receivers that declare a type of their own.
 
-        `call` and the `name` that it was given are what an error calls it by.
+        A record is encoded by its own class, any other payload as a value without an annotation. Errors name the
+        payload by `call` and its `name` argument, as in `signal('paid')`.
         """
         kind = type(payload)
         is_record = hasattr(kind, "__dataclass_fields__") or hasattr(kind, "__struct_fields__")
@@ -139,21 +143,21 @@ class Codec:
         try:
             return self.value(kind if is_record or hasattr(kind, "_fields") else Any).encode(payload)
         except (NotEncodable, PayloadTooLarge) as error:
-            told = f"{call}({name!r})" if name else f"{call}()"
-            raise type(error)(f"{told}: {error}") from error.__cause__
+            label = f"{call}({name!r})" if name else f"{call}()"
+            raise type(error)(f"{label}: {error}") from error.__cause__
 
     def seal(self, plain: bytes) -> bytes:
-        """What to store for a plain payload; the very same object if the chain is empty. Raises PayloadTooLarge."""
+        """The bytes to store for a plain payload: the same object if the chain is empty. Raises PayloadTooLarge."""
         if self._seal.is_empty and len(plain) <= self._seal.limit and plain[:1] != b"\x00":
             return plain
         return self._seal.close(plain)
 
     def open(self, stored: bytes) -> bytes:
-        """The plain payload, by whatever chain it was sealed. Raises NotDecodable."""
+        """The plain payload of stored bytes, with or without a chain. Raises NotDecodable."""
         return self._seal.open(stored) if stored[:1] == b"\x00" else stored
 
     def encode_exception(self, error: BaseException, *, notes: Sequence[str] = ()) -> bytes:
-        """An exception as sealed bytes. Raises only what the chain raises: what can't be kept becomes a note."""
+        """An exception as sealed bytes. A part that can't be kept becomes a note; only the chain may raise."""
         plain = error.kept(notes) if type(error) is Relayed else lower_exception(error, notes, self._loaded)
         data = encode_json(plain)
         if len(data) > self._seal.limit:
@@ -163,19 +167,19 @@ class Codec:
     def decode_exception(self, stored: bytes, *, home: str | None = None) -> BaseException:
         """The exception, ready to be raised.
 
-        `home` is the module of the workflow's body: classes recorded under `__main__` are looked for there too. Raises
-        NotDecodable if its class was recorded as known and can't be found now.
+        Classes recorded under `__main__` are also looked for in `home`, the module of the workflow's body. Raises
+        NotDecodable if the class was recorded as known and can't be found now.
         """
         return load_exception(self._plain_exception(stored), home)
 
     def relayed(self, stored: bytes) -> Relayed:
-        """The exception as something to hand on, whose class need not be here. Raises NotDecodable."""
+        """The exception in a form that only hands it on and needs no class of it. Raises NotDecodable."""
         return Relayed(self._plain_exception(stored))
 
     def tell_exception(self, stored: bytes) -> Exception:
-        """What is known of an exception whose class is not here, as a StepFailed; never to be raised in a body.
+        """The record of an exception as a StepFailed, without looking for its class. Never raise it in a body.
 
-        If not even that can be read, the NotDecodable that says so.
+        Returns the NotDecodable that says why if the record can't be read either.
         """
         try:
             return tell_exception(self._plain_exception(stored))
@@ -198,7 +202,7 @@ class Codec:
             if known is None:
                 with self._lock:
                     known = self._functions.setdefault(fn, {})
-        except TypeError:  # neither hashable nor weakly referable: made anew each time
+        except TypeError:  # not hashable or not weakly referable, so it can't be a key of the cache
             return make()
         found = known.get(key)
         if found is None:
@@ -207,8 +211,8 @@ class Codec:
 
 
 def _weakly(fn: Any) -> Callable[[], Any]:
-    """A function without keeping it: what is cached for it would keep it for ever, with all that it closes over."""
+    """A weak reference to a function: with a strong one its cache entry would keep it, and its closure, for ever."""
     try:
         return ref(fn)
-    except TypeError:  # not weakly referable, so nothing is cached for it
+    except TypeError:  # not weakly referable: nothing is cached for it, so a strong reference is safe
         return lambda: fn

@@ -1,7 +1,7 @@
 """Shapes of collections whose elements are typed.
 
-Sets are written in the order of their encoded elements, dicts in their own order. A dict's keys become the keys of
-a JSON object where each of them is written as text or as an integer; otherwise it is written as pairs.
+Sets are written in the order of their encoded elements, dicts in their own order. A dict becomes a JSON object if each
+of its keys is written as text (or each as an integer, where the annotation says so), else an array of pairs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def refuse_other_type(shape: Shape, cls: type, value: Any) -> Misfit:
 
 
 def bare_items(shape: Shape, cls: type, plain: Any) -> list[Any]:
-    """The items of a collection that was written without an annotation: by a start that knew only a workflow's name."""
+    """The items of a collection written without an annotation, as by a start that knows only the workflow's name."""
     tag = envelope(plain) if type(plain) is dict else None
     if tag == f"~{cls.__name__}" and type(plain[tag]) is list:
         items: list[Any] = plain[tag]
@@ -116,7 +116,7 @@ class Row(Shape):
 
 
 class Dict(Shape):
-    """A dict, or one of the standard library's kinds of it."""
+    """A dict, an OrderedDict or a Counter."""
 
     __slots__ = ("_has_int_keys", "_key", "_value", "type")
 
@@ -158,7 +158,7 @@ class Dict(Shape):
         tag = envelope(plain)
         if tag == "~dict":
             pairs = [self._load_pair(key, item) for key, item in pairs_in(plain[tag])]
-        elif tag == f"~:{self.name}":  # the annotation was a union when it was written
+        elif tag == f"~:{self.name}":  # the annotation was a union when the value was written
             return self.load(plain[tag])
         elif tag is not None and is_ours(tag):
             raise Mismatch(f"expected {self.name}, found {tag.lstrip('~:')}")

@@ -1,8 +1,9 @@
 """A call as it was written before the types of its arguments got further fields.
 
-A field that is added with a default is in nothing that was stored before. What is read of that has the default, and is
-written with it: whoever hands it on seems to ask for something else. So where a digest does not match, it is looked
-whether it is that of the same call without some of the fields that hold their defaults. Nothing is ever stored so.
+Values stored before a field with a default was added lack that field. When such a value is read it gets the default,
+and is written with it: a body that hands it to a step then seems to make another call than the journal has. So where a
+digest differs, the engine tries the digests of the same call without some of the fields that hold their defaults. These
+forms are never stored.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from holdfast.codec.shapes import decode_json, encode_json
 
 _TRIES = 4_096
 _BYTES = 8 * 1024 * 1024
-"""How much is written in all before it is given up: a body that asks for something else must not hold its worker up."""
+"""The most bytes written in one search: a body that really makes another call must not hold up its worker."""
 
 
 class _Added(NamedTuple):
-    """A field that its record may have got lately, and what it holds then."""
+    """A field with a default, which may have been added after values were stored."""
 
     record: frozenset[str]
     key: str
@@ -29,16 +30,16 @@ class _Added(NamedTuple):
 
 
 def earlier(plain: bytes, records: Sequence[Sequence[Field]]) -> Iterator[bytes]:
-    """The call without some of the fields that hold their defaults, in every way, few fields first, up to a bound."""
+    """The call without each combination of the fields that hold their defaults, fewest fields first, up to a bound."""
     try:
         content = decode_json(plain)
     except ValueError:  # a pickle
         return
     known = [added for fields in records for added in _with_defaults(fields)]
-    found = list(dict.fromkeys(number for item in _objects(content) for number in _held(item, known)))
-    ways = chain.from_iterable(combinations(found, count) for count in range(1, len(found) + 1))
-    for way in islice(ways, min(_TRIES, _BYTES // len(plain))):
-        yield encode_json(_without(content, [known[number] for number in way]))
+    found = list(dict.fromkeys(number for item in _objects(content) for number in _at_default(item, known)))
+    choices = chain.from_iterable(combinations(found, count) for count in range(1, len(found) + 1))
+    for choice in islice(choices, min(_TRIES, _BYTES // len(plain))):
+        yield encode_json(_without(content, [known[number] for number in choice]))
 
 
 def _with_defaults(fields: Sequence[Field]) -> Iterator[_Added]:
@@ -49,7 +50,7 @@ def _with_defaults(fields: Sequence[Field]) -> Iterator[_Added]:
                 yield _Added(record, field.key, _plain(field, field.default))
             elif field.factory is not MISSING:
                 yield _Added(record, field.key, _plain(field, field.factory()))
-        except Exception:  # a default that can't be made or written is in no call
+        except Exception:  # no call can hold a default that can't be made or written
             continue
 
 
@@ -66,8 +67,8 @@ def _objects(item: Any) -> Iterator[dict[str, Any]]:
             yield from _objects(one)
 
 
-def _held(item: dict[str, Any], known: Sequence[_Added]) -> Iterator[int]:
-    """Which of the fields it has that hold their defaults."""
+def _at_default(item: dict[str, Any], known: Sequence[_Added]) -> Iterator[int]:
+    """The indices of the known fields that hold their defaults in this object."""
     for number, (record, key, default) in enumerate(known):
         if record <= item.keys() and item[key] == default:
             yield number
@@ -78,7 +79,7 @@ def _without(item: Any, added: Sequence[_Added]) -> Any:
         return [_without(one, added) for one in item]
     if type(item) is not dict:
         return item
-    gone = {added[number].key for number in _held(item, added)}
+    gone = {added[number].key for number in _at_default(item, added)}
     out = {key: _without(one, added) for key, one in item.items() if key not in gone}
     if gone and type(out.get(UNSET)) is list:
         out[UNSET] = [name for name in out[UNSET] if name not in gone]

@@ -1,16 +1,17 @@
 """Exceptions ⇄ plain data.
 
-An exception comes back as its own class if that class can be found by its name among the loaded modules; for a worker
-those are the ones that were loaded when it started. That is decided once, when it is written, and recorded; if the
-class can't be found later, that is an error, never another class. It is rebuilt without its `__init__`, whose signature
-nobody knows: by the `__new__` of its built-in base, its args, its attributes; pydantic's, which has none, by what it
-found (`findings.py`). Any other exception comes back as a StepFailed.
+An exception comes back as its own class if that class can be found by name among the loaded modules; for a worker these
+are the modules loaded when it started. This is decided and recorded once, when the exception is written. If the class
+can't be found later, that is an error, never another class. Any other exception comes back as a StepFailed.
 
-That no policy tries again after it is kept beside its class, which may get lost: what would repeat a step's effect as
-one exception must not do so as another.
+It is rebuilt without its `__init__`, whose signature is unknown: from the `__new__` of its built-in base, its args and
+its attributes. pydantic's ValidationError has no such `__new__` and is rebuilt from its findings (`findings.py`).
 
-What can't be kept is said in a note. Nothing here raises while writing: a failure must not get lost because
-its exception is an odd one.
+Whether retries stop at it (`is_final`) is recorded beside the class: an exception that must not be retried must not
+become retryable when it comes back as another class.
+
+A part that can't be kept is named in a note. Writing never raises: a failure must not get lost because its exception
+is an odd one.
 """
 
 from __future__ import annotations
@@ -38,38 +39,38 @@ _NOT_STATE = ("__notes__", FINAL_MARK)
 
 
 class Relayed(Exception):
-    """An exception that is only handed on: as it is stored, by whoever need not have its class."""
+    """An exception that is handed on in its stored form, where its class may be missing."""
 
     def __init__(self, plain: Any) -> None:
-        told = tell_exception(plain)
+        failed = tell_exception(plain)
         super().__init__(str(plain["message"]))
         self._plain = plain
-        self.type = told.type.rpartition(".")[2]
-        """The name of its class."""
+        self.type = failed.type.rpartition(".")[2]
+        """The name of the exception's class."""
 
     def kept(self, notes: Sequence[str]) -> dict[str, Any]:
-        """Plain data for it, with what was noted since."""
+        """The stored data, with these notes and those added since."""
         added = [*noted(self), *map(clean, notes)]
         return {**self._plain, "notes": [*self._plain.get("notes", ()), *added]}
 
 
 def lower_exception(error: BaseException, notes: Sequence[str], loaded: Container[str] | None) -> dict[str, Any]:
-    """Plain data for an exception, its causes and its members. `loaded`: only classes of these modules are known."""
+    """Plain data for an exception, its causes and its members. Only classes of `loaded` modules count as known."""
     try:
         return _lower(error, notes, MAX_DEPTH, frozenset(), loaded)
     except KeyboardInterrupt:
         raise
     except BaseException as problem:
-        # Some attribute of it raises. That it failed, and by what, must survive all the same.
-        unseen = RuntimeError("<an exception that can't be looked at>")
-        plain = _lower(as_final(unseen) if is_final(error) else unseen, notes, 1, frozenset(), loaded)
-        said = f"reading it raised {type(problem).__qualname__}"
+        # An attribute of it raises. The failure and the class's name must be kept all the same.
+        stand_in = RuntimeError("<an exception that can't be looked at>")
+        plain = _lower(as_final(stand_in) if is_final(error) else stand_in, notes, 1, frozenset(), loaded)
+        note = f"reading it raised {type(problem).__qualname__}"
         own = {"module": clean(str(type(error).__module__)), "name": clean(type(error).__qualname__), "rebuild": False}
-        return {**plain, **own, "notes": [*plain["notes"], said]}
+        return {**plain, **own, "notes": [*plain["notes"], note]}
 
 
 def shortened(plain: dict[str, Any]) -> dict[str, Any]:
-    """The same without what makes it large. It comes back as a StepFailed."""
+    """The same data without its large parts. It comes back as a StepFailed."""
     return {
         **plain,
         "rebuild": False,
@@ -99,7 +100,7 @@ def load_exception(plain: Any, home: str | None) -> BaseException:
 
 
 def tell_exception(plain: Any) -> StepFailed:
-    """What was recorded about an exception, for whoever lacks its class. Raises NotDecodable."""
+    """The record of an exception as a StepFailed, without looking for its class. Raises NotDecodable."""
     try:
         return _as_step_failed(plain)
     except (KeyError, TypeError, AttributeError) as problem:
@@ -107,7 +108,7 @@ def tell_exception(plain: Any) -> StepFailed:
 
 
 def _as_step_failed(plain: dict[str, Any]) -> StepFailed:
-    """In the original's own words. What that was, and where, is in the last note, as far as it is known."""
+    """A StepFailed with the original's message and notes. Its traceback, or else its class, is the last note."""
     name, traceback = f"{plain['module']}.{plain['name']}", plain.get("traceback", "")
     failed = StepFailed(plain["message"], type=name, traceback=traceback)
     _put_notes(failed, [*(str(note) for note in plain.get("notes", ())), traceback or f"it was raised as {name}"])
@@ -168,7 +169,7 @@ def _lower_members(
 def _lower_held(
     error: BaseException, links: dict[int, str], depth: int, seen: frozenset[int], loaded: Container[str] | None
 ) -> dict[str, Any]:
-    """Exceptions among its args and attributes, by their places: themselves, or the place that has them already."""
+    """Exceptions among its args and attributes, by place: each as plain data, or as the place that holds it already."""
     places = {_place(index): item for index, item in enumerate(error.args)}
     places |= {name: item for name, item in (getattr(error, "__dict__", None) or {}).items() if type(name) is str}
     held: dict[str, Any] = {}
@@ -210,7 +211,7 @@ def _lower_state(error: BaseException, held: dict[str, Any], lost: list[str]) ->
             state[clean(name)] = plain
     for name, is_builtin in _slots(type(error)):
         value = getattr(error, name, None)
-        if value is None or (is_builtin and name == "obj"):  # AttributeError holds on to whatever lacked it
+        if value is None or (is_builtin and name == "obj"):  # an AttributeError's `obj` may be any object
             continue
         plain = _attribute(value, name, lost)
         if plain is not None:
@@ -219,13 +220,13 @@ def _lower_state(error: BaseException, held: dict[str, Any], lost: list[str]) ->
 
 
 def _attribute(value: Any, name: str, lost: list[str]) -> Any:
-    # What its message is made of may be text that is none, such as the name of a file that is no UTF-8.
+    # Text may hold lone surrogates, such as a file's name that is no UTF-8, and the message is made of it.
     plain = _kept(value, name, lost)
     return clean(value) if plain is None and type(value) is str else plain
 
 
 def _slots(cls: type) -> list[tuple[str, bool]]:
-    """Attributes that live outside `__dict__`: those of built-in exceptions and of `__slots__`."""
+    """Attributes outside `__dict__`, those of built-in classes and of `__slots__`: name, whether it is a built-in's."""
     found = []
     for base in cls.__mro__:
         if base in (BaseException, BaseExceptionGroup, ExceptionGroup):
@@ -281,7 +282,7 @@ def _load(plain: dict[str, Any], home: str | None) -> BaseException:
 
 
 def _load_links(plain: dict[str, Any], home: str | None) -> dict[str, BaseException]:
-    """Its cause, its context, and the exceptions that it holds, by their places."""
+    """The exception's cause, context, and the exceptions among its args and attributes, by place."""
     links = {f"__{name}__": _load(plain[name], home) for name in ("cause", "context") if plain[name] is not None}
     for name, held in plain.get("held", {}).items():
         links[name] = links[held] if type(held) is str else _load(held, home)
@@ -301,7 +302,7 @@ def _rebuild(cls: type, plain: dict[str, Any], links: dict[str, BaseException], 
         error = base.__new__(cls)
         places = ((_place(index), item) for index, item in enumerate(plain["args"]))
         args = [links[place] if place in links else bare.load(item) for place, item in places]
-        # As all the rest: a frozen dataclass may be an exception, too.
+        # By object's own __setattr__, here and below: an exception may be a frozen dataclass.
         object.__setattr__(error, "args", tuple(args))
     for name, value in plain["state"].items():
         object.__setattr__(error, name, bare.load(value))
@@ -314,12 +315,12 @@ def _rebuild(cls: type, plain: dict[str, Any], links: dict[str, BaseException], 
 
 def _put_notes(error: BaseException, notes: list[str]) -> None:
     if notes:
-        # Not by add_note, which looks for notes first: not every `__getattr__` works where `__init__` never ran.
+        # Not by add_note, which reads `__notes__`: a class's `__getattr__` may fail, since `__init__` never ran.
         object.__setattr__(error, "__notes__", list(notes))
 
 
 def message_of(error: BaseException) -> str:
-    """What an exception says of itself, even if its `__str__` does not work."""
+    """The exception's `str`, cut short; a text with its class's name if `__str__` raises."""
     try:
         return clean(str(error))[:MAX_MESSAGE]
     except KeyboardInterrupt:
@@ -333,7 +334,7 @@ def _unprintable(cls: type) -> str:
 
 
 def noted(error: BaseException) -> list[str]:
-    """The notes of an exception, also of one whose notes are none, or can't be printed."""
+    """The notes of an exception as texts. `__notes__` may be no list, and a note may be no text."""
     notes = getattr(error, "__notes__", None)
     return [_note(note) for note in notes] if isinstance(notes, (list, tuple)) else []
 
@@ -346,7 +347,7 @@ def _note(note: object) -> str:
 
 
 def traceback_text(error: BaseException) -> str:
-    """Where it was raised, as text that can be stored; empty if it never was."""
+    """The exception's traceback as text that can be stored; empty if it was never raised."""
     if error.__traceback__ is None:
         return ""
     try:
@@ -354,5 +355,5 @@ def traceback_text(error: BaseException) -> str:
     except Exception:
         return ""
     text = f"{lines}{type_name(type(error))}: {message_of(error)}"
-    # The innermost frames are at the end.
+    # Cut at the front: the innermost frames are at the end.
     return clean("Traceback (most recent call last):\n" + text[-MAX_TRACEBACK:])

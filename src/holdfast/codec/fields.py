@@ -1,4 +1,4 @@
-"""What the fields of a class are, whoever made it: the dataclass decorator, attrs or msgspec."""
+"""The fields of a class made by the dataclass decorator, attrs or msgspec, in one form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MISSING: Any = dataclasses.MISSING
 
 
 class Field(NamedTuple):
-    """One field: its Python name, its key in JSON, how `__init__` calls it (None if it doesn't)."""
+    """One field: its Python name, its key in JSON, and its parameter of `__init__` (None if it has none)."""
 
     name: str
     key: str
@@ -27,7 +27,7 @@ class Field(NamedTuple):
 
 
 def describe(cls: Any) -> list[tuple[str, str, str | None, Any, Any]]:
-    """Each field of a record: its name, its key in JSON, its argument of `__init__`, its default, its factory."""
+    """Each field of a record class as name, key in JSON, parameter of `__init__`, default, default factory."""
     missing = MISSING
     if issubclass(cls, msgspec.Struct):
         given = [
@@ -50,7 +50,7 @@ def describe(cls: Any) -> list[tuple[str, str, str | None, Any, Any]]:
 
 
 def accepts(cls: type, arguments: Iterable[str]) -> bool:
-    """Whether `cls(**fields)` is a call that its `__init__` understands."""
+    """Whether `cls` can be called with exactly these arguments by name."""
     try:
         parameters = inspect.signature(cls).parameters.values()
     except (TypeError, ValueError):

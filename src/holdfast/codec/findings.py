@@ -1,7 +1,7 @@
-"""pydantic's ValidationError ⇄ plain data. It has no constructor: it is made of what was found, line by line.
+"""pydantic's ValidationError ⇄ plain data. It has no constructor, so it is rebuilt from its findings, line by line.
 
-Each line keeps its type, its place, its message and, unless the model hides it, its input; what pydantic would say
-beyond that (the context, the address of a page) is gone.
+Each line keeps its type, place, message and, unless the model hides it, its input. The context and the link to
+pydantic's documentation are lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAX_INPUT = 1_000
 
 
 def lower_findings(error: BaseException, message: str, lost: list[str]) -> dict[str, Any] | None:
-    """Plain data for what a ValidationError found; None: it is another exception. `lost` is told what is left out."""
+    """A ValidationError's findings as plain data; None for any other exception. Adds to `lost` what is left out."""
     core = sys.modules.get("pydantic_core")
     if core is None or type(error) is not core.ValidationError:
         return None
@@ -30,8 +30,8 @@ def lower_findings(error: BaseException, message: str, lost: list[str]) -> dict[
         "title": error.title,  # type: ignore[attr-defined]
         "is_hidden": is_hidden,
         "lines": [
-            [one["type"], list(one["loc"]), one["msg"], None if is_hidden else _input(one["input"])]
-            for one in lines[:_MAX_LINES]
+            [line["type"], list(line["loc"]), line["msg"], None if is_hidden else _input(line["input"])]
+            for line in lines[:_MAX_LINES]
         ],
     }
 
@@ -39,15 +39,15 @@ def lower_findings(error: BaseException, message: str, lost: list[str]) -> dict[
 def load_findings(plain: dict[str, Any]) -> BaseException:
     core = sys.modules["pydantic_core"]
     lines = [
-        {"type": core.PydanticCustomError(kind, said), "loc": tuple(place), "input": bare.load(given)}
-        for kind, place, said, given in plain["lines"]
+        {"type": core.PydanticCustomError(kind, message), "loc": tuple(place), "input": bare.load(given)}
+        for kind, place, message, given in plain["lines"]
     ]
     made: BaseException = core.ValidationError.from_exception_data(plain["title"], lines, hide_input=plain["is_hidden"])
     return made
 
 
 def _input(value: Any) -> Any:
-    """The input itself where that is small and can be kept, else what it looks like."""
+    """The input itself if it is small and can be stored, else its `repr`."""
     try:
         plain = bare.lower(value)
         if len(encode_json(plain)) <= _MAX_INPUT:

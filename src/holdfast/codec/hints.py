@@ -1,6 +1,7 @@
-"""Annotations as written, resolved to the types they mean: forward references, inherited type parameters.
+"""Resolves annotations to types: forward references, inherited type parameters.
 
-A name that can't be resolved does not spoil its neighbours: it becomes an `Unresolved`, which says so when used.
+An annotation with a name that can't be found becomes an `Unresolved`, an error only when it is used; the others are
+resolved all the same.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Unresolved:
 
 
 def function_hints(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of whatever can be called, by parameter name and `return`."""
+    """The annotations of any callable, by parameter name and `return`."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     if isinstance(fn, type):
@@ -41,12 +42,12 @@ def function_hints(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def known_hints(fn: Callable[..., Any]) -> dict[str, Any]:
-    """Those annotations of it whose names can be found."""
+    """The annotations of a callable, without those that can't be resolved."""
     return {name: hint for name, hint in function_hints(fn).items() if not isinstance(hint, Unresolved)}
 
 
 def class_hints(cls: type, arguments: tuple[Any, ...] = ()) -> dict[str, Any]:
-    """The annotations of a class and its bases, with type parameters replaced by what is known of them."""
+    """The annotations of a class and its bases, with type parameters replaced where their arguments are known."""
     try:
         hints = typing.get_type_hints(cls, localns={cls.__name__: cls}, include_extras=True)
     except Exception:
@@ -73,16 +74,17 @@ def substitute(annotation: Any, known: dict[Any, Any]) -> Any:
 
 
 def is_typed_dict(annotation: Any) -> bool:
-    """Whether it is a TypedDict, also of typing_extensions: before Python 3.12 pydantic wants that one."""
+    """Whether it is a TypedDict of typing or typing_extensions: before Python 3.12 pydantic requires the latter."""
     if typing.is_typeddict(annotation):
         return True
     return isinstance(annotation, type) and issubclass(annotation, dict) and hasattr(annotation, "__required_keys__")
 
 
 def is_required(hint: Any, default: bool) -> bool:
-    """Whether a TypedDict needs this key.
+    """Whether a TypedDict needs a key with this hint.
 
-    Its own `__required_keys__` is only the default: where annotations are strings, it has not seen what they say.
+    `default` says whether `__required_keys__` has it, which is wrong where annotations are strings: `Required` and
+    `NotRequired` inside them were not seen.
     """
     origin = typing.get_origin(hint)
     if origin is typing.Required or origin is typing.NotRequired:
@@ -91,12 +93,12 @@ def is_required(hint: Any, default: bool) -> bool:
 
 
 def is_unpacked(hint: Any) -> bool:
-    """Whether it is the content of another type, as in `*args: *tuple[int, str]` and `**kwargs: Unpack[Options]`."""
+    """Whether it is unpacked, as in `*args: *tuple[int, str]` and `**kwargs: Unpack[Options]`."""
     return is_unpack(hint) or bool(getattr(hint, "__unpacked__", False))
 
 
 def is_unpack(hint: Any) -> bool:
-    """Whether it is written so, be it by the word of typing or by that of typing_extensions."""
+    """Whether it is an `Unpack[...]` of typing or of typing_extensions."""
     return str(typing.get_origin(hint)).endswith(".Unpack")
 
 
@@ -114,14 +116,17 @@ def _resolve(hint: Any, space: dict[str, Any], local: dict[str, Any]) -> Any:
 
 
 def _own_parameters(owner: object) -> dict[str, Any]:
-    """Those of `class Box[T]` and `def first[T]`, which no module has; typing knows them from Python 3.12.4 on."""
+    """The type parameters of `class Box[T]` and `def first[T]`, which are in no module's namespace.
+
+    typing itself looks for them only from Python 3.12.4 on.
+    """
     return {parameter.__name__: parameter for parameter in getattr(owner, "__type_params__", ())}
 
 
 def _own(cls: type) -> dict[str, Any]:
     try:
         return inspect.get_annotations(cls)
-    except Exception:  # from Python 3.14 on, looking at them evaluates them
+    except Exception:  # from Python 3.14 on, reading annotations evaluates them
         return {}
 
 
@@ -134,7 +139,7 @@ def _owners(cls: type) -> dict[str, type]:
 
 
 def _type_parameters(cls: Any, arguments: tuple[Any, ...]) -> dict[type, dict[Any, Any]]:
-    """What each class of the hierarchy has its type parameters set to: the same T may differ between two of them."""
+    """The arguments of the type parameters of each class in the hierarchy: the same T may differ between classes."""
     own = dict(zip(getattr(cls, "__parameters__", ()), arguments, strict=False))
     known: dict[type, dict[Any, Any]] = {cls: own} if own else {}
     for base in getattr(cls, "__orig_bases__", ()):

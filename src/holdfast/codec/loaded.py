@@ -1,7 +1,7 @@
-"""Classes and functions by name, among the modules that are loaded already. Nothing here ever imports a module.
+"""Finds classes and functions by name among the modules that are loaded already. Nothing here ever imports a module.
 
-A script run as `python orders.py` knows its own classes as `__main__.X`; a worker that imports the same file knows
-them as `orders.X`, and a process that multiprocessing has spawned as `__mp_main__.X`. Each is found by all of them.
+A script run as `python orders.py` knows its own classes as `__main__.X`. A worker that imports the same file knows
+them as `orders.X`, and a process spawned by multiprocessing as `__mp_main__.X`. Each process finds all three names.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from pathlib import PurePath
 from types import ModuleType
 
 MAINS = ("__main__", "__mp_main__")
-"""What the script may be called in its own process."""
+"""The names that a script's module may have in the script's own process."""
 
 
 def find_class(module: str, qualname: str, home: str | None = None) -> type | None:
-    """The class of that name, or None. `home` is where what was recorded of a script may live now."""
+    """The class of that name, or None. `home` is the module that may hold now what a script recorded."""
     return next((one for one in find_all(module, qualname, home) if isinstance(one, type)), None)
 
 
 def find_all(module: str, qualname: str, home: str | None) -> Iterator[object]:
-    """Whatever has that name."""
+    """Every object of that name, best match first."""
     for place in _places(module, home):
         found: object = place
         for part in qualname.split("."):

@@ -1,9 +1,9 @@
-"""Pydantic, where it is installed and the program uses it: models, and types that only it knows.
+"""Pydantic models, and types that only pydantic can read.
 
-A model is written field by field, like a dataclass, so that what is nested keeps its type. It is read through the
-model's own validators, which is where programs bring old data up to date; then the stored fields are put back as they
-were, so that a validator that is not idempotent changes nothing. Which fields were never set is kept too, because
-`model_dump(exclude_unset=True)` depends on it.
+A model is written field by field, like a dataclass, so that nested values keep their types. It is read through its own
+validators, since programs bring old data up to date in them. Then the stored fields are put back as they were, so that
+a validator that is not idempotent changes nothing. The names of fields that were never set are stored too, because
+`model_dump(exclude_unset=True)` depends on them.
 
 This module never imports pydantic: it is reached only with a class whose pydantic is loaded.
 """
@@ -45,7 +45,7 @@ class Model(Shape):
         self._keeps_extra = cls.model_config.get("extra") == "allow"
         self._is_root = bool(getattr(cls, "__pydantic_root_model__", False))
         decorators = cls.__pydantic_decorators__
-        # A validator that runs before the fields are read may want what an older version of the model wrote.
+        # A validator that runs before the fields are read may need fields of an older version of the model.
         self._passes_unknown = any(
             decorator.info.mode in ("before", "wrap") for decorator in decorators.model_validators.values()
         )
@@ -96,7 +96,7 @@ class Model(Shape):
             try:
                 given[name] = stored[name] = field.shape.load(item)
             except Misfit as misfit:
-                # Pydantic may know how to read what the annotation alone does not say.
+                # Its annotation can't read the stored value, but pydantic may.
                 given[name] = item
                 misfits.append(misfit.under("." + name))
         value = self._validate(given, misfits)
@@ -127,7 +127,7 @@ def _aliases(cls: Any) -> dict[str, str]:
 
 
 class Adapted(Shape):
-    """A type that describes itself to pydantic and to nobody else, such as a URL."""
+    """A type that only pydantic can read and write, such as a URL."""
 
     __slots__ = ("_adapter",)
 
@@ -145,7 +145,7 @@ class Adapted(Shape):
         if type(back) is not type(value) or back != value or plain is None:
             raise Unstorable(f"{type_name(type(value))} does not come back as it was through pydantic")
         text = TEXTS.get(type(value))
-        # To be equal is not enough: of a moment in a zone pydantic writes the offset only.
+        # Equal is not enough: pydantic writes a datetime's offset but not its zone, so the codec writes it itself.
         return bare.lower(value) if text is not None and text.write(back) != text.write(value) else plain
 
     def load(self, plain: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Pickle, for codecs that were asked for it. A pickled payload begins with a byte of its own."""
+"""Pickled payloads, for codecs with `pickle=True`. Each begins with the byte PICKLED."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ def unpickled(plain: bytes, what: str, is_allowed: bool) -> Any:
 
 
 def pickled_call(plain: bytes) -> bytes:
-    """A pickled value as the one argument of a pickled call, which is `(args, kwargs)`, without executing it.
+    """A pickled call, which is `(args, kwargs)`, with a pickled value as its only argument, made without unpickling.
 
-    What its STOP would return is put into that. TUPLE1 takes the place of the STOP, since frames say how long they are.
+    Opcodes that wrap the result are put in place of the STOP. TUPLE1 takes its very byte, since a frame's length
+    includes the STOP.
     """
     return plain[:-1] + pickle.TUPLE1 + pickle.EMPTY_DICT + pickle.TUPLE2 + pickle.STOP

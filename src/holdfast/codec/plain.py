@@ -1,8 +1,7 @@
-"""Values as plain JSON that any program understands. Only for showing: nothing is ever read back from it.
+"""Values as plain JSON that any program understands, over HTTP and in a terminal. It is never read back.
 
-What a run returned or was sent is typed in Python and plain over HTTP and in a terminal: a datetime is its ISO text, a
-Decimal and a UUID their text, bytes are base64, sets and tuples are arrays, an object's keys are text. JSON has no NaN
-and no infinity: they are null.
+A datetime is its ISO text, a Decimal and a UUID are their text, bytes are base64, sets and tuples are arrays, and the
+keys of an object are text. NaN and the infinities, which JSON lacks, are null.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _DEEPEST = 100
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """The value as JSON knows it. Never raises: what has no plain form is shown as text."""
+    """The value as plain JSON. A value without such a form becomes its `str`."""
     if depth > _DEEPEST:
         return "…"
     match value:
@@ -42,11 +41,11 @@ def plain(value: Any, depth: int = 0) -> Any:
         case timedelta():
             return msgspec.to_builtins(value)
         case Mapping():
-            return {plain_key(key): plain(one, depth + 1) for key, one in value.items()}
+            return {plain_key(key): plain(item, depth + 1) for key, item in value.items()}
         case Set():
-            return [plain(one, depth + 1) for one in sorted(value, key=repr)]
+            return [plain(item, depth + 1) for item in sorted(value, key=repr)]
         case list() | tuple():
-            return [plain(one, depth + 1) for one in value]
+            return [plain(item, depth + 1) for item in value]
         case BaseException():
             return f"{type(value).__name__}: {value}"
     if dataclasses.is_dataclass(value) or isinstance(value, msgspec.Struct):
@@ -56,6 +55,6 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def plain_key(key: Any) -> str:
-    """A key of an object: JSON has text only."""
+    """A key of a JSON object, which must be text."""
     found = plain(key)
     return found if isinstance(found, str) else msgspec.json.encode(found).decode()

@@ -1,15 +1,15 @@
-"""Text that can be stored whatever it is about."""
+"""Text about any value, made so that it can always be stored."""
 
 from __future__ import annotations
 
 
 def clean(text: str) -> str:
-    """Text that JSON can hold: a lone surrogate becomes its escape."""
+    """Text that JSON can hold: lone surrogates are escaped."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def shown(value: object) -> str:
-    """What a value looks like, even if its `__repr__` does not work."""
+    """The value's `repr`, cut short; its class's name if `__repr__` raises."""
     try:
         return clean(repr(value)[:200])
     except Exception:

@@ -1,11 +1,11 @@
 """Shapes of types with named fields: dataclasses, attrs classes, msgspec Structs, NamedTuples, TypedDicts.
 
-A record is written as a JSON object by field name, or as pairs if that would look like an envelope. On reading, fields
-that are unknown now are ignored and those that are missing take their defaults. It is rebuilt through its own
-`__init__`, so that derived attributes exist and its checks run; then each stored field is put back as it was, so that a
-converter or a `__post_init__` that is not idempotent changes nothing.
+A record is written as a JSON object by field name, or as pairs if the object would look like an envelope. On reading,
+unknown fields are ignored and missing ones take their defaults. The record is rebuilt through its own `__init__`, so
+that derived attributes exist and its checks run. Then each stored field is put back as it was, so that a converter or a
+`__post_init__` that is not idempotent changes nothing.
 
-An instance of a subclass is refused: its own fields would be lost.
+An instance of a subclass is refused: the subclass's fields would be lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Record(Shape):
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, cls: type, name: str, *, is_restored: bool, make: Callable[..., Any] | None, hides: str) -> None:
-        """`make` is None where `__init__` has another signature than the fields; `hides` names an excluded field."""
+        """`make` is None if `__init__` does not take exactly the fields; `hides` names a field excluded by pydantic."""
         self.type: Any = cls
         self.name = name
         self.kinds = frozenset({"object"})
@@ -41,7 +41,7 @@ class Record(Shape):
         self._hides = hides
         self._is_restored = is_restored
         self._make = make
-        # Attributes that are no fields are made again where the class's own code runs; elsewhere they would be lost.
+        # Attributes that are no fields come back only if the class's own code runs. Otherwise they are refused.
         self._rebuilds_others = is_restored and make is not None
         self._items_of: Any = next((kind for kind in _COLLECTIONS if issubclass(cls, kind)), None)
         self._names: set[str] = set()
@@ -52,7 +52,7 @@ class Record(Shape):
         )
 
     def set_fields(self, fields: list[Field]) -> None:
-        """Told after construction, so that a field may refer to the record itself."""
+        """Called after construction, so that a field may refer to the record itself."""
         self._fields = fields
         self._names = {field.name for field in fields}
         self._keys = {field.key for field in fields}
@@ -74,7 +74,7 @@ class Record(Shape):
         except AttributeError:
             raise Unstorable(f"{self.name} has no value for its field {name}: it was never set") from None
         if not self._rebuilds_others:
-            # The fields of a Struct are not in there.
+            # A Struct's fields are not in its `__dict__`.
             if len(getattr(value, "__dict__", ())) > (0 if self._is_struct else len(out)):
                 self._refuse_others(value)
             if self._items_of is not None and self._items_of.__len__(value):
@@ -122,7 +122,7 @@ class Record(Shape):
 
     def _refuse_others(self, value: Any) -> None:
         for name in value.__dict__:
-            # What begins with an underscore, and what a property has cached, is the class's own affair.
+            # Names that begin with an underscore and cached properties are the class's own business.
             if (
                 name not in self._names
                 and name[:1] != "_"
@@ -167,7 +167,7 @@ class NamedRow(Shape):
 
 
 class Keyed(Shape):
-    """A TypedDict. A key it doesn't know is refused when written, for it would be gone when read."""
+    """A TypedDict. An unknown key is refused when written, because it would be lost when read."""
 
     __slots__ = ("_fields", "_required")
 
@@ -219,14 +219,14 @@ def _lower_entries(fields: list[Field], entries: Iterable[tuple[str, Any]]) -> d
 
 
 def escaped(out: dict[str, Any]) -> dict[str, Any]:
-    """An object to be written: as pairs if it would be read as an envelope, as a dict is."""
+    """The object as it is, or as pairs if it would be read as an envelope."""
     return out if envelope(out) is None else {"~dict": [[key, out[key]] for key in out]}
 
 
 def unwrapped(shape: Shape, plain: Any, keys: Container[str] = ()) -> dict[str, Any]:
-    """The object to read a record from, out of the tag it has if the annotation was a union when it was written.
+    """The object to read a record from, taken out of its envelope: pairs, or a union's tag if there was a union.
 
-    One of its own `keys` is no tag: earlier versions have written such an object as it is.
+    One of the record's own `keys` is no tag: earlier versions wrote such an object without an envelope.
     """
     if type(plain) is not dict:
         raise expected_json(shape, plain)

@@ -1,8 +1,7 @@
-"""What msgspec knows of a type and does not say in its schema: that a text is a time, that an enum takes other values,
-what the keys of a dict are.
+"""Adds to a msgspec schema what msgspec leaves out: formats of dates and times, open enums, the keys of dicts.
 
-It says that a text is a datetime only of those that must have a zone. Where it can't be told which part of a schema is
-which part of a type, nothing is added: a schema lets through what it does not mention.
+msgspec gives a datetime its format only if it must have a zone. Where a part of the schema can't be matched with its
+part of the type nothing is added, since a schema lets through what it does not mention.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ _FORMATS: dict[type[inspect.Type], str] = {
 
 
 def refine(schema: dict[str, Any], info: inspect.Type) -> None:
-    """Add it to the schema of a type, in place."""
+    """Add to the schema of a type, in place."""
     _refine(schema, info, schema, set())
 
 
 def referred(root: Mapping[str, Any], reference: Any) -> Any:
-    """The part of a schema that a `$ref` in it means; one that is not there says nothing."""
+    """The part of a schema that a `$ref` names; an empty schema if there is none."""
     found: Any = root
     for step in str(reference).removeprefix("#/").split("/"):
         found = found.get(step.replace("~1", "/").replace("~0", "~"), {}) if isinstance(found, Mapping) else {}
@@ -43,38 +42,38 @@ def _refine(schema: Any, info: inspect.Type, root: dict[str, Any], seen: set[int
         schema = referred(root, schema["$ref"])
     if not isinstance(schema, dict) or id(schema) in seen:
         return
-    # A class may hold itself.
+    # A class may contain itself.
     seen.add(id(schema))
-    for part, of in _parts(schema, info):
-        _refine(part, of, root, seen)
+    for part, part_info in _parts(schema, info):
+        _refine(part, part_info, root, seen)
     match info:
         case inspect.DateTimeType():
             schema["format"] = "date-time"
         case inspect.TimeType():
             schema["format"] = "time"
-        case inspect.EnumType(cls=cls) if _takes_others(cls):
+        case inspect.EnumType(cls=cls) if _accepts_other_values(cls):
             schema.pop("enum", None)
         case inspect.DictType(key_type=key):
-            names = _names(key)
+            names = _names_schema(key)
             if names is not None:
                 schema["propertyNames"] = names
 
 
-def _names(key: inspect.Type) -> dict[str, Any] | bool | None:
-    """What the names of an object must be to be read as such keys; None: whatever they are, as far as can be said."""
+def _names_schema(key: inspect.Type) -> dict[str, Any] | bool | None:
+    """The schema of an object's names that can be read as keys of this type; None if nothing can be said of them."""
     match key:
         case inspect.Metadata(type=inner):
-            return _names(inner)
+            return _names_schema(inner)
         case inspect.FloatType() | inspect.BoolType() | inspect.NoneType():
-            # A name is text, and the codec reads none of these from one: it writes such a dict as pairs.
+            # The codec does not read these from text: it writes such a dict as pairs.
             return False
         case inspect.IntType():
             return {"format": "integer"}
         case inspect.BytesType() | inspect.ByteArrayType():
             return {"contentEncoding": "base64"}
-        case inspect.EnumType(cls=cls) if not _takes_others(cls):
+        case inspect.EnumType(cls=cls) if not _accepts_other_values(cls):
             values = [member.value for member in cls]
-            # Of a number there are several ways to write it.
+            # Not for numbers: one number can be written in several ways.
             return {"enum": values} if all(type(one) is str for one in values) else None
     formats = [name for kind, name in _FORMATS.items() if isinstance(key, kind)]
     return {"format": formats[0]} if formats else None
@@ -94,7 +93,7 @@ def _parts(schema: dict[str, Any], info: inspect.Type) -> Iterable[tuple[Any, in
         case inspect.DictType(value_type=value):
             return [(schema.get("additionalProperties"), value)]
         case inspect.UnionType(types=types):
-            # Structs stand together at the end, wherever they stand in the type.
+            # The schema has Structs together at the end, wherever they are in the type.
             others = [one for one in types if not isinstance(one, inspect.StructType)]
             return zip(schema.get("anyOf", ()), others, strict=False)
         case (
@@ -107,9 +106,9 @@ def _parts(schema: dict[str, Any], info: inspect.Type) -> Iterable[tuple[Any, in
     return []
 
 
-def _takes_others(cls: type[Enum]) -> bool:
-    """Whether it makes members of values that none of them has."""
+def _accepts_other_values(cls: type[Enum]) -> bool:
+    """Whether an enum class accepts values that none of its members has."""
     if issubclass(cls, Flag):
-        # As an IntFlag does, unless it says otherwise.
+        # An IntFlag does by default.
         return cls._boundary_ in (FlagBoundary.KEEP, FlagBoundary.EJECT)  # type: ignore[attr-defined]
     return cls._missing_.__func__ is not Enum._missing_.__func__  # type: ignore[attr-defined]

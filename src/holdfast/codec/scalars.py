@@ -1,8 +1,8 @@
-"""Shapes of single values: what JSON has itself, what is written as text, enums and literals.
+"""Shapes of single values: JSON's own scalars, types written as text, enums, literals and secrets.
 
-A subtype that static typing lets through (a bool or an IntEnum where an int is asked for, a datetime for a date, an
-int for a float) keeps its own type: it is written as it would be without an annotation. Any other subclass is
-refused, because it would come back as its base.
+A subtype that type checkers accept (a bool or an IntEnum for an int, a datetime for a date, an int for a float) keeps
+its own type: it is written as it would be without an annotation. Any other subclass is refused, because it would come
+back as its base.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.codec.texts import TEXTS, UNREADABLE, Text
 
 
 def lower_subtype(shape: Shape, base: type, value: Any) -> Any:
-    """Lower a value that is not exactly of its annotated type, so that it keeps the type it has."""
+    """Lower a value that is not exactly of the annotated type so that it keeps its own type."""
     if not isinstance(value, base):
         raise expected(shape, value)
     if isinstance(value, Enum) or type(value) in TEXTS or type(value) is bool:
@@ -42,7 +42,7 @@ def load_subtype(shape: Shape, base: type, plain: Any) -> Any:
 
 
 class Plain(Shape):
-    """None, bool, int, str: written as they are."""
+    """None, bool, int or str: JSON's own."""
 
     __slots__ = ("type",)
 
@@ -118,9 +118,9 @@ class Written(Shape):
 
 
 class Member(Shape):
-    """An enum's member: by value where all values are strings or all are integers, else by name.
+    """An enum's member: by value if all values are strings or all are integers, else by name.
 
-    An enum that has none is a base of others, whose members keep their own class.
+    An enum without members is a base of others: their members are written with their own class.
     """
 
     __slots__ = ("_by_value", "type")
@@ -175,7 +175,7 @@ class OneValue(Shape):
 
 
 class Hidden(Shape):
-    """SecretStr, SecretBytes and their kin: stored only where the chain encrypts."""
+    """pydantic's SecretStr, SecretBytes and Secret: stored only if the chain encrypts."""
 
     __slots__ = ("_inner", "_is_encrypted", "type")
 

@@ -1,9 +1,9 @@
-"""JSON schemas of annotations, and whether plain data fits one: how a sender learns that its payload will not do.
+"""JSON schemas of annotations, and whether plain data fits one, so that a sender learns that its payload is wrong.
 
-A schema is a first sieve and errs on the side of letting through: what can't be said in one is said by `{}`, which
-everything fits, and the receiver's own annotation has the last word. So only the words that decide about structure are
-read, with what `refining` adds, and the formats and encodings of texts that the codec itself reads; lengths and
-patterns are the receiver's affair. A model of pydantic reads texts in its own way, and takes 1.0 for an integer.
+A schema is a first check and lets through what it can't decide: `{}` stands for a part that no schema can describe, and
+the receiver's own annotation decides in the end. So only keywords about structure are read (including those added by
+`refining`), and the formats and encodings of texts that the codec itself reads. Lengths and patterns are left to the
+receiver. In a pydantic model texts are not checked, since it reads them in its own way, and 1.0 is an integer.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "decimal": TEXTS[Decimal].read,
     "uuid": TEXTS[UUID].read,
     "base64": TEXTS[bytes].read,
-    # Of keys: the names of an object are text.
+    # For keys, which are text in JSON.
     "integer": int,
 }
-"""By format or encoding: what reads such a text."""
+"""The reader of each format or encoding."""
 _MODEL = "x-model"
-"""Marks the schema of a model that reads what it is given in its own way."""
+"""Marks the schema of a pydantic model, which reads values in its own way."""
 _LARGEST = 64_000
 
 
 def schema_of(annotation: Any) -> dict[str, Any] | None:
-    """The schema of an annotation; None if anything fits it, as far as can be said."""
+    """The schema of an annotation; None if no schema can describe it, so that anything fits."""
     try:
         model_schema = getattr(annotation, "model_json_schema", None)
         if getattr(annotation, "__pydantic_root_model__", False):
@@ -64,8 +64,8 @@ def schema_of(annotation: Any) -> dict[str, Any] | None:
             refine(found, inspect.type_info(annotation))
             found = _as_stored(found)
     except Exception:
-        # Not an annotation that both sides can say in a schema: a mix of libraries, a class of its own kind. Each
-        # library says so by errors of its own, and so does a class that says its schema itself.
+        # No schema describes it, such as a mix of libraries. Each library raises errors of its own for that, and so
+        # may a class that makes its schema itself.
         return None
     if not found or len(msgspec.json.encode(found)) > _LARGEST:
         return None
@@ -73,22 +73,25 @@ def schema_of(annotation: Any) -> dict[str, Any] | None:
 
 
 def _as_stored(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema without what others write otherwise than the codec does, for which every class is an object with its
-    fields: neither an array, nor whatever the root of a model is, nor one that holds its class's tag."""
-    for name, one in schema.get("$defs", {}).items():
-        if "properties" not in one and "enum" not in one:
+    """The schema without the parts in which the codec's JSON differs from the library's.
+
+    The codec writes every class as an object with its fields: not as an array, not as a root model's value, and without
+    a Struct's tag.
+    """
+    for name, part in schema.get("$defs", {}).items():
+        if "properties" not in part and "enum" not in part:
             schema["$defs"][name] = {}
-        elif "required" in one:
-            one["required"] = [field for field in one["required"] if not _is_tag(one["properties"][field])]
+        elif "required" in part:
+            part["required"] = [field for field in part["required"] if not _is_tag(part["properties"][field])]
     return schema
 
 
 def _without_tuples(schema: Any) -> Any:
-    """The schema of a model, in which a NamedTuple is an array like any tuple, and can't be told from one."""
+    """A model's schema with `{}` for tuples: pydantic describes NamedTuples so, too, and the codec writes objects."""
     if isinstance(schema, dict):
         is_tuple = "prefixItems" in schema
-        return {} if is_tuple else {name: _without_tuples(one) for name, one in schema.items()}
-    return [_without_tuples(one) for one in schema] if isinstance(schema, list) else schema
+        return {} if is_tuple else {name: _without_tuples(part) for name, part in schema.items()}
+    return [_without_tuples(part) for part in schema] if isinstance(schema, list) else schema
 
 
 def _is_tag(schema: Schema) -> bool:
@@ -96,13 +99,13 @@ def _is_tag(schema: Schema) -> bool:
 
 
 def parameter_schemas(fn: Callable[..., Any]) -> dict[str, bytes]:
-    """The schemas of a function's parameters as JSON, by name: of those that have one."""
+    """The schemas of a function's parameters as JSON, by name. Parameters without a schema are left out."""
     found = {name: schema_of(hint) for name, hint in known_hints(fn).items()}
     return {name: msgspec.json.encode(schema) for name, schema in found.items() if schema is not None}
 
 
 def misfit(schema: Schema, value: Any) -> str | None:
-    """Why plain data does not fit, with the path of the culprit; None if it does."""
+    """Why plain data does not fit the schema, with the culprit's path; None if it fits."""
     return _misfit(schema, value, schema, "$", 0)
 
 
@@ -113,7 +116,7 @@ def _misfit(schema: Any, given: Any, root: Schema, path: str, depth: int) -> str
         return _misfit(referred(root, schema["$ref"]), given, root, path, depth + 1)
     value, is_strict = _unwrapped(given), _MODEL not in root
     if isinstance(given, dict) and given.keys() == {"~enum"}:
-        # A member that kept its class: whether that is a kind of what is expected, only the receiver knows.
+        # Only the receiver knows whether this member's class is a subtype of the expected type.
         return None
     for word in ("anyOf", "oneOf"):
         if word in schema:
@@ -121,11 +124,11 @@ def _misfit(schema: Any, given: Any, root: Schema, path: str, depth: int) -> str
             if reasons and all(reasons):
                 return reasons[0] if len(reasons) == 1 else f"{path}: {_shown(value)} fits none of {len(reasons)} kinds"
     if "enum" in schema and isinstance(value, (str, int, float, bool, type(None))) and not _is_one(schema, value):
-        # In a model, a member of an enum may be stored by its name: only the receiver knows.
+        # In a model, an enum's member may be stored by its name, which only the receiver knows.
         is_known = is_strict or not isinstance(value, str)
         return f"{path}: {_shown(value)} is none of {schema['enum']}" if is_known else None
     wrong = _wrong_type(schema, value, path, is_strict) or _wrong_inside(schema, value, root, path, depth)
-    # What is in an envelope may be a subtype, as a datetime for a date: its own class has written it.
+    # Not for text from an envelope: it may be of a subtype, such as a datetime for a date, in that type's own format.
     return wrong or (_wrong_text(schema, value, path) if is_strict and value is given else None)
 
 
@@ -133,18 +136,18 @@ def _is_one(schema: Schema, value: Any) -> bool:
     known = schema["enum"]
     if value in known:
         return True
-    # Several flags of one class are one number.
+    # A combination of flags is one number.
     is_number = "title" in schema and type(value) is int and all(type(one) is int for one in known)
     return is_number and not value & ~functools.reduce(operator.or_, known, 0)
 
 
 def _wrong_type(schema: Schema, value: Any, path: str, is_strict: bool) -> str | None:
-    said = schema.get("type")
-    if said is None:
+    declared = schema.get("type")
+    if declared is None:
         return None
-    wanted = said if isinstance(said, list) else [said]
+    wanted = declared if isinstance(declared, list) else [declared]
     allowed = tuple(kind for name in wanted for kind in _TYPES.get(name, (object,)))
-    # A bool is an int, here as for the codec and for whoever checks types.
+    # A bool is an int, as for the codec and for type checkers.
     if not isinstance(value, allowed):
         if "integer" in wanted and isinstance(value, float) and value.is_integer() and not is_strict:
             return None
@@ -153,19 +156,19 @@ def _wrong_type(schema: Schema, value: Any, path: str, is_strict: bool) -> str |
 
 
 def _wrong_text(schema: Schema, value: Any, path: str) -> str | None:
-    said = schema.get("format") or schema.get("contentEncoding", "")
-    read = _READERS.get(said)
+    text_format = schema.get("format") or schema.get("contentEncoding", "")
+    read = _READERS.get(text_format)
     if read is None or not isinstance(value, str):
         return None
     try:
         read(value)
     except UNREADABLE:
-        return f"{path}: expected {said}, not {_shown(value)}"
+        return f"{path}: expected {text_format}, not {_shown(value)}"
     return None
 
 
 def _wrong_name(schema: Any, name: str, root: Schema, path: str, depth: int) -> str | None:
-    """Why the name of an object is none of a dict's keys. A model reads its keys in its own way."""
+    """Why a name in an object can't be a key of the dict. A model reads keys in its own way, so there any name may."""
     path = f"{path}.key({name!r:.60})"
     if schema is False and _MODEL not in root:
         return f"{path}: expected a key that is no text, and the names of an object are text"
@@ -187,7 +190,7 @@ def _wrong_inside(schema: Schema, value: Any, root: Schema, path: str, depth: in
     elif isinstance(value, list):
         first = schema.get("prefixItems", ())
         if first and not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
-            # A tuple: how many it holds is what it is.
+            # The length of an array matters only if it is a tuple.
             return f"{path}: expected an array of {schema.get('maxItems', len(first))}, not of {len(value)}"
         for index, one in enumerate(value):
             inner = first[index] if index < len(first) else schema.get("items")
@@ -198,7 +201,7 @@ def _wrong_inside(schema: Schema, value: Any, root: Schema, path: str, depth: in
 
 
 def _unwrapped(value: Any) -> Any:
-    """What is inside an envelope of a bare value: a date is text, a set is an array, pairs with names an object."""
+    """The JSON inside an envelope: a date's text, a set's array, an object from pairs whose keys are text."""
     if isinstance(value, dict) and len(value) == 1:
         [(name, inner)] = value.items()
         if name == "~float":

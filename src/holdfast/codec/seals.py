@@ -2,9 +2,9 @@
 
     00 | length of the id | id | what the transform returned
 
-Inside a layer is the next one, or the plain payload. Plain JSON never begins with a zero byte, so an unsealed payload
-is known by its first byte and costs nothing. Since a later transform works on the whole earlier layer, an
-encrypting one at the end of the chain authenticates the layers within.
+Inside a layer is the next layer or the plain payload. Plain JSON never begins with a zero byte, so an unsealed payload
+is recognised by its first byte and costs nothing. A transform works on the whole layer made before it, so an encrypting
+one at the end of the chain authenticates all layers within.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ PICKLED = b"\x01"
 
 
 def as_text(plain: bytes) -> str:
-    """A plain payload as text, to be kept inside another one: it is JSON, or a pickle, which no JSON begins like."""
+    """A plain payload as text, to be kept inside another payload. A pickle's first byte tells it from JSON."""
     return plain.decode("latin-1" if plain[:1] == PICKLED else "utf-8")
 
 
 def from_text(text: str) -> bytes:
-    """The plain payload again."""
+    """The plain payload that `as_text` was given."""
     return text.encode("latin-1" if text[:1] == PICKLED.decode() else "utf-8")
 
 
 class Seal:
-    """Applies a chain and takes it off again."""
+    """Applies a chain of transforms, and undoes it."""
 
     __slots__ = ("_chain", "_given", "_transforms", "encrypts", "is_empty", "limit")
 
@@ -50,7 +50,7 @@ class Seal:
         self.is_empty = not chain
 
     def limited(self, limit: int) -> Seal:
-        """The same chain for values of another size."""
+        """The same chain with another limit."""
         return Seal(self._given, limit)
 
     def close(self, plain: bytes) -> bytes:
@@ -58,7 +58,7 @@ class Seal:
         return self.apply(plain)
 
     def apply(self, plain: bytes) -> bytes:
-        """Seal without asking for the size."""
+        """Seal without checking the size."""
         data = b"\x00\x00" + plain if plain[:1] == b"\x00" else plain
         for layer, transform in self._chain:
             made = transform.apply(data)
@@ -71,7 +71,7 @@ class Seal:
         while data[:1] == b"\x00":
             end = 2 + data[1] if len(data) > 1 else 2
             name, content = data[2:end], data[end:]
-            if not name:  # a plain payload that begins with a zero byte of its own
+            if not name:  # a plain payload that itself begins with a zero byte
                 return content
             data = self._revert(name, content)
         return data
@@ -97,7 +97,7 @@ class Seal:
 
 
 def _is_transform(given: object) -> bool:
-    # The class looks like one, too.
+    # A transform's class passes isinstance too, since Transform is a protocol.
     return isinstance(given, Transform) and not isinstance(given, type)
 
 

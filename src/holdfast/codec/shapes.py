@@ -1,11 +1,11 @@
-"""What a shape is: one annotation, compiled to a pair of functions between values and plain JSON data.
+"""A shape is one annotation, compiled to a pair of functions between values and plain JSON data.
 
-Here live the base class and the errors that shapes raise among themselves; each family of shapes has its own
-file. A shape never touches bytes: `values` and `arguments` do that.
+Here are the base class and the errors that shapes raise to each other; each family of shapes has its own file. A shape
+never touches bytes: `values` and `arguments` do.
 
-Invariant: `load(lower(value))` is equal to `value` and of the same type, or `lower` raises. Shapes that can't
-know this from the types alone (because user code runs when the value is rebuilt) are reported as unproven by the
-builder, and the value is read back once before it is stored.
+Invariant: `load(lower(value))` is equal to `value` and of the same type, or `lower` raises. Types alone can't prove
+this where user code runs to rebuild the value. The builder reports such a shape as unproven, and the value is read back
+once before it is stored.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ encode_json = msgspec.json.Encoder().encode
 decode_json = msgspec.json.Decoder().decode
 
 AWAIT = "await it first; if a decorator's wrapper returned it, make that wrapper an `async def`"
-"""What to do about a coroutine or a future in the place of a value."""
+"""The advice for a coroutine or a future in the place of a value."""
 ANY_KIND = frozenset({"null", "bool", "int", "float", "str", "list", "object"})
 KIND_OF = {type(None): "null", bool: "bool", int: "int", float: "float", str: "str", list: "list", dict: "object"}
 
 
 class Misfit(Exception):
-    """A value that a shape can't take. The path grows from the inside out while it travels up."""
+    """A value that a shape can't take. Each enclosing shape adds its step to the path while the error travels up."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -46,7 +46,7 @@ class Mismatch(Misfit):
 
 
 class Unstorable(Misfit):
-    """The value may fit the annotation, but JSON can't hold it. Pickle might."""
+    """The value may fit the annotation, but JSON can't hold it. A pickle might."""
 
 
 class Secret(Misfit):
@@ -61,7 +61,7 @@ class Shape:
     kinds: frozenset[str]
     name: str
 
-    # What `lower` returns is the value itself, so it doesn't matter which of two such shapes reads it back.
+    # True: `lower` returns the value itself, so any other verbatim shape of a union may read it back.
     verbatim = False
 
     def lower(self, value: Any) -> Any:
@@ -72,7 +72,7 @@ class Shape:
 
 
 class Opaque(Shape):
-    """An annotation that nothing can be stored by, with the reason."""
+    """An annotation by which no value can be stored, with the reason."""
 
     __slots__ = ("reason",)
 
@@ -89,7 +89,7 @@ class Opaque(Shape):
 
 
 class Deferred(Shape):
-    """Stands in for a shape that is still being built, where a type refers to itself."""
+    """Stands in for a shape that is still being built, so that a type may refer to itself."""
 
     __slots__ = ("target",)
 
@@ -108,14 +108,14 @@ class Deferred(Shape):
 
 
 def type_name(cls: object) -> str:
-    """A type as a reader knows it: `int`, `_thread.lock`, `shop.orders.Order`."""
+    """A type's name for error messages: `int`, `_thread.lock`, `shop.orders.Order`."""
     module = getattr(cls, "__module__", "")
     name = getattr(cls, "__qualname__", None) or str(cls)
     return name if module in ("builtins", "") else f"{module}.{name}"
 
 
 def kind_name(plain: object) -> str:
-    """What JSON calls a piece of decoded JSON."""
+    """JSON's word for the kind of a decoded value."""
     return {"null": "null", "bool": "a boolean", "int": "an integer", "float": "a number", "str": "a string",
             "list": "an array", "object": "an object"}[KIND_OF[type(plain)]]  # fmt: skip
 
@@ -130,7 +130,7 @@ def expected_json(shape: Shape, plain: object) -> Mismatch:
 
 
 def envelope(plain: Any) -> str | None:
-    """The tag if this is one of our own envelopes: an object of one key that begins with a tilde."""
+    """The tag of an envelope, which is an object whose only key begins with a tilde; None for anything else."""
     if type(plain) is dict and len(plain) == 1:
         (key,) = plain
         if key[:1] == "~":

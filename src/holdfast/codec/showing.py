@@ -1,9 +1,9 @@
-"""Stored values for whoever only shows them: plain JSON, as `plain` gives it, without a class of anybody's.
+"""Stored values to be shown only: plain JSON as from `plain`, read without any class of the user's.
 
     codec.value(Shown).decode(stored)
 
-A command or a server has not loaded the modules of those whose runs it shows. An enum is then its member's name, and a
-value that was written by an annotation is the JSON that it was written as. Nothing is ever written this way.
+A command or a server has not loaded the modules that define the values of the runs it shows. So an enum's member is
+shown by its name, and a value that was written by an annotation as the JSON in the store. This never writes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.codec.texts import TEXTS_BY_TAG, UNREADABLE
 
 
 class Shown:
-    """An annotation to read by, never to write by: any stored value, as JSON."""
+    """An annotation for reading only: any stored value, as JSON."""
 
 
 class ShownShape(Shape):
@@ -40,25 +40,25 @@ _ARRAYS: Final = frozenset({"~tuple", "~set", "~frozenset"})
 
 def _shown(stored: Any) -> Any:
     if type(stored) is list:
-        return [_shown(one) for one in stored]
+        return [_shown(item) for item in stored]
     if type(stored) is not dict:
         return stored
     tag = envelope(stored)
     if tag is None:
-        return {name: _shown(one) for name, one in stored.items()}
+        return {name: _shown(item) for name, item in stored.items()}
     content = stored[tag]
     try:
         return _opened(tag, content)
     except UNREADABLE:
-        # Not as we write it: whatever it is, it is shown.
+        # Not an envelope that we wrote: shown as the dict that it is.
         return {tag: _shown(content)}
 
 
 def _opened(tag: str, content: Any) -> Any:
     if tag in _ARRAYS:
-        return [_shown(one) for one in content]
+        return [_shown(item) for item in content]
     if tag == "~dict":
-        return {plain_key(_shown(key)): _shown(one) for key, one in content}
+        return {plain_key(_shown(key)): _shown(item) for key, item in content}
     if tag == "~enum":
         _, member = content
         return _shown(member)
@@ -67,5 +67,5 @@ def _opened(tag: str, content: Any) -> Any:
     text = TEXTS_BY_TAG.get(tag[1:])
     if text is not None:
         return plain(text.read(content))
-    # By an annotation that named the one of several classes that it was.
+    # "~:" marks the member of a union; the tag is left out.
     return _shown(content) if tag[:2] == "~:" else {tag: _shown(content)}

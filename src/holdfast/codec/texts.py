@@ -1,7 +1,7 @@
 """Types that are written as one string: times, numbers, ids, paths, bytes.
 
-Each has a tag (used where no annotation says what the string is), a writer and a reader. A reader raises
-one of UNREADABLE for text that it can't read.
+Each has a writer, a reader and a tag, which marks the string where no annotation gives its type. A reader raises one of
+UNREADABLE for text that it can't read.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _FOLD = "[fold=1]"
 
 def _write_moment(moment: datetime | time) -> str:
     text, zone = moment.isoformat(), moment.tzinfo
-    # An offset alone would forget the zone, and arithmetic across a change of clocks would differ on replay.
+    # With the offset alone the zone would be lost, and arithmetic across a clock change would differ on replay.
     if type(zone) is ZoneInfo and zone.key:
         text += f"[{zone.key}]"
-    # Of two hours that the clocks show alike, an offset says which is meant; without one nothing else does.
+    # In the hour that clocks repeat, `fold` says which of the two is meant, unless the text has an offset.
     return text + _FOLD if moment.fold and (zone is None or type(moment) is time) else text
 
 
 def _parts(text: str) -> tuple[str, str, int]:
-    """The stamp, the key of its zone or nothing, and its fold."""
+    """The ISO text, the zone's key (or "") and the fold."""
     stamp, _, key = text.removesuffix(_FOLD).partition("[")
     return stamp, key.removesuffix("]"), 1 if text.endswith(_FOLD) else 0
 
@@ -61,7 +61,7 @@ def _read_datetime(text: str) -> datetime:
         moment = written.replace(tzinfo=zone, fold=fold)
         if moment.utcoffset() == written.utcoffset():
             return moment
-    # The zone's rules have changed since it was written: the instant is what must stay.
+    # The zone's rules have changed since this was written: keep the instant, not the local time.
     return written.astimezone(zone)
 
 
@@ -127,7 +127,7 @@ TEXTS: dict[type, Text] = {
 
 TEXTS_BY_TAG: dict[str, Text] = {text.tag: text for text in TEXTS.values()}
 
-# What an annotation says, and the class its values really have.
+# An annotation and the concrete class of its values on this platform.
 CONCRETE: dict[object, type] = {Path: type(Path()), PurePath: type(PurePath())}
 
 UNREADABLE = (ValueError, ArithmeticError, KeyError, TypeError, msgspec.ValidationError, OSError)

@@ -1,6 +1,6 @@
-"""Where a stored exception was raised, for people: its traceback, what led to it, and no frames but theirs.
+"""Where a stored exception was raised, for people: its traceback and its causes, without Holdfast's own frames.
 
-Read from what was recorded, so that nobody needs the exception's class. Only for showing.
+It is read from the record, so the exception's class is not needed. Only for showing.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _OTHERS = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3\.\d+)
 _PLACE = re.compile(r'  File "([^"]+)", line (\d+)')
 
 
-def told_traceback(codec: Codec, stored: bytes | None) -> str | None:
-    """The text of a stored exception's traceback, its causes first; None if it has none, or can't be read."""
+def readable_traceback(codec: Codec, stored: bytes | None) -> str | None:
+    """The text of a stored exception's traceback, its causes first; None if it has none or can't be read."""
     plain = _plain(codec, stored)
     try:
-        text = "" if plain is None else "\n".join(_told(plain))
+        text = "" if plain is None else "\n".join(_parts(plain))
     except (KeyError, TypeError, AttributeError):
         return None
     return text if _FRAME in text else None
 
 
 def without_own(text: str) -> str:
-    """A traceback's text without Holdfast's own frames; as it is if it has no others, or is none."""
+    """A traceback's text without Holdfast's own frames. Unchanged if it has no other frames or is no traceback."""
     lines = text.split("\n")
     if lines[0] != _HEADING:
         return text
-    # Frames are indented, by at least as much; behind them stands the message, which may look like anything.
+    # Lines of frames are indented. The message after them may look like anything, so it is not searched.
     end = next((n for n, line in enumerate(lines[1:], 1) if not line.startswith("  ")), len(lines))
     kept: list[str] = []
     is_own = has_others = False
@@ -65,7 +65,7 @@ def place_of(codec: Codec, stored: bytes | None) -> str | None:
     """Where in the user's own code a stored exception was raised first, as file:line."""
     plain = _plain(codec, stored)
     try:
-        # A step's traceback is a note of what was raised in the body.
+        # A step's own traceback is among the notes of the exception that was raised in the body.
         texts = [] if plain is None else [*map(str, plain["notes"]), plain["traceback"]]
     except (KeyError, TypeError):
         return None
@@ -81,15 +81,15 @@ def _plain(codec: Codec, stored: bytes | None) -> Any:
         return None
 
 
-def _told(plain: dict[str, Any]) -> Iterable[str]:
+def _parts(plain: dict[str, Any]) -> Iterable[str]:
     for name, heading in (("cause", _CAUSE), ("context", _CONTEXT)):
         if plain.get(name) is not None:
-            yield from (*_told(plain[name]), "", heading, "")
+            yield from (*_parts(plain[name]), "", heading, "")
             break
     if plain.get("traceback"):
         yield without_own(plain["traceback"])
-    # Behind it, as they go further in: a step's own traceback is a note of what was raised in the body.
+    # Notes come after it: a step's own traceback is one of them, and its frames are further in.
     yield from (without_own(str(note)) for note in plain.get("notes", ()))
     members = plain.get("members") or ()
     for number, member in enumerate(members, 1):
-        yield from ("", f"Exception {number} of {len(members)} in it:", "", *_told(member))
+        yield from ("", f"Exception {number} of {len(members)} in it:", "", *_parts(member))

@@ -1,7 +1,7 @@
-"""What may be done to a payload on its way to the store: compression, encryption, and what users add.
+"""Transforms of payloads on their way to the store: compression, encryption, and those that users write.
 
-A transform works on bytes and knows nothing of values. Its `id` is stored in front of what it made, so that a payload
-says itself how to read it and a chain may change while old payloads are around.
+A transform works on bytes and knows nothing of values. Its `id` is stored in front of its output, so a payload itself
+says how to read it, and the chain may change while old payloads exist.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from holdfast.extras import load_extra
 class Transform(Protocol):
     """One link of a chain.
 
-    `apply` may return the very object it was given, which means: not worth it, store it without me. `revert` gets
-    exactly what `apply` returned and raises if it can't be read. Both may be called from many threads at once.
+    `apply` may return the very object it was given: the payload is then stored without this layer. `revert` gets
+    exactly what `apply` returned, and raises if it can't read it. Both may be called from many threads at once.
     """
 
     @property
@@ -35,9 +35,9 @@ class Transform(Protocol):
 
 
 class Zstd:
-    """Compresses payloads of at least `threshold` bytes, where that makes them smaller.
+    """Compresses payloads of at least `threshold` bytes, if that makes them smaller.
 
-    `level` is zstandard's own: more is smaller and slower. DefinitionError for what can't be a level or a threshold.
+    `level` is zstandard's own: higher is smaller and slower. An invalid level or threshold raises DefinitionError.
     Needs `holdfast[compress]`.
     """
 
@@ -57,7 +57,7 @@ class Zstd:
         self._local = threading.local()
 
     def apply(self, data: bytes) -> bytes:
-        """The payload, compressed; as it is if that would not make it smaller."""
+        """The compressed payload, or the payload itself if compressing would not make it smaller."""
         if len(data) < self._threshold:
             return data
         if not hasattr(self._local, "compressor"):
@@ -66,7 +66,7 @@ class Zstd:
         return packed if len(packed) < len(data) else data
 
     def revert(self, data: bytes) -> bytes:
-        """What was compressed."""
+        """The payload that was compressed."""
         if not hasattr(self._local, "decompressor"):
             self._local.decompressor = self._zstandard.ZstdDecompressor()
         plain: bytes = self._local.decompressor.decompress(data)
@@ -78,11 +78,10 @@ class AesGcm:
 
         AesGcm({"2025": old_key, "2026": new_key}, primary="2026")
 
-    A key is 16, 24 or 32 random bytes under a name of your own; any other is a DefinitionError. It writes with the key
-    named `primary` and reads with any of `keys`, so that keys are rotated by adding one everywhere, making it
-    primary, and dropping the old one when no payload needs it any more. The key's name is stored beside the payload,
-    authenticated but readable. A payload whose key is not among `keys` raises NotDecodable with that name. Needs
-    `holdfast[encrypt]`.
+    A key is 16, 24 or 32 random bytes under a name of your own; any other raises DefinitionError. Payloads are written
+    with the key named `primary` and read with any of `keys`. To rotate keys, add the new one everywhere, make it
+    primary, and drop the old one when no payload needs it. The key's name is stored beside the payload, authenticated
+    but readable. A payload whose key is not among `keys` raises NotDecodable with that name. Needs `holdfast[encrypt]`.
     """
 
     id = "aesgcm"
@@ -91,7 +90,7 @@ class AesGcm:
     def __init__(self, keys: Mapping[str, bytes], primary: str) -> None:
         aead = load_extra("cryptography.hazmat.primitives.ciphers.aead", extra="encrypt", needed_by="AesGcm")
         if not isinstance(keys, Mapping) or not all(isinstance(key, (bytes, bytearray)) for key in keys.values()):
-            # Not shown: they are secret.
+            # The error doesn't show the keys: they are secret.
             raise DefinitionError('AesGcm(keys=): expected keys in bytes by their names, such as {"2026": b"..."}')
         for name, key in keys.items():
             if not isinstance(name, str):
@@ -117,7 +116,7 @@ class AesGcm:
         return self._header + nonce + sealed
 
     def revert(self, data: bytes) -> bytes:
-        """What was encrypted. Raises NotDecodable if its key was not given, or if it was changed since."""
+        """The payload that was encrypted. Raises NotDecodable if its key is missing, or if it was changed since."""
         end = 1 + data[0]
         header, nonce, sealed = data[:end], data[end : end + 12], data[end + 12 :]
         name = header[1:].decode(errors="replace")

@@ -1,9 +1,9 @@
 """Unions.
 
-Where JSON itself tells the members apart (`int | str`, `Order | None`) nothing is added. Members that would look
-alike (`Cat | Dog`, `datetime | str`) are written as `{"~:Cat": ...}`, which records the one it was. The tag is the
-member's name, not its position, so that a union may grow and be reordered under live runs. A union may be a member of
-another (`Sequence[int] | None` is one): a tag that is not its own belongs to one within.
+Where JSON itself tells the members apart (`int | str`, `Order | None`) no tag is written. A member that would look like
+another (`Cat | Dog`, `datetime | str`) is written as `{"~:Cat": ...}`. The tag is the member's name, not its position,
+so a union may grow and be reordered under live runs. A union may contain another (`Sequence[int] | None` does): the
+tags of the inner one are passed on to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Union(Shape):
     __slots__ = ("_by_kind", "_by_tag", "_members", "_tags")
 
     def __init__(self, members: list[Shape], names: list[str], natural: Shape | None = None) -> None:
-        """`names` become tags; `natural` is a member that is written without one whatever the others are."""
+        """`names` become tags. `natural` is a member that is always written without a tag."""
         self.name = " | ".join(member.name for member in members)
         self.kinds = frozenset().union(*(member.kinds for member in members))
         self._members = members
@@ -53,14 +53,14 @@ class Union(Shape):
                 raise expected(self, value)
             raise deepest
         finally:
-            # It has this frame in its traceback, and with that the value: they would stay until the collector comes.
+            # Its traceback holds this frame, and this frame the value: a cycle that only the collector would free.
             del deepest
 
     def load(self, plain: Any) -> Any:
         tag = envelope(plain)
         if tag is None:
             member = self._by_kind.get(KIND_OF[type(plain)])
-            return self._load_unmarked(plain) if member is None else member.load(plain)
+            return self._load_untagged(plain) if member is None else member.load(plain)
         if tag in self._by_tag:
             return self._by_tag[tag].load(plain[tag])
         if tag.startswith("~:"):
@@ -76,11 +76,11 @@ class Union(Shape):
         raise Mismatch(f"expected {self.name}, found {tag[1:]}")
 
     def holds(self, tag: str) -> bool:
-        """Whether a member of that tag is in it, or in a union that is one of its own members."""
+        """Whether a member has this tag, here or in a union that is itself a member."""
         return tag in self._by_tag or any(isinstance(member, Union) and member.holds(tag) for member in self._members)
 
-    def _load_unmarked(self, plain: Any) -> Any:
-        """Written by hand, or before this was a union: taken if just one member can be meant."""
+    def _load_untagged(self, plain: Any) -> Any:
+        """Read a value written by hand, or before the annotation was a union, if exactly one member can read it."""
         found = []
         for member in self._members:
             try:
@@ -100,5 +100,5 @@ def _clash(member: Shape, other: Shape) -> bool:
 
 
 def _tells_more(misfit: Misfit, other: Misfit) -> bool:
-    """Whether this is the better explanation: a member that fitted further in, or one that fitted but for storage."""
+    """Whether `misfit` explains more: the value fitted but can't be stored, or it fitted further in."""
     return (not isinstance(misfit, Mismatch), len(misfit.steps)) > (not isinstance(other, Mismatch), len(other.steps))

@@ -1,10 +1,9 @@
 """One value by one annotation ⇄ stored bytes.
 
-When is a value known to come back as it is? Shapes check types exactly while they write, so for everything that is
-rebuilt without user code, to have been written is proof enough: scalars cost one type check, and nothing is decoded
-twice. Where user code runs on the way back (a `__post_init__`, a validator, a pydantic model) writing proves nothing,
-and `encode` reads its own bytes once before it returns them. So what can't be read fails where it was made, once, with
-the value at hand, and never on a replay.
+How is a value proven to come back unchanged? Shapes check types exactly while they write. For a value that is rebuilt
+without user code this is proof enough: a scalar costs one type check, and nothing is decoded twice. Where user code
+runs on reading (a `__post_init__`, a validator, a pydantic model), `encode` reads its own bytes once before it returns
+them. So a value that can't be read back fails where it was made, and never on a replay.
 """
 
 from __future__ import annotations
@@ -30,13 +29,14 @@ TOO_DEEP = "nested too deeply, or it contains itself"
 
 
 class _Nothing:
-    """The type of no value."""
+    """A type without values: no value takes the direct path until the annotation is resolved."""
 
 
 class ValueCodec:
     """Encodes and decodes values of one annotation. Made by `Codec.value` and `Codec.result`.
 
-    `encode` raises NotEncodable with the path and type of the culprit, or PayloadTooLarge; `decode`, NotDecodable.
+    `encode` raises NotEncodable, which names the culprit's path and type, or PayloadTooLarge. `decode` raises
+    NotDecodable.
     """
 
     __slots__ = (
@@ -49,16 +49,16 @@ class ValueCodec:
         "_seal",
         "_shape",
         "_source",
+        "_suffix",
         "_what",
-        "_who",
     )
 
-    def __init__(self, seal: Seal, pickles: bool, source: Source, what: str, who: str = "") -> None:
-        """`source` gives the annotation and its module when first needed; `what` begins paths, `who` ends messages."""
+    def __init__(self, seal: Seal, pickles: bool, source: Source, what: str, suffix: str = "") -> None:
+        """`source` returns the annotation and its module. Errors begin with `what` and end with `suffix`."""
         self._seal = seal
         self._pickles = pickles
         self._what = what
-        self._who = who
+        self._suffix = suffix
         self._limit = seal.limit
         self._is_sealed = not seal.is_empty
         self._source: Source | None = source
@@ -76,18 +76,18 @@ class ValueCodec:
         else:
             plain = self._encode(value)
         if len(plain) > self._limit:
-            self._seal.check_size(plain, self._what + self._who)
+            self._seal.check_size(plain, self._what + self._suffix)
         return self._seal.close(plain) if self._is_sealed else plain
 
     def decode(self, stored: bytes) -> Any:
         try:
             return self._read(stored)
-        except msgspec.DecodeError:  # sealed, a subtype, or not what it should be
+        except msgspec.DecodeError:  # sealed, a subtype in an envelope, or invalid
             return self._decode(stored)
 
     @property
     def reads_nothing(self) -> bool:
-        """Whether its annotation is one that no value can be stored by."""
+        """Whether no value can be stored by its annotation."""
         return not self._pickles and isinstance(self._resolve(), Opaque)
 
     def _encode(self, value: Any) -> bytes:
@@ -96,23 +96,23 @@ class ValueCodec:
             plain = shape.lower(value)
         except Unstorable as misfit:
             if self._pickles:
-                return pickled(value, self._what + self._who, self._seal.encrypts)
+                return pickled(value, self._what + self._suffix, self._seal.encrypts)
             raise self._refusal(misfit) from None
         except Misfit as misfit:
             raise self._refusal(misfit) from misfit.__cause__
         except RecursionError:
-            raise NotEncodable(f"{self._what}: {TOO_DEEP}{self._who}") from None
-        except IOInBody:  # Of a body that reads it: its code is to be mended.
+            raise NotEncodable(f"{self._what}: {TOO_DEEP}{self._suffix}") from None
+        except IOInBody:  # a lazy attribute did I/O in a body: the run is blocked, and the code has to change
             raise
         except Exception as error:
             raise self._unreadable(error) from error
-        data = json_bytes(plain, self._what, self._who)
+        data = json_bytes(plain, self._what, self._suffix)
         if self._is_unproven:
             try:
                 shape.load(decode_json(data))
             except Misfit as misfit:
                 raise NotEncodable(
-                    f"{self._what}{misfit.path}: could be written but not read back: {misfit.why}{self._who}"
+                    f"{self._what}{misfit.path}: could be written but not read back: {misfit.why}{self._suffix}"
                 ) from misfit.__cause__
             except Exception as error:
                 raise self._unreadable(error) from error
@@ -121,20 +121,20 @@ class ValueCodec:
     def _decode(self, stored: bytes) -> Any:
         plain = self._seal.open(stored)
         if plain[:1] == PICKLED:
-            return unpickled(plain, self._what + self._who, self._pickles)
+            return unpickled(plain, self._what + self._suffix, self._pickles)
         shape = self._resolve()
         try:
-            return shape.load(parsed(plain, self._what + self._who))
+            return shape.load(parsed(plain, self._what + self._suffix))
         except Misfit as misfit:
-            raise NotDecodable(f"{self._what}{misfit.path}: {misfit.why}{self._who}") from misfit.__cause__
+            raise NotDecodable(f"{self._what}{misfit.path}: {misfit.why}{self._suffix}") from misfit.__cause__
         except RecursionError:
-            raise NotDecodable(f"{self._what}: {TOO_DEEP}{self._who}") from None
+            raise NotDecodable(f"{self._what}: {TOO_DEEP}{self._suffix}") from None
 
     def _refusal(self, misfit: Misfit) -> NotEncodable:
-        return NotEncodable(f"{self._what}{misfit.path}: {misfit.why}{self._who}")
+        return NotEncodable(f"{self._what}{misfit.path}: {misfit.why}{self._suffix}")
 
     def _unreadable(self, error: Exception) -> NotEncodable:
-        return unreadable(self._what, error, self._who, deed="return" if self._what == "result" else "give")
+        return unreadable(self._what, error, self._suffix, deed="return" if self._what == "result" else "give")
 
     def _resolve(self) -> Shape:
         if self._shape is not None:
@@ -157,23 +157,23 @@ class ValueCodec:
         return shape
 
 
-def unreadable(what: str, cause: BaseException, who: str = "", *, deed: str = "return") -> NotEncodable:
-    """What is raised for a value whose own code fails while it is read, such as a property of a detached object."""
+def unreadable(what: str, cause: BaseException, suffix: str = "", *, deed: str = "return") -> NotEncodable:
+    """The error for a value whose own code raises while it is read, such as a property of a detached object."""
     return NotEncodable(
         f"{what} can't be stored: {type(cause).__name__}: {message_of(cause)}; "
-        f"{deed} plain data, read while its source is open{who}"
+        f"{deed} plain data, read while its source is open{suffix}"
     )
 
 
-def json_bytes(plain: Any, what: str, who: str) -> bytes:
+def json_bytes(plain: Any, what: str, suffix: str) -> bytes:
     try:
         return encode_json(plain)
     except UnicodeEncodeError:
-        raise NotEncodable(f"{what}{_find(plain, _is_surrogate) or ''}: {SURROGATE}{who}") from None
+        raise NotEncodable(f"{what}{_find(plain, _is_surrogate) or ''}: {SURROGATE}{suffix}") from None
     except (ValueError, OverflowError):
-        raise NotEncodable(f"{what}{_find(plain, _is_huge) or ''}: {HUGE}{who}") from None
+        raise NotEncodable(f"{what}{_find(plain, _is_huge) or ''}: {HUGE}{suffix}") from None
     except RecursionError:
-        raise NotEncodable(f"{what}: {TOO_DEEP}{who}") from None
+        raise NotEncodable(f"{what}: {TOO_DEEP}{suffix}") from None
 
 
 def parsed(plain: bytes, what: str) -> Any:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.client import AsyncClient, AsyncRun, Explanation, JournalEntry
-from holdfast.codec import Shown, message_of, plain, told_traceback
+from holdfast.codec import Shown, message_of, plain, readable_traceback
 from holdfast.errors import CodecError, HoldfastError, RunCancelled, RunFailed, StepFailed
 from holdfast.model import RunRecord, RunStatus, open_steps
 
@@ -149,7 +149,7 @@ def _failure(client: AsyncClient, run: AsyncRun[Any], error: BaseException | Non
     if told is None:
         return None
     # Of the run that was read: of a chain, that is the one that ended it.
-    where = told_traceback(client.codec, _record(run).error) if sees else None
+    where = readable_traceback(client.codec, _record(run).error) if sees else None
     return Failure(**told.model_dump(), traceback=plain(where))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.codec import Codec, last_place, told_traceback, without_own
+from holdfast.codec import Codec, last_place, readable_traceback, without_own
 
 _OWN = (
     '  File "/usr/lib/python3/site-packages/holdfast/engine/calls.py", line 220, in block\n    return future.result()\n'
@@ -44,18 +44,18 @@ def test_the_last_place_is_the_innermost_one_of_the_user_s_own_code():
 def test_a_cause_is_told_before_what_came_of_it():
     error = raised(ValueError("wrapped"))
     error.__cause__ = raised(KeyError("first"))
-    told = told_traceback(codec, codec.encode_exception(error)) or ""
+    told = readable_traceback(codec, codec.encode_exception(error)) or ""
     assert told.index("KeyError: 'first'") < told.index("direct cause") < told.index("ValueError: wrapped")
 
 
 def test_each_exception_of_a_group_is_told():
     group = ExceptionGroup("both", [raised(ValueError("one")), raised(KeyError("two"))])
-    told = told_traceback(codec, codec.encode_exception(group)) or ""
+    told = readable_traceback(codec, codec.encode_exception(group)) or ""
     assert told.index("ValueError: one") < told.index("Exception 2 of 2") < told.index("KeyError: 'two'")
 
 
 def test_what_was_never_raised_or_can_t_be_read_has_no_traceback():
-    assert told_traceback(codec, codec.encode_exception(ValueError("no"), notes=["somewhere"])) is None
-    assert told_traceback(codec, b"\x00garbage") is None
-    assert told_traceback(codec, b"[1]") is None
-    assert told_traceback(codec, None) is None
+    assert readable_traceback(codec, codec.encode_exception(ValueError("no"), notes=["somewhere"])) is None
+    assert readable_traceback(codec, b"\x00garbage") is None
+    assert readable_traceback(codec, b"[1]") is None
+    assert readable_traceback(codec, None) is None
