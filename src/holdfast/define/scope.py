@@ -18,6 +18,8 @@ from uuid import UUID
 from holdfast.errors import NotInBody, NotInRun
 from holdfast.model import Former, Instant, moment_of
 
+from .pending import Reply
+
 T = TypeVar("T")
 
 
@@ -277,7 +279,7 @@ class Body(Protocol):
     def send_signal(self, run_id: str, name: str, payload: Any) -> None:
         """To a run, or to a child of this one by the id that its `ChildRun` has."""
 
-    def cancel_child(self, child: asyncio.Future[Any]) -> None: ...
+    def cancel_child(self, child: Reply[Any]) -> None: ...
 
     def send_event(self, name: str, payload: Any) -> None: ...
 

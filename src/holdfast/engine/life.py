@@ -159,7 +159,8 @@ class Life:
         """Hooks of theirs that are open, and that this body has not come to yet."""
         self.resumed: list[tuple[Wait, HookResumed]] = []
         """Hooks that have their payload, read or not."""
-        self.new_children: list[NewRun] = []
+        self.new_children: dict[str, NewRun] = {}
+        """Children that this advance asks for, by their keys."""
         self.closed: list[int] = []
         self.signals: list[OutSignal] = []
         self.events: list[OutEvent] = []
@@ -272,7 +273,7 @@ class Life:
                 wait.is_registered, wait.is_stale = True, False
                 waits.append(wait.row)
         found = Out(
-            children=tuple(self.new_children),
+            children=tuple(self.new_children.values()),
             waits=tuple(waits),
             closed=tuple(self.closed),
             signals=tuple(self.signals),
@@ -310,7 +311,7 @@ class Life:
         for wait in self.waits.values():
             if wait.row is not None:
                 wait.is_registered, self.is_reopened = False, True
-        asked = {id(new) for new in self.new_children}
+        asked = {id(new) for new in self.new_children.values()}
         for child in self.children.values():
             if child.key in ended or id(child.new) in asked:
                 continue
@@ -318,7 +319,7 @@ class Life:
                 self.cancels.append(child.former[-1])
             # Its time counts from here, or it would be over before the child begins.
             child.new = msgspec.structs.replace(child.new, deadline_at=deadline_of_child(child.workflow, now, latest))
-            self.new_children.append(child.new)
+            self.new_children[child.key] = child.new
             if not child.is_kept:
                 self.signals += [msgspec.structs.replace(signal, run_id=child.new.id) for signal in child.told]
             if child.is_cancelled:

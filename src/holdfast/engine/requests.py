@@ -214,16 +214,15 @@ class Requests(Compensations):
             return
         # Nobody waits for the child any more, so it is called off with its parent's wait.
         del life.children[reply.key]
-        if child.new in life.new_children:
-            life.new_children.remove(child.new)
-        elif not self.is_replaying and child.new.on_parent_end == "cancel":
+        is_unsent = life.new_children.pop(reply.key, None) is not None
+        if not is_unsent and not self.is_replaying and child.new.on_parent_end == "cancel":
             life.cancels.append(child.new.id)
 
-    def cancel_child(self, child: asyncio.Future[Any]) -> None:
+    def cancel_child(self, child: Reply[Any]) -> None:
         if self.is_dead:
             self.refuse()
-        found = next((one for one in self.life.children.values() if one.reply is child), None)
-        if found is not None and not found.is_cancelled:
+        found = self.life.children.get(child.key)
+        if found is not None and found.reply is child and not found.is_cancelled:
             found.is_cancelled = True
             if not self.is_replaying:
                 self.life.cancels.append(found.new.id)
@@ -273,7 +272,7 @@ class Requests(Compensations):
             if is_called_off and new.key is not None:
                 new = msgspec.structs.replace(new, on_conflict="restart")
             self._entries.append(ChildAsked(key, new.id, workflow.name, digest))
-            self.life.new_children.append(new)
+            self.life.new_children[key] = new
         elif held.run_id.startswith(f"{self.run.own_id}.{key}"):
             # As this run has named it, maybe by the rules of an older version.
             first = held.run_id

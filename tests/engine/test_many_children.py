@@ -1,0 +1,71 @@
+"""A body with thousands of children: what it does to one of them costs no more than among a few."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from holdfast import ChildRun, wait_for_signal, workflow
+from holdfast.model import NewRun
+
+
+@workflow
+async def child(number: int) -> int:
+    return number
+
+
+def opcodes_of(act: Callable[[], None]) -> int:
+    """How much Python executes for it."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_cancelling_many_children_costs_no_more_each_than_cancelling_few(begin):
+    @workflow
+    async def body(size: int) -> int:
+        runs: list[ChildRun[int]] = [child.start(number) for number in range(size)]
+        await wait_for_signal("stop")
+        for run in runs:
+            run.cancel()
+        return len(await asyncio.gather(*runs))
+
+    costs = []
+    for size in (30, 300):
+        drive = begin(body, size)
+        costs.append(opcodes_of(lambda drive=drive: drive.signal("stop")) / size)
+        assert len(drive.out[-1].cancels) == size
+    assert costs[1] < 1.2 * costs[0]
+
+
+def test_calling_off_children_that_were_only_just_asked_for_compares_none_with_the_others(begin, monkeypatch):
+    compared: list[int] = []
+    monkeypatch.setattr(NewRun, "__eq__", lambda self, other: compared.append(1) or self is other)
+
+    @workflow
+    async def body(size: int) -> None:
+        tasks = [asyncio.create_task(child(number)) for number in range(size)]
+        await asyncio.sleep(0)
+        for task in reversed(tasks):
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    drive = begin(body, 50)
+    assert drive.ended is not None
+    assert not any(out.children or out.cancels for out in drive.out)
+    assert not compared
