@@ -15,7 +15,7 @@ from holdfast import wait_for_signal, workflow
 from holdfast.codec import AesGcm, Codec
 from holdfast.define import Reply
 from holdfast.engine.mail import Mailbox
-from holdfast.engine.marks import Marks, marks_of
+from holdfast.engine.marks import Matcher, marks_of
 from holdfast.engine.waits import Wait
 from holdfast.model import FIRST_HOOK, MadeHook, Message
 
@@ -42,7 +42,7 @@ def hook(number: int) -> Wait:
     return found
 
 
-class Once(Marks):
+class Once(Matcher):
     """Counts, and tries no message with a wait a second time."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ PAYLOADS: tuple[object, ...] = (
 def test_the_oldest_message_that_a_wait_takes_goes_to_the_first_wait_that_takes_it(seed):
     dice = random.Random(seed)
     marks = Once()
-    mailbox, plain = Mailbox(marks), Marks(CODEC)
+    mailbox, plain = Mailbox(marks), Matcher(CODEC)
     waits: dict[int, Wait] = {}
     kept: list[Message] = []
     for number in range(1, 400):
@@ -120,7 +120,7 @@ def test_what_nobody_here_can_read_is_offered_to_the_first_wait_of_its_name():
     other = Codec(chain=[AesGcm({"theirs": bytes(32)}, primary="theirs")]).message({"by": "b"}, "signal", "a")
     sealed = msgspec.structs.replace(message(1, "a"), payload=other)
     for comes_first in (True, False):
-        mailbox = Mailbox(Marks(CODEC), [sealed] if comes_first else [message(2, "c")])
+        mailbox = Mailbox(Matcher(CODEC), [sealed] if comes_first else [message(2, "c")])
         assert mailbox.take({} if comes_first else waits) is None
         mailbox.add(sealed)
         assert mailbox.take(waits) == (sealed, waits[2])
@@ -132,14 +132,14 @@ def test_messages_that_nobody_takes_are_looked_at_once(begin, monkeypatch):
         return await wait_for_signal("ok", match={"by": "manager"})
 
     count = 0
-    read = Marks.read
+    read = Matcher.read
 
-    def counted(self: Marks, message: Message) -> Any:
+    def counted(self: Matcher, message: Message) -> Any:
         nonlocal count
         count += 1
         return read(self, message)
 
-    monkeypatch.setattr(Marks, "read", counted)
+    monkeypatch.setattr(Matcher, "read", counted)
     drive = begin(body)
     for number in range(200):
         drive.signal("ok", {"by": "clerk", "number": number})
@@ -162,7 +162,7 @@ def cost_of(act: Callable[[], None]) -> int:
 @pytest.mark.parametrize("at_once", [1, 2], ids=["one after the other", "two at once"])
 def test_a_message_of_a_pile_costs_no_more_than_one_alone(at_once):
     def take_all(size: int) -> None:
-        mailbox = Mailbox(Marks(CODEC), [message(number, "a") for number in range(1, size + 1)])
+        mailbox = Mailbox(Matcher(CODEC), [message(number, "a") for number in range(1, size + 1)])
         waits: dict[int, Wait] = {}
         for number in range(1, size + 1):
             while len(waits) < at_once:
@@ -192,7 +192,7 @@ def test_a_message_costs_no_more_for_the_waits_that_are_there(kind, comes_first)
 
     def take_all(size: int) -> None:
         waits = {number: waiting(number) for number in range(1, size + 1)}
-        mailbox = Mailbox(Marks(CODEC))
+        mailbox = Mailbox(Matcher(CODEC))
         for number in range(size, 0, -1):
             mailbox.add(sent(number))
             if comes_first == "waits":
@@ -212,7 +212,7 @@ def test_looking_for_one_of_many_messages_costs_no_more_than_for_one_of_few():
     """One wait after the other asks for its own of a pile that came before them all."""
 
     def take_all(size: int) -> None:
-        mailbox = Mailbox(Marks(CODEC), [message(number, "a", {"order": number}) for number in range(1, size + 1)])
+        mailbox = Mailbox(Matcher(CODEC), [message(number, "a", {"order": number}) for number in range(1, size + 1)])
         mailbox.take({1: wait(1, "b")})
         for number in range(size, 0, -1):
             one = wait(2 * size - number, "a", {"order": number})

@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.engine import Execution
 from holdfast.engine.mail import Mailbox
-from holdfast.engine.marks import Marks
+from holdfast.engine.marks import Matcher
 from holdfast.model import RowChange, RunStatus, StepCompleted, history_of
 from holdfast.store.sqlite import ends, waits
 from holdfast.store.sqlite.transactions import Transaction
@@ -255,7 +255,7 @@ def test_signals_taken_in_another_order_than_sent_are_noticed(monkeypatch):
 
     def last_first(self):
         if self._life is not None and self._life.mailbox:
-            self._life.mailbox = Mailbox(Marks(self._codec), reversed(list(self._life.mailbox)))
+            self._life.mailbox = Mailbox(Matcher(self._codec), reversed(list(self._life.mailbox)))
         return next_mail(self)
 
     monkeypatch.setattr(Execution, "next_mail", last_first)

@@ -1,4 +1,4 @@
-"""How messages and cancels reach a body, how its children end, and what happens between its end and the run's."""
+"""How messages, cancels and child ends reach a body, and what happens between the body's end and the run's."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .endings import came_to_its_end, failure_of
 from .life import Child
 from .loop import Handle
 from .mail import ENTRIES, Mailbox
-from .marks import Marks
+from .marks import Matcher
 from .requests import Requests
 from .tasks import BodyTask
 from .waits import Wait
@@ -46,19 +46,19 @@ _child_end = msgspec.msgpack.Decoder(ChildEnd)
 
 
 class Deliveries(Requests):
-    """The part of an execution that takes in what comes from other runs and from people."""
+    """The part of an execution that takes in what other runs and people send."""
 
     __slots__ = ("cancel", "ended_main", "stamp")
 
     cancel: Cancel | None
     ended_main: BodyTask[Any] | None
-    """The body's own task, once another one compensates for it."""
+    """The body's own task, once `main` is the task that compensates for it."""
     context: contextvars.Context
     stamp: Instant
-    """The worker's time, for what is made of messages."""
+    """The worker's time: entries made of messages get it."""
 
     def accept(self, message: Message) -> None:
-        """A message has come. A child's end is delivered; the others wait in the mailbox until a wait takes them."""
+        """Take a message in. A child's end is delivered at once; others stay in the mailbox until a wait takes them."""
         life = self.life
         if message.kind == "child":
             life.taken.append(message.id)
@@ -70,13 +70,13 @@ class Deliveries(Requests):
         elif message.kind in ENTRIES:
             self.keep_mail([message])
         else:
-            # Of a kind that only the worker understands: it has done so.
+            # Only the worker handles these kinds, and it has.
             life.taken.append(message.id)
 
     def fire_before(self, sent_at: Instant) -> bool:
-        """Fire the timer that was due before a message or a cancel was sent, if there is one.
+        """Fire the next timer if it was due before a message or a cancel was sent. Returns whether one fired.
 
-        It may have been set by what was delivered just before, such as the start of a run that nobody had for a while.
+        What was delivered just before may have set it, such as the start of a run that waited long for a worker.
         """
         timer = self.loop.next_timer()
         if timer is None or timer.due_at >= sent_at or timer.due_at > self.stamp:
@@ -87,24 +87,24 @@ class Deliveries(Requests):
 
     @property
     def is_listening(self) -> bool:
-        """Whether a message could still change what it does: it waits for one, or has children."""
+        """Whether a message could change what the body does: it waits for one, or has children."""
         return self._life is not None and bool(self._life.waits or self._life.children)
 
     @property
     def may_be_stopped(self) -> bool:
-        """Whether a thread may have to answer what it waits for, as far as one can tell, which would stop it."""
+        """Whether the body may wait for a thread's answer, as far as one can tell. Such an answer would stop it."""
         is_answered = self.commands or self.loop.timers or self.is_listening
         return not is_answered or self.loop.awaits_stranger
 
     @property
     def awaits_event(self) -> bool:
-        """Whether an event could change what it does: those come to its inbox only when somebody has matched them."""
+        """Whether the body waits for an event. Events reach its inbox only when a worker has matched them."""
         return self._life is not None and any(wait.kind == "event" for wait in self._life.waits.values())
 
     def leave(self, rest: Sequence[Input | Message]) -> Cancel | None:
-        """The body has ended before it got to these: the cancel, if there is one. Messages stay unread."""
+        """The body has ended before it got to these inputs. Messages stay unread; a cancel among them is returned."""
         for one in rest:
-            # What is in the inbox is there still.
+            # A message of the journal is kept here. One of the inbox is still there.
             if isinstance(one, Message) and one.id < 0:
                 self.keep_mail([one])
         return next((one for one in rest if isinstance(one, Cancel)), None)
@@ -114,21 +114,21 @@ class Deliveries(Requests):
         return [] if self._life is None else list(self._life.mailbox or ())
 
     def keep_mail(self, messages: Sequence[Message]) -> None:
-        """Keep messages, maybe those of an earlier self, until waits take them."""
+        """Keep messages until waits take them; they may come from an earlier execution of this run."""
         for message in messages:
             if self.life.mailbox is None:
-                self.life.mailbox = Mailbox(Marks(self._codec))
+                self.life.mailbox = Mailbox(Matcher(self._codec))
             self.life.mailbox.add(message)
 
     def ask_anew(self, now: Instant, carried: Sequence[Entry] = ()) -> None:
-        """The run goes on from a cut: see Life.ask_anew. `carried` is what will be delivered first."""
+        """Ask anew for what was open at a cut (see Life.ask_anew). `carried` is what will be delivered first."""
         if self._life is not None:
             ended = {entry.key for entry in carried if isinstance(entry, ChildEnded)}
             self._life.ask_anew(ended, now, self.run.deadline_instant)
 
     @property
     def is_unwritten(self) -> bool:
-        """Whether the body, when it was rebuilt, asked for something that is to be written before anything begins."""
+        """Whether the rebuilt body asked for something that must be written before anything begins."""
         return self._life is not None and (self._life.is_reopened or bool(self._life.marks))
 
     def hand_out_mail(self) -> bool:
@@ -138,16 +138,16 @@ class Deliveries(Requests):
             return False
         message, wait, value = found
         if message.id > 0:
-            # Else it came out of the journal.
+            # Messages with other ids came out of the journal.
             self.life.taken.append(message.id)
         found_for = self.life.waits.get(message.wait or 0) if message.kind == "event" else None
         if found_for is not None and (found_for is not wait or isinstance(value, NotDecodable)):
-            # The delivery has taken that wait's row away, and it goes on: an older one takes the event, or it does not
-            # fit. With this turn it is registered anew.
+            # Matching the event has deleted that wait's row, but the wait goes on: an older one takes the event, or the
+            # event does not fit. This turn registers the wait anew.
             found_for.is_registered = False
         at = max(self.stamp, self.time)
         if isinstance(value, NotDecodable):
-            # What is sent next is to be checked against the type of this code: the row may be that of earlier code.
+            # Register this code's schema, to check later messages: the row may have an earlier version's.
             wait.is_stale = True
             self._take_in(SetAside(at, wait.number, wait.name, message.payload, str(value)))
         else:
@@ -161,7 +161,7 @@ class Deliveries(Requests):
         return True
 
     def _deliver_other(self, entry: Any) -> None:
-        """Deliver what is neither a start, a cancel, a timer nor of a step: those are delivered by `Execution`."""
+        """Deliver an entry that is no start, cancel, timer or step result: `Execution` delivers those."""
         kind = entry.__class__
         if kind is ChildEnded:
             self._child_ended(entry)
@@ -181,11 +181,11 @@ class Deliveries(Requests):
         elif kind in (Inherited, Reseeded):
             self._begin_with(entry)
         elif kind is not Patched:
-            # A change that the code no longer asks about is passed over; anything else is none of ours.
+            # A marker of a change that the code no longer asks about is skipped. No other kind belongs here.
             self.fail_with(self.divergence("nothing of that kind", entry))
 
     def _begin_with(self, entry: Inherited | Reseeded) -> None:
-        """What the run was begun with: it is in the journal, and nothing that the body takes in."""
+        """Apply what the run was begun with. It goes into the journal, and the body does not see it."""
         if not self.is_replaying:
             self._entries.append(entry)
         if isinstance(entry, Inherited):
@@ -200,7 +200,7 @@ class Deliveries(Requests):
             self._reseed = entry
 
     def _resolve(self, wait: Wait, value: Any, entry: Signal | EventTaken | HookResumed) -> None:
-        self.life.is_over(wait)
+        self.life.close_wait(wait)
         if isinstance(entry, HookResumed):
             self.life.resumed.append((wait, entry))
         if wait.reply.timer is not None:
@@ -258,8 +258,8 @@ class Deliveries(Requests):
             self.refuse()
         life = self.life
         if life.is_cancel_due:
-            # Between two shields, without a wait there: what runs now stands aside until the body has got it, and is
-            # told here, and not inside, if it is the body, or a task that is cancelled with it.
+            # A shield has held a cancel back, and there was no wait since. Stand aside until it is delivered, so that
+            # the body, or a task that is cancelled with it, gets it here and not inside this shield.
             self.block(self.ask_timer(0))
         life.shields += 1
 
@@ -267,12 +267,12 @@ class Deliveries(Requests):
         life = self.life
         life.shields -= 1
         if life.is_cancel_due and not self.is_dead:
-            # When what runs now waits, for it may be the body itself: asyncio would only note the cancel then, and a
-            # call that blocks would never hear of it.
+            # Only once the current task waits: it may be the body, and asyncio would just flag a running task for
+            # cancellation, which a call that blocks never notices.
             self.runners.ready.appendleft(Handle(self.cancel_main, (), self.runners.context))
 
     def cancel_main(self) -> None:
-        """Deliver a cancel to the body, unless it is shielded for now."""
+        """Deliver a cancel to the body, unless a shield holds it back."""
         life, main = self._life, self.main
         if life is not None and life.shields:
             life.is_cancel_held = True
@@ -284,7 +284,7 @@ class Deliveries(Requests):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the body has ended by a cancel, also by one that a shield kept back until there was no wait left."""
+        """Whether a cancel has ended the body, including one that a shield held back until the body waited no more."""
         main = self.main if self.ended_main is None else self.ended_main
         if main is None or main.cancelled():
             return main is not None
@@ -293,7 +293,7 @@ class Deliveries(Requests):
 
     async def rollback(self) -> None:
         self.check_limit()
-        # What a cancel interrupts would be asked for again behind the body, by another key: undone twice, maybe.
+        # Shielded: what a cancel interrupts here would be asked again after the body, by another key, and undone twice.
         self.enter_shield()
         try:
             await self._undo()
@@ -302,13 +302,13 @@ class Deliveries(Requests):
 
     @property
     def is_cleaning_up(self) -> bool:
-        """Whether the run is on its way to its end, or in a block that a cancel must not interrupt."""
+        """Whether the run is about to end, or in a shield."""
         return self.cancel is not None or (
             self._life is not None and (self._life.is_compensating or self._life.shields > 0)
         )
 
     def begins_compensation(self, would_retry: bool) -> bool:
-        """The body has ended: if it failed and something is to be undone, that begins now, as a task of its own."""
+        """Begin to compensate, in a task of its own, if the body has failed and there is something to undo."""
         life, main = self._life, self.main
         if life is None or main is None or life.is_compensating or would_retry:
             return False
@@ -333,14 +333,14 @@ class Deliveries(Requests):
         return True
 
     def give_out(self, done: Advance) -> None:
-        """Add to an advance what it sends and registers."""
+        """Add to an advance what the body sends and registers."""
         life = self.life
         done.taken, life.taken = tuple(life.taken), []
         done.traces, life.traces = life.traces, ()
         if done.retrying is not None:
-            # Its next try asks for what is open anew, by other ids: what runs by these is called off.
+            # The next try asks for open children by other ids, so these are called off.
             life.cancels += [child.new.id for child in life.children.values() if child.is_ours]
-            # A hook's token is out, if only with this turn: whoever resumes it meanwhile is heard.
+            # Hooks stay open: their tokens are given out, and whoever resumes one meanwhile is heard.
             others = [wait for wait in life.waits.values() if wait.kind != "hook"]
             life.closed += [wait.number for wait in others if wait.is_registered]
             for wait in others:
@@ -360,21 +360,21 @@ class Deliveries(Requests):
         return "nothing; it waits for " + (", ".join(waits) or "something that will not come")
 
     def _check_end(self, main: BodyTask[Any]) -> None:
-        """Whether the body's end is one: raises what blocks the run instead."""
+        """Raise what blocks the run instead, if the body's end does not count."""
         error = failure_of(main)
         if isinstance(error, IOInBody):
-            # A call to a client, say. Its code is to be mended, and then it goes on.
+            # A call to a client in the body, say. The run goes on when the code is mended.
             self.fail_with(error)
             raise error
         if self.ended_main is not None:
-            # What compensates comes to its end however the body has failed, which has its own error.
+            # Compensation ends normally even if the body has failed, so ask for the body's own error.
             error = failure_of(self.ended_main)
         if isinstance(error, Continued | None):
             self._check_everything_was_awaited()
 
     def _check_everything_was_awaited(self) -> None:
-        # A coroutine that was handed to a task has given its ticket back, or a cancel has closed it: it was looked at.
-        # A task that was cancelled, failed or lost a race never came to the line where it would have looked.
+        # A call counts as looked at if a task has awaited its coroutine, or a cancel has closed it. A task that was
+        # cancelled, failed or lost a race never came to the line where it would have looked.
         forgotten = [
             (code, line)
             for work, task, code, line in self._tickets.values()

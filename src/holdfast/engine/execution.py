@@ -110,7 +110,7 @@ class Execution(Deliveries):
         self._withdrawn = ()
         if self._life is not None and not is_beyond:
             self._life.forget_out()
-            self._life.registered()
+            self._life.mark_registered()
 
     def advance(self, inputs: Sequence[Input | Message], stamp: Instant = 0) -> Advance:
         """Take inputs in, in order; those that nobody waits for any more are left out.
@@ -235,7 +235,7 @@ class Execution(Deliveries):
             self.begin_timeouts_anew(retrying.retry_at)
             if self._life is not None and self._life.children:
                 coming = (*self._feed[self._cursor :], *carried)
-                self._life.begins_anew(retrying, [one for one in coming if isinstance(one, ChildEnded)])
+                self._life.restart_children(retrying, [one for one in coming if isinstance(one, ChildEnded)])
             self.began_at = self._retried_at = retrying.first_at
             self.failure = retrying.error
             self._tell()

@@ -1,4 +1,4 @@
-"""What only some bodies need: waits and the mail for them, children, things to send, shields, compensations.
+"""State that only some bodies need: waits and their mail, children, things to send, shields, compensations.
 
 Made when it is first needed, so that a run that only calls steps and sleeps carries none of it.
 """
@@ -42,15 +42,15 @@ from .mail import ENTRIES, Mailbox
 from .waits import Wait
 
 Lived: TypeAlias = tuple[int, RunRetrying, Former | None]
-"""Where a new try of the run begins, the entry that says so, and who the body is told to be until there."""
+"""A try of the run: where in the history it begins, the entry that says so, and who the body was told to be before."""
 
 _NO_HOOKS: dict[str, deque[int]] = {}
 _SUFFIX = len("+") + 16
-"""Characters that a run which goes on has more in its id."""
+"""How many characters longer the id of a successor is than its chain's."""
 
 
 class Child:
-    """A child run that was asked for and has not ended."""
+    """A child run that the body asked for and that has not ended."""
 
     __slots__ = ("first", "former", "is_cancelled", "is_kept", "key", "new", "reply", "told", "workflow")
 
@@ -60,46 +60,49 @@ class Child:
         self.new = new
         self.reply = reply
         self.first = first
-        """The id that this run gives it first. A run that repeats another one knows it by the other one's."""
+        """The id that this run gives the child. In a retry or a fork, `new.id` may be what the earlier run gave it."""
         self.told: list[OutSignal] = []
-        """Signals that it was sent before what is known of it ends."""
+        """Signals that the body sent it, as replay sees them: a child that replaces it is sent the same."""
         self.is_cancelled = False
-        """It was asked to end."""
+        """The body has asked it to end."""
         self.is_kept = False
-        """The run is tried again, and this one is still what it was."""
+        """The run was tried again, and the key still means the same child run."""
         self.former: tuple[str, ...] = ()
-        """Ids of runs that it had before the run was tried again: they were called off, and their ends mean nothing."""
+        """Ids that the key meant in earlier tries of the run. Those runs were called off; their ends mean nothing."""
 
     def is_former(self, run_id: str) -> bool:
-        """Whether a run, or the one that it goes on from, is one that was called off.
+        """Whether a run, or one that it continues, was called off by an earlier try.
 
-        One that has a key was not: while it lives it is what the next try asks for by that key, too.
+        A child with an idempotency key never was: while it lives, the next try asks for it by that key.
         """
         return self.new.key is None and any(is_of(run_id, one) for one in self.former)
 
     @property
     def is_ours(self) -> bool:
-        """Whether it ends with this run and nobody else can mean it: it was given neither a key nor an id."""
+        """Whether it ends with this run and nobody else can refer to it: it was given neither a key nor an id."""
         new = self.new
         return new.on_parent_end == "cancel" and new.key is None and self.workflow.start_options.id is None
 
-    def begins_anew(self, retrying: RunRetrying) -> None:
-        """The run is tried again. Another run is meant from here on if that is ours to call off, has failed, or was
-        called off by the end of the run that is retried; any other does what it does once, and is waited for."""
+    def restart(self, retrying: RunRetrying) -> None:
+        """The run is tried again: decide whether the body's key means another child run from here on.
+
+        It does if the old one is ours to call off, has failed, or was called off by the end of the run that this one
+        retries. Any other child does its work only once, and is waited for.
+        """
         is_ended = retrying.former is not None and self.new.on_parent_end == "cancel"
         is_called_off = is_ended and self.key not in retrying.joined
         self.is_kept = not (self.is_ours or is_called_off or self.key in retrying.failed)
         if not self.is_kept:
             other = bounded_id(f"{self.first}~{retrying.attempt + 1}")
-            # One with an id of its own may have been retried by hand before.
+            # A child with an id of its own may have been retried by hand before.
             is_taken = other == self.new.id or other in self.former
-            self.become(bounded_id(f"{self.new.id}~{retrying.attempt + 1}") if is_taken else other)
+            self.replace_run(bounded_id(f"{self.new.id}~{retrying.attempt + 1}") if is_taken else other)
         if self.new.key is not None:
-            # Whoever holds its key by then is joined if it lives or has completed.
+            # Join the run that has the key by then, if it lives or has completed.
             self.new = msgspec.structs.replace(self.new, on_conflict="restart")
 
-    def become(self, run_id: str) -> None:
-        """From here on it is this run that is meant."""
+    def replace_run(self, run_id: str) -> None:
+        """Let the body's key mean this run from here on."""
         if run_id == self.new.id:
             return
         self.former += (self.new.id,)
@@ -109,7 +112,7 @@ class Child:
 
 
 class Compensation(NamedTuple):
-    """What undoes something: a step and its arguments."""
+    """A step that undoes something, and its arguments."""
 
     step: Step[Any, Any]
     args: tuple[Any, ...]
@@ -121,7 +124,7 @@ class Compensation(NamedTuple):
 
 
 class Life:
-    """One body's share of the outside."""
+    """Everything of one body that goes beyond steps and timers."""
 
     __slots__ = (
         "called_off", "cancels", "children", "closed", "compensations", "continued", "events", "failed", "failed_at",
@@ -135,30 +138,30 @@ class Life:
         self.waits: dict[int, Wait] = {}
         self.numbers = 0
         self.mailbox: Mailbox | None = None
-        """Messages that came and that no wait has taken yet. Most bodies have none."""
+        """Messages that came and that no wait has taken yet; None until the first of them."""
         self.taken: list[int] = []
-        """Ids of messages that this advance has taken."""
+        """Ids of the messages that this advance has taken."""
         self.traces: tuple[tuple[Entry, str], ...] = ()
-        """What came of those whose senders are in a trace, each with that."""
+        """Entries made of messages whose senders are in a trace, each with that trace."""
         self.children: dict[str, Child] = {}
         self.failed: list[str] = []
-        """Keys of children whose failure the body was told."""
+        """Keys of children whose failure the body has been told."""
         self.called_off: frozenset[str] = frozenset()
-        """Keys of children that a run which this one retries has asked for (see model.History)."""
+        """Keys of children that the run which this one retries had asked for (see model.History)."""
         self.has_keys = False
-        """A child was asked for by a key of its own, so it may have joined another run."""
+        """A child was asked for by an idempotency key, so it may be a run that was there before."""
         self.hook = 0
-        """Which of the run's hooks the last one is that the body has made."""
+        """The place, from 1 on, of the hook that the body made last."""
         self.hooks: list[str] = []
-        """Their names, in the order in which they were first made, be it by an earlier try of the run."""
+        """The names of the run's hooks in the order in which they were first made, in this try or an earlier one."""
         self.hooks_due: dict[str, deque[int]] = _NO_HOOKS
-        """By name, if that is known, those of earlier tries that this one has not made yet."""
+        """By name, or NAMELESS: places of hooks that an earlier try has made and this one has not made yet."""
         self.hooks_before = 0
-        """Those that earlier runs of the chain have made."""
+        """How many hooks earlier runs of the chain have made."""
         self.left_hooks: Sequence[MadeHook] = ()
-        """Hooks of theirs that are open, and that this body has not come to yet."""
+        """Hooks that earlier runs of the chain left open, and that this body has not made again yet."""
         self.resumed: list[tuple[Wait, HookResumed]] = []
-        """Hooks that have their payload, read or not."""
+        """Hooks whose payload has come, read or not."""
         self.new_children: dict[str, NewRun] = {}
         """Children that this advance asks for, by their keys."""
         self.closed: list[int] = []
@@ -174,42 +177,42 @@ class Life:
         self.compensations: list[Compensation | Undo] = []
         self.is_compensating = False
         self.failed_at = 0
-        """When the body ended, by the run's own time, if something is undone after it."""
+        """If there are compensations: when the body ended, by the run's own time."""
         self.has_undone = False
         """A compensation has begun, so the run can't be tried again as if nothing had been undone."""
         self.undoing: set[str] = set()
-        """Keys of compensations under way."""
+        """Step keys of the compensations under way."""
         self.in_hand: list[tuple[Reply[Any], Compensation | Undo]] = []
-        """What rollbacks are at; once the body has ended, what they were at."""
+        """Compensations that calls of rollback() wait for, or waited for when the body ended."""
         self.is_exempt = False
-        """The cancel came when the body had ended and was being compensated: it changes nothing any more."""
+        """The cancel came while the ended body was being compensated, so it changes nothing."""
         self.continued: Continued | None = None
-        """What continue_as_new has thrown: it holds, whatever the body catches."""
+        """What continue_as_new has raised: it counts even if the body catches it."""
         self.is_reopened = False
-        """What was open at a cut was asked for anew."""
+        """What was open at a cut has been asked for anew, and no turn holds that yet."""
         self.uncompensated: dict[str | int, str] = {}
-        """What could not be undone, by the key of its step if it got one."""
+        """What could not be undone, by its step's key, or by a number if it never became a step."""
         self.patches: dict[str, bool] = {}
         self.markers: frozenset[str] | None = None
-        """All changes that the journal knows of."""
+        """All change ids that the journal has a marker of."""
         self.marks: list[Entry] = []
-        """Entries of a body that went beyond its journal while it was rebuilt: written with the next turn."""
+        """Entries of a body that went beyond its journal while it was rebuilt. The next turn writes them."""
 
     @property
     def to_undo(self) -> list[Compensation | Undo]:
-        """What a successor may have to undo, with what a task is undoing: that is withdrawn when the run ends."""
+        """What a successor may have to undo, including what is being undone now: the run's end withdraws that."""
         return [*self.compensations, *(found for _, found in self.in_hand)]
 
     @property
     def is_cancel_due(self) -> bool:
-        """A cancel was kept back, and nothing is shielded any more."""
+        """A cancel was held back by a shield, and no shield is left."""
         return self.is_cancel_held and not self.shields
 
     def next_hook(self, name: str, seed: bytes) -> MadeHook:
-        """The hook that the body makes: the first of this name that an earlier run has left open, or a new one.
+        """The hook that the body makes: the first of this name that an earlier run left open, or a new one.
 
-        Its place is that of the first of this name which an earlier try has made, and this one has not: somebody may
-        have the token of that.
+        Its place is that of the first hook of this name that an earlier try has made and this one has not, for
+        somebody may have that hook's token.
         """
         if due := self.hooks_due.get(name) or self.hooks_due.get(NAMELESS):
             self.hook = due.popleft()
@@ -224,22 +227,23 @@ class Life:
         return MadeHook(name, FIRST_HOOK + self.hooks_before + self.hook, seed, self.hook)
 
     def expect_hooks(self, names: Sequence[str]) -> None:
-        """An earlier try of the run has made hooks of these names, in this order; see RunRetrying."""
+        """Earlier tries of the run have made hooks of these names, in this order; see RunRetrying."""
         self.hooks, self.hooks_due = [*names], {}
         for place, name in enumerate(names, 1):
             self.hooks_due.setdefault(name, deque()).append(place)
 
     def hooks_to_leave(self, now: Instant) -> tuple[MadeHook, ...]:
-        """Those that the chain's next run takes over: whoever has a token of theirs may still come, or has come."""
+        """The hooks that the chain's next run takes over: a holder of their tokens may still come, or has come."""
         left = [one for one in self.left_hooks if one.expires_at is None or one.expires_at > now]
         waits = (*self.waits.values(), *(wait for wait, _ in self.resumed if not wait.is_read))
         left += [wait.made for wait in waits if wait.made is not None]
         return tuple(sorted(left, key=lambda one: one.number))
 
     def mail_to_leave(self) -> tuple[Signal | EventTaken | HookResumed, ...]:
-        """Messages that are in the journal only, and that no line of the body has got: the next run may.
+        """Messages that are only in the journal and that the body has not read: the next run may.
 
-        Of waits it knows hooks alone, by their numbers. What a retry has put back is for one that was not made again.
+        The next run knows no waits of this one but hooks, by their numbers. A payload that a retry put back, for a
+        hook that was not made again, has lost its number.
         """
         left = [
             ENTRIES[one.kind](
@@ -258,15 +262,15 @@ class Life:
                 left.append(msgspec.structs.replace(entry, wait=number, hook=0))
         return tuple(left)
 
-    def is_over(self, wait: Wait) -> None:
-        """The wait has taken something, timed out or was cancelled."""
+    def close_wait(self, wait: Wait) -> None:
+        """The wait has taken a message, timed out or was cancelled."""
         if self.waits.pop(wait.number, None) is not None and wait.is_registered and wait.row is not None:
             self.closed.append(wait.row.number)
         if self.mailbox is not None:
             self.mailbox.forget(wait)
 
     def out(self) -> Out | None:
-        """What this advance gives out; from here on it counts as given."""
+        """What this advance gives out. From here on it counts as given out."""
         waits = []
         for wait in self.waits.values():
             if wait.row is not None and (wait.is_stale or not wait.is_registered):
@@ -288,26 +292,26 @@ class Life:
         return None if found == _NOTHING else found
 
     def forget_out(self) -> None:
-        """What was asked for on replay was given out long ago."""
+        """Drop what a replay has collected: it was given out long ago."""
         self.truncate = False
         for what in (self.new_children, self.closed, self.signals, self.events, self.cancels, self.values, self.items):
             if what:
                 what.clear()
 
-    def registered(self) -> None:
-        """Everything that is open was registered by the turns in the journal."""
+    def mark_registered(self) -> None:
+        """The turns in the journal have registered every wait that is open."""
         for wait in self.waits.values():
             wait.is_registered = True
 
-    def begins_anew(self, retrying: RunRetrying, ends: Sequence[ChildEnded]) -> None:
-        """The run is tried again from here: what open children become, but those whose end is known."""
+    def restart_children(self, retrying: RunRetrying, ends: Sequence[ChildEnded]) -> None:
+        """The run is tried again from here: restart its open children, except those whose end is known."""
         ended = {end.key: end.run_id for end in ends}
         for child in self.children.values():
             if not is_of(ended.get(child.key, ""), child.new.id):
-                child.begins_anew(retrying)
+                child.restart(retrying)
 
     def ask_anew(self, ended: set[str], now: Instant, latest: Instant | None) -> None:
-        """What is open is asked for anew, and what was there before is called off. `latest`: the run's own deadline."""
+        """Ask anew for what is open, and call off what it replaces. `latest` is the run's own deadline."""
         for wait in self.waits.values():
             if wait.row is not None:
                 wait.is_registered, self.is_reopened = False, True
@@ -317,7 +321,7 @@ class Life:
                 continue
             if child.former and not child.is_kept and child.new.on_parent_end == "cancel" and child.new.key is None:
                 self.cancels.append(child.former[-1])
-            # Its time counts from here, or it would be over before the child begins.
+            # Its deadline counts from here; else it might be over before the child begins.
             child.new = msgspec.structs.replace(child.new, deadline_at=deadline_of_child(child.workflow, now, latest))
             self.new_children[child.key] = child.new
             if not child.is_kept:
@@ -328,7 +332,7 @@ class Life:
 
 
 def lived(lives: Sequence[tuple[int, RunRetrying]]) -> list[Lived]:
-    """The new tries of a run (see model.History), the first of them last."""
+    """The tries of a run (see model.History), the first of them last."""
     found: list[Lived] = []
     former = None
     for place, retrying in reversed(lives):
@@ -338,12 +342,12 @@ def lived(lives: Sequence[tuple[int, RunRetrying]]) -> list[Lived]:
 
 
 def seed_of_child(run_id: str, seed: bytes) -> bytes:
-    """By its id: one that takes another's place, when its parent is tried again, has hooks with tokens of their own."""
+    """Made of the child's id, so that a child that replaces another in a retry gets other hook tokens."""
     return blake2b(run_id.encode(), key=seed, person=b"holdfast child", digest_size=16).digest()
 
 
 def deadline_of_child(workflow: Workflow[Any, Any], now: Instant, latest: Instant | None) -> Instant | None:
-    """By when it has to end if it is asked for now: at `latest` when its parent has to."""
+    """The deadline of a child that is asked for now. `latest` is its parent's own, which bounds it."""
     deadlines = [] if latest is None else [latest]
     if workflow.start_options.deadline is not None:
         deadlines.append(instant_from(now, workflow.start_options.deadline, "deadline"))
@@ -353,18 +357,18 @@ def deadline_of_child(workflow: Workflow[Any, Any], now: Instant, latest: Instan
 
 
 def instant_from(now: Instant, asked: Duration | datetime, what: str) -> Instant:
-    """A duration from now, or a moment, as it was given in options."""
+    """The moment that an option means: a duration counts from now."""
     return instant_of(asked, what=what) if isinstance(asked, datetime) else now + microseconds(asked, what=what)
 
 
 def id_after(chain_id: str, drawn: bytes) -> str:
-    """The id of a run that goes on in a chain, by the eight bytes that were drawn for it."""
+    """The id of a run that goes on in a chain, from the eight bytes drawn for it."""
     return f"{bounded_id(chain_id, _SUFFIX)}+{drawn.hex()}"
 
 
 def is_of(run_id: str, first_id: str) -> bool:
-    """Whether a run is that one, or goes on from it."""
-    # In full even where that is too long: earlier versions have made such ids.
+    """Whether a run is that one or a successor of it."""
+    # Also by the unbounded prefix: earlier versions made ids from it.
     return run_id == first_id or run_id.startswith((f"{first_id}+", f"{bounded_id(first_id, _SUFFIX)}+"))
 
 

@@ -1,4 +1,4 @@
-"""Which message is for which wait, and by what one can tell that without looking at each of both."""
+"""Which message a wait takes, and the marks by which waits and messages that may fit are found (see piles.py)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _HOOK, _NUMBER = "hook", "number"
 
 
 def marks_of(wait: Wait) -> tuple[Mark, ...]:
-    """Of what it takes everything has one of these, as far as it can be read; none if that can be anything."""
+    """The wait's marks: every readable message that it takes has at least one of them. Empty: it may take any."""
     if wait.made is not None:
         return ((_HOOK,), wait.hook), ((_NUMBER,), wait.made.number)
     mark = None if wait.match is None else mark_of(wait.match)
     return () if mark is None else (mark,)
 
 
-class Marks:
-    """What messages are for, as a codec reads them."""
+class Matcher:
+    """Reads messages with a codec, and compares them with waits."""
 
     __slots__ = ("_codec",)
 
@@ -34,7 +34,7 @@ class Marks:
         self._codec = codec
 
     def read(self, message: Message) -> Any:
-        """What has the marks of a message: of a hook's payload what that hook is known by."""
+        """The object in which a message's marks are looked up: its payload, or for a hook what identifies the hook."""
         if message.kind == "hook":
             if message.hook:
                 return {_HOOK: message.hook}
@@ -47,12 +47,13 @@ class Marks:
             return UNREADABLE
 
     def takes(self, wait: Wait, message: Message) -> bool:
-        """Whether it is for the wait."""
+        """Whether the wait takes this message."""
         if message.kind != wait.kind or message.name != wait.name:
             return False
         if wait.kind == "hook":
-            # Waits may have other numbers since the run was tried again; a hook's token is the same, and so is what it
-            # is registered by. One that was put back by a retry, for a hook that was not made again, is nobody's.
+            # The number of a wait may change when the run is retried; a hook's place among the run's hooks and the
+            # number that it is registered by do not. A payload that a retry put back, for a hook that was not made
+            # again, belongs to no wait.
             if message.hook:
                 return message.hook == wait.hook
             return message.wait is None or (wait.made is not None and message.wait == wait.made.number)
@@ -63,5 +64,5 @@ class Marks:
         except msgspec.DecodeError:
             return False
         except NotDecodable:
-            # It may be the one that is waited for, and a wait that passed it by would time out instead.
+            # It may be the awaited one. A wait that passed it over could only time out, so let it block the run.
             return True

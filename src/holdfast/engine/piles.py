@@ -1,7 +1,7 @@
-"""Waits and messages of one kind and name, sorted so that neither is looked for among all of the others.
+"""Waits and messages of one kind and name, indexed so that neither is searched for among all others.
 
-A wait may have marks: values that it asks for, each with its place in a message. Only what has one of them there may
-be for it, or what nobody here can read. Whether it is, is decided elsewhere (marks.py): this leaves out what is not.
+A wait may have marks: values that it asks for, each with its place in a message. It can only take messages that have
+one of these values there, or that can't be read here. A pile only rules out the rest; marks.py decides who takes what.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from holdfast.model import NOWHERE, Message, Place, value_at
 
 Mark: TypeAlias = tuple[Place, Any]
 UNREADABLE: Any = object()
-"""What is in a message that nobody here can read, and so any value that it may have."""
+"""Stands for the content of a message that can't be read here: any value may be in it."""
 
 
 class Marked(Protocol):
-    """A wait, as far as it is sorted."""
+    """A wait, as far as a pile needs to know it."""
 
     number: int
     marks: tuple[Mark, ...]
@@ -30,11 +30,11 @@ class Marked(Protocol):
 W = TypeVar("W", bound=Marked)
 One = TypeVar("One")
 Numbered: TypeAlias = "OrderedDict[int, One]"
-"""By number, in order. A dict would walk over the gaps of all that are gone each time that its first is asked for."""
+"""By number, in order. An OrderedDict, for its first entry is asked for often: a dict walks over the gaps before it."""
 
 
-class _Corner(Generic[W]):
-    """What has a mark in one place, by its value there."""
+class _Field(Generic[W]):
+    """The waits and messages that have a mark in one place, by the value there."""
 
     __slots__ = ("mail", "waits")
 
@@ -44,81 +44,81 @@ class _Corner(Generic[W]):
 
 
 class Pile(Generic[W]):
-    """Waits, and messages that none of them takes; each of the two has numbers of its own."""
+    """Open waits, and messages that none of them takes. Waits and messages are numbered independently."""
 
-    __slots__ = ("_corners", "_mail", "_read", "_waits")
+    __slots__ = ("_fields", "_mail", "_read", "_waits")
 
     def __init__(self, read: Callable[[Message], Any]) -> None:
         self._read = read
         self._waits: Numbered[W] = OrderedDict()
-        """Those without marks."""
+        """Waits without marks."""
         self._mail: Numbered[Message] = OrderedDict()
-        self._corners: dict[Place, _Corner[W]] = {}
-        """They stay when the last of their waits is gone: another one mostly asks for the same field."""
+        self._fields: dict[Place, _Field[W]] = {}
+        """Kept when their last wait has gone: the next wait usually asks for the same field."""
 
     @property
     def is_empty(self) -> bool:
-        return not self._mail and not self._waits and not any(corner.waits for corner in self._corners.values())
+        return not self._mail and not self._waits and not any(field.waits for field in self._fields.values())
 
-    def expect(self, wait: W) -> None:
+    def add_wait(self, wait: W) -> None:
         if not wait.marks:
             self._waits[wait.number] = wait
         for place, value in wait.marks:
-            if place not in self._corners:
-                corner: _Corner[W] = _Corner()
-                self._corners[place] = corner
+            if place not in self._fields:
+                field: _Field[W] = _Field()
+                self._fields[place] = field
                 for number, message in self._mail.items():
-                    _put(corner.mail, _value_in(self._read(message), place), number, message)
-            _put(self._corners[place].waits, value, wait.number, wait)
+                    _put(field.mail, _value_in(self._read(message), place), number, message)
+            _put(self._fields[place].waits, value, wait.number, wait)
 
-    def forget(self, wait: W) -> None:
-        """It waits no longer, if it ever did."""
+    def remove_wait(self, wait: W) -> None:
+        """Remove the wait, if it is here."""
         self._waits.pop(wait.number, None)
         for place, value in wait.marks:
-            if place in self._corners:
-                _drop(self._corners[place].waits, value, wait.number)
+            if place in self._fields:
+                _drop(self._fields[place].waits, value, wait.number)
 
     def offer(self, number: int, message: Message, takes: Callable[[W, Message], bool]) -> W | None:
-        """The first of the waits that takes it. If none does it is kept."""
+        """The first wait that takes the message. If none does, the message is kept."""
         values = self._values_of(message)
         found: list[Iterable[W]] = [self._waits.values()]
-        for corner, value in values:
+        for field, value in values:
             if value is UNREADABLE:
-                found += [waits.values() for waits in corner.waits.values()]
-            elif value in corner.waits:
-                found.append(corner.waits[value].values())
+                found += [waits.values() for waits in field.waits.values()]
+            elif value in field.waits:
+                found.append(field.waits[value].values())
         for wait in found[0] if len(found) == 1 else merge(*found, key=attrgetter("number")):
             if takes(wait, message):
                 return wait
         self._mail[number] = message
-        for corner, value in values:
-            _put(corner.mail, value, number, message)
+        for field, value in values:
+            _put(field.mail, value, number, message)
         return None
 
-    def let_go(self, number: int) -> None:
-        """It was taken, if it is here at all."""
+    def remove_message(self, number: int) -> None:
+        """Remove the message, if it is here."""
         message = self._mail.pop(number, None)
         if message is not None:
-            for corner, value in self._values_of(message):
-                _drop(corner.mail, value, number)
+            for field, value in self._values_of(message):
+                _drop(field.mail, value, number)
 
     def mail_for(self, wait: W, after: int) -> Iterator[tuple[int, Message]]:
-        """What it may take, behind a number, in order."""
+        """Messages that the wait may take, in order, beginning behind the number `after`."""
         if not wait.marks:
             return _behind(self._mail, after)
         found = [
-            corner.mail[one]
-            for corner, value in ((self._corners[place], value) for place, value in wait.marks)
+            field.mail[one]
+            for field, value in ((self._fields[place], value) for place, value in wait.marks)
             for one in (value, UNREADABLE)
-            if one in corner.mail
+            if one in field.mail
         ]
         return merge(*(_behind(mail, after) for mail in found), key=itemgetter(0))
 
-    def _values_of(self, message: Message) -> list[tuple[_Corner[W], Any]]:
-        if not self._corners:
+    def _values_of(self, message: Message) -> list[tuple[_Field[W], Any]]:
+        if not self._fields:
             return []
         content = self._read(message)
-        return [(corner, _value_in(content, place)) for place, corner in self._corners.items()]
+        return [(field, _value_in(content, place)) for place, field in self._fields.items()]
 
 
 def _value_in(content: Any, place: Place) -> Any:
@@ -128,7 +128,7 @@ def _value_in(content: Any, place: Place) -> Any:
 def _behind(mail: Numbered[Message], after: int) -> Iterator[tuple[int, Message]]:
     if next(iter(mail), 0) > after:
         return iter(mail.items())
-    # From the end: what was looked at may be much, and what is behind it is mostly little.
+    # From the end: many messages may have been looked at already, but few have come since.
     return reversed([*takewhile(lambda one: one[0] > after, reversed(mail.items()))])
 
 

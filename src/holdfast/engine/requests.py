@@ -1,8 +1,8 @@
-"""What a body asks of the outside beside steps and timers: waits, children, messages, and how it may end.
+"""What a body asks for beside steps and timers: waits, hooks and children.
 
 As with steps, what is asked follows from the entries delivered alone. Waits are numbered in the order of asking and
-need no entry of their own; what a wait has taken is one. Which message a wait takes is decided once, live, by name
-and match, oldest first, and is in the journal from then on.
+need no entry of their own, but what a wait has taken is an entry. Which message a wait takes is decided once, live, by
+name and match, oldest first, and is in the journal from then on.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _json = msgspec.json.Decoder()
 
 
 class Requests(Compensations):
-    """The rest of the side of an execution that its body sees."""
+    """The upper part of the interface that an execution offers to its body."""
 
     __slots__ = ()
 
@@ -56,7 +56,7 @@ class Requests(Compensations):
         reply: Reply[Any] = Reply(self, self.loop, "")
         wait = self._wait(kind, name, match, type, reply)
         if timeout is not None:
-            # A timer even if it has no patience at all: whatever was sent before is found before a timer fires.
+            # A timer even for a timeout of zero, so that messages sent before are found before it fires.
             reply.timer = self.loop.call_after(
                 timeout,
                 self._time_out,
@@ -73,11 +73,12 @@ class Requests(Compensations):
         if self.is_dead:
             self.refuse()
         self.check_limit()
-        # Behind the cut of a fork at once, whatever else it draws as the other run did: that one's token is out.
+        # A fork's hooks use its own seed at once, even where it still draws what the original run drew: the original's
+        # tokens are out.
         made = self.life.next_hook(name, self._seed if self._reseed is None else self._reseed.seed)
         token = _token(made)
         reply: Pending[Any] = Pending(self, self.loop, token)
-        # A hook may be made for others alone: nobody has to wait for it.
+        # A body need not wait for its hook.
         reply._is_seen = True
         until = None if expires is None else self.time + expires
         made = msgspec.structs.replace(made, expires_at=until)
@@ -89,7 +90,7 @@ class Requests(Compensations):
         return reply
 
     def begin_timeouts_anew(self, now: Instant) -> None:
-        """The run goes on from a cut: timeouts that are open there have all of their time again. Sleeps run on."""
+        """The run goes on from a cut: timeouts that are open there start again from zero. Sleeps go on."""
         self.loop.begin_timeouts_anew(now)
         for wait in () if self._life is None else self._life.waits.values():
             made, timer = wait.made, wait.reply.timer
@@ -99,8 +100,8 @@ class Requests(Compensations):
                     wait.row = msgspec.structs.replace(wait.row, expires_at=timer.due_at)
 
     def renew(self, seed: bytes) -> None:
-        """A fork goes on from here: its open hooks get other tokens, for the old ones resume the run that it stems
-        from, and its open children get other ids."""
+        """A fork goes on from here. Give its open hooks other tokens, for the old ones resume the original run, and its
+        open children other ids."""
         if self._life is None:
             return
         for wait in self._life.waits.values():
@@ -108,10 +109,10 @@ class Requests(Compensations):
                 wait.made = msgspec.structs.replace(wait.made, seed=seed, place=wait.number, is_renewed=True)
                 token = wait.reply.key = _token(wait.made)
                 wait.row = msgspec.structs.replace(wait.row, token=_digest(token))
-        # What earlier runs of the other one's chain have left open is resumed there.
+        # Hooks that earlier runs of the original's chain left open are resumed there.
         self._life.left_hooks = ()
         for child in self._life.children.values():
-            child.become(child.first)
+            child.replace_run(child.first)
 
     def _wait(
         self,
@@ -149,24 +150,24 @@ class Requests(Compensations):
         return wait
 
     def _time_out(self, wait: Wait, default: Any, after: int) -> None:
-        # It has fired; each would keep the other until the collector comes.
+        # The timer has fired: break the reference cycle, which only the collector would free.
         wait.reply.timer = None
         if wait.reply.done():
             return
-        self.life.is_over(wait)
+        self.life.close_wait(wait)
         if default is not NOT_GIVEN:
             wait.reply.set_result(default)
         elif wait.kind == "hook":
             wait.reply.set_exception(WaitTimeout(f"the hook {wait.name!r} expired after {spoken(after)}"))
-            # Retrieved here: one that was made for others alone has nobody who would, and asyncio would report that.
+            # Mark the exception as retrieved: if no body waits for the hook, asyncio would report it.
             wait.reply.exception()
         else:
             wait.reply.set_exception(WaitTimeout(f"no {wait.kind} {wait.name!r} came within {spoken(after)}"))
 
     def next_mail(self) -> tuple[Message, Wait, Any] | None:
-        """The oldest message that an open wait takes, that wait, and the value or the reason why it doesn't fit.
+        """The oldest message that an open wait takes, that wait, and the value, or why it doesn't fit.
 
-        None if there is no such message, or if the first one can't be read here: that blocks the run.
+        None if there is no such message, or if this worker can't read the first one: that blocks the run.
         """
         life = self._life
         if life is None or not life.mailbox:
@@ -180,16 +181,16 @@ class Requests(Compensations):
         except NotDecodable as error:
             if self._may_set_aside(message, wait):
                 return message, wait, error
-            # It stays in the inbox, for a worker with the right codec or code.
+            # The message stays in the inbox, for a worker with the right codec or code.
             self.fail_with(error)
             return None
 
     def _may_set_aside(self, message: Message, wait: Wait) -> bool:
-        """Whether the wait, which can't take it, may go on without it.
+        """Whether to set aside a message that doesn't fit, so that the wait goes on without it.
 
-        Not if this worker's codec can't read it at all: another one may. Nor if its type reads nothing: that is the
-        code's fault, and no message would ever fit. Nor if a hook's own token has brought it: it fitted when it was
-        sent, so the type is another one since, and the token is used up.
+        Not if this worker's codec can't open it: another worker's may. Not if the wait's type reads nothing: the code
+        is at fault, and no message would ever fit. Not if it came by a hook's own token: it fitted when it was sent, so
+        the type has changed since, and the token is used up.
         """
         if wait.shape.reads_nothing:
             return False
@@ -208,11 +209,11 @@ class Requests(Compensations):
             return
         wait = None if reply.wait is None else life.waits.get(reply.wait)
         if wait is not None:
-            life.is_over(wait)
+            life.close_wait(wait)
         child = life.children.get(reply.key)
         if child is None or child.reply is not reply:
             return
-        # Nobody waits for the child any more, so it is called off with its parent's wait.
+        # Nobody waits for the child any more, so call it off.
         del life.children[reply.key]
         is_unsent = life.new_children.pop(reply.key, None) is not None
         if not is_unsent and not self.is_replaying and child.new.on_parent_end == "cancel":
@@ -263,9 +264,9 @@ class Requests(Compensations):
         digest = blake2b(asked, digest_size=8).digest()
         first = workflow.start_options.id or self._child_id(key)
         held = self._match_child(key, digest, earlier, asked) if self.is_replaying else None
-        # What has its id, or its key, may be what the end of the retried run has called off: nobody waits for that.
+        # The end of the retried run may have called off the run that has this id or key: don't wait for that one.
         is_called_off = held is None and self._is_called_off(key, workflow)
-        # The body was told the id that the journal holds, even if that is a child of the run which this one repeats.
+        # The body saw the id in the journal, even if it names a child of the run that this one repeats.
         run_id = held.run_id if held is not None else self._child_id(key) if is_called_off else first
         new = self._new_run(workflow, key, plain, run_id)
         if held is None:
@@ -274,7 +275,7 @@ class Requests(Compensations):
             self._entries.append(ChildAsked(key, new.id, workflow.name, digest))
             self.life.new_children[key] = new
         elif held.run_id.startswith(f"{self.run.own_id}.{key}"):
-            # As this run has named it, maybe by the rules of an older version.
+            # This run has made the id, maybe by an older version's rules.
             first = held.run_id
         reply = cls(self, self.loop, key)
         if isinstance(reply, ChildRun):
@@ -284,7 +285,7 @@ class Requests(Compensations):
         return reply
 
     def _is_called_off(self, key: str, workflow: Workflow[Any, Any]) -> bool:
-        """Whether a child is one that the end of the run which this one retries has ended."""
+        """Whether the end of the run that this one retries has called off this child."""
         return key in self.life.called_off and workflow.start_options.on_parent_end in (None, "cancel")
 
     def _check_options(self, workflow: Workflow[Any, Any]) -> None:
@@ -329,11 +330,11 @@ class Requests(Compensations):
         )
 
     def _child_id(self, key: str) -> str:
-        """One that no other run has, or the child would be taken for that one and never begin.
+        """An id that no other run has; else the child would be taken for that run and never begin.
 
-        Names alone don't do: a deleted run's children may be there still when its id is used again, a workflow's name
-        may read like that of a child's child, and what an earlier try began behind the cut is not what this one asks
-        for. So it ends in a draw of the run's own.
+        Names are not enough: children of a deleted run may still exist when its id is used again, a workflow's name may
+        read like that of a child's child, and children that an earlier try began behind the cut are not what this one
+        asks for. So the id ends in a draw from the run's own seed.
         """
         place = f"{self.run.attempt} {key}".encode()
         drawn = blake2b(place, key=self._seed, person=b"holdfast kin", digest_size=4)
@@ -351,17 +352,17 @@ class Requests(Compensations):
 
 
 def _token(made: MadeHook) -> str:
-    """What resumes a hook: nobody guesses it who does not know the seed."""
+    """The token that resumes a hook. Nobody can guess it without the seed."""
     person = b"holdfast renewed" if made.is_renewed else b"holdfast hook"
     drawn = blake2b(made.place.to_bytes(8, "big"), key=made.seed, person=person, digest_size=24)
     return urlsafe_b64encode(drawn.digest()).decode()
 
 
 def _as_it_is(_: bytes) -> tuple[bytes, ...]:
-    """What comes packed is not packed anew."""
+    """A call that comes packed was packed no other way before."""
     return ()
 
 
 def _digest(token: str) -> str:
-    """What the store knows of a token."""
+    """What the store keeps in place of a token."""
     return sha256(token.encode()).hexdigest()

@@ -144,7 +144,7 @@ class Sends(Calls):
         It is written with the next turn, and nothing of it begins before that.
         """
         life.forget_out()
-        life.registered()
+        life.mark_registered()
         self.is_replaying = False
         self._entries = life.marks = []
 

@@ -39,18 +39,18 @@ class Wait:
         self.shape = shape
         self.reply = reply
         self.row = row
-        """What the store is to know of it; None: nothing."""
+        """What the store is told of this wait; None: nothing."""
         self.is_registered = False
         self.is_stale = False
-        """The store may know it otherwise than it is."""
+        """The store's row may differ from `row`."""
         self.hook = 0
-        """Of a hook: which of the run's it is."""
+        """For a hook: its place among the hooks of the run, from 1 on."""
         self.made: MadeHook | None = None
-        """Of a hook: what its token is drawn from, for the runs that go on from this one."""
+        """For a hook: what its token is drawn from. Runs that go on from this one take it over."""
         self.marks: tuple[Mark, ...] = ()
-        """What a message has that it takes, or one of these: see marks.py."""
+        """A message that this wait takes has at least one of these (marks.py)."""
 
     @property
     def is_read(self) -> bool:
-        """Whether the body has got what it waited for."""
+        """Whether the body has read the result."""
         return self.reply.wait is None
