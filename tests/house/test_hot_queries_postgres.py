@@ -244,6 +244,55 @@ def test_what_a_turn_sends_to_many_runs_is_not_compared_each_with_each(request, 
     assert undone(request.getfixturevalue(place), executed) <= 10 * many
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "prepared"),
+    [
+        (
+            "find_followed",
+            {
+                "askers": [7] * 300,
+                "parent_keys": [f"key-{n}" for n in range(300)],
+                "ids": [f"never-begun-{n}" for n in range(300)],
+            },
+            """
+            INSERT INTO holdfast.followers (run, follower, parent_key)
+            SELECT runs.number, 7, 'key-' || n FROM generate_series(0, 149) AS n
+            JOIN holdfast.runs ON runs.id = 'parked-' || n + 10;
+            UPDATE holdfast.starts SET parent_id = (SELECT asker.id FROM holdfast.runs AS asker WHERE asker.number = 7),
+                parent_key = 'key-' || n
+            FROM generate_series(150, 299) AS n
+            JOIN holdfast.runs ON runs.id = 'parked-' || n
+            WHERE starts.number = runs.number
+            """,
+        ),
+        (
+            "move_strays",
+            {"floor": 0},
+            """
+            INSERT INTO holdfast.lanes (namespace_id, workflow, version, queue) VALUES (1, 'ended', '1', 'default');
+            UPDATE holdfast.runs SET ended_at = 1, status = 'completed'
+            WHERE id IN (SELECT 'parked-' || n FROM generate_series(1, 300) AS n);
+            INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
+            SELECT runs.number, lanes.id, 'signal', '', 1
+            FROM holdfast.runs JOIN holdfast.lanes ON lanes.workflow = 'ended'
+            WHERE runs.ended_at = 1
+            """,
+        ),
+    ],
+)
+@pytest.mark.parametrize("place", ["url", "empty"])
+def test_messages_that_find_their_runs_elsewhere_are_not_compared_each_with_each(request, place, name, given, prepared):
+    many = 300
+
+    async def executed(connection):
+        if place == "empty":
+            await connection.execute(f"{BARE_RUNS.format(many=many)}; {BARE_STARTS}")
+        await connection.execute(prepared)
+        return await most_rows(connection, name, {"namespace_id": 1, **given})
+
+    assert undone(request.getfixturevalue(place), executed) <= 10 * many
+
+
 def test_the_ends_of_many_parents_are_not_compared_with_the_children_of_all(url):
     parents, each = 100, 10
 
@@ -270,12 +319,13 @@ def test_the_ends_of_many_parents_are_not_compared_with_the_children_of_all(url)
 
 
 async def most_rows(connection, name, given):
-    """The most rows that come by a node of a statement's plan when it is executed."""
+    """The most rows that any node of a statement's plan looks at when the statement is executed."""
     statement = BLOCKS.statement(name)
     await connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
     found = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}", *statement.values(given))
     return max(
-        node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Join Filter", 0))
+        node["Actual Loops"]
+        * (node["Actual Rows"] + node.get("Rows Removed by Join Filter", 0) + node.get("Rows Removed by Filter", 0))
         for node in nodes(json.loads(found)[0]["Plan"])
     )
 

@@ -83,14 +83,18 @@ async def _join(tx: Transaction, joining: Sequence[tuple[int, NewRun, Instant]])
 async def to_followed(
     tx: Transaction, strays: Sequence[tuple[int, OutSignal]], signals: Sequence[OutSignal]
 ) -> list[OutSignal]:
-    """The signals, those to children that were never begun to the runs that were joined instead."""
+    """The signals, those to children that were never begun sent to the runs that were joined instead.
+
+    `strays` are those of the signals that go to children, each with the number of the run that sends it.
+    """
     params = {
         "namespace_id": tx.namespace_id,
         "askers": [asker for asker, _ in strays],
         "parent_keys": [signal.child for _, signal in strays],
         "ids": [signal.run_id for _, signal in strays],
     }
-    joined: dict[str, str] = {row[0]: row[1] for row in await tx.all("find_followed", params)}
+    wanted = {(asker, signal.child): signal.run_id for asker, signal in strays}
+    joined = {wanted[asker, key]: run_id for asker, key, run_id in await tx.all("find_followed", params)}
     return [msgspec.structs.replace(signal, run_id=joined.get(signal.run_id, signal.run_id)) for signal in signals]
 
 

@@ -48,27 +48,44 @@ told AS (
 SELECT met.asker, met.parent_key FROM met;
 
 -- name: find_followed
--- The live runs that others have joined instead of beginning children, by the ids that those children would have. What a
--- run has joined may be its own child, of an earlier try: then no row says so but the child's.
-SELECT asked.id, met.id
-FROM unnest(:askers::bigint[], :parent_keys::text[], :ids::text[]) AS asked (asker, parent_key, id)
-CROSS JOIN LATERAL (
-    SELECT joined.id
-    FROM holdfast.followers
-    JOIN holdfast.runs AS joined ON joined.number = followers.run
-    WHERE followers.follower = asked.asker AND followers.parent_key = asked.parent_key AND joined.ended_at IS NULL
+-- The live runs that askers joined instead of beginning children of their own: the asker, the key by which it knows such a
+-- child, and the run. A joined run may be the asker's own child, begun by an earlier try, which only the child's own row
+-- tells; a follower's row counts before that. Whatever an asker has joined or begun is walked once, and those asked for are
+-- a set to look into. Unlike SQLite's, it leaves out what was not asked for, and children that were begun after all.
+WITH asked AS MATERIALIZED (
+    SELECT given.asker, given.parent_key
+    FROM unnest(:askers::bigint[], :parent_keys::text[], :ids::text[]) AS given (asker, parent_key, id)
+    WHERE NOT EXISTS (
+        SELECT 1 FROM holdfast.runs WHERE runs.namespace_id = :namespace_id AND runs.id = given.id OFFSET 0
+    )
+),
+askers AS MATERIALIZED (
+    SELECT DISTINCT asked.asker FROM asked
+),
+met AS (
+    SELECT askers.asker, joined.parent_key, joined.run, false AS is_own
+    FROM askers
+    CROSS JOIN LATERAL (
+        SELECT followers.parent_key, followers.run
+        FROM holdfast.followers WHERE followers.follower = askers.asker OFFSET 0
+    ) AS joined
     UNION ALL
-    SELECT child.id
-    FROM holdfast.runs AS asker
-    JOIN holdfast.starts ON starts.parent_id = asker.id
-    JOIN holdfast.runs AS child ON child.number = starts.number
-    WHERE asker.number = asked.asker AND starts.parent_key = asked.parent_key AND child.ended_at IS NULL
-        AND child.namespace_id = asker.namespace_id
-    LIMIT 1
-) AS met
-WHERE NOT EXISTS (
-    SELECT 1 FROM holdfast.runs WHERE runs.namespace_id = :namespace_id AND runs.id = asked.id
-);
+    SELECT askers.asker, born.parent_key, born.number, true
+    FROM askers
+    JOIN holdfast.runs AS asker ON asker.number = askers.asker
+    CROSS JOIN LATERAL (
+        SELECT starts.parent_key, starts.number
+        FROM holdfast.starts WHERE starts.parent_id = asker.id OFFSET 0
+    ) AS born
+)
+SELECT DISTINCT ON (met.asker, met.parent_key) met.asker, met.parent_key, live.id
+FROM met
+CROSS JOIN LATERAL (
+    SELECT runs.id FROM holdfast.runs
+    WHERE runs.number = met.run AND runs.ended_at IS NULL AND runs.namespace_id = :namespace_id OFFSET 0
+) AS live
+WHERE ((met.asker, met.parent_key) IN (SELECT asked.asker, asked.parent_key FROM asked)) IS TRUE
+ORDER BY met.asker, met.parent_key, met.is_own;
 
 -- name: await_ends
 -- Wait for the commits that have locked runs which these follow to end them: after that tell_missed sees their ends. It

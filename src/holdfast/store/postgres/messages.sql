@@ -222,13 +222,13 @@ JOIN holdfast.runs AS successor ON successor.number = moved.successor
 WHERE inbox.run = moved.run AND NOT inbox.taken AND inbox.kind IN ('signal', 'event', 'hook', 'cancel');
 
 -- name: move_strays
--- Messages that came for a run after its end: its commit could not see them, nor they it. They go to the newest run of
--- the chain if that is live. Else they stay with a run that can be retried, and wake nobody, or go nowhere; ends of
--- children always go nowhere, and so does what came for a run that was deleted before its sender committed. A cancel that
--- is there already is enough. They keep their ids, and so their order.
+-- Messages that arrived for a run after its end: the commit that ended it could not see them, nor they that commit. They
+-- go to the newest run of the chain if that run is live. If it is not, they stay, without waking anybody, with a run that
+-- can be retried, and are dropped otherwise. Ends of children are always dropped, and so is what arrived for a run that
+-- was deleted before the sender committed. A cancel is dropped where the newest run has one. What is moved keeps its id,
+-- and so its order. `IS NOT FALSE` keeps the index of the fresh, of which there may be many, out of these plans.
 WITH strays AS MATERIALIZED (
-    SELECT sent.id, runs.id AS run_id,
-        runs.status IN ('failed', 'cancelled') AND sent.kind IN ('signal', 'event', 'hook') AND NOT EXISTS (
+    SELECT sent.id, runs.status IN ('failed', 'cancelled') AND sent.kind IN ('signal', 'event', 'hook') AND NOT EXISTS (
             SELECT 1
             FROM holdfast.last_of_chain(:namespace_id, runs.id) AS last
             JOIN holdfast.runs AS live ON live.number = last.number
@@ -244,21 +244,22 @@ WITH strays AS MATERIALIZED (
 ),
 kept AS (
     UPDATE holdfast.inbox SET fresh = false
-    WHERE inbox.id = ANY (ARRAY(SELECT found.id FROM strays AS found WHERE found.is_kept)) AND inbox.fresh
+    WHERE inbox.id = ANY (ARRAY(SELECT found.id FROM strays AS found WHERE found.is_kept)) AND inbox.fresh IS NOT FALSE
 ),
 removed AS (
-    DELETE FROM holdfast.inbox USING strays
-    WHERE inbox.id = strays.id AND inbox.id = ANY (ARRAY(SELECT found.id FROM strays AS found)) AND inbox.fresh
-        AND strays.is_kept IS NOT TRUE
-    RETURNING inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait, inbox.trace, strays.run_id
+    DELETE FROM holdfast.inbox
+    WHERE inbox.id = ANY (ARRAY(SELECT found.id FROM strays AS found WHERE found.is_kept IS NOT TRUE))
+        AND inbox.fresh IS NOT FALSE
+    RETURNING inbox.id, inbox.run, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait, inbox.trace
 )
 INSERT INTO holdfast.inbox (id, run, lane_id, kind, name, payload, sent_at, wait, trace)
 OVERRIDING SYSTEM VALUE
-SELECT removed.id, runs.number, runs.lane_id, removed.kind, removed.name, removed.payload, removed.sent_at,
+SELECT removed.id, live.number, live.lane_id, removed.kind, removed.name, removed.payload, removed.sent_at,
     CASE WHEN removed.kind = 'hook' THEN removed.wait END, removed.trace
 FROM removed
-CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, removed.run_id) AS last
-JOIN holdfast.runs ON runs.number = last.number
-WHERE runs.ended_at IS NULL AND removed.kind IN ('signal', 'event', 'hook', 'cancel')
+JOIN holdfast.runs AS ended ON ended.number = removed.run
+CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, ended.id) AS last
+JOIN holdfast.runs AS live ON live.number = last.number
+WHERE live.ended_at IS NULL AND removed.kind IN ('signal', 'event', 'hook', 'cancel')
 ON CONFLICT DO NOTHING
 RETURNING inbox.run;
