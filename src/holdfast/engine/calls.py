@@ -1,9 +1,9 @@
-"""What a body's durable calls come to: asks, timers, blocking, and the refusals of a run that is dead.
+"""The durable calls of a body: asks, timers and blocking. Once the run is dead, every call is refused here.
 
-This is the lowest layer of an execution. It faces the body, with the layers up to requests.py above it (together they
-are the `Body` of holdfast.define); execution.py faces the worker. What is asked follows from the entries delivered
-alone. On replay each ask is compared with the journal where it is made: the first difference stops the execution with a
-report, and nothing of it gets out.
+This is the lowest layer of an execution. It faces the body, and so do the layers above it up to requests.py (together
+they are the `Body` of holdfast.define); execution.py faces the worker. What a body asks for depends on nothing but the
+entries that were delivered to it. On replay each ask is compared with the journal at the place where it is made: the
+first difference stops the execution with a report, and nothing of that execution gets out.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _CLEANUP_RESERVE = 1_000
 _TALKATIVE = 100
 _Task: TypeAlias = "asyncio.Task[Any] | None"
 _NO_CALLS: dict[int, Any] = {}
-"""Of every run that has none open, and never written to: a run that waits keeps no empty table."""
+"""Shared by all runs without open calls, and never written to: a waiting run keeps no table of its own."""
 Earlier: TypeAlias = Callable[[bytes], Iterable[bytes]]
-"""How a call may have been packed before."""
+"""Gives the other bytes that earlier versions of its types may have packed the same call into."""
 
 
 class Calls:
@@ -56,7 +56,7 @@ class Calls:
     )  # fmt: skip  # a name a line would be a page
 
     main: BodyTask[Any] | None
-    """The task of the body itself, or of what compensates for it; None before the start."""
+    """The task of the body itself, or the task that compensates for it; None before the start."""
 
     def __init__(self, workflow: Workflow[Any, Any], run: RunInfo, seed: bytes, codec: Codec, runners: Runners) -> None:
         self.workflow = workflow
@@ -67,7 +67,7 @@ class Calls:
         self.is_dead = False
         self.fault: Exception | None = None
         self.verdict: Exception | None = None
-        """The failure that ends the run although its body has not ended."""
+        """A failure that ends the run although its body goes on."""
         self.commands: dict[str, Command] = {}
         self.hub: greenlet | None = None
         self.runners = runners
@@ -86,7 +86,7 @@ class Calls:
         self._awaited_in: CodeType | None = None
         self._awaited_at = 0
         self._limit = workflow.journal_limit
-        """How many inputs the body may have taken in when it asks for more; what cleans up raises it."""
+        """The body is refused further asks after so many inputs. Cleaning up raises this number."""
         self._is_limit_told = False
         self._refused = 0
         self._rng: random.Random | None = None
@@ -99,7 +99,7 @@ class Calls:
     def ask_undoing(
         self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any], plain: bytes | None = None
     ) -> Reply[Any]:
-        """A compensation; `plain` are its arguments if they came encoded."""
+        """Ask for a compensation. `plain` holds its arguments if they are encoded already."""
         return self._ask(step, args, kwargs, Reply, Undoing, plain)
 
     def ask_pending(self, step: Step[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pending[Any]:
@@ -109,7 +109,7 @@ class Calls:
         return pending
 
     def expect_look(self, pending: Pending[Any]) -> None:
-        """A Pending was handed to the user, who has to look at it."""
+        """Remember that the user was handed a Pending and has to look at it."""
         frame = sys._getframe(3)
         if self._open_pendings is _NO_CALLS:
             self._open_pendings = {}
@@ -127,7 +127,7 @@ class Calls:
         if self.is_dead:
             self.refuse()
         if self.run.journal_length >= self._limit and asked is StepAsked:
-            # What undoes has an end, which is what was registered: it is not given up for want of room.
+            # A full journal refuses no compensation: there are only as many as were registered.
             self.check_limit()
         name = step.name
         shapes = shapes_of(step, self._codec)
@@ -159,7 +159,7 @@ class Calls:
         return key
 
     def _is_of_another(self, name: str) -> bool:
-        """Whether it reads like the key of a later use of another name, which there was."""
+        """Whether this name reads like the key of a later use of another name, and that key was given out."""
         base, _, number = name.rpartition(":")
         return number.isdecimal() and self._counts.get(base, 0) > int(number)
 
@@ -175,7 +175,7 @@ class Calls:
         self.stop_with(self.divergence(what, held, at=self._cursor))
 
     def _next_held(self) -> Entry | None:
-        """The next entry of the journal, past changes that the code no longer asks about."""
+        """The next entry of the journal. Markers of `patched` that the code no longer asks about are skipped."""
         while self._cursor < len(self._feed):
             held: Entry = self._feed[self._cursor]
             if held.__class__ is not Patched:
@@ -196,7 +196,7 @@ class Calls:
         if future.done():
             return future.result()
         task, me = current_task(self.loop), getcurrent()
-        if me.parent is None:  # It is a thread's own, and none of the runners.
+        if me.parent is None:  # the main greenlet of another thread, and no runner
             self.stop_with(IOInBody("a durable call was made in another thread than the body's; move this into a step"))
         if not isinstance(task, BodyTask):
             self.stop_with(
@@ -219,7 +219,7 @@ class Calls:
         try:
             return future.result()
         finally:
-            # An error has this frame in its traceback, and is in the future: neither would go without the collector.
+            # A circle: the future holds the error, and its traceback this frame. Only the collector could free it.
             del future
 
     def run_inside(self, work: Coroutine[Any, Any, T]) -> T:
@@ -248,11 +248,11 @@ class Calls:
         return work
 
     def redeem(self, ticket: int, *, is_let_go: bool = False) -> None:
-        # A coroutine that was handed to a task has none of the user's frames above it: this is where it was made.
+        # In a task of its own a call has no frame of the user's above it: its line is the one where it was made.
         made = self._tickets.pop(ticket)
         _, _, self._awaited_in, self._awaited_at = made
         if self.main is not None and self.main.done() and not is_let_go:
-            # Its task begins when the body has ended, so the call never does: it counts as one that nobody awaited.
+            # The task begins after the end of the body, so this call is never made: it counts as not awaited.
             self._tickets[ticket] = made
 
     @property
@@ -263,7 +263,7 @@ class Calls:
         self._open_pendings.pop(hash(pending), None)
 
     def rest(self) -> None:
-        """Give back what only a busy run needs: tables that grew and are empty now."""
+        """Free what only a busy run needs: tables that grew and are empty now."""
         self.commands = dict(self.commands)
         self._tickets = dict(self._tickets) if self._tickets else _NO_CALLS
         self._open_pendings = dict(self._open_pendings) if self._open_pendings else _NO_CALLS
@@ -271,7 +271,7 @@ class Calls:
 
     @property
     def is_silent(self) -> bool:
-        # While the collector runs others count as dead, too, and what is logged then is nobody's.
+        # While the collector runs, a living body counts as dead, too. A finalizer that logs then belongs to no body.
         return self.is_replaying or (self.is_dead and not self.runners.is_collecting)
 
     def next_number(self) -> int:
@@ -279,9 +279,9 @@ class Calls:
         return self._numbers
 
     def hash_of(self, number: int) -> int:
-        """By the seed: asyncio keeps the tasks of all runs in one set, where the first one of each must not collide.
+        """By the run's seed: asyncio keeps the tasks of all runs in one set, where their first ones must not collide.
 
-        The low bits are the number's alone, so that a small set goes through its tasks in the order of their creation.
+        The low bits are the number alone, so that a small set iterates over its tasks in the order of their creation.
         """
         return (int.from_bytes(self._seed[:6], "big") << 8) + number
 
@@ -294,10 +294,10 @@ class Calls:
         return self._rng
 
     def reseed(self, seed: bytes) -> None:
-        """Draw otherwise from here on: a fork must not have the tokens and the numbers of the run it stems from."""
+        """Draw from another seed: a fork must not repeat the tokens and numbers of the run that it stems from."""
         self._seed, self._reseed = seed, None
         if self._rng is not None:
-            # In place, for whoever holds it.
+            # In place, since the body may hold this object.
             self._rng.seed(seed)
 
     def uuid4(self) -> UUID:
@@ -315,7 +315,7 @@ class Calls:
             "journal, or raise @workflow(journal_limit=)"
         )
         if self._is_limit_told:
-            # It was told, and used up the reserve: the run ends here, whatever the body catches.
+            # The body was told before and has used up the reserve: the run ends here, whatever the body catches.
             self.verdict = error
             self.is_dead = True
             raise Suspended
@@ -324,18 +324,18 @@ class Calls:
         raise error
 
     def reserve_cleanup(self) -> None:
-        """What comes from here on cleans up: there is room for it, however full the journal is."""
+        """The body cleans up from here on: make room for that, however full the journal is."""
         self._limit = max(self._limit, self.run.journal_length) + _CLEANUP_RESERVE
 
     def stop_with(self, error: Exception) -> NoReturn:
-        """Stop the execution from inside its body: the error is the worker's to see, never the body's."""
+        """Stop the execution from inside its body. The worker sees the error, the body never does."""
         self._stop(error)
         raise Suspended
 
     def _stop(self, error: Exception) -> None:
-        """Also from another thread than the body's, while that waits: then nobody but the worker could notice."""
+        """Another thread may do so while the body waits: then nobody notices unless the worker is told."""
         self.fail_with(error)
-        # In this order: whoever advances it looks for a fault when the hub is gone.
+        # In this order: a worker that advances the body looks for a fault after the hub is gone.
         if self.hub is None and self.runners.stopped is not None:
             self.runners.stopped(self)
 
@@ -345,7 +345,7 @@ class Calls:
         self.is_dead = True
 
     def refuse(self) -> NoReturn:
-        """A durable call on a dead run: the suspension is raised again, and code that won't take it is left behind."""
+        """Refuse a call on a dead run: raise the suspension again. Code that keeps catching it is left behind."""
         self._refused += 1
         while self._refused > _TALKATIVE and self.hub is not None and getcurrent() is not self.hub:
             if getcurrent() not in self.runners.kept:
@@ -357,7 +357,7 @@ class Calls:
         raise Suspended
 
     def refuse_outsider(self) -> NoReturn:
-        """Somebody else resolves what the body waits for: neither it nor a replay can go on from there."""
+        """Refuse a call by which somebody outside resolves what the body waits for: no replay could repeat that."""
         what = (
             f"an asyncio object of the body of {self.run!r} was used from outside, as by a thread that it or a library "
             "began, or a step that sets an Event of it; move this into a step: have that do what a thread is to do, "
@@ -370,18 +370,18 @@ class Calls:
         return diverged(repr(self.run), self._cursor - 1 if at is None else at, held, what)
 
     def unhandled(self, context: dict[str, Any]) -> None:
-        """What asyncio reports when a callback failed or nobody retrieved an exception. On replay it was reported."""
+        """Log that a callback failed or nobody retrieved an exception. On replay that was logged before."""
         if not self.is_dead and not self.is_replaying:
             _log.error("%r: %s", self.run, context.get("message"), exc_info=context.get("exception"))
 
 
 def is_digest_of(held: bytes, digest: bytes, earlier: Earlier, plain: bytes) -> bool:
-    """Whether the journal holds this very call, also if the types in it have got fields with defaults since."""
+    """Whether the journal holds this very call, also if the types in it have got fields with defaults since then."""
     return held == digest or any(blake2b(one, digest_size=8).digest() == held for one in earlier(plain))
 
 
 class _Unblock:
-    """Puts a greenlet that was set aside back in line."""
+    """Puts a greenlet that was set aside back in line when its future is done."""
 
     __slots__ = ("_greenlet", "_ready")
 
@@ -394,7 +394,7 @@ class _Unblock:
 
 
 def _resolve(reply: Reply[None]) -> None:
-    # It has fired; each would keep the other until the collector comes.
+    # The timer has fired. Reply and timer refer to each other, so only the collector could free them.
     reply.timer = None
     if not reply.done():
         reply.set_result(None)

@@ -1,7 +1,7 @@
-"""What a body asked for, and what comes of one advance.
+"""The steps that a body asked for, and the outcome of one advance.
 
-The collector does not look at these: there is one of each a step. What could make a circle through a command, the table
-of those that are open, is emptied when its body is put away.
+These records are hidden from the collector, since every step makes some. The only circle through a command leads by the
+table of open commands, which is emptied when the body is put away.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .shapes import Shapes
 
 
 class Command(msgspec.Struct, eq=False, gc=False):
-    """A step that was asked for and has not ended. `attempt` is the next one to execute."""
+    """A step that was asked for and has not ended. `attempt` is the number of the next attempt."""
 
     key: str
     step: Step[Any, Any]
@@ -27,13 +27,13 @@ class Command(msgspec.Struct, eq=False, gc=False):
     reply: Reply[Any]
     attempt: int = 1
     first_at: Instant | None = None
-    """When the first attempt began, as far as the journal knows."""
+    """When the first attempt began, if the journal says so."""
     retry_at: Instant | None = None
     details: bytes | None = None
-    """What the last attempt said of itself before it failed."""
+    """The heartbeat details of the last attempt, if it failed."""
     failed_at: Instant = 0
     failure: bytes = b""
-    """What the last attempt failed with, as it is stored; empty if there was none."""
+    """The error of the last attempt, as it is stored; empty if there was none."""
 
     def __repr__(self) -> str:
         return f"<command {self.key}, attempt {self.attempt}>"
@@ -42,9 +42,9 @@ class Command(msgspec.Struct, eq=False, gc=False):
 class Advance(msgspec.Struct, gc=False):
     """What one advance took in and gave out.
 
-    `entries` is the turn to commit; only when it is durable may `begin` be executed. `withdrawn` lists steps whose
-    result nobody wants any more. At most one of `ended` and `retrying` is set. Taking turns goes on when a step ends,
-    a message comes or `Execution.next_timer` is due.
+    `entries` is the turn to commit; only when it is durable may the steps in `begin` be executed. `withdrawn` lists
+    steps whose result nobody wants any more. At most one of `ended` and `retrying` is set. The next turn is due when a
+    step ends, when a message comes, or at `Execution.next_timer`.
     """
 
     entries: list[Entry]
@@ -53,10 +53,10 @@ class Advance(msgspec.Struct, gc=False):
     ended: Ended | None = None
     retrying: RunRetrying | None = None
     consumed: int = 0
-    """How many of the inputs were looked at: none behind the one that ended the body."""
+    """How many of the inputs were looked at. Those behind the one that ended the body were not."""
     taken: tuple[int, ...] = ()
-    """Ids of the messages that it took in."""
+    """Ids of the messages that it took in, to be deleted with the turn."""
     traces: Sequence[tuple[Entry, str]] = ()
-    """Entries made of messages whose senders are in a trace, each with that."""
+    """Entries made from messages that carried a trace, each with that trace."""
     out: Out | None = None
-    """What it gives out beside its entries."""
+    """What the turn gives out beside its entries."""

@@ -1,6 +1,7 @@
-"""What undoes what a body has done: registered by it, and run last first when it fails or says so (semantics §7.5).
+"""Compensations: registered by a body, and run last first when the body fails or calls rollback() (semantics §7.5).
 
-What is being undone when the body ends is waited for: asked for again it would be undone by another key, twice maybe.
+A compensation that is under way when the body ends is waited for. If it were asked for again it would have another key,
+and could take effect twice.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from .shapes import shapes_of
 
 
 class Compensations(Sends):
-    """Registered by a body, by its steps' results, or by an earlier run of its chain."""
+    """The part of an execution that undoes. Compensations are registered by the body, by the results of its steps, or
+    by an earlier run of the chain."""
 
     __slots__ = ()
 
@@ -30,22 +32,25 @@ class Compensations(Sends):
             self.refuse()
         if self.life.is_compensating:
             raise DefinitionError("compensate() was called while the run is being compensated; it has nothing to undo")
-        # Refused here if they don't fit, and copied: what the body does to its own later is not what is undone.
+        # Arguments that don't fit are refused here. The others are copied: the body may change its own objects later.
         arguments = shapes_of(step, self._codec).arguments
         self.life.compensations.append(Compensation(step, *arguments.unpack(arguments.pack(args, kwargs))))
 
     def undo_later(self, command: Command, result: bytes) -> None:
-        """A step's result was taken in: if the step says how, it can be undone from here on. So can a map's items."""
+        """A step's result was taken in: register the compensation that the step declares. A map has one for each
+        item."""
         undo = command.step.compensate
         if undo is not None and (self._life is None or command.key not in self._life.undoing):
-            # Read once more: what the body does to the result that it got is not what is undone.
+            # Decoded a second time: the body may change its own copy.
             for one in command.step.to_undo(command.shapes.result.decode(result)):
                 self.life.compensations.append(Compensation(undo, (one,), {}))
 
     async def _undo(self) -> None:
-        """Run what is registered, last first, all of it; raise the first failure then, to a body that has asked."""
+        """Run everything that is registered, last first. In a rollback() that the body called, raise the first failure
+        after that."""
         life = self.life
-        # What a task of the body was at when that ended is under way: it is waited for, and not asked for again.
+        # Compensations that a task of the body had begun when the body ended: wait for them, and don't ask for them
+        # again.
         for reply, found in life.in_hand if life.is_compensating else ():
             await self._undone(found, reply)
         first: Exception | None = None
@@ -56,7 +61,7 @@ class Compensations(Sends):
             raise first
 
     async def _undone(self, found: Compensation | Undo, reply: Reply[Any] | None = None) -> Exception | None:
-        """Undo one thing, unless that has begun; returns what it failed with."""
+        """Undo one thing, or wait for `reply` if that has begun. Returns the error if it fails."""
         life = self.life
         life.has_undone = True
         try:
@@ -67,12 +72,13 @@ class Compensations(Sends):
             await asyncio.shield(reply)
         except asyncio.CancelledError:
             if not life.is_compensating and reply is not None:
-                # The body itself gives up, by a timeout, say: this was not undone, so it is still to be.
+                # The body itself gave up waiting, by a timeout, say. This was not undone, so it stays registered.
                 reply.cancel()
                 life.compensations.append(found)
             raise
         except Exception as error:
-            # Once, also if a task's rollback() and what follows the body both wait for it.
+            # By the key, so that it is noted once if both a task's rollback() and the cleanup after the body wait for
+            # it.
             told = len(life.uncompensated) if reply is None else reply.key
             life.uncompensated[told] = f"{found.name}: {type(error).__name__}: {message_of(error)}"
             return error
@@ -84,7 +90,7 @@ class Compensations(Sends):
     def _ask_inherited(self, undo: Undo) -> Reply[Any]:
         step = inherited(undo, self.workflow)
         if step is None:
-            # Not the body's fault, and not to be given up: the run is blocked until somebody deploys it again.
+            # The run is blocked, not failed, until somebody deploys the function again: it must still be undone.
             self.stop_with(
                 NotDecodable(
                     f"an earlier run of this chain has registered the compensation {undo.name!r}, and the function "
@@ -96,10 +102,10 @@ class Compensations(Sends):
 
     @property
     def has_to_undo(self) -> bool:
-        """Whether anything is registered that a failure would undo."""
+        """Whether anything is registered that a failure of the run would undo."""
         return self._life is not None and bool(self._life.compensations)
 
     @property
     def has_undone(self) -> bool:
-        """Whether it has begun to undo what was done."""
+        """Whether any compensation has begun."""
         return self._life is not None and self._life.has_undone

@@ -1,7 +1,8 @@
-"""Putting a body away: it ends in its own context, marked dead, and nothing it does on the way gets out.
+"""Putting a body away: it ends in its own context, marked dead, and nothing that it does on the way gets out.
 
-A body is never left to the garbage collector, whose moment nobody chooses: a `finally` that runs there would find
-another run's loop and context around it. Code that will not end is kept, so that it never runs again, and reported.
+A body is never left to the garbage collector, whose moment nobody chooses: a `finally` block that ran then would find
+the loop and the context of another run around it. Code that will not end is kept, so that it never runs again, and is
+reported.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Departing(Pumped, Protocol):
     def runners(self) -> Runners: ...
 
     def open_generators(self) -> list[AsyncGenerator[Any, Any]]:
-        """Those not closed yet; each is named once."""
+        """The async generators that are not closed yet. Each is returned once."""
 
     def forget(self) -> None: ...
 
@@ -54,10 +55,10 @@ def put_away(body: Departing) -> None:
     try:
         for task in reversed(list(body.loop.tasks.values())):
             if not task.done() and not _end(body, task):
-                # Holding on to it keeps the collector from running its code at a moment of its own.
+                # Keeping the task keeps the collector from running its code at some later moment.
                 body.runners.kept.append(task)
                 _log.error("%r: a task of its body would not end when it was put away: %r", body.run, task.get_coro())
-            # However it ended, asyncio has nothing to say about it any more.
+            # However the task ended, asyncio is not to report it.
             task._log_destroy_pending = False
         while generators := body.open_generators():
             for generator in generators:
@@ -74,7 +75,7 @@ def _end(body: Departing, task: BodyTask[Any]) -> bool:
         if task.greenlet is not None:
             if task.greenlet.throw(Suspended()) is STUBBORN:
                 if current_task(body.loop) is task:
-                    # It stays in the midst of a step of its own, which the host would find where its task belongs.
+                    # The task is still the current one: left so, the host would find it in the place of its own.
                     _leave_task(body.loop, task)
                 return False
             if task.done():
@@ -90,7 +91,7 @@ def _end(body: Departing, task: BodyTask[Any]) -> bool:
 
 def _drive(body: Departing, work: Any, context: contextvars.Context, *, is_new: bool = False) -> bool:
     """Throw Suspended into a coroutine until it has ended; False if it won't."""
-    # In a greenlet of its own, so that one that never stops calling can be left behind.
+    # In a greenlet of its own, so that code which never stops calling can be left behind in it.
     hand = greenlet(_throw)
     outcome = hand.switch(work, context, is_new)
     if outcome is STUBBORN:

@@ -29,9 +29,9 @@ _LIBRARIES = ("/site-packages/", "/dist-packages/", f"{sysconfig.get_path('stdli
 
 
 def calling_line(depth: int) -> str | None:
-    """Where the user's code is right now, as in "orders.py:42 in checkout"; None if none of it is on the stack.
+    """The line of the user's code that is executing, as in "orders.py:42 in checkout"; None if none is on the stack.
 
-    `depth` frames above this one are known to be the house's own.
+    The innermost `depth` frames above this one are known to be the house's own.
     """
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
@@ -42,10 +42,10 @@ def calling_line(depth: int) -> str | None:
 
 
 def own_line(frame: FrameType | None, main: asyncio.Task[Any] | None) -> str | None:
-    """Which line of the user's led here, by way of whatever libraries; None if nothing but the house did.
+    """The line of the user's code that led here, perhaps through libraries; None if only the house did.
 
-    Above a task that a library has made there is none: then it is the line at which the body waits. Where the user's
-    code is installed as the libraries are, it is the outermost line, the body's own.
+    A task that a library has made has none of the user's frames above it; then it is the line at which the body waits.
+    If the user's code is itself installed like a library, it is the outermost line, the body's own.
     """
     outermost = None
     while frame is not None:
@@ -59,7 +59,7 @@ def own_line(frame: FrameType | None, main: asyncio.Task[Any] | None) -> str | N
 
 
 def _awaiting(main: asyncio.Task[Any] | None) -> list[FrameType]:
-    """The frames of a task that waits, the outermost first."""
+    """The frames of a waiting task, the outermost first."""
     frames = []
     awaited: Any = None if main is None else main.get_coro()
     while (frame := getattr(awaited, "cr_frame", None)) is not None:
@@ -74,17 +74,17 @@ def _is_own(frame: FrameType) -> bool:
 
 
 def is_users(file: str) -> bool:
-    """Whether a file is neither the house's nor of Python's own."""
+    """Whether a file belongs neither to the house nor to Python itself."""
     return not file.startswith(_HOUSE) and _ASYNCIO not in file and not file.startswith("<frozen")
 
 
 def line_of(code: CodeType, line: int) -> str:
-    """A line as people name it."""
+    """A line in the form in which messages name it."""
     return f"{Path(code.co_filename).name}:{line} in {code.co_name}"
 
 
 def ending(main: asyncio.Task[Any]) -> str:
-    """How a body has ended, to be told behind what says that it has."""
+    """The error a body ended with and its line, as the second half of a sentence; empty if there was none."""
     error = None if main.cancelled() else main.exception()
     if error is None:
         return ""

@@ -11,19 +11,19 @@ from holdfast.errors import Continued, IOInBody, StepFailed
 
 
 def failure_of(main: asyncio.Task[Any]) -> BaseException | None:
-    """What the body ended with. What is thrown in a task group comes out of it in a group, and means what it meant."""
+    """The error that the body ended with. One that was thrown in a task group comes in a group, and means the same."""
     error = main.exception()
     try:
         if not isinstance(error, BaseExceptionGroup):
             return error
     except Exception:
-        # That asks for a `__class__`, which may be a property that raises. It is a failure like any other.
+        # `isinstance` asks for `__class__`, which may be a property that raises. Then it is a failure like any other.
         assert error is not None
         return StepFailed(message_of(error), type=f"{type(error).__module__}.{type(error).__qualname__}")
     if (refused := error.subgroup(IOInBody)) is not None:
         return _first(refused)
     continued, others = error.split(Continued)
-    # A task that failed while the block was on its way to the next run is a failure of this one.
+    # A task failed while the task group was leaving for the next run: that is a failure of this run.
     return error if continued is None else others or _first(continued)
 
 
@@ -34,18 +34,18 @@ def _first(error: BaseException) -> BaseException:
 
 
 def lost_failures(tasks: Iterable[asyncio.Task[Any]]) -> Iterator[tuple[str, BaseException]]:
-    """What tasks have failed with that nobody has looked at, by their names. Each is told once."""
+    """The failures of tasks that nobody has looked at, with the tasks' names. Each is returned once."""
     for task in tasks:
         if is_unseen(task) and (error := task.exception()) is not None:
             yield task.get_name(), error
 
 
 def is_unseen(task: asyncio.Task[Any]) -> bool:
-    """Whether it has failed, and nobody has looked at what with."""
-    # By what asyncio itself decides whether to report it.
+    """Whether the task has failed and nobody has looked at its error."""
+    # asyncio itself decides by this attribute whether to report the task.
     return task._log_traceback
 
 
 def came_to_its_end(task: asyncio.Task[Any] | None) -> bool:
-    """Whether it was neither cancelled nor failed; so was whatever ran in no task. To go on as a new run is an end."""
+    """Whether the task was neither cancelled nor failed. continue_as_new is an end, and so is having no task."""
     return task is None or (task.done() and not task.cancelled() and isinstance(failure_of(task), Continued | None))

@@ -4,9 +4,10 @@ Sans-IO: no clock, no store, no thread.
 
 Invariants:
 
-- Inputs are delivered one entry at a time, live and on replay, and after each the body runs until it is quiet. How
+- Inputs are delivered one entry at a time, live and on replay, and after each the body runs until it is quiet. So how
   inputs were grouped into turns has no effect on the body.
-- Once dead (put away, or stopped by a fault) every durable call raises Suspended, whatever the body catches.
+- Once the execution is dead (put away, or stopped by a fault), every durable call raises Suspended, whatever the body
+  catches.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ _NOTHING: Any = ()
 class Execution(Deliveries):
     """The body of one run. `replay` rebuilds it, `advance` takes inputs in, `put_away` ends it without a trace.
 
-    The first two may raise what blocks a run (JournalDiverged, NeverAwaited, NotDecodable, IOInBody): the run is
-    intact, this execution is not.
+    The first two may raise what blocks a run (JournalDiverged, NeverAwaited, NotDecodable, IOInBody). The run is intact
+    then; this execution can't be used any more.
     """
 
     __slots__ = (
@@ -86,10 +87,10 @@ class Execution(Deliveries):
     def replay(
         self, history: Sequence[Entry], lives: Sequence[tuple[int, RunRetrying]] = (), carried: Sequence[Entry] = ()
     ) -> None:
-        """Rebuild the body from its history. Open commands are in `commands` afterwards.
+        """Rebuild the body from its history. Afterwards `commands` holds the steps that are open.
 
-        `lives` says where in the history the run was tried again as a whole, `carried` what will be delivered behind it
-        (see model.History).
+        `lives` says where in the history the whole run was tried again, and `carried` what will be delivered after the
+        history (see model.History).
         """
         self._lives = lived(lives) if lives else ()
         if hooks := next((one.hooks for _, one in reversed(lives) if one.hooks), ()):
@@ -113,9 +114,9 @@ class Execution(Deliveries):
             self._life.mark_registered()
 
     def advance(self, inputs: Sequence[Input | Message], stamp: Instant = 0) -> Advance:
-        """Take inputs in, in order; those that nobody waits for any more are left out.
+        """Take inputs in, in order. Inputs that nobody waits for any more are left out.
 
-        Messages are inputs, too: what is made of them is stamped with `stamp`.
+        Messages are inputs, too. The entries made from them are stamped with `stamp`.
         """
         entries: list[Entry] = []
         self.stamp = stamp
@@ -131,7 +132,7 @@ class Execution(Deliveries):
         self._run()
         self._feed = ()
         done = Advance(entries, begun, self._withdrawn, consumed=self._cursor)
-        # Between two advances nothing is asked; whatever tried to would fail here.
+        # Between two advances nothing may be asked: an ask would fail on this tuple.
         self._entries = self._begun = _NOTHING
         self._withdrawn = ()
         main = self.main
@@ -140,11 +141,11 @@ class Execution(Deliveries):
         elif main is not None and main.done():
             if not self.is_cancelled:
                 self._check_end(main)
-            # A cancel that came too late for the body to see it still ends the run: it is not tried again.
+            # A cancel that came too late for the body to see still ends the run: it is not tried again.
             missed = self.leave(inputs[done.consumed :])
             settle(self, self._codec, self._seed, done, may_retry=missed is None, missed=missed)
         elif done.withdrawn:
-            # What was asked and withdrawn in one advance is not begun at all.
+            # A step that was asked for and withdrawn in one advance is not begun at all.
             done.begin = [command for command in done.begin if self.commands.get(command.key) is command]
         if self._life is not None:
             self.give_out(done)
@@ -156,18 +157,18 @@ class Execution(Deliveries):
         return None if timer is None else timer.due_at
 
     def due_timers(self, now: Instant) -> list[tuple[Instant, int]]:
-        """When each timer that is due was due, and its number, in the order in which they fire."""
+        """The timers that are due: when each was due, and its number, in the order in which they fire."""
         return [(timer.due_at, timer.number) for timer in self.loop.due_timers(now)]
 
     def put_away(self) -> None:
-        """End the body without effect: nothing it does from here on gets out."""
+        """End the body. Nothing that it does from here on gets out."""
         put_away(self)
 
     def _run(self) -> None:
         host = self.runners.host
         leave = hosts.enter(self.loop, host) if hosts.ONE_A_THREAD else None
         if leave is None:
-            # As `enter` does, without its calls: this is every advance.
+            # The same as `hosts.enter`, inlined, since every advance comes here.
             events._set_running_loop(self.loop)
         try:
             self.runners.run(self)
@@ -180,7 +181,7 @@ class Execution(Deliveries):
             raise self.fault
 
     def pump(self) -> greenlet | None:
-        """Run what is ready; when quiet, deliver the next entry; stop when there is none."""
+        """Run what is ready, then deliver the next entry, until none is left or a greenlet can go on: that one."""
         ready = self.runners.ready
         while True:
             while ready:
@@ -194,7 +195,7 @@ class Execution(Deliveries):
                         self._failed(error, item)
                 if self.is_dead:
                     return None
-            # A body's error has this frame behind those in its traceback, and what woke the body holds the error.
+            # A circle: a body's error has this frame in its traceback, and this callback may hold the error.
             item = None
             if self.main is not None and self.main.done():
                 if self._life is not None and self.begins_compensation(self._would_retry()):
@@ -228,7 +229,7 @@ class Execution(Deliveries):
                 return None
 
     def _next_life(self, carried: Sequence[Entry] = ()) -> None:
-        """Tell the body its attempt as it was when it lived through what comes next."""
+        """Let the body see, from here on, the attempt number that it saw when it lived through the next entries."""
         while self._lives and self._lives[-1][0] <= self._cursor:
             _, retrying, _ = self._lives.pop()
             self.run.attempt = retrying.attempt + 1
@@ -241,13 +242,13 @@ class Execution(Deliveries):
             self._tell()
 
     def _tell(self) -> None:
-        """Have the body told who it was when it lived through what comes next: it may have asked by that."""
+        """Let the body see the run that lived through the next entries: what it asked for may depend on that."""
         self.run.former = self._lives[-1][2] if self._lives else None
 
     def _would_retry(self) -> bool:
-        """Whether the run is tried again: its policy says so, and no cancel came with what made the body fail.
+        """Whether the run's policy tries again, and no cancel came together with the input that made the body fail.
 
-        Such a cancel is not in the journal. But then the journal goes on behind the failure, with what was undone.
+        Such a cancel is not in the journal. But then the journal goes on after the failure, with the compensations.
         """
         if not would_retry(self, self._seed):
             return False
@@ -260,9 +261,9 @@ class Execution(Deliveries):
             beside = (item._context, item._callback, *item._args)
             return self.runners.ready.appendleft(Handle(run_beside, beside, contextvars.Context()))
         if isinstance(error, KeyboardInterrupt):
-            # Somebody at the keyboard stops the worker; that is no failure of the run.
+            # Ctrl-C stops the worker, and is no failure of the run.
             raise error
-        # A task that raised SystemExit holds it as its failure, which is all it means in a body.
+        # A task that raised SystemExit has it as its failure, and in a body it means nothing more.
         if not isinstance(error, (Suspended, SystemExit)):
             self.unhandled({"message": "a callback in the body failed", "exception": error})
 
@@ -303,7 +304,7 @@ class Execution(Deliveries):
             command = self._addressee(entry)
             if command is not None:
                 self._take_in(entry)
-                # The body never sees it: a step that is tried for long would fill the journal.
+                # Not counted, since the body never sees it: a step that is retried for long would fill the journal.
                 self.run.journal_length -= 1
                 command.attempt = entry.attempt + 1
                 command.retry_at = entry.retry_at
@@ -313,14 +314,14 @@ class Execution(Deliveries):
         elif kind is Cancel:
             if self.cancel is None:
                 if not self.is_replaying:
-                    # It came with the time at which it was sent, which says what comes before it.
+                    # It came with the time at which it was sent, by which it was ordered. It is stamped here.
                     entry = msgspec.structs.replace(entry, at=max(entry.at, self.stamp, self.time))
                 self._take_in(entry)
                 self.cancel = entry
                 self.failure = last_failure(self)
                 if self._life is not None and self._life.is_compensating:
                     self._life.is_exempt = True
-                # Before the start: the body is cancelled before it begins, and there is only what others left to undo.
+                # Before the start, this cancels the body before it begins: only what earlier runs left is undone.
                 self.cancel_main()
         elif kind is Started:
             self._take_in(entry)
@@ -343,7 +344,7 @@ class Execution(Deliveries):
         except CodecError as error:
             return self.fail_with(error)
         fn = self.workflow.fn
-        # The body starts in a context of its own: nothing of the worker's leaks in, and nothing of it leaks out.
+        # The body gets a context of its own: no contextvar of the worker's is seen in it, and none of its own outside.
         self.context.run(current_scope.set, self)
         body = fn(*args, **kwargs) if self.workflow.is_async else as_coroutine(fn, args, kwargs)
         self.main = self.loop.create_task(body, name="body", context=self.context)
@@ -364,16 +365,16 @@ class Execution(Deliveries):
         self._generators.add(generator)
 
     def generator_lost(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """Nobody refers to it any more. It is closed by the body, not by the collector."""
+        """Nobody refers to this generator any more. The body closes it, not the collector."""
         if self.is_dead:
             self._lost_generators += (generator,)
         else:
             self.loop.create_task(generator.aclose())
 
     def forget(self) -> None:
-        """Let go of everything, so that reference counting frees it now.
+        """Let go of everything, so that reference counting frees it at once.
 
-        Coroutines never started are closed in silence.
+        Coroutines that never began are closed in silence.
         """
         for work, *_ in self._tickets.values():
             work.close()

@@ -1,7 +1,7 @@
-"""What `asyncio.gather` returns, among the futures of a body: it hashes alike on every replay, too.
+"""The futures that `asyncio.gather` returns hash alike on every replay, as all futures of a body do.
 
-asyncio makes it of a class of its own, for which no loop is asked. By their addresses, a set of them (what
-`asyncio.wait` returns is one) would be gone through in another order on each replay. Outside bodies nothing changes.
+asyncio makes them of a class of its own and asks no loop for it. They would hash by their addresses, so a set of them,
+such as `asyncio.wait` returns, would be iterated in another order on each replay. Outside bodies nothing changes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _Gathered: Any = tasks._GatheringFuture  # type: ignore[attr-defined]  # typeshe
 
 
 def _hash(gathered: Any) -> int:
-    # By the first that it gathers, which is a task or a future of the body, or another gather. There always is one.
+    # By its first member, which is a task or a future of the body, or another gather. There is always one.
     if isinstance(gathered.get_loop(), BodyLoop):
         return hash(gathered._children[0])
     return object.__hash__(gathered)
 
 
 def hash_by_members() -> None:
-    """Have every gather of a body hash so. Doing it again changes nothing."""
+    """Make every gather of a body hash by its members. Calling this again changes nothing."""
     _Gathered.__hash__ = _hash

@@ -1,7 +1,7 @@
-"""The loop that a body advances on, its host's, and the body's own in its place meanwhile.
+"""Swapping the host's event loop for a body's loop while the body advances, and back.
 
 Both the running loop and the current task are swapped. Up to Python 3.13 each loop has a current task of its own; from
-3.14 on a thread has one, and refuses to enter another while the host's is there.
+3.14 on each thread has one, and refuses to enter another task while the host's is current.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Callable
 from functools import partial
 
 ONE_A_THREAD = sys.version_info >= (3, 14)
-"""Whether a thread has one current task, whatever its loops are."""
+"""Whether there is one current task per thread, and not one per loop."""
 
 
 def enter(loop: asyncio.AbstractEventLoop, host: asyncio.AbstractEventLoop | None) -> Callable[[], None]:
-    """Make the body's loop the running one, in which no task is current yet; the answer undoes it."""
+    """Make the body's loop the running one, with no current task yet. Call the returned function to undo it."""
     task = asyncio.current_task(host) if ONE_A_THREAD and host is not None else None
     if host is None or task is None:
         events._set_running_loop(loop)

@@ -1,7 +1,7 @@
-"""Compensations on their way along a chain: by the name of their function, and found again by it.
+"""Compensations that pass from one run of a chain to the next: stored by the name of their function, and found by it.
 
-A step that was registered in one run is called in another, by another process maybe, whose body never came by the line
-that registered it. So it must be a function that can be found: in its module, or among what the workflow refers to.
+A step that was registered in one run is called in another, perhaps in another process, whose body never reached the
+line that registered it. So its function must be found by name: in its module, or among what the workflow refers to.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .shapes import shapes_of
 
 
 def bequeathed(found: Sequence[Compensation | Undo], codec: Codec, heir: Workflow[Any, Any]) -> tuple[Undo, ...]:
-    """Compensations as the next run of the chain gets them. Raises DefinitionError if it could not find one."""
+    """What the next run of the chain has to undo. Raises DefinitionError if it could not find one of the functions."""
     return tuple(one if isinstance(one, Undo) else _named(one, codec, heir) for one in found)
 
 
@@ -33,13 +33,13 @@ def _named(one: Compensation, codec: Codec, heir: Workflow[Any, Any]) -> Undo:
     plain = shapes_of(step, codec).arguments.pack(args, kwargs)
     undo = Undo(getattr(fn, "__module__", ""), getattr(fn, "__qualname__", ""), step.name, codec.seal(plain))
     found = inherited(undo, heir)
-    # A bound method, say, has the name of something else.
+    # Another function may have that name: the one of a bound method, say, is its class's.
     if found is None or found.fn is not fn:
         raise DefinitionError(
             f"continue_as_new(): the compensation {step.name!r} can't go along: its function {fn!r} can't be found "
             "again by its name; define it at the top of a module, or call rollback() first"
         )
-    # What the step says of itself is found with it, as it is then; what this call has said goes along.
+    # Options that the step itself declares are found with it, as they are then; those given by `.options` go along.
     retry = None if step.retry == found.retry else stored_retry(step.retry)
     undo = structs.replace(undo, retry=retry, timeout=None if step.timeout == found.timeout else step.timeout)
     if inherited(undo, heir) is None:
@@ -51,7 +51,7 @@ def _named(one: Compensation, codec: Codec, heir: Workflow[Any, Any]) -> Undo:
 
 
 def inherited(undo: Undo, workflow: Workflow[Any, Any]) -> Step[..., Any] | None:
-    """The step that was meant, under the name and with the options that it had; None if not all of it is there."""
+    """The step that was registered, with its name and options; None if a part of that can't be found."""
     step = _found(undo, workflow)
     if step is None or (undo.retry is None and undo.timeout is None):
         return step
@@ -75,7 +75,7 @@ def _found(undo: Undo, workflow: Workflow[Any, Any]) -> Step[..., Any] | None:
 
 
 def _referred(fn: Callable[..., Any]) -> Iterator[object]:
-    """Steps and functions that a function refers to by name, and what undoes those."""
+    """The objects that a function refers to by name, and the compensations of the steps among them."""
     for value in named_in(fn):
         yield value
         if isinstance(value, Step) and value.compensate is not None:

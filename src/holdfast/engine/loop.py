@@ -29,20 +29,20 @@ from .tasks import BodyFuture, BodyTask, StrangeFuture
 T = TypeVar("T")
 _LONGEST = 1_000 * 366 * 86_400 * 1_000_000
 _FEW = 16
-"""Timers that were called off and may stay, whatever is open: to sort them out is not worth it."""
+"""So many cancelled timers may stay in the list, however few are open: sorting them out is not worth it."""
 _ENSURE_FUTURE = frozenset({"ensure_future", "_ensure_future"})
 _WAIT_FOR = asyncio.wait_for.__code__
-"""On Python 3.11 it sets a timer of its own; on later ones it is a use of asyncio.timeout."""
+"""On Python 3.11 wait_for sets a timer of its own; on later versions it uses asyncio.timeout."""
 _KNOWN = ("asyncio.", "holdfast.")
 _STRANGE = (StrangeFuture, asyncio.Future)
-"""The second is made by hand, as anyio makes the one for its threads."""
+"""asyncio.Future itself is what a library makes by hand, as anyio does for its threads."""
 
 
 class LoopOwner(Protocol):
     """What a loop needs of the execution it belongs to."""
 
     hub: greenlet | None
-    """Where it is pumped from; None while it is not."""
+    """The greenlet that pumps the execution; None while it is not pumped."""
     is_dead: bool
     main: BodyTask[Any] | None
     time: Instant
@@ -63,7 +63,7 @@ class LoopOwner(Protocol):
 
 
 class _Gone:
-    """Stands in for an execution that was put away."""
+    """Stands in for an execution that was put away, so that nothing keeps that alive."""
 
     hub: greenlet | None = None
     is_dead = True
@@ -133,11 +133,11 @@ class Timer(Handle):
         self.number = number
         self.due_at = due_at
         self.length = length
-        """Of a timeout, which raises when it fires: how long it is."""
+        """The length of a timeout, which raises when it fires; None for other timers."""
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._args = ()  # As asyncio does: what it would have told mostly has it, and each would keep the other.
+        self._args = ()  # As asyncio does: the callback's target mostly refers to this timer, too.
         self._loop.timers.pop(self.number, None)
 
     def when(self) -> float:
@@ -145,7 +145,7 @@ class Timer(Handle):
 
 
 class BodyLoop(asyncio.AbstractEventLoop):
-    """One per run. `ready` is borrowed from the worker's runners: between advances it is always empty."""
+    """The loop of one run. `ready` is borrowed from the worker's runners; between advances it is always empty."""
 
     __slots__ = ("_due", "_owner", "_prune_at", "_ready", "dropped", "tasks", "timer_count", "timers")
 
@@ -153,14 +153,15 @@ class BodyLoop(asyncio.AbstractEventLoop):
         self._owner = owner
         self._ready = ready
         self.timer_count = 0
-        """How many timers were ever set; each has the next number."""
+        """How many timers were ever set: the number of the next one."""
         self._due: list[tuple[Instant, int]] | tuple[()] = ()
-        """By due time, among others that were called off; there is no list before there is a timer."""
+        """A heap by due time, which may still hold cancelled timers. Before the first timer there is no list."""
         self.timers: dict[int, Timer] = {}
         self.tasks: dict[int, BodyTask[Any]] = {}
         self._prune_at = 16
         self.dropped: tuple[tuple[asyncio.Task[Any] | None, CodeType, int], ...] = ()
-        """Where coroutines were thrown away that nobody had awaited, and in which task."""
+        """The lines at which coroutines that nobody had awaited were thrown away, and the tasks in which that
+        happened."""
 
     def get_debug(self) -> bool:
         return False
@@ -181,7 +182,7 @@ class BodyLoop(asyncio.AbstractEventLoop):
         if self._owner.hub is not None:
             self._ready.append(handle)
         elif not self._owner.is_dead:
-            # Whoever is pumped next would run it, and the journal knows nothing of it.
+            # Otherwise the next run to be pumped would execute the callback, and no journal would know of it.
             self._owner.refuse_outsider()
         return handle
 
@@ -208,7 +209,8 @@ class BodyLoop(asyncio.AbstractEventLoop):
         may_be_soon: bool = True,
         is_timeout: bool = False,
     ) -> Handle:
-        """A durable timer, `delay` microseconds from the run's time; or none, without delay, if it `may_be_soon`."""
+        """Set a durable timer, `delay` microseconds from the run's time. Without a delay it is no timer if it
+        `may_be_soon`."""
         if self._owner.is_dead:
             self._owner.refuse()
         if delay <= 0 and may_be_soon:
@@ -231,7 +233,7 @@ class BodyLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         frame = sys._getframe(1)
         if frame.f_code.co_name == "wrap_future":
-            # Whatever resolves it is in another thread, which no replay waits for.
+            # The future is resolved by another thread, which no replay waits for.
             self._owner.stop_with(_io("asyncio.wrap_future()", frame, self._owner.main))
         is_known = frame.f_globals.get("__name__", "").startswith(_KNOWN)
         return (BodyFuture if is_known else StrangeFuture)(self._owner.next_number(), self)
@@ -252,13 +254,14 @@ class BodyLoop(asyncio.AbstractEventLoop):
         number = self._owner.next_number()
         context = contextvars.copy_context() if context is None else context
         if current_scope not in context:
-            # An empty one was given, in which a step would be a plain call: executed by the body, on every replay.
+            # An empty context was given. A step called in it would be a plain call, which the body executes on every
+            # replay.
             context.run(current_scope.set, self._owner)
         hashed = self._owner.hash_of(number)
         task = BodyTask(coro, loop=self, hash=hashed, name=name or f"task-{number}", context=context)
         self.tasks[number] = task
         if len(self.tasks) >= self._prune_at:
-            # One whose failure nobody has looked at stays: what it was is reported at the end.
+            # A task whose failure nobody has looked at stays, so that the failure is reported at the end.
             self.tasks = {n: task for n, task in self.tasks.items() if not task.done() or is_unseen(task)}
             self._prune_at = 2 * len(self.tasks) + 16
         return task
@@ -276,13 +279,13 @@ class BodyLoop(asyncio.AbstractEventLoop):
         return None
 
     def drop(self, frame: FrameType) -> None:
-        """A coroutine that nobody had awaited is thrown away there."""
+        """Note that a coroutine which nobody has awaited is thrown away at this line."""
         place = (asyncio.current_task(self), frame.f_code, frame.f_lineno)
         if place not in self.dropped:
             self.dropped += (place,)
 
     def next_timer(self) -> Timer | None:
-        """The timer that is due first; the older one if two are due together."""
+        """The timer that is due first; of two that are due together, the one that was set first."""
         while self._due:
             found = self.timers.get(self._due[0][1])
             if found is not None:
@@ -292,11 +295,11 @@ class BodyLoop(asyncio.AbstractEventLoop):
 
     @property
     def awaits_stranger(self) -> bool:
-        """Whether a task waits for what somebody else may have to resolve, such as a thread that a library has."""
+        """Whether a task waits for a future that somebody else may have to resolve, such as a library's thread."""
         return any(type(task._fut_waiter) in _STRANGE for task in self.tasks.values())  # type: ignore[attr-defined]
 
     def disown(self) -> None:
-        """Cut the tie to an execution that was put away; whatever still finds this loop finds it dead."""
+        """Cut the tie to an execution that was put away. Code that still finds this loop finds it dead."""
         self._owner = _GONE
         self.dropped = ()
 
@@ -309,7 +312,7 @@ class BodyLoop(asyncio.AbstractEventLoop):
         return sorted(found, key=lambda timer: (timer.due_at, timer.number))
 
     def begin_timeouts_anew(self, now: Instant) -> None:
-        """The run goes on from a cut, maybe days later: what is left of a timeout would be no time at all."""
+        """The run goes on from a cut, perhaps days later: without this, no time would be left of any timeout."""
         for timer in self.timers.values():
             if timer.length is not None:
                 timer.due_at = now + timer.length
@@ -317,7 +320,7 @@ class BodyLoop(asyncio.AbstractEventLoop):
             self._sort_due()
 
     def _sort_due(self) -> None:
-        """Anew, without those that were called off: they would stay for as long as one that is due before them."""
+        """Drop cancelled timers, which would otherwise stay as long as any timer that is due before them."""
         self._due = sorted((timer.due_at, timer.number) for timer in self.timers.values())
 
     def fire(self, number: int) -> None:
@@ -325,7 +328,7 @@ class BodyLoop(asyncio.AbstractEventLoop):
         self._ready.append(self.timers.pop(number))
 
     def _refuse_as_completed(self, coro: Coroutine[Any, Any, Any]) -> None:
-        # as_completed() puts bare coroutines into a set, which starts them in the order of their addresses.
+        # as_completed() puts bare coroutines into a set, and so starts them in the order of their addresses.
         frame = sys._getframe(2)
         for _ in range(4):
             if frame.f_code.co_name == "as_completed" or "AsCompleted" in type(frame.f_locals.get("self")).__name__:
@@ -342,7 +345,7 @@ class BodyLoop(asyncio.AbstractEventLoop):
 
 
 def _within(seconds: float, most: int) -> int:
-    """In microseconds. To asyncio a time may be endlessly far off, for which a thousand years will do."""
+    """Seconds as microseconds. asyncio allows a time that is infinitely far off; a thousand years will do here."""
     return round(min(seconds * 1_000_000, most))
 
 
@@ -352,7 +355,7 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
             if asyncio.iscoroutine(arg):
                 arg.close()
         if self._owner.hub is None and not self._owner.is_dead:
-            # The body waits: this is a thread that it has begun, and must hear why it is not heard.
+            # The body waits, so this is another thread. It must be told why its call has no effect.
             self._owner.refuse_outsider()
         self._owner.stop_with(_io(f"loop.{name}()", sys._getframe(1), self._owner.main))
 

@@ -33,7 +33,7 @@ class Finished(Protocol):
     ended_main: BodyTask[Any] | None
     verdict: Exception | None
     failure: bytes
-    """What an earlier try of the run came to, or of a step that the deadline cut off, as it is stored; or empty."""
+    """The stored error of an earlier try of the run, or of a step that the deadline cut off; empty if there is none."""
     commands: dict[str, Command]
     loop: BodyLoop
     _life: Life | None
@@ -50,9 +50,9 @@ class Finished(Protocol):
 def settle(
     body: Finished, codec: Codec, seed: bytes, done: Advance, *, may_retry: bool, missed: Cancel | None = None
 ) -> None:
-    """Add the end to the turn. `missed` is a cancel that came with it, too late for the body to see: it is noted.
+    """Add the run's end to the turn. `missed` is a cancel that came with it, too late for the body to see: it is noted.
 
-    Steps still open lost their race: they are withdrawn, and what was only just asked is not begun.
+    Steps that are still open are withdrawn; those that were only just asked for are not begun.
     """
     done.begin, begun = [], set(map(id, done.begin))
     done.withdrawn = [*done.withdrawn] + [command for command in body.commands.values() if id(command) not in begun]
@@ -83,13 +83,13 @@ def settle(
         if done.retrying is None:
             done.ended = Ended(body.time, RunStatus.FAILED, None, stored, hooks=hooks)
     done.entries.append(done.ended or done.retrying)  # type: ignore[arg-type]  # one of the two is set
-    # Another try may yet look at what its own tasks come to.
+    # A retry is no end: the next try may look at the failures of its own tasks.
     if done.ended is not None and len(body.loop.tasks) > 1:
         _report_lost(body)
 
 
 def _report_lost(body: Finished) -> None:
-    """Say what tasks have failed with that nobody awaited: when they are freed, it is too late to say anything."""
+    """Report the failures of tasks that nobody awaited. When the tasks are freed it is too late for that."""
     own = (body.main, body.ended_main)
     for name, error in lost_failures(task for task in body.loop.tasks.values() if task not in own):
         what = f"the exception of its task {name!r} was never retrieved: await the task, or catch it there"
@@ -97,9 +97,9 @@ def _report_lost(body: Finished) -> None:
 
 
 def _is_late(body: Finished, error: BaseException | None) -> bool:
-    """Whether the run ends by its deadline: it got that, or its body failed when it was over.
+    """Whether the deadline decides how the run ends: it was delivered, or the body failed after it had passed.
 
-    Such as a run that is woken by its deadline from the pause before its next try. What cleans up is exempt.
+    The body may fail so late if the deadline wakes the run from the pause before its next try. Cleanup is exempt.
     """
     life, cancel = body._life, body.cancel
     if cancel is not None and not (life is not None and life.is_exempt):
@@ -110,7 +110,8 @@ def _is_late(body: Finished, error: BaseException | None) -> bool:
 
 
 def last_failure(body: Finished) -> bytes:
-    """What failed last when the run's time was over: a step that was to be retried, else an earlier try of the run."""
+    """The stored error that came last when the deadline passed: of a step that was to be retried, else of an earlier
+    try."""
     return max((one for one in body.commands.values() if one.failure), key=_failed_at, default=body).failure
 
 
@@ -127,7 +128,7 @@ def _result(body: Finished, codec: Codec) -> tuple[bytes | None, BaseException |
         return None, None
     error = failure_of(main)
     if error is None and body._life is not None:
-        # It was caught, and the body went on to its end: but that was decided.
+        # The body caught the exception and went on to its end, but continue_as_new decides.
         error = body._life.continued
     if error is not None:
         return None, error
@@ -136,10 +137,10 @@ def _result(body: Finished, codec: Codec) -> tuple[bytes | None, BaseException |
     except CodecError as said:
         refused: CodecError = said
     except (Exception, KeyboardInterrupt):
-        # Not the value's own: the codec's chain can't be applied here and now, say. That blocks the run.
+        # This is not the value's fault: the codec's chain can't be applied here and now, say. It blocks the run.
         raise
     except BaseException as odd:
-        # The result's own code raised it, and whoever holds the run must not fall over it.
+        # Code of the result's own class raised this. The worker must not fail because of it.
         refused = unreadable("result", odd)
         refused.__cause__ = odd
     refused.add_note(
@@ -150,12 +151,12 @@ def _result(body: Finished, codec: Codec) -> tuple[bytes | None, BaseException |
 
 
 def _main(body: Finished) -> BodyTask[Any] | None:
-    """The body's own task, whatever was undone after it."""
+    """The body's own task, also after compensations."""
     return body.main if body.ended_main is None else body.ended_main
 
 
 def _undone(body: Finished) -> NotCompensated | None:
-    """What could not be undone, to be told with the run's end."""
+    """The error that lists what could not be undone; None if all was."""
     life = body._life
     if life is None:
         return None
@@ -166,7 +167,7 @@ def _undone(body: Finished) -> NotCompensated | None:
 
 
 def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> NewRun:
-    """The run that goes on. What it takes over beside this is the store's affair, for it can't be read here."""
+    """The run that continues this one. The store hands over everything that can't be read here."""
     run, target = body.run, asked.workflow
     drawn = blake2b(run.own_id.encode(), key=seed, person=b"holdfast next", digest_size=24).digest()
     life = body.life
@@ -186,7 +187,7 @@ def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> N
         tags=run.tags,
         retention=target.retention,
         chain_id=run.chain_id,
-        # A life of its own: what it charges next month is not what this one has charged.
+        # A successor begins a life of its own: what it charges next month is another charge.
         origin_id=id,
         parent_id=run.parent_id,
         rows=(encode_entries([Inherited(body.time, owed, mail, hooks, made)]),) if owed or mail or made else (),
@@ -194,7 +195,7 @@ def _successor(body: Finished, codec: Codec, seed: bytes, asked: Continued) -> N
 
 
 def would_retry(body: Finished, seed: bytes) -> bool:
-    """Whether a body that has ended is tried again by its workflow's policy."""
+    """Whether the workflow's policy tries again after this end of the body."""
     main = body.main
     if main is None or main.cancelled() or body.cancel is not None or body.verdict is not None:
         return False
@@ -210,7 +211,7 @@ def _missed(cancel: Cancel) -> str:
 
 
 def _is_full(error: BaseException) -> bool:
-    """Whether the journal has no room for another try. What is told in a task group comes out of it in a group."""
+    """Whether the error says that the journal has no room for another try. In a task group it comes in a group."""
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(JournalLimitReached) is not None
     return isinstance(error, JournalLimitReached)
@@ -221,7 +222,7 @@ def _retrying(body: Finished, error: BaseException, stored: bytes, seed: bytes) 
     if policy is None or _is_full(error) or _is_over(body, body.time):
         return None
     if body._life is not None and body._life.has_undone:
-        # What it did before is undone: a next try would build upon it.
+        # A next try would build on what has been undone.
         return None
     attempt = body.run.attempt
     drawn = blake2b(attempt.to_bytes(8, "big"), key=seed, person=b"holdfast retry", digest_size=4).digest()
@@ -236,5 +237,5 @@ def _retrying(body: Finished, error: BaseException, stored: bytes, seed: bytes) 
 
 
 def _hooks(body: Finished) -> tuple[str, ...]:
-    """The names of those that it has made: whatever repeats it hands them out again."""
+    """The names of the hooks that the run has made: a run that repeats this one makes them again."""
     return () if body._life is None else tuple(body._life.hooks)

@@ -1,7 +1,7 @@
-"""What `asyncio.all_tasks` finds, in a body: its own tasks in the order of their creation.
+"""In a body `asyncio.all_tasks` finds the body's own tasks, in the order of their creation.
 
-asyncio keeps the tasks of all loops in one set, where what comes first depends on who else is there. So would the order
-of the set that it makes of those of one body, on each replay. Outside bodies nothing changes.
+asyncio keeps the tasks of all loops in one set, whose order depends on the other runs. The set that all_tasks makes of
+one body's tasks would have another order on each replay. Outside bodies nothing changes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class _Tasks(WeakSet[Any]):
 
 
 def find_in_order() -> None:
-    """Have every body find its tasks so. Doing it again changes nothing."""
-    # Its name since Python 3.12, and before. From 3.14 on there is none: tasks are kept in order.
+    """Make every body find its tasks so. Calling this again changes nothing."""
+    # The set's name since Python 3.12, and before. From 3.14 on there is no such set: tasks are kept in order.
     for name in ("_scheduled_tasks", "_all_tasks"):
         found = getattr(tasks, name, None)
         if isinstance(found, WeakSet):

@@ -1,8 +1,8 @@
-"""Greenlets in which bodies run, shared by all runs of one thread.
+"""The greenlets in which bodies run, shared by all runs of one thread.
 
-A body's callbacks are pumped inside a runner. When one of them blocks (a `def` step, a `def` body), its greenlet is
-set aside with the frames inside it, and the hub goes on with another runner: siblings, timers and timeouts of the
-same run are not held up. A run whose tasks all await holds no greenlet at all.
+A body's callbacks are pumped inside a runner. When a callback blocks (a `def` step, a `def` body), its greenlet is set
+aside with the frames inside it, and the hub goes on with another runner: siblings, timers and timeouts of the same run
+are not held up. A run whose tasks all await holds no greenlet at all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Pumped(Protocol):
     is_dead: bool
 
     def pump(self) -> greenlet | None:
-        """Run what is ready until quiet (None), or until a greenlet set aside can go on (that one)."""
+        """Run what is ready until the body is quiet (None), or until a greenlet that was set aside can go on (that
+        greenlet)."""
 
     def generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None: ...
 
@@ -51,13 +52,13 @@ _IDLE = 64
 Hooks: TypeAlias = tuple[Any, Any]
 BLOCKED = _Blocked()
 STUBBORN = _Blocked()
-"""A dead body that goes on calling is left behind in its greenlet."""
+"""The outcome of a dead body that goes on calling: it is left behind in its greenlet."""
 
 
 class _Collecting:
     """While the collector runs, the body that is advancing counts as dead.
 
-    What runs then are finalizers, perhaps of another run that was put away: their durable calls belong to nobody.
+    Finalizers run then, perhaps those of another run that was put away: their durable calls belong to no body.
     """
 
     def __init__(self, runners: Runners) -> None:
@@ -86,15 +87,16 @@ class _Collecting:
 
 
 def is_entered(error: BaseException) -> bool:
-    """Whether a context could not be entered: a task that shares it with another is set aside inside it."""
+    """Whether the error says that a context could not be entered: a task that shares it with another is set aside
+    inside it."""
     if type(error) is not RuntimeError or not str(error).startswith("cannot enter context"):
         return False
-    # Raised right there, and not by whatever was to run in it.
+    # It was raised by entering, not by the code that was to run in the context.
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
 def run_beside(context: Context, callback: Callable[..., object], *args: Any) -> None:
-    """Run it in such a context all the same: the task that is inside does not run meanwhile."""
+    """Run a callback in a context that a task set aside has entered. That task does not run meanwhile."""
     me = getcurrent()
     outer, me.gr_context = me.gr_context, context
     try:
@@ -104,10 +106,11 @@ def run_beside(context: Context, callback: Callable[..., object], *args: Any) ->
 
 
 class Runners:
-    """The runners of one thread, and the queue of ready callbacks that their runs borrow while they advance.
+    """The runners of one thread, and the queue of ready callbacks that its runs borrow while they advance.
 
-    Made on the event loop on which these advance, or on none. `stopped` is called with a body that was stopped while it
-    waited, from whichever thread has done that: nothing else may come that lets anybody see it.
+    Made on the event loop on which these runs advance, or on none. `stopped` is called with a body that was stopped
+    while it waited, by the thread that has stopped it: nothing else may ever come for such a run that would let a
+    worker notice.
     """
 
     def __init__(self, stopped: Callable[[Any], None] | None = None) -> None:
@@ -118,9 +121,9 @@ class Runners:
         self._idle: list[greenlet] = []
         self.ready: deque[Any] = deque()
         self.context = Context()
-        """For the house's own callbacks, which look at no contextvar."""
+        """The context of the house's own callbacks, which look at no contextvar."""
         self.host = events._get_running_loop()
-        """The loop on which these bodies advance, if they do on one. To ask at every advance is a system call."""
+        """The loop on which these bodies advance, if any. Asking for it at every advance would be a system call."""
         self._host_hooks: Hooks = sys.get_asyncgen_hooks()
         self.pumped: Pumped | None = None
         self._collecting = _Collecting(self)
@@ -128,11 +131,11 @@ class Runners:
         self._begins = self._generator_begins
         self._lost = self._generator_lost
         self.kept: list[object] = []
-        """What would not end when it was put away; see departure.py."""
+        """Code that would not end when it was put away; see departure.py."""
 
     @property
     def is_collecting(self) -> bool:
-        """Whether the body that is advancing counts as dead only for as long as the collector runs."""
+        """Whether the body that is advancing counts as dead only while the collector runs."""
         return self._collecting.is_under_way
 
     def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
@@ -144,9 +147,9 @@ class Runners:
             self.pumped.generator_lost(generator)
 
     def run(self, pumped: Pumped) -> None:
-        """Pump until quiet. Raises what must not stay inside a body, such as KeyboardInterrupt.
+        """Pump until quiet. Raises errors that must not stay inside a body, such as KeyboardInterrupt.
 
-        Async generators of this thread belong to the body meanwhile; they are given back to the host after.
+        Meanwhile async generators of this thread belong to the body; after that they belong to the host again.
         """
         hub = pumped.hub = getcurrent()
         resumed: greenlet | None = None
@@ -170,7 +173,8 @@ class Runners:
             self.ready.clear()
 
     def close(self) -> None:
-        """End the idle runners. The collector can't see into a greenlet: each would keep itself and all this alive."""
+        """End the idle runners. The collector can't see into a greenlet: each would keep itself and everything here
+        alive."""
         self._collecting.end()
         self.stopped = None
         idle, self._idle = self._idle, []
@@ -180,7 +184,7 @@ class Runners:
     def _main(self) -> Any:
         me = getcurrent()
         while True:
-            # Not handed over: a greenlet keeps what it was begun with for as long as it lives.
+            # Not passed as an argument: a greenlet keeps its first arguments for as long as it lives.
             pumped = self.pumped
             assert pumped is not None
             outcome: Any
@@ -192,7 +196,7 @@ class Runners:
             assert hub is not None
             del pumped
             if len(self._idle) >= _IDLE:
-                # After a crowd most of them are not needed any more: this one ends and leaves its outcome to the hub.
+                # After a crowd most runners are not needed any more: this one ends and leaves its outcome to the hub.
                 me.parent = hub
                 return outcome
             self._idle.append(me)

@@ -1,4 +1,5 @@
-"""What a body sends with its turn, and how its code may change or begin afresh under it."""
+"""What a body sends with its turn; and checkpoints, `patched` and continue_as_new, by which it changes or begins
+afresh."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from .runners import Runners
 
 
 class Sends(Calls):
-    """Nothing of it gets out if the turn is refused, and a replay sends nothing."""
+    """The part of an execution that sends. Nothing is sent if the turn is refused, and a replay sends nothing."""
 
     __slots__ = ("_life", "began_at")
 
     began_at: int
-    """When the run began, or was tried again as a whole."""
+    """When the run began, or was last tried again as a whole."""
 
     def __init__(self, workflow: Workflow[Any, Any], run: RunInfo, seed: bytes, codec: Codec, runners: Runners) -> None:
         super().__init__(workflow, run, seed, codec, runners)
@@ -30,7 +31,7 @@ class Sends(Calls):
 
     @property
     def life(self) -> Life:
-        """Made when it is first needed."""
+        """Made on first use."""
         if self._life is None:
             self._life = Life()
         return self._life
@@ -47,7 +48,7 @@ class Sends(Calls):
         if not self.is_replaying:
             life.signals.append(signal)
         elif child is not None:
-            # If the run goes on from a cut, the child that takes its place is told the same.
+            # If the run goes on from a cut, a child that takes this one's place is sent the same.
             child.told.append(signal)
 
     def send_event(self, name: str, payload: Any) -> None:
@@ -66,7 +67,8 @@ class Sends(Calls):
             self.life.items.append((name, data))
 
     def _to_send(self, payload: Any, call: str, name: str) -> bytes | None:
-        """The payload, encoded also on replay: what can't be sent is an error each time."""
+        """The encoded payload, or None on replay. It is encoded there, too: a payload that can't be sent is an error
+        each time."""
         if self.is_dead:
             self.refuse()
         data = self._codec.message(payload, call, name)
@@ -107,13 +109,13 @@ class Sends(Calls):
         if self.is_dead:
             self.refuse()
         if self.is_replaying:
-            # Replays start at the last one, so this one was not reached.
+            # A replay starts at the last checkpoint, so the journal can't hold another one here.
             self.stop_with(self.divergence("a checkpoint", self._next_held(), at=self._cursor))
         data = self._codec.value(Any).encode(state)
         started = Started(self.began_at, self._seed)
         undo = bequeathed(self.life.compensations, self._codec, self.workflow)
         self._entries.append(Checkpoint(self.time, started, data, dict(self._counts), self.loop.timer_count, undo))
-        # What came before it need not be read again, so it does not count any more.
+        # Entries before the checkpoint need not be read again, so they don't count any more.
         self.run.journal_length = 0
         self.life.truncate = True
 
@@ -141,7 +143,7 @@ class Sends(Calls):
     def _go_beyond(self, life: Life) -> None:
         """The journal holds nothing beyond this point: what the body asks for from here on is new.
 
-        It is written with the next turn, and nothing of it begins before that.
+        These asks are written with the next turn, and none of them begins before.
         """
         life.forget_out()
         life.mark_registered()
@@ -157,7 +159,7 @@ class Sends(Calls):
             raise MisplacedCall("continue_as_new() was called in a task of the body; only the body itself may call it")
         target = self.workflow if workflow is None else workflow
         plain = self._codec.arguments(target.fn).check(args, kwargs)
-        # What is registered goes along: better refused here, where it can be seen, than at the end.
+        # Registered compensations go along. One that can't is refused here, where the body sees it, and not at the end.
         bequeathed(self.life.to_undo, self._codec, target)
         self.life.continued = Continued(target, plain)
         raise self.life.continued

@@ -1,4 +1,4 @@
-"""The codecs of a step, found once and kept with it: they are used several times in every turn."""
+"""The codecs of a step, found once and kept with the step: every turn uses them several times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shapes_of(step: Step[Any, Any], codec: Codec) -> Shapes:
     """The shapes of a step under a codec."""
     found: Shapes | None = step.shapes
     if found is None or found.codec is not codec:
-        # A transactional step is asked for without the connection that it gets from its worker.
+        # The body calls a transactional step without the connection that the worker passes.
         arguments = codec.arguments(step.fn, skip=1 if step.is_transactional else 0)
         found = step.shapes = Shapes(codec, arguments, codec.result(step.fn))
     return found

@@ -26,15 +26,16 @@ class BodyFuture(asyncio.Future[T]):
 
 
 class StrangeFuture(BodyFuture[T]):
-    """One that neither asyncio nor the house has made: a thread of some library may be what resolves it."""
+    """A future that neither asyncio nor the house has made: a thread of some library may be what resolves it."""
 
     __slots__ = ()
 
 
 class BodyTask(asyncio.Task[T]):
-    """A task of a body: hashes alike on every replay, as its futures do, and unlike the tasks of other runs.
+    """A task of a body. It hashes alike on every replay, as a body's futures do, and unlike the tasks of other runs.
 
-    While it is blocked in a `def` call its greenlet is set aside and `blocked_on` is what it waits for.
+    While the task is blocked in a `def` call, its greenlet is set aside and `blocked_on` is the future that it waits
+    for.
     """
 
     __slots__ = ("_hash", "_raised_cancels", "blocked_on", "greenlet", "must_raise", "own_context")
@@ -48,7 +49,7 @@ class BodyTask(asyncio.Task[T]):
         name: str,
         context: contextvars.Context,
     ) -> None:
-        # The C task hashes itself while it is being made, so this comes first.
+        # The C implementation hashes the task while it is being made, so this comes first.
         self._hash = hash
         self.own_context = context
         self.blocked_on: asyncio.Future[Any] | None = None
@@ -60,14 +61,14 @@ class BodyTask(asyncio.Task[T]):
     def __hash__(self) -> int:
         return self._hash
 
-    # asyncio would only note a cancel of a task that is, to its eyes, in the middle of a step. A blocked one gets it
-    # raised out of its call, and the count that timeout() and TaskGroup read is kept here.
+    # To asyncio a blocked task is in the middle of a step, and a cancel would only be noted. Here the cancel is raised
+    # out of the blocking call, and the count that timeout() and TaskGroup read is kept.
     def cancel(self, msg: Any | None = None) -> bool:
         if self.blocked_on is None:
             return super().cancel(msg)
         self._raised_cancels += 1
         if not self.blocked_on.cancel(msg):
-            # What it waits for is done, but it has not gone on yet: the cancel comes first, as in asyncio.
+            # The awaited future is done, but the task has not gone on yet: the cancel comes first, as in asyncio.
             self.must_raise = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
         return True
 
@@ -83,7 +84,8 @@ class BodyTask(asyncio.Task[T]):
 
 async def as_coroutine(fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
     """A `def` body as the coroutine that its task needs."""
-    # A call without unpacking stays in one frame of the interpreter, which every waiting run would else hold a copy of.
+    # A call without unpacking stays in one frame of the interpreter. With it, every waiting run would hold a copy of
+    # that frame.
     if not kwargs and len(args) < 3:
         if len(args) == 1:
             return fn(args[0])
