@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import sys
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -123,6 +123,31 @@ def test_an_id_stays_in_one_piece_on_a_usual_terminal():
 @pytest.mark.parametrize(("width", "run_id"), [(30, "x" * 36), (80, "x" * 200)])
 def test_where_there_is_no_room_nothing_of_an_id_is_cut_off(width, run_id):
     assert told_on(width, run_id).count("x") == len(run_id)
+
+
+def listed(width: int, *, created_at: datetime) -> list[str]:
+    row = [new_id(), "checkout", "completed", "order-3", created_at, "4.009s"]
+    console = Console(file=io.StringIO(), width=width)
+    headings = ["ID", "WORKFLOW", "STATUS", "KEY", "CREATED", "TOOK"]
+    console.print(table_of(headings, [row], width=width, spare=["TOOK"]))
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # it is the one from above
+
+
+def test_on_a_usual_terminal_a_run_is_one_line_and_no_word_is_broken():
+    headings, row = listed(80, created_at=datetime(2026, 1, 31, 12, tzinfo=UTC))
+    assert row.split()[1:] == ["checkout", "completed", "order-3", "2026-01-31"]
+    assert headings.split() == ["ID", "WORKFLOW", "STATUS", "KEY", "CREATED"]
+    _, row = listed(80, created_at=datetime.now(UTC).replace(hour=0, minute=1, second=2))
+    assert row.split()[-1] == "00:01:02"
+
+
+def test_on_a_wide_terminal_all_of_a_run_is_listed():
+    _, row = listed(120, created_at=datetime(2026, 1, 31, 12, tzinfo=UTC))
+    assert row.split()[-3:] == ["2026-01-31", "12:00:00", "4.009s"]
+
+
+def test_no_line_of_a_list_in_a_pipe_ends_in_blanks(client, say):
+    assert [line for line in say("runs").splitlines() if line != line.rstrip()] == []
 
 
 def test_a_watch_remembers_what_it_has_printed_of_the_runs_that_it_saw_last():

@@ -217,7 +217,7 @@ def test_without_migrating_a_schema_that_is_missing_is_refused(path):
 
 
 def test_without_migrating_a_file_that_is_missing_is_not_created(path):
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreAway, match=r"there is no such file, .* run `holdfast migrate`"):
         open_now(path, migrate=False)
     assert not path.exists()
 

@@ -7,12 +7,13 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO, TypeVar
 
 import typer
 from rich import progress
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
@@ -22,6 +23,11 @@ from holdfast.errors import HoldfastError
 from .terminals import printable, printable_lines
 
 _WIDE = 100_000
+_GAP = 2
+_SHORT = 10
+"""Characters, of a status or a date: columns no wider than that are not folded."""
+_LEAST = 8
+"""What each column that is folded has to keep."""
 T = TypeVar("T")
 
 
@@ -61,26 +67,58 @@ def print_note(text: str) -> None:
     sys.stderr.write(printable(text) + "\n")
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table; to a pipe no cell is ever shortened."""
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, spare: Sequence[str] = ()) -> None:
+    """A table; to a pipe no cell is ever shortened, and no column left out."""
     # Cells hold what users wrote, which must not be taken for markup.
     console = Console(markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        console.width = _WIDE
-    console.print(table_of(headings, rows, width=console.width))
+    if console.is_terminal:
+        console.print(table_of(headings, rows, width=console.width, spare=spare))
+        return
+    console.width = _WIDE
+    with console.capture() as captured:
+        console.print(table_of(headings, rows, width=_WIDE))
+    # The last column is padded, too, by as much as its longest cell: in a file these are pages of nothing.
+    print_line("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
-def table_of(headings: Sequence[str], rows: Iterable[Sequence[object]], *, width: int) -> Table:
-    """A table for a console of that width."""
+def table_of(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], *, width: int, spare: Sequence[str] = ()
+) -> Table:
+    """A table for a console of that width.
+
+    In a narrow one a time is its date, or today's hour, and the columns in `spare` are left out, in that order.
+    """
+    values = [list(row) for row in rows]
+    cells = [[_cell(cell) for cell in row] for row in values]
+    widths = _widths(headings, cells)
+    if _total(widths) > width:
+        cells = [[_short(cell) for cell in row] for row in values]
+        widths = _widths(headings, cells)
+    chosen = list(range(len(headings)))
+    for heading in spare:
+        if _total([widths[number] for number in chosen]) > width:
+            chosen.remove(headings.index(heading))
+    # An id is there to be copied, and a broken status or time is hard to read: they are left whole, and the rest is
+    # folded, where the rest has room for that.
+    whole = {number for number in chosen if headings[number] == "ID" or widths[number] <= _SHORT}
+    room = width - _total([widths[number] if number in whole else 0 for number in chosen])
+    if room < _LEAST * (len(chosen) - len(whole)):
+        whole.clear()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    cells = [[_cell(cell) for cell in row] for row in rows]
-    for number, heading in enumerate(headings):
-        # An id is there to be copied: it is left whole, and the rest is folded, where the rest has room for that.
-        is_whole = heading == "ID" and all(2 * len(row[number]) <= width for row in cells)
-        table.add_column(heading, overflow="fold", no_wrap=is_whole)
+    for number in chosen:
+        table.add_column(headings[number], overflow="fold", no_wrap=number in whole)
     for row in cells:
-        table.add_row(*row)
+        table.add_row(*(row[number] for number in chosen))
     return table
+
+
+def _widths(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
+
+
+def _total(widths: Sequence[int]) -> int:
+    """The width of a table whose columns have these, with the gaps between them."""
+    return sum(widths) + _GAP * (len(widths) - 1)
 
 
 def moment(at: datetime | None) -> str:
@@ -187,3 +225,9 @@ def _cell(value: object) -> str:
     if isinstance(value, datetime):
         return moment(value)
     return "" if value is None else printable(str(value))
+
+
+def _short(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.strftime("%H:%M:%S" if value.date() == datetime.now(UTC).date() else "%Y-%m-%d")
+    return _cell(value)

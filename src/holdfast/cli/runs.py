@@ -45,6 +45,8 @@ _FIELDS = (
 _LONGEST = 1_000
 """Characters of one field: of more, nobody reads anything on a terminal."""
 _HEADINGS = ("ID", "WORKFLOW", "STATUS", "KEY", "CREATED", "TOOK")
+_SPARE = ("TOOK",)
+"""What a narrow terminal is spared: `show` tells it, too."""
 
 
 def runs(
@@ -78,7 +80,7 @@ def runs(
     if not records:
         print_line("no runs")
         return
-    print_table(_HEADINGS, [_row(one) for one in records])
+    print_table(_HEADINGS, [_row(one) for one in records], spare=_SPARE)
     if page.next is not None:
         print_line(f"there are more: --cursor {page.next}")
 
@@ -223,7 +225,7 @@ def _watch(client: Client, where: RunFilter, limit: int, pause: float, as_json: 
     with Live(console=console, auto_refresh=False, screen=True) as live:
         for page in _pages(client, where, limit, pause):
             rows = [_row(_record(run)) for run in page.items]
-            live.update(table_of(_HEADINGS, rows, width=console.width), refresh=True)
+            live.update(table_of(_HEADINGS, rows, width=console.width, spare=_SPARE), refresh=True)
 
 
 class Printed:

@@ -80,6 +80,11 @@ class Link:
         if self.path != MEMORY:
             require_folder(self.path)
             refuse_lost(self.path)
+            if self._role is Role.LEADS and not self._may_migrate and identity(self.path) is None:
+                raise StoreAway(
+                    f"{self.path}: there is no such file, and migrate=False creates none; run `holdfast migrate`, or"
+                    " correct the name"
+                )
         connection = connect(
             self.path,
             create=self._may_create,
